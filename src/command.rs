@@ -29,7 +29,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use decide::object::visible;
+use objects::visible;
 use jiff::Timestamp;
 
 use crate::act::reload;

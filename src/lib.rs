@@ -11,9 +11,9 @@
 //!   decide ─── a crate of its own: review + World ─┴─> decision, patch, plan, audit, words
 //! ```
 //!
-//! Three laws. *One engine*: webhook, `gatera check` and the audit call the same `decide::rules::evaluate`. *Deciding is pure,
+//! Three laws. *One engine*: webhook, `gatera check` and the audit call the same `engine::rules::evaluate`. *Deciding is pure,
 //! doing is thin*: the crate in `src/decide` depends on no client, no runtime and no clock. *Parse once*: JSON stops at
-//! `decide::object`. Arrows go down only.
+//! `objects`. Arrows go down only.
 #![forbid(unsafe_code)]
 
 pub mod act;

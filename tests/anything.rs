@@ -6,11 +6,11 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use decide::amend::amend;
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::review::{self, Origin, Review};
-use decide::view::{View, World};
+use engine::amend::amend;
+use facts::config::Settings;
+use objects::{Kind, Object};
+use facts::review::{self, Origin, Review};
+use facts::view::{View, World};
 use decide::{report, rules};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use decide::audit::{self, Announced, Audit};
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::report;
-use decide::story::Story;
-use decide::view::{Facts, Freshness, Id, View, World};
+use inspect::audit::{self, Announced, Audit};
+use facts::config::Settings;
+use objects::{Kind, Object};
+use report;
+use inspect::story::Story;
+use facts::view::{Facts, Freshness, Id, View, World};
 use serde_json::{Value, json};
 
 use crate::cluster::{STATEFUL_SET, running_cluster};

@@ -9,12 +9,12 @@ pub mod gate;
 pub mod live;
 mod small;
 
-use decide::config::Settings;
-use decide::plan::bootstrap::{self, Stage};
-use decide::plan::{self, Step};
-use decide::report::status;
-use decide::story::Story;
-use decide::view::View;
+use facts::config::Settings;
+use leader::plan::bootstrap::{self, Stage};
+use leader::plan::{self, Step};
+use report::status;
+use inspect::story::Story;
+use facts::view::View;
 use serde_json::{Value, json};
 
 use crate::scene::{self, BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene};

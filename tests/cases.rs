@@ -16,16 +16,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use decide::config::Settings;
-use decide::galera::options::keys::KEYS;
-use decide::object::Kind;
+use facts::config::Settings;
+use facts::galera::options::keys::KEYS;
+use objects::Kind;
 use decide::packs::{self, PACKS};
-use decide::report::{self, pages::Pages};
-use decide::review::{self, Origin};
-use decide::rules::{self, Verb};
-use decide::verdict::{Effect, Judged, Verdict};
-use decide::view::{View, World};
-use decide::webhooks::{ENTRIES, Endpoint};
+use report::{self, pages::Pages};
+use facts::review::{self, Origin};
+use engine::rules::{self, Verb};
+use engine::verdict::{Effect, Judged, Verdict};
+use facts::view::{View, World};
+use engine::webhooks::{ENTRIES, Endpoint};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -7,11 +7,11 @@ mod scripts;
 
 use std::collections::BTreeMap;
 
-use decide::config::Settings;
-use decide::galera::options;
-use decide::inject;
-use decide::object::{Kind, Object};
-use decide::view::View;
+use facts::config::Settings;
+use facts::galera::options;
+use engine::inject;
+use objects::{Kind, Object};
+use facts::view::View;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -41,8 +41,8 @@ fn rendered(flags: &[&str]) -> BTreeMap<String, Value> {
 }
 
 fn objects(text: &str) -> BTreeMap<String, Value> {
-    let documents = decide::manifest::read(text).into_iter().map(Result::unwrap).collect::<Vec<_>>();
-    let objects = documents.iter().map(decide::manifest::Document::json).filter(|it| !it.is_null());
+    let documents = inspect::manifest::read(text).into_iter().map(Result::unwrap).collect::<Vec<_>>();
+    let objects = documents.iter().map(inspect::manifest::Document::json).filter(|it| !it.is_null());
     objects
         .map(|it| {
             (format!("{}/{}", it["kind"].as_str().unwrap(), it["metadata"]["name"].as_str().unwrap()), it)

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use decide::config::Settings;
+use facts::config::Settings;
 use decide::packs::PACKS;
-use decide::pages::Pages;
-use decide::rules::{self, RULES};
-use decide::webhooks::{self, Destination, Endpoint};
+use facts::pages::Pages;
+use engine::rules::{self, RULES};
+use engine::webhooks::{self, Destination, Endpoint};
 use gatera::command::explain;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn rendered(arguments: &[&str]) -> Output {
 }
 
 fn objects(text: &str) -> Vec<Value> {
-    decide::manifest::read(text).into_iter().map(|it| it.unwrap().json()).collect()
+    inspect::manifest::read(text).into_iter().map(|it| it.unwrap().json()).collect()
 }
 
 fn of_kind(objects: &[Value], kind: &str) -> Value {
@@ -92,7 +92,7 @@ fn what_can_be_chosen_arrives() {
     let settings = objects.iter().find_map(|it| it["data"]["settings.yaml"].as_str()).unwrap();
     let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
     let settings = Settings::read(settings, &ids).unwrap();
-    assert_eq!(settings.mode("G11"), decide::mode::Mode::Warn);
+    assert_eq!(settings.mode("G11"), facts::mode::Mode::Warn);
     assert_eq!(settings.adoption.selectors().last().unwrap().to_string(), "app in (a,b)");
     let registered = |endpoint, settings: &Settings| {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };

@@ -8,8 +8,8 @@ mod live;
 mod odd;
 mod pipelines;
 
-use decide::check::{self, Checked, Hit, Input, Level, Question};
-use decide::config::Settings;
+use inspect::check::{self, Checked, Hit, Input, Level, Question};
+use facts::config::Settings;
 
 use crate::scene;
 
@@ -30,7 +30,7 @@ fn judged(new: &[Input], base: Option<&[Input]>) -> Checked {
 
 /// "refused G01 line 91: the words", as far as they are there.
 fn line(hit: &Hit) -> String {
-    let words = decide::report::check::headline(hit);
+    let words = report::check::headline(hit);
     let place = hit.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
     let base = if hit.spot.in_base { " of the base" } else { "" };
     format!("{} {}{place}{base}: {words}", hit.level().name(), hit.rule().unwrap_or("-"))

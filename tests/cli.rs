@@ -194,13 +194,13 @@ fn rules_are_listed_and_explained() {
     let ran = gatera(&["explain"], b"");
     assert_eq!(ran.code, 0);
     let lines: Vec<_> = ran.out.lines().collect();
-    assert_eq!(lines.len(), decide::rules::RULES.len());
-    for rule in decide::rules::RULES {
+    assert_eq!(lines.len(), engine::rules::RULES.len());
+    for rule in engine::rules::RULES {
         let page = gatera(&["explain", &rule.id.to_lowercase()], b"").out;
         assert_eq!(without_times(&page), without_times(&format!("{}\n", rule.manual())));
     }
     let ran = gatera(&["explain", "G99"], b"");
-    let all: Vec<_> = decide::rules::pages().map(|it| format!("{} {}", it.id, it.name)).collect();
+    let all: Vec<_> = engine::rules::pages().map(|it| format!("{} {}", it.id, it.name)).collect();
     let there_are = format!("gatera: there is no rule G99; there are {}\n", all.join(", "));
     assert_eq!((ran.code, ran.err), (2, there_are));
     let by = |name: &str| without_times(&gatera(&["explain", name], b"").out);
@@ -229,13 +229,13 @@ fn commands_that_are_gone_name_what_took_their_place() {
 fn rules_are_listed_for_programs_as_well() {
     let json: serde_json::Value =
         serde_json::from_str(&gatera(&["explain", "--output=json"], b"").out).unwrap();
-    assert_eq!(json.as_array().unwrap().len(), decide::rules::RULES.len());
+    assert_eq!(json.as_array().unwrap().len(), engine::rules::RULES.len());
     assert_eq!(json[0]["id"], "G01");
     assert_eq!(json[0]["touches"][0]["kind"], "StatefulSet");
     let table = gatera(&["explain", "-omarkdown"], b"").out;
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     // Those of packs have a page of their own.
-    let of_galera = table.lines().take(2 + decide::rules::GALERA.len()).collect::<Vec<_>>().join("\n");
+    let of_galera = table.lines().take(2 + engine::rules::GALERA.len()).collect::<Vec<_>>().join("\n");
     assert!(readme.contains(&of_galera), "the table of README.md");
 }
 

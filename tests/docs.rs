@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use decide::exemptions::users::EXEMPT;
-use decide::galera::runs::EXAMPLES;
-use decide::marks::{MARKS, Whose};
-use decide::object::Kind;
+use engine::exemptions::users::EXEMPT;
+use facts::galera::runs::EXAMPLES;
+use facts::marks::{MARKS, Whose};
+use objects::Kind;
 use decide::packs::PACKS;
-use decide::rules;
-use decide::webhooks::{ENTRIES, Entry, Selects};
+use engine::rules;
+use engine::webhooks::{ENTRIES, Entry, Selects};
 use gatera::command::explain;
 
 fn root() -> &'static Path {

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use decide::config::Settings;
-use decide::doctor::{self, Replica, State};
-use decide::view::View;
+use facts::config::Settings;
+use inspect::doctor::{self, Replica, State};
+use facts::view::View;
 use gatera::command::doctor::rights::{GRANTS, Where};
 use jiff::Timestamp;
 use serde_json::{Value, json};

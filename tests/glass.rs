@@ -1,11 +1,11 @@
 //! Broken glass: what it opens, for how long, and what it never does. The rules' own cases are under `tests/cases`.
 
-use decide::audit;
-use decide::config::Settings;
-use decide::report;
-use decide::review::{self, Origin, Review};
-use decide::rules;
-use decide::view::View;
+use inspect::audit;
+use facts::config::Settings;
+use report;
+use facts::review::{self, Origin, Review};
+use engine::rules;
+use facts::view::View;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

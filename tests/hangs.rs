@@ -1,13 +1,13 @@
 //! What an install hangs on: a copy that does not end, and a bootstrap node that is left without a majority. It is named, with a way
 //! out that is allowed.
 
-use decide::config::Settings;
-use decide::galera::start_note::StartNote;
-use decide::object::{Kind, Object};
-use decide::pages::Pages;
-use decide::review::{self, Origin};
-use decide::view::condition;
-use decide::view::{Facts, Freshness, Id, PodFact, View, World};
+use facts::config::Settings;
+use facts::galera::start_note::StartNote;
+use objects::{Kind, Object};
+use facts::pages::Pages;
+use facts::review::{self, Origin};
+use facts::view::condition;
+use facts::view::{Facts, Freshness, Id, PodFact, View, World};
 use decide::{report, rules};
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -126,7 +126,7 @@ fn the_chart_is_the_fixture() {
     let (plane, _) = guarded::shared_with_nodes();
     let text = plane.helm(User::Ci, &["template", "db", CHART, CARELESS]).succeeded();
     let objects = |text: &str| -> BTreeMap<String, Value> {
-        let documents = decide::manifest::read(text).into_iter().map(Result::unwrap).collect::<Vec<_>>();
+        let documents = inspect::manifest::read(text).into_iter().map(Result::unwrap).collect::<Vec<_>>();
         let named = documents.iter().map(|it| {
             let object = it.json();
             (format!("{} {}", object["kind"], object["metadata"]["name"]), object)

@@ -3,10 +3,10 @@
 mod step;
 mod taken;
 
-use decide::config::Settings;
-use decide::inject;
-use decide::object::{Kind, Object};
-use decide::view::View;
+use facts::config::Settings;
+use engine::inject;
+use objects::{Kind, Object};
+use facts::view::View;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use decide::audit::{self, Rounds};
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::plan::{self, Lookout};
-use decide::view::{Facts, Freshness, Id, View, World};
+use inspect::audit::{self, Rounds};
+use facts::config::Settings;
+use objects::{Kind, Object};
+use leader::plan::{self, Lookout};
+use facts::view::{Facts, Freshness, Id, View, World};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::json;

@@ -3,11 +3,11 @@
 
 mod live;
 
-use decide::amend::{amend, inject};
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::review::{Origin, Review};
-use decide::view::View;
+use engine::amend::{amend, inject};
+use facts::config::Settings;
+use objects::{Kind, Object};
+use facts::review::{Origin, Review};
+use facts::view::View;
 use decide::{plan, rules};
 use serde_json::{Value, json};
 

@@ -36,7 +36,7 @@ fn rendered(arguments: &[&str]) -> Output {
 }
 
 fn objects(text: &str) -> Vec<Value> {
-    decide::manifest::read(text).into_iter().map(|it| it.unwrap().json()).collect()
+    inspect::manifest::read(text).into_iter().map(|it| it.unwrap().json()).collect()
 }
 
 /// The PrometheusRule of a release in this namespace.

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use decide::config::Settings;
-use decide::review::{self, Origin};
-use decide::rules;
-use decide::view::View;
+use facts::config::Settings;
+use facts::review::{self, Origin};
+use engine::rules;
+use facts::view::View;
 use serde_json::{Value, json};
 
 use crate::cases::asked::{Action, body};

@@ -8,11 +8,11 @@ mod reader;
 mod search;
 mod stop;
 
-use decide::config::Settings;
-use decide::marks::recovery::Recovery;
-use decide::recovery::{self, Step, Want};
-use decide::report::recovery as report;
-use decide::view::{Freshness, Id, View, World};
+use facts::config::Settings;
+use facts::marks::recovery::Recovery;
+use leader::recovery::{self, Step, Want};
+use report::recovery as report;
+use facts::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -289,17 +289,17 @@ fn nobody_starts_beside_another_or_on_an_old_view() {
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         assert_eq!(
-            decide::grant::leads(cluster, &format!("{STATEFUL_SET}-1"), &view).is_some(),
+            engine::grant::leads(cluster, &format!("{STATEFUL_SET}-1"), &view).is_some(),
             leads,
             "{what}"
         );
-        assert!(decide::grant::leads(cluster, &format!("{STATEFUL_SET}-2"), &view).is_none(), "{what}");
+        assert!(engine::grant::leads(cluster, &format!("{STATEFUL_SET}-2"), &view).is_none(), "{what}");
     }
     let scene = Scene { also: vec![other], ..with([&old, &at(ID, 363), &newer]) };
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-    let refused = decide::grant::verify(&Recovery::read(&asked, view.now).unwrap(), cluster, &view);
+    let refused = engine::grant::verify(&Recovery::read(&asked, view.now).unwrap(), cluster, &view);
     let says = format!(
         "{STATEFUL_SET}-0 was given the right to start the cluster and may still do so: its pod has to be made anew first"
     );

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use decide::config::Settings;
-use decide::galera::adopt::Adoption;
-use decide::mode::Mode;
-use decide::view::{View, World};
+use facts::config::Settings;
+use facts::galera::adopt::Adoption;
+use facts::mode::Mode;
+use facts::view::{View, World};
 use gatera::act::guard::Guard;
 use gatera::act::reload;
 use tokio::sync::watch;

@@ -2,9 +2,9 @@
 //!
 //! The objects go through the same reader as everything else; nothing here knows a rule.
 
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::view::{Facts, Freshness, View, World};
+use facts::config::Settings;
+use objects::{Kind, Object};
+use facts::view::{Facts, Freshness, View, World};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};

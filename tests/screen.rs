@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use decide::doctor::Row;
-use decide::report;
+use inspect::doctor::Row;
+use report;
 use gatera::command::terminal::{WIDEST, wrap};
 
 /// What clears the line that tells what is being done.

@@ -4,12 +4,12 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use decide::check::{Input, Question};
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::report::check::{Format, lay_out};
-use decide::review::{self, Origin};
-use decide::view::{Facts, Freshness, View, World};
+use inspect::check::{Input, Question};
+use facts::config::Settings;
+use objects::{Kind, Object};
+use report::check::{Format, lay_out};
+use facts::review::{self, Origin};
+use facts::view::{Facts, Freshness, View, World};
 use decide::{audit, report, rules};
 use gatera::act::events;
 use gatera::command::check;
@@ -182,11 +182,11 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     let question = Question { settings: &settings, namespace: NAMESPACE, now: scene::now(), rules: &[] };
     for checked in [
         check::judged(&folder, NAMESPACE, &settings, scene::now()),
-        decide::check::run(&input(object), None, &question),
-        decide::check::run(&input(object), Some(&input(before)), &question),
-        decide::check::run(&input(before), Some(&input(object)), &question),
-        decide::check::run(&[], Some(&input(object)), &question),
-        decide::check::run(&flow(object), None, &question),
+        inspect::check::run(&input(object), None, &question),
+        inspect::check::run(&input(object), Some(&input(before)), &question),
+        inspect::check::run(&input(before), Some(&input(object)), &question),
+        inspect::check::run(&[], Some(&input(object)), &question),
+        inspect::check::run(&flow(object), None, &question),
     ] {
         for (format, ..) in Format::ALL {
             let text = lay_out(&checked, format, true);

@@ -24,8 +24,8 @@ mod story;
 use std::collections::BTreeMap;
 use std::env;
 
-use decide::config::Settings;
-use decide::rules::RULES;
+use facts::config::Settings;
+use engine::rules::RULES;
 
 use guard::OWN_USER;
 use stage::Sim;

@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, DATE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use decide::marks::overrides::Override;
+use facts::marks::overrides::Override;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};

@@ -1,14 +1,14 @@
 //! What `gatera status` tells of members that wait after a crash: where each starts from, and who has the newest data.
 
-use decide::config::Settings;
-use decide::galera::start_note::{Doing, StartNote};
-use decide::object::{Kind, Object};
-use decide::pages::Pages;
-use decide::report::status;
-use decide::review::{self, Origin};
-use decide::story::Story;
-use decide::view::condition::Condition;
-use decide::view::{Facts, Freshness, Id, PodFact, View, World};
+use facts::config::Settings;
+use facts::galera::start_note::{Doing, StartNote};
+use objects::{Kind, Object};
+use facts::pages::Pages;
+use report::status;
+use facts::review::{self, Origin};
+use inspect::story::Story;
+use facts::view::condition::Condition;
+use facts::view::{Facts, Freshness, Id, PodFact, View, World};
 use decide::{audit, report, rules};
 use serde_json::{Value, json};
 

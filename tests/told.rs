@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use decide::config::Settings;
-use decide::review::{self, Origin};
-use decide::rules;
-use decide::view::{View, World};
+use facts::config::Settings;
+use facts::review::{self, Origin};
+use engine::rules;
+use facts::view::{View, World};
 use gatera::act::events;
 use gatera::act::guard::Guard;
 use serde_json::{Value, json};

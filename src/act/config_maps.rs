@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use decide::marks::{self, PREFIX};
-use decide::object::{self, Kind, Object, Unreadable};
+use facts::marks::{self, PREFIX};
+use objects::{self, Kind, Object, Unreadable};
 use futures_util::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;

@@ -8,17 +8,17 @@
 
 use std::collections::HashMap;
 
-use decide::audit::{Audited, News};
-use decide::marks::overrides::Override;
-use decide::marks::recovery::Recovery;
-use decide::object::{Fingerprint, Kind, Object};
-use decide::plan::rollout::STOPPED;
-use decide::plan::{Announcement, NO_LONGER_GUARDED};
-use decide::report;
-use decide::review::{Operation, Origin, Review};
-use decide::rules::{self, Turn};
-use decide::verdict::{Decision, Effect, Finding, Softened};
-use decide::view::{Id, View};
+use inspect::audit::{Audited, News};
+use facts::marks::overrides::Override;
+use facts::marks::recovery::Recovery;
+use objects::{Fingerprint, Kind, Object};
+use leader::plan::rollout::STOPPED;
+use leader::plan::{Announcement, NO_LONGER_GUARDED};
+use report;
+use facts::review::{Operation, Origin, Review};
+use engine::rules::{self, Turn};
+use engine::verdict::{Decision, Effect, Finding, Softened};
+use facts::view::{Id, View};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};

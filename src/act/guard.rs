@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use decide::config::Settings;
-use decide::view::{Freshness, View, World};
+use facts::config::Settings;
+use facts::view::{Freshness, View, World};
 use jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;

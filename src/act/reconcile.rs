@@ -11,8 +11,8 @@ mod identity;
 
 use std::sync::Arc;
 
-use decide::plan::{self, Announcement, Lookout, Pace, Step};
-use decide::view::View;
+use leader::plan::{self, Announcement, Lookout, Pace, Step};
+use facts::view::View;
 use kube::Client;
 use tokio::sync::watch;
 use tokio::time::error::Elapsed;
@@ -154,7 +154,7 @@ mod tests {
     use std::io::{self, Write};
     use std::sync::{Mutex, PoisonError};
 
-    use decide::view::Id;
+    use facts::view::Id;
     use serde_json::{Value, json};
 
     use super::*;

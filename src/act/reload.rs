@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::config::{self, Settings};
-use decide::galera::adopt::Adoption;
-use decide::rules;
+use facts::config::{self, Settings};
+use facts::galera::adopt::Adoption;
+use engine::rules;
 use tokio::sync::watch;
 use tracing::{info, warn};
 

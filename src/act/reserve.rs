@@ -18,8 +18,8 @@ mod tests;
 use std::sync::{Mutex as Lock, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use decide::rules::Departure;
-use decide::view::{Id, Reservations};
+use engine::rules::Departure;
+use facts::view::{Id, Reservations};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;

@@ -6,10 +6,10 @@
 use std::error::Error;
 use std::sync::atomic::AtomicU64;
 
-use decide::audit::Counts;
-use decide::plan::rollout::Stage;
-use decide::verdict::{Decision, Softened};
-use decide::view::State;
+use inspect::audit::Counts;
+use leader::plan::rollout::Stage;
+use engine::verdict::{Decision, Softened};
+use facts::view::State;
 use kube::client::AuthError;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;

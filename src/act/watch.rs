@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use decide::galera::adopt::{Adoption, READER};
-use decide::object::{Kind, Object, Unreadable};
+use facts::galera::adopt::{Adoption, READER};
+use objects::{Kind, Object, Unreadable};
 use decide::packs;
-use decide::view::{self, Facts, Freshness, Id, World};
+use facts::view::{self, Facts, Freshness, Id, World};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 use kube::{Client, Resource as _};

@@ -1,11 +1,11 @@
 //! `gatera audit`: what would be refused or warned about if it were applied today as it is.
 //!
-//! Owns: the way from a look to an exit code. What is found is the background audit's (`decide::audit`), laid out in `report`.
+//! Owns: the way from a look to an exit code. What is found is the background audit's (`inspect::audit`), laid out in `report`.
 
 use std::io::Write;
 
-use decide::audit;
-use decide::report;
+use inspect::audit;
+use report;
 
 use super::Exit;
 use super::look::{Output, Survey, block_on, looked, tell_unseen};

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use decide::marks::overrides::{LONGEST_OVERRIDE, Override};
-use decide::marks::{BREAK_GLASS, PREFIX};
-use decide::object::visible;
-use decide::rules::{self, open_until};
+use facts::marks::overrides::{LONGEST_OVERRIDE, Override};
+use facts::marks::{BREAK_GLASS, PREFIX};
+use objects::visible;
+use engine::rules::{self, open_until};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Patch;

@@ -8,10 +8,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use decide::audit;
-use decide::report;
-use decide::story::Story;
-use decide::view::Cluster;
+use inspect::audit;
+use report;
+use inspect::story::Story;
+use facts::view::Cluster;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ApiResource, DynamicObject, ListParams, LogParams};

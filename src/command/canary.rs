@@ -5,8 +5,8 @@
 //! `break-glass` do. Nothing is left behind.
 
 use axum::http::header::WARNING;
-use decide::galera::adopt::{Adoption, Requirement, Selector};
-use decide::rules;
+use facts::galera::adopt::{Adoption, Requirement, Selector};
+use engine::rules;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{PostParams, Request};
 use kube::client::Body;

@@ -1,7 +1,7 @@
 //! `gatera check`: judges manifests before they reach a cluster.
 //!
 //! Owns: what can be asked, and which exit code answers. Texts come from `check/sources.rs` and `check/base.rs`; what is found in
-//! them is `decide::check`'s, and how it is laid out `decide::report::check`'s. Must not know: clusters that live.
+//! them is `inspect::check`'s, and how it is laid out `report::check`'s. Must not know: clusters that live.
 
 mod base;
 mod live;
@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use decide::check::{self, Checked, Hit, Input, Level, Live, NoText, Question, What};
-use decide::config::Settings;
-use decide::mode::Mode;
-use decide::object::visible;
-use decide::report::check::{Format, in_brief, in_full, lay_out};
-use decide::rules;
+use inspect::check::{self, Checked, Hit, Input, Level, Live, NoText, Question, What};
+use facts::config::Settings;
+use facts::mode::Mode;
+use objects::visible;
+use report::check::{Format, in_brief, in_full, lay_out};
+use engine::rules;
 use jiff::Timestamp;
 
 use super::Exit;

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use decide::marks::overrides;
-use decide::report::{manual, pages};
-use decide::rules::{self, Page, RULES};
+use facts::marks::overrides;
+use report::{manual, pages};
+use engine::rules::{self, Page, RULES};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -99,7 +99,7 @@ fn list(form: Form, out: &mut impl Write) -> anyhow::Result<()> {
         }
         Form::Json => {
             let touches = |rule: &rules::Rule| {
-                let row = |(kind, verbs): &(decide::object::Kind, &[rules::Verb])| json!({ "kind": kind.name(), "verbs": verbs.iter().map(|verb| verb.name()).collect::<Vec<_>>() });
+                let row = |(kind, verbs): &(objects::Kind, &[rules::Verb])| json!({ "kind": kind.name(), "verbs": verbs.iter().map(|verb| verb.name()).collect::<Vec<_>>() });
                 rule.touches.iter().map(row).collect::<Vec<_>>()
             };
             let rule = |rule: &rules::Rule| json!({ "id": rule.id, "name": rule.name, "summary": rule.summary(), "touches": touches(rule), "page": rule.manual() });
@@ -111,7 +111,7 @@ fn list(form: Form, out: &mut impl Write) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use decide::marks::overrides::Override;
+    use facts::marks::overrides::Override;
 
     use super::*;
 

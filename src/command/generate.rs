@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
-use decide::rules::RULES;
+use engine::rules::RULES;
 
 /// Options of `gatera completions`.
 #[derive(Clone, Debug, Args)]

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use decide::config::Settings;
-use decide::view::{Cluster, Freshness, Id, View, World};
+use facts::config::Settings;
+use facts::view::{Cluster, Freshness, Id, View, World};
 use kube::Client;
 
 use super::site::{Clock, Site};

@@ -1,7 +1,7 @@
 //! `gatera recover` and `gatera start`: lead a cluster that is down back, from its newest data, with the rights of whoever asks.
 //!
 //! Owns: the loop of looking and doing, and the question before it; what a step does is in `recover/doing.rs`. What comes next is
-//! `decide::recovery`'s; who may start first is the guard's to say. Nothing is remembered between two looks: run again, it goes on
+//! `leader::recovery`'s; who may start first is the guard's to say. Nothing is remembered between two looks: run again, it goes on
 //! where it was.
 
 mod doing;
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use decide::marks::RECOVER;
-use decide::object::visible;
-use decide::recovery::{self, Step, Want};
-use decide::report::recovery as report;
-use decide::view::{Cluster, View};
+use facts::marks::RECOVER;
+use objects::visible;
+use leader::recovery::{self, Step, Want};
+use report::recovery as report;
+use facts::view::{Cluster, View};
 use jiff::SignedDuration;
 use tokio::time::{sleep, timeout};
 

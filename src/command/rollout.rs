@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use decide::marks::{self, PREFIX};
-use decide::object::visible;
-use decide::report::rollout::{self as report, Copy};
-use decide::revision::{Digest, Revision};
-use decide::story::Story;
-use decide::view::{Cluster, Wish};
+use facts::marks::{self, PREFIX};
+use objects::visible;
+use report::rollout::{self as report, Copy};
+use facts::revision::{Digest, Revision};
+use inspect::story::Story;
+use facts::view::{Cluster, Wish};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, Patch, PatchParams};

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use decide::mode::Mode;
-use decide::object::visible;
-use decide::rules::RULES;
+use facts::mode::Mode;
+use objects::visible;
+use engine::rules::RULES;
 
 use super::Exit;
 use super::canary::{self, Answer};
@@ -116,7 +116,7 @@ pub fn otherwise(answer: &Answer, namespace: &str) -> (Exit, String) {
 
 #[cfg(test)]
 mod tests {
-    use decide::config::Settings;
+    use facts::config::Settings;
 
     use super::*;
 

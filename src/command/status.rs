@@ -6,11 +6,11 @@ use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
 use clap::Args;
-use decide::audit;
-use decide::object::visible;
-use decide::report;
-use decide::story::Story;
-use decide::view::{Cluster, World};
+use inspect::audit;
+use objects::visible;
+use report;
+use inspect::story::Story;
+use facts::view::{Cluster, World};
 use kube::Client;
 use tokio::time::sleep;
 
@@ -92,8 +92,8 @@ async fn told(of: &Options, client: &Client, clock: &mut Clock) -> anyhow::Resul
     let (_, mut guard) = doctor::of_the_guard(&site, &Progress::off()).await;
     let (world, _) = look::looked(&of.look, &site).await?;
     let view = site.view(&world);
-    guard.extend(decide::doctor::once_guarded(&view));
-    guard.extend(decide::doctor::lone_founders(&view));
+    guard.extend(inspect::doctor::once_guarded(&view));
+    guard.extend(inspect::doctor::lone_founders(&view));
     let audit = audit::run(&view);
     let clusters = of.clusters(&world)?.into_iter();
     let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view).with_findings(&audit)).collect();

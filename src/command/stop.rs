@@ -1,18 +1,18 @@
 //! `gatera stop`: an orderly stop, the highest ordinal first, with the rights of whoever asks.
 //!
-//! Owns: the loop of looking and doing, and hearing where a member's data ended when it left. What comes next is `decide::stop`'s.
+//! Owns: the loop of looking and doing, and hearing where a member's data ended when it left. What comes next is `leader::stop`'s.
 
 use std::io::Write;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use decide::galera::start_note::{self, Position};
-use decide::marks::stopped::Record;
-use decide::marks::{OVERRIDE, PREFIX};
-use decide::object::visible;
-use decide::report::stop as report;
-use decide::stop::{self, Step};
+use facts::galera::start_note::{self, Position};
+use facts::marks::stopped::Record;
+use facts::marks::{OVERRIDE, PREFIX};
+use objects::visible;
+use report::stop as report;
+use leader::stop::{self, Step};
 use futures_util::{Stream, TryStreamExt as _};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
@@ -247,9 +247,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use axum::http::{Request, Response};
-    use decide::config::Settings;
-    use decide::object::{Kind, Object};
-    use decide::view::{Facts, Freshness, Id, World};
+    use facts::config::Settings;
+    use objects::{Kind, Object};
+    use facts::view::{Facts, Freshness, Id, World};
     use kube::Client;
     use kube::client::Body;
     use serde_json::Value;

@@ -1,15 +1,15 @@
 //! What the commands share that do several steps by themselves (`recover`, `start`, `stop`): their options, what is done to the
 //! cluster with the rights of whoever asks, and what is told of it.
 //!
-//! Must not know: what comes next (`decide::recovery`, `decide::stop`). Nothing is remembered but what was said.
+//! Must not know: what comes next (`leader::recovery`, `leader::stop`). Nothing is remembered but what was said.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use decide::marks::{OVERRIDE, PREFIX, STOPPED};
-use decide::object::visible;
+use facts::marks::{OVERRIDE, PREFIX, STOPPED};
+use objects::visible;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use decide::amend::amend;
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::review::{self, Origin};
-use decide::view::{Facts, Freshness, View, World};
+use engine::amend::amend;
+use facts::config::Settings;
+use objects::{Kind, Object};
+use facts::review::{self, Origin};
+use facts::view::{Facts, Freshness, View, World};
 use decide::{report, rules};
 use hdrhistogram::Histogram;
 use jiff::Timestamp;
@@ -131,7 +131,7 @@ pub fn measure(plan: &Plan, engine: &Engine, facts: &Facts) -> Decisions {
         paced_mix: Percentiles::of(&paced_mix),
         paced_while_rebuilding: Percentiles::of(&shaken),
         rebuild: Percentiles::of(&rebuilds),
-        plan: leads(plan.length() / 10, engine, decide::plan::next),
+        plan: leads(plan.length() / 10, engine, leader::plan::next),
         unpaced: unpaced(engine, plan),
     }
 }
@@ -210,7 +210,7 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
         ("pod deleted", of(Shape::Delete)),
         ("ConfigMap update", of(Shape::Config)),
         ("Secret update", of(Shape::Secret)),
-        ("audit of every cluster", leads(each, engine, decide::audit::run)),
+        ("audit of every cluster", leads(each, engine, inspect::audit::run)),
     ]
 }
 

@@ -4,9 +4,9 @@
 //! `tests/fixtures/galera.yaml`, managed fields and last-applied annotation included; here they only get another
 //! namespace, and what scheduler, provisioner and kubelet would add. They go through the reader that reads everything.
 
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::view::Facts;
+use facts::config::Settings;
+use objects::{Kind, Object};
+use facts::view::Facts;
 use serde_json::{Value, json};
 
 /// The StatefulSet in every namespace.

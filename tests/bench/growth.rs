@@ -10,11 +10,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use decide::audit::Rounds;
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::plan::Lookout;
-use decide::view::{Facts, Freshness, View, World};
+use inspect::audit::Rounds;
+use facts::config::Settings;
+use objects::{Kind, Object};
+use leader::plan::Lookout;
+use facts::view::{Facts, Freshness, View, World};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

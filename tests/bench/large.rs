@@ -5,8 +5,8 @@
 use std::fs;
 use std::hint::black_box;
 
-use decide::config::Settings;
-use decide::report::check::{Format, lay_out};
+use facts::config::Settings;
+use report::check::{Format, lay_out};
 use gatera::command::check;
 use jiff::Timestamp;
 use serde::Serialize;

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use decide::config::Settings;
-use decide::object::{Kind, Object};
+use facts::config::Settings;
+use objects::{Kind, Object};
 use decide::packs::PACKS;
-use decide::review::{Origin, Review};
-use decide::rules;
-use decide::view::{Facts, View};
+use facts::review::{Origin, Review};
+use engine::rules;
+use facts::view::{Facts, View};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};

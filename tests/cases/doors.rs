@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use decide::config::Settings;
-use decide::object::Kind;
-use decide::review::{self, Origin};
-use decide::rules;
-use decide::verdict::Effect;
-use decide::view::View;
+use facts::config::Settings;
+use objects::Kind;
+use facts::review::{self, Origin};
+use engine::rules;
+use engine::verdict::Effect;
+use facts::view::View;
 
 use serde_json::Value;
 

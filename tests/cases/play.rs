@@ -6,9 +6,9 @@ use axum::body::Body;
 use axum::http::Request;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use decide::config::Settings;
-use decide::object::Kind;
-use decide::view::{Freshness, World};
+use facts::config::Settings;
+use objects::Kind;
+use facts::view::{Freshness, World};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use decide::config::Settings;
-use decide::review::{self, Origin};
-use decide::rules;
-use decide::verdict::{Decision, Effect};
-use decide::view::View;
+use facts::config::Settings;
+use facts::review::{self, Origin};
+use engine::rules;
+use engine::verdict::{Decision, Effect};
+use facts::view::View;
 use serde_json::{Value, json};
 
 use super::all;
@@ -105,7 +105,7 @@ fn followed(command: &[String], given: &Scene, asked: Asked) -> Option<(Option<A
         ["scale", "statefulset", name, to] if name == scene::STATEFUL_SET => {
             let to: i64 = to.strip_prefix("--replicas=")?.parse().ok()?;
             let from = given.stateful_set()["spec"]["replicas"].as_i64()?;
-            let step = Asked::scale(decide::object::Kind::StatefulSet, name, from, to);
+            let step = Asked::scale(objects::Kind::StatefulSet, name, from, to);
             Some((Some(step), given.clone(), asked))
         }
         _ => None,

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use decide::audit;
-use decide::check::{Level, What};
-use decide::config::Settings;
-use decide::object::Kind;
-use decide::report::{self, pages::Pages};
-use decide::review::{self, Origin};
-use decide::rules;
-use decide::verdict::{Decision, Effect, Judged};
-use decide::view::View;
+use inspect::audit;
+use inspect::check::{Level, What};
+use facts::config::Settings;
+use objects::Kind;
+use report::{self, pages::Pages};
+use facts::review::{self, Origin};
+use engine::rules;
+use engine::verdict::{Decision, Effect, Judged};
+use facts::view::View;
 use gatera::command::check;
 use serde_json::Value;
 

@@ -1,10 +1,10 @@
 //! Other ports than usual: servers are told them, Services and probes know them, and the guard reads them there.
 
-use decide::config::Settings;
-use decide::galera::options;
-use decide::galera::ports::Ports;
-use decide::object::{Kind, Object};
-use decide::view::{Freshness, View, World};
+use facts::config::Settings;
+use facts::galera::options;
+use facts::galera::ports::Ports;
+use objects::{Kind, Object};
+use facts::view::{Freshness, View, World};
 use serde_json::{Value, json};
 
 use super::{pod_of, rendered};

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use decide::galera::identity::Answer;
-use decide::galera::start_note::{Doing, StartNote};
+use facts::galera::identity::Answer;
+use facts::galera::start_note::{Doing, StartNote};
 
 use crate::guarded;
 use crate::lab::{ControlPlane, Output, User, eventually};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use decide::check::{Checked, Input, NoText};
-use decide::report::check::{Format, lay_out};
+use inspect::check::{Checked, Input, NoText};
+use report::check::{Format, lay_out};
 use serde_json::Value;
 
 use super::{CLUSTER, input, judged};
@@ -173,7 +173,7 @@ fn junit_counts_what_it_holds() {
         }
         assert_eq!(
             below(root, "testcase"),
-            checked.objects.len() + checked.count(decide::check::Level::Unread)
+            checked.objects.len() + checked.count(inspect::check::Level::Unread)
         );
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use decide::check::{Level, Outcome};
-use decide::report::check::{Format, lay_out};
+use inspect::check::{Level, Outcome};
+use report::check::{Format, lay_out};
 use proptest::prelude::*;
 
 use super::{CLUSTER, input, judged, lines};
@@ -173,7 +173,7 @@ fn paths_are_as_the_caller_wrote_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.yaml");
     std::fs::write(&path, "a: [\n").unwrap();
-    let settings = decide::config::Settings::default();
+    let settings = facts::config::Settings::default();
     let checked =
         gatera::command::check::judged(std::slice::from_ref(&path), "db", &settings, crate::scene::now());
     assert_eq!(Path::new(&*checked.hits[0].spot.file), path);

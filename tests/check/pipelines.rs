@@ -20,7 +20,7 @@ fn root() -> &'static Path {
 /// YAML of ours, as JSON.
 fn yaml(name: &str) -> Value {
     let text = fs::read_to_string(root().join(name)).unwrap();
-    decide::manifest::read(&text).remove(0).unwrap().json()
+    inspect::manifest::read(&text).remove(0).unwrap().json()
 }
 
 /// A branch with two commits: the first one is fine, the second one is not. A chart lies beside it.

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::Response;
-use decide::object::{KINDS, Kind};
+use objects::{KINDS, Kind};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 

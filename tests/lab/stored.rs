@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use decide::object::KINDS;
+use objects::KINDS;
 use serde_json::{Value, json};
 
 use super::control_plane::{ControlPlane, ETCD_SOCKET};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use decide::config::Settings;
-use decide::plan::rollout::Stage;
-use decide::view::State;
+use facts::config::Settings;
+use leader::plan::rollout::Stage;
+use facts::view::State;
 use gatera::act::answer::operations;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;

@@ -1,10 +1,10 @@
 //! Servers that do not start by the step: `gatera recover` makes no pod of theirs, whatever of them is there, and says what a person does.
 //! And the place of the pod that starts a cluster.
 
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::recovery::{self, Step, Want};
-use decide::view::View;
+use facts::config::Settings;
+use objects::{Kind, Object};
+use leader::recovery::{self, Step, Want};
+use facts::view::View;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -157,15 +157,15 @@ fn who_starts_keeps_its_node() {
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let pod = json!({ "metadata": { "name": format!("{STATEFUL_SET}-{of}") } }).to_string();
         let Ok(Object::Pod(pod)) = Object::read(Kind::Pod, &pod) else { panic!("a pod") };
-        assert_eq!(decide::grant::place(cluster, &pod, &view), place, "{what}");
+        assert_eq!(engine::grant::place(cluster, &pod, &view), place, "{what}");
     }
     // Somebody else's word for another node is not repeated.
     let elsewhere = asked.replace("node-0", "node-1");
-    let elsewhere = decide::marks::recovery::Recovery::of(&elsewhere).unwrap();
+    let elsewhere = facts::marks::recovery::Recovery::of(&elsewhere).unwrap();
     let settings = Settings::default();
     let world = down.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
-    let why = decide::grant::verify(&elsewhere, view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view);
+    let why = engine::grant::verify(&elsewhere, view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view);
     assert_eq!(why, Some(format!("the pod of {STATEFUL_SET}-0 is not on node node-1")));
 }
 

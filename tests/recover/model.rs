@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use decide::config::Settings;
-use decide::object::{Kind, Object};
-use decide::recovery;
-use decide::view::{Freshness, Id, View, World};
+use facts::config::Settings;
+use objects::{Kind, Object};
+use leader::recovery;
+use facts::view::{Freshness, Id, View, World};
 use serde_json::json;
 
 use super::{ID, reader};
@@ -177,7 +177,7 @@ impl State {
         let view = View::new(&world, scene::now(), &settings);
         let own = json!({ "metadata": { "name": format!("{STATEFUL_SET}-{ordinal}") } });
         let Ok(Object::Pod(own)) = Object::read(Kind::Pod, &own.to_string()) else { panic!("a pod") };
-        decide::grant::place(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &own, &view).is_some()
+        engine::grant::place(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &own, &view).is_some()
     }
 
     /// A node has no member yet, or there are enough of them.
@@ -192,7 +192,7 @@ impl State {
         let world = self.world(settings);
         let view = View::new(&world, scene::now(), settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        let right = decide::grant::leads(cluster, &format!("{STATEFUL_SET}-{member}"), &view)?;
+        let right = engine::grant::leads(cluster, &format!("{STATEFUL_SET}-{member}"), &view)?;
         Some((member, right.position.seqno))
     }
 

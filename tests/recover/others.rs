@@ -1,8 +1,8 @@
 //! The others, beside the one that starts the cluster: who copies from nobody, and who serves another cluster.
 
-use decide::config::Settings;
-use decide::recovery::{self, Step, Want};
-use decide::view::{Freshness, Id, View, World};
+use facts::config::Settings;
+use leader::recovery::{self, Step, Want};
+use facts::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -50,7 +50,7 @@ fn who_copies_from_nobody_is_made_anew() {
         let step = recovery::next(cluster, &view, &Want::default(), SignedDuration::ZERO);
         (
             matches!(step, Step::Restart { member, .. } if member == pod),
-            decide::grant::restarts(cluster, &pod, &view),
+            engine::grant::restarts(cluster, &pod, &view),
         )
     };
     assert_eq!(next(before, before, true, ""), (true, true));

@@ -1,11 +1,11 @@
 //! A member's pod does not run: what it has is read by a pod that does nothing else, and what that tells counts as long as the
 //! member's own pod has not run.
 
-use decide::config::Settings;
-use decide::marks::recovery::Recovery;
-use decide::object::Object;
-use decide::recovery::{self, NoReader, Want};
-use decide::view::{Facts, Freshness, View, World};
+use facts::config::Settings;
+use facts::marks::recovery::Recovery;
+use objects::Object;
+use leader::recovery::{self, NoReader, Want};
+use facts::view::{Facts, Freshness, View, World};
 use serde_json::{Value, json};
 
 use super::{ID, at, reads};
@@ -139,7 +139,7 @@ fn what_was_read_is_true_as_long_as_the_member_has_not_run() {
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let asked =
             Recovery::of(&format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z")).unwrap();
-        decide::grant::verify(&asked, cluster, &view).is_none()
+        engine::grant::verify(&asked, cluster, &view).is_none()
     };
     assert!(believed(&with(as_it_is, Some(351))));
     let changes: [(&str, Change); 10] = [

@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use decide::config::Settings;
-use decide::marks::recovery::Recovery;
-use decide::recovery::{self, Step, Want};
-use decide::view::View;
+use facts::config::Settings;
+use facts::marks::recovery::Recovery;
+use leader::recovery::{self, Step, Want};
+use facts::view::View;
 use jiff::{SignedDuration, Timestamp};
 
 use super::model::{Does, FRESH, Pod, Reader, State};
@@ -64,7 +64,7 @@ impl State {
                 let until: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
                 let kept = node.is_some();
                 let asked = Recovery { member: member.clone(), position: at.clone(), node, until, loss };
-                if let Some(why) = decide::grant::verify(&asked, cluster, &view) {
+                if let Some(why) = engine::grant::verify(&asked, cluster, &view) {
                     return Err(format!("the guard does not believe what the command sees: {why}"));
                 }
                 (after.granted, after.kept) = (Some((ordinal(&member), at.seqno)), kept);

@@ -1,12 +1,12 @@
 //! `gatera stop` and `gatera start`, without a cluster: what a person reads in each situation, and that the guard permits each step.
 
-use decide::config::Settings;
-use decide::recovery::{self, Want};
-use decide::report::stop as report;
-use decide::review::{self, Origin};
-use decide::rules;
-use decide::stop::{self, Step};
-use decide::view::View;
+use facts::config::Settings;
+use leader::recovery::{self, Want};
+use report::stop as report;
+use facts::review::{self, Origin};
+use engine::rules;
+use leader::stop::{self, Step};
+use facts::view::View;
 use jiff::SignedDuration;
 use serde_json::json;
 

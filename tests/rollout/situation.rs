@@ -1,11 +1,11 @@
 //! A situation: a cluster in the middle of a rollout, in a few words, and what is due in it.
 
-use decide::config::Settings;
-use decide::plan::Step;
-use decide::plan::rollout::{self, Stage};
-use decide::report;
-use decide::story::Story;
-use decide::view::{Freshness, Id, View, World};
+use facts::config::Settings;
+use leader::plan::Step;
+use leader::plan::rollout::{self, Stage};
+use report;
+use inspect::story::Story;
+use facts::view::{Freshness, Id, View, World};
 use serde_json::{Value, json};
 
 use crate::scene::{self, STATEFUL_SET, Scene};

@@ -1,10 +1,10 @@
 //! A rollout of the template that hangs is taken back: what the guard lets through, what it does, and what it says.
 
-use decide::config::Settings;
-use decide::report::{self, pages::Pages};
-use decide::review::{self, Origin};
-use decide::rules;
-use decide::view::{Freshness, View, World};
+use facts::config::Settings;
+use report::{self, pages::Pages};
+use facts::review::{self, Origin};
+use engine::rules;
+use facts::view::{Freshness, View, World};
 use serde_json::{Value, json};
 
 use super::situation::{File, Situation};

@@ -1,10 +1,10 @@
 //! What whoever changes a ConfigMap is told, before anything happens.
 
-use decide::config::Settings;
-use decide::report;
-use decide::review::{self, Origin};
-use decide::rules;
-use decide::view::View;
+use facts::config::Settings;
+use report;
+use facts::review::{self, Origin};
+use engine::rules;
+use facts::view::View;
 use serde_json::json;
 
 use super::situation::{File, Situation};

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use axum::http::Request;
-use decide::config::Settings;
-use decide::object::{Kind, Unreadable};
-use decide::view::{Freshness, Id, World};
+use facts::config::Settings;
+use objects::{Kind, Unreadable};
+use facts::view::{Freshness, Id, World};
 use gatera::act::config_maps::ConfigMaps;
 use gatera::act::guard::Guard;
 use jiff::SignedDuration;

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use decide::galera::start_note::{self, StartNote};
+use facts::galera::start_note::{self, StartNote};
 
 use super::pod::{Pod, START, for_each, status};
 use super::start::{ID, VIEW, ZEROS, run, server, state};

@@ -4,8 +4,8 @@
 use std::fs::{self, File};
 use std::process::Command;
 
-use decide::galera::start::Front;
-use decide::object::{Container, Literal};
+use facts::galera::start::Front;
+use objects::{Container, Literal};
 
 use super::pod::{STEP, for_each};
 use super::start::{ID, line, run, server, started, state};

@@ -5,10 +5,10 @@
 //! that were let go exists for it. Data: a [`Request`] in; the store changes, or there is a [`Refusal`] with a rule and
 //! words.
 
-use decide::object::Kind;
-use decide::review::{Operation, Origin};
-use decide::verdict::{Effect, Softened};
-use decide::webhooks::Endpoint;
+use objects::Kind;
+use facts::review::{Operation, Origin};
+use engine::verdict::{Effect, Softened};
+use engine::webhooks::Endpoint;
 use serde_json::{Value, json};
 
 use super::asked::{asks, verb};
@@ -230,7 +230,7 @@ impl Sim {
                 let cluster = view.cluster_of_pod(NAMESPACE, &request.name);
                 cluster.and_then(|it| it.member(&request.name)).is_none_or(|it| !it.ready())
             });
-        let by_override = |it: &decide::verdict::Judged| matches!(it.softened, Some(Softened::ByOverride(_)));
+        let by_override = |it: &engine::verdict::Judged| matches!(it.softened, Some(Softened::ByOverride(_)));
         let overridden = answer.decision.judged.iter().any(by_override);
         Some(Ok(match () {
             () if overridden => Leave::Overridden,

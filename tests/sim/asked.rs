@@ -4,12 +4,12 @@
 //! namespaces never apply. Data: a request in; out come the endpoints that are asked, each with whether it fails
 //! closed.
 
-use decide::config::Settings;
-use decide::exemptions::users;
-use decide::marks;
-use decide::object::{Kind, Labels};
-use decide::review::Operation;
-use decide::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
+use facts::config::Settings;
+use engine::exemptions::users;
+use facts::marks;
+use objects::{Kind, Labels};
+use facts::review::Operation;
+use engine::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
 use serde::Deserialize;
 use serde_json::Value;
 

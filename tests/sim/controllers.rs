@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use decide::object::Kind;
+use objects::Kind;
 use serde_json::{Value, json};
 
 use super::api::Leave;

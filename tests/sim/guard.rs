@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use decide::amend::{amend, inject};
-use decide::config::Settings;
-use decide::report::{self, pages::Pages};
-use decide::review::{self, Origin};
-use decide::rules::{self, Departure};
-use decide::verdict::Decision;
-use decide::view::{Facts, Freshness, Id, Reservation, Reservations, View, World};
+use engine::amend::{amend, inject};
+use facts::config::Settings;
+use report::{self, pages::Pages};
+use facts::review::{self, Origin};
+use engine::rules::{self, Departure};
+use engine::verdict::Decision;
+use facts::view::{Facts, Freshness, Id, Reservation, Reservations, View, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 

@@ -4,8 +4,8 @@
 //! ConfigMap that the pod's own volumes name, as it is when the container starts; the step in front of the server does
 //! what `start-member.sh` does where it was injected. Data: pods in; servers start and end in `galera.rs`.
 
-use decide::marks;
-use decide::object::Kind;
+use facts::marks;
+use objects::Kind;
 use serde_json::{Value, json};
 
 use super::clock::{Millis, SECOND, written};

@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use decide::galera::identity::{Answer, Identity};
-use decide::inject;
-use decide::marks::{self, PREFIX};
-use decide::object::{ConfigMap, Kind, Object, Reader};
-use decide::plan::identity::{self, Concluded};
-use decide::plan::rollout::{self, Configure, Copy};
-use decide::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
-use decide::view::{Id, RemovalTarget, View};
+use facts::galera::identity::{Answer, Identity};
+use engine::inject;
+use facts::marks::{self, PREFIX};
+use objects::{ConfigMap, Kind, Object, Reader};
+use leader::plan::identity::{self, Concluded};
+use leader::plan::rollout::{self, Configure, Copy};
+use leader::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
+use facts::view::{Id, RemovalTarget, View};
 use serde_json::{Value, json};
 
 use super::clock::{SECOND, moment};

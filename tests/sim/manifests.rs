@@ -3,7 +3,7 @@
 //! Must not know: what becomes of them. They are what the seed documents install, without the mistakes that the
 //! rulebook refuses.
 
-use decide::object::Kind;
+use objects::Kind;
 use serde_json::{Value, json};
 
 use super::store::NAMESPACE;

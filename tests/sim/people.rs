@@ -3,7 +3,7 @@
 //! Must not know: what is refused. Data: a roll of the dice becomes one or several [`Intent`]s; each is a request to
 //! the API server, and what it answers goes into the story.
 
-use decide::object::Kind;
+use objects::Kind;
 use serde_json::{Value, json};
 
 use super::api::Refusal;

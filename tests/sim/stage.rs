@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use decide::config::Settings;
-use decide::object::Kind;
-use decide::plan::{Lookout, Pace};
+use facts::config::Settings;
+use objects::Kind;
+use leader::plan::{Lookout, Pace};
 use serde_json::Value;
 
 use super::api::Approved;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use decide::object::{Kind, Object};
+use objects::{Kind, Object};
 use serde_json::{Value, json};
 
 use super::clock::Millis;

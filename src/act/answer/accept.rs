@@ -286,7 +286,7 @@ async fn asked_to_leave(mut stage: watch::Receiver<Lifecycle>, life: Arc<Life>, 
 
 #[cfg(test)]
 mod tests {
-    use decide::config::Settings;
+    use facts::config::Settings;
     use jiff::Timestamp;
     use tokio::io::AsyncReadExt as _;
 

@@ -3,12 +3,12 @@
 //! Must not know: HTTP. On the usual path nothing is awaited. What takes a member away is reserved at the API server before
 //! "allowed" is said, and judged again if another replica was faster.
 
-use decide::config::Settings;
-use decide::object::ConfigMap;
-use decide::review::Review;
-use decide::rules;
-use decide::verdict::Decision;
-use decide::view::{Freshness, Reservations, View, World};
+use facts::config::Settings;
+use objects::ConfigMap;
+use facts::review::Review;
+use engine::rules;
+use engine::verdict::Decision;
+use facts::view::{Freshness, Reservations, View, World};
 use jiff::Timestamp;
 
 use crate::act::guard::Guard;

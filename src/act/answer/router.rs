@@ -11,12 +11,12 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use decide::amend::{amend, inject};
-use decide::report;
-use decide::review::{self, Origin};
-use decide::verdict::{Decision, Judged, Softened};
-use decide::view::{Freshness, View, World};
-use decide::webhooks::Endpoint;
+use engine::amend::{amend, inject};
+use report;
+use facts::review::{self, Origin};
+use engine::verdict::{Decision, Judged, Softened};
+use facts::view::{Freshness, View, World};
+use engine::webhooks::Endpoint;
 use tracing::info;
 
 use crate::act::events;

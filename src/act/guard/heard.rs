@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use decide::view::Freshness;
+use facts::view::Freshness;
 use jiff::SignedDuration;
 use tokio::time::Instant;
 

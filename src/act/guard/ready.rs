@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
-use decide::once_guarded;
-use decide::view::{Freshness, View};
+use leader::once_guarded;
+use facts::view::{Freshness, View};
 use jiff::Timestamp;
 
 /// What readiness is made of besides the view.

@@ -3,10 +3,10 @@
 //! Must not know: why. Every write says which object it means by uid, and is harmless when it was done already: a leader
 //! may stop between any two of them.
 
-use decide::marks::{self, PREFIX};
-use decide::object::Kind;
-use decide::plan::{Announcement, Condemned, Mark, Step};
-use decide::view::Id;
+use facts::marks::{self, PREFIX};
+use objects::Kind;
+use leader::plan::{Announcement, Condemned, Mark, Step};
+use facts::view::Id;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Service};

@@ -1,15 +1,15 @@
 //! The leader's audit: judges what changed, and says what it found in gauges and Events.
 //!
-//! Must not know: what is found, or where to look again (`decide::audit` does). It asks the API server nothing, and tells it
+//! Must not know: what is found, or where to look again (`inspect::audit` does). It asks the API server nothing, and tells it
 //! only what is new.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use decide::audit::{Counts, Round, Rounds};
-use decide::marks::overrides::Override;
-use decide::view::View;
+use inspect::audit::{Counts, Round, Rounds};
+use facts::marks::overrides::Override;
+use facts::view::View;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 

@@ -3,10 +3,10 @@
 //! Must not know: when it is due (`plan/rollout.rs`). An eviction is asked for like anybody's: the guard itself judges it,
 //! and writes it down for all replicas.
 
-use decide::marks::{self, PREFIX};
-use decide::plan::rollout::{self, Configure, Copy};
-use decide::plan::{Announcement, Step};
-use decide::view::{Id, Note};
+use facts::marks::{self, PREFIX};
+use leader::plan::rollout::{self, Configure, Copy};
+use leader::plan::{Announcement, Step};
+use facts::view::{Id, Note};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};

@@ -3,9 +3,9 @@
 //! Must not know: what may be deleted (`plan/warrant.rs` does). Looks right before each deletion at the object and at
 //! everything that could read it; in steady state nothing of this is asked.
 
-use decide::object::{self, Kind, Meta, Object, Reader};
-use decide::plan::{self, Condemned, Finish, Found, Step, Warrant};
-use decide::view::RemovalTarget;
+use objects::{self, Kind, Meta, Object, Reader};
+use leader::plan::{self, Condemned, Finish, Found, Step, Warrant};
+use facts::view::RemovalTarget;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Client};

@@ -2,11 +2,11 @@
 //!
 //! Must not know: what follows (`plan/identity.rs` does). Only kubelets may write the Events that are read here.
 
-use decide::galera::identity::Answer;
-use decide::inject;
-use decide::marks;
-use decide::plan::identity::{self, Concluded, concluded};
-use decide::view::Id;
+use facts::galera::identity::Answer;
+use engine::inject;
+use facts::marks;
+use leader::plan::identity::{self, Concluded, concluded};
+use facts::view::Id;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::webhooks::compare::{encoded, foreign, same};
-use decide::webhooks::{self, Destination};
+use engine::webhooks::compare::{encoded, foreign, same};
+use engine::webhooks::{self, Destination};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use decide::webhooks::Endpoint;
-use decide::webhooks::compare::{as_values, decoded};
+use engine::webhooks::Endpoint;
+use engine::webhooks::compare::{as_values, decoded};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -212,9 +212,9 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
     use serde_json::json;
 
-    use decide::config::Settings;
-    use decide::webhooks::compare::{encoded, foreign, same};
-    use decide::webhooks::{self, Destination};
+    use facts::config::Settings;
+    use engine::webhooks::compare::{encoded, foreign, same};
+    use engine::webhooks::{self, Destination};
     use k8s_openapi::api::admissionregistration::v1::ValidatingWebhook;
 
     use super::*;

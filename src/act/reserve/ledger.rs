@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use decide::rules::Departure;
-use decide::view::{Reservation, Reservations};
+use engine::rules::Departure;
+use facts::view::{Reservation, Reservations};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 

@@ -1,8 +1,8 @@
 //! A reservation as it stands in a Lease: an annotation with a list of notes.
 
-use decide::marks::PREFIX;
-use decide::rules::Departure;
-use decide::view::Id;
+use facts::marks::PREFIX;
+use engine::rules::Departure;
+use facts::view::Id;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde::{Deserialize, Serialize};

@@ -9,10 +9,10 @@
 
 use std::sync::Arc;
 
-use decide::config::Settings;
-use decide::galera::adopt::Adoption;
-use decide::object::{Kind, Object};
-use decide::view::{Facts, Freshness, View, World};
+use facts::config::Settings;
+use facts::galera::adopt::Adoption;
+use objects::{Kind, Object};
+use facts::view::{Facts, Freshness, View, World};
 use jiff::SignedDuration;
 use serde_json::json;
 use tokio::task::JoinSet;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
 
-use decide::object::{ConfigMap, Object, Unreadable};
-use decide::view::{Id, Room};
+use objects::{ConfigMap, Object, Unreadable};
+use facts::view::{Id, Room};
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1 as api;
 use kube::{Api, Client};

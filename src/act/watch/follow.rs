@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use decide::object::Kind;
+use objects::Kind;
 use decide::packs;
 use http_body_util::BodyExt as _;
 use kube::api::{ListParams, WatchParams};

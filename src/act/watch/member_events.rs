@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::view::{Cluster, Id, PodFact, View};
+use facts::view::{Cluster, Id, PodFact, View};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use decide::galera::adopt::Adoption;
-use decide::object::Kind;
+use facts::galera::adopt::Adoption;
+use objects::Kind;
 use decide::packs;
-use decide::view::{Facts, Id};
+use facts::view::{Facts, Id};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;

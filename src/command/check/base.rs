@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::str::FromStr;
 
 use anyhow::{Context as _, ensure};
-use decide::check::{Input, NoText};
+use inspect::check::{Input, NoText};
 
 use super::{input, sources};
 use crate::command::terminal::progress::Progress;

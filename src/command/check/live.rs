@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use decide::check::Found;
-use decide::object::Kind;
-use decide::object::visible;
-use decide::view::{Freshness, Id, World};
+use inspect::check::Found;
+use objects::Kind;
+use objects::visible;
+use facts::view::{Freshness, Id, World};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject};

@@ -8,9 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
-use decide::config::Settings;
-use decide::mode::Mode;
-use decide::rules::RULES;
+use facts::config::Settings;
+use facts::mode::Mode;
+use engine::rules::RULES;
 
 use super::{Base, sources};
 use crate::act::reload;

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use decide::check::{Input, NoText};
+use inspect::check::{Input, NoText};
 
 use super::input;
 use crate::command::terminal::progress::Progress;

@@ -2,7 +2,7 @@
 //!
 //! The table says what the chart's roles grant; a test holds it to them.
 
-use decide::doctor::Right;
+use inspect::doctor::Right;
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;

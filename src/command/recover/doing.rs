@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context as _;
-use decide::marks::recovery::Recovery;
-use decide::marks::{PREFIX, RECOVER, RECOVERY};
-use decide::recovery::{self, Step};
+use facts::marks::recovery::Recovery;
+use facts::marks::{PREFIX, RECOVER, RECOVERY};
+use leader::recovery::{self, Step};
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -162,9 +162,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use axum::http::{Request, Response};
-    use decide::config::Settings;
-    use decide::object::{Kind, Object};
-    use decide::view::{Facts, Freshness, Id, World};
+    use facts::config::Settings;
+    use objects::{Kind, Object};
+    use facts::view::{Facts, Freshness, Id, World};
     use kube::Client;
     use kube::client::Body;
     use tower::service_fn;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use axum::http::{self, Response};
-use decide::config::Settings;
-use decide::view::Freshness;
+use facts::config::Settings;
+use facts::view::Freshness;
 use futures_util::stream;
 use http_body_util::StreamBody;
 use hyper::body::{Bytes, Frame};

@@ -1,6 +1,6 @@
 //! The keeper, message by message.
 
-use decide::revision::Revision;
+use facts::revision::Revision;
 
 use super::*;
 

@@ -1,0 +1,25 @@
+//! Exemptions: requests that are not judged, by their user ([`users`]), because no server reads the object ([`unread`]), or because the
+//! object is on its way out.
+//!
+//! Two tables. The rulebook asks them before any rule, and `webhooks` turns them into conditions, so that such requests do not even
+//! wait for a guard that is down.
+
+pub mod unread;
+pub mod users;
+
+use objects::Kind;
+use facts::review::{Operation, Review};
+use facts::view::{NEVER_GUARDED, View};
+
+/// What is never held up, whatever the rules say: the control plane's own namespaces, the guard's own writes (but not the
+/// members that it evicts), and everything that is already on its way out. A pod that is going may still be forced, so its
+/// DELETE is judged; a claim that is going holds its data for as long as a pod uses it, so what is written to it is judged.
+pub fn is_exempt(review: &Review, view: &View<'_>) -> bool {
+    let again = review.operation == Operation::Delete && review.kind != Kind::Pod;
+    let written = review.operation == Operation::Update && review.kind != Kind::Claim;
+    let going = (written || again) && review.objects().any(|object| object.meta().going());
+    going
+        || view.settings.is_own(&review.user) && review.subresource != "eviction"
+        || NEVER_GUARDED.contains(&&*review.namespace)
+        || view.namespace_going(&review.namespace)
+}

@@ -1,0 +1,125 @@
+//! What no server reads, and everybody has: such objects are not judged, and the API server does not even ask about them, so
+//! that a guard that is down holds up nobody's `helm upgrade` or new ServiceAccount.
+//!
+//! Owns: the table [`UNREAD`]. Must not know: clusters. `rules.rs` asks it, `webhooks.rs` turns it into a condition. A name
+//! alone passes nothing but what Kubernetes itself keeps writing; a Secret needs its type, too, which can never be changed.
+
+use objects::{Kind, Object};
+use facts::review::Review;
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct Unread {
+    /// Objects of this kind,
+    pub kind: Kind,
+    /// of this type, where it is a Secret,
+    pub of_type: &'static str,
+    /// with this name; one that ends with `.` or is empty stands for all that begin so.
+    pub name: &'static str,
+    /// Why it is so.
+    pub why: &'static str,
+}
+
+/// Every row.
+pub const UNREAD: &[Unread] = &[
+    Unread {
+        kind: Kind::Secret,
+        of_type: "helm.sh/release.v1",
+        name: "sh.helm.release.v1.",
+        why: "what Helm remembers of a release",
+    },
+    Unread {
+        kind: Kind::Secret,
+        of_type: "kubernetes.io/service-account-token",
+        name: "",
+        why: "a token for the API server",
+    },
+    Unread {
+        kind: Kind::ConfigMap,
+        of_type: "",
+        name: "kube-root-ca.crt",
+        why: "Kubernetes puts it into every namespace",
+    },
+    Unread {
+        kind: Kind::ConfigMap,
+        of_type: "",
+        name: "openshift-service-ca.crt",
+        why: "OpenShift puts it into every namespace",
+    },
+    Unread {
+        kind: Kind::ConfigMap,
+        of_type: "",
+        name: "istio-ca-root-cert",
+        why: "Istio puts it into every namespace",
+    },
+];
+
+impl Unread {
+    fn begins(&self) -> bool {
+        self.name.is_empty() || self.name.ends_with('.')
+    }
+
+    fn is(&self, object: &Object) -> bool {
+        let of_type = match (object, self.kind) {
+            (Object::Secret(secret), Kind::Secret) => secret.of_type == self.of_type,
+            (Object::ConfigMap(_), Kind::ConfigMap) => true,
+            _ => false,
+        };
+        let name = &object.meta().name;
+        of_type && if self.begins() { name.starts_with(self.name) } else { name == self.name }
+    }
+
+    /// CEL: this is such an object.
+    fn condition(&self, object: &str) -> String {
+        let mut all = vec![format!("request.resource.resource == '{}'", self.kind.plural())];
+        if !self.of_type.is_empty() {
+            all.push(format!("has({object}.type) && {object}.type == '{}'", self.of_type));
+        }
+        let name = format!("{object}.metadata.name");
+        match (self.name, self.begins()) {
+            ("", _) => {}
+            (begin, true) => all.push(format!("has({name}) && {name}.startsWith('{begin}')")),
+            (whole, false) => all.push(format!("has({name}) && {name} == '{whole}'")),
+        }
+        all.join(" && ")
+    }
+}
+
+/// No server reads the object of this review, before and after.
+pub fn is(review: &Review) -> bool {
+    let is = |object: &Object| UNREAD.iter().any(|row| row.is(object));
+    review.subresource.is_empty() && review.objects().next().is_some() && review.objects().all(is)
+}
+
+/// CEL: something in this request may be read by a server.
+pub fn condition() -> String {
+    let any = |object: &str| {
+        let rows = UNREAD.iter().map(|row| format!("({})", row.condition(object))).collect::<Vec<_>>();
+        format!("({object} == null || {})", rows.join(" || "))
+    };
+    format!("!({} && {})", any("object"), any("oldObject"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_unread(kind: Kind, json: &str) -> bool {
+        let object = Object::read(kind, json).unwrap();
+        UNREAD.iter().any(|row| row.is(&object))
+    }
+
+    #[test]
+    fn type_and_name_both_count() {
+        let secret = |of_type: &str, name: &str| {
+            is_unread(Kind::Secret, &format!(r#"{{"metadata":{{"name":"{name}"}},"type":"{of_type}"}}"#))
+        };
+        assert!(secret("helm.sh/release.v1", "sh.helm.release.v1.galera.v3"));
+        assert!(!secret("helm.sh/release.v1", "galera-password"));
+        assert!(!secret("Opaque", "sh.helm.release.v1.galera.v3"));
+        assert!(secret("kubernetes.io/service-account-token", "default-token-x"));
+        assert!(!secret("", "default-token-x"));
+        let map = |name: &str| is_unread(Kind::ConfigMap, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#));
+        assert!(map("kube-root-ca.crt") && !map("kube-root-ca.crt.cnf"));
+    }
+}

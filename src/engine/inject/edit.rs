@@ -1,0 +1,99 @@
+//! Careful edits of raw JSON. Indexing a `Value` for writing panics on a shape nobody expected; these do nothing then.
+
+use serde_json::{Map, Value};
+
+use facts::marks;
+
+/// The value at a path of keys, and of indexes in lists. What is absent or null on the way becomes an object; anything else ends the
+/// walk.
+pub fn at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
+    path.iter().try_fold(value, |value, key| {
+        if let Value::Array(items) = value {
+            return items.get_mut(key.parse::<usize>().ok()?);
+        }
+        if value.is_null() {
+            *value = Value::Object(Map::new());
+        }
+        Some(value.as_object_mut()?.entry(*key).or_insert(Value::Null))
+    })
+}
+
+/// Sets the value at a path of keys, if there can be one.
+pub fn set(value: &mut Value, path: &[&str], new: Value) {
+    if let Some(place) = at(value, path) {
+        *place = new;
+    }
+}
+
+/// Puts an item into a list of named items: in place of the one of its name, or at the end.
+pub fn put_named(value: &mut Value, path: &[&str], item: Value) {
+    let Some(list) = at(value, path) else { return };
+    if list.is_null() {
+        *list = Value::Array(Vec::new());
+    }
+    let Some(items) = list.as_array_mut() else { return };
+    match items.iter_mut().find(|other| other["name"] == item["name"]) {
+        Some(other) => *other = item,
+        None => items.push(item),
+    }
+}
+
+/// Puts a mount into a container's list: in place of the one of this volume at this path, or at the end.
+pub fn put_mount(container: &mut Value, mount: Value) {
+    let Some(list) = at(container, &["volumeMounts"]) else { return };
+    if list.is_null() {
+        *list = Value::Array(Vec::new());
+    }
+    let Some(mounts) = list.as_array_mut() else { return };
+    let same = |other: &Value| ["name", "mountPath"].iter().all(|key| other[key] == mount[key]);
+    match mounts.iter_mut().find(|other| same(other)) {
+        Some(other) => *other = mount,
+        None => mounts.push(mount),
+    }
+}
+
+/// Sets an annotation of what stands at a path, or takes it out.
+pub fn correct(object: &mut Value, path: &[&str], key: &str, value: Option<&str>) {
+    let path = [path, &["metadata", "annotations"]].concat();
+    match value {
+        Some(value) => set(object, &[&*path, &[key]].concat(), value.into()),
+        // Looked for without making what is not there.
+        None => {
+            let place = path.iter().try_fold(object, |object, step| object.get_mut(step));
+            place.and_then(Value::as_object_mut).map(|annotations| annotations.remove(key));
+        }
+    }
+}
+
+/// Sets one of the guard's annotations.
+pub fn annotate(object: &mut Value, name: &str, value: &str) {
+    correct(object, &[], &format!("{}{name}", marks::PREFIX), Some(value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn odd_shapes_are_left_alone() {
+        for odd in [json!([]), json!({ "a": 1 }), json!({ "a": { "b": "x" } }), json!({ "a": { "b": [] } })] {
+            let mut value = odd.clone();
+            set(&mut value, &["a", "b", "c"], json!(1));
+            put_named(&mut value, &["a", "b", "c"], json!({ "name": "n" }));
+            assert_eq!(value, odd);
+        }
+        let mut pod = json!({ "metadata": { "annotations": { "a": "1", "b": "2" } } });
+        correct(&mut pod, &[], "a", None);
+        correct(&mut pod, &["spec"], "a", None);
+        correct(&mut pod, &["spec"], "b", Some("3"));
+        assert_eq!(
+            pod,
+            json!({ "metadata": { "annotations": { "b": "2" } }, "spec": { "metadata": { "annotations": { "b": "3" } } } })
+        );
+        let mut value = json!({ "a": null });
+        put_named(&mut value, &["a", "b"], json!({ "name": "n", "x": 1 }));
+        put_named(&mut value, &["a", "b"], json!({ "name": "n", "x": 2 }));
+        assert_eq!(value, json!({ "a": { "b": [{ "name": "n", "x": 2 }] } }));
+    }
+}

@@ -1,0 +1,212 @@
+//! The files a member gets: the script and an option file, in a volume made of the pod's own annotations, so that no
+//! ConfigMap has to exist in the namespace; and a place for the status file that the server writes.
+
+use serde_json::{Value, json};
+
+use super::Patient;
+use super::edit;
+use super::profile::Profile;
+use facts::galera::added::{EXTRA_FLAGS, FOLDER, RUN_VOLUME, STATUS_FILE, STATUS_FLAG, VOLUME};
+use facts::marks;
+use objects::{Container, Mount, PodSpec, Volume};
+use facts::view::{Cluster, View};
+
+/// Where the server keeps its status file. It is renamed into place, so this must be no sticky directory.
+const RUN: &str = "/run/gatera";
+/// By this the cluster autoscaler knows volumes that may go with a node.
+const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
+/// The script, as a command.
+pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
+pub(super) const SCRIPT_TEXT: &str = include_str!("wait-for-sync.sh");
+/// The text of the step in front of the server.
+pub const START_SCRIPT_TEXT: &str = include_str!("start-member.sh");
+
+/// The files of the first volume, and the marks they show.
+const FILES: [(&str, &str, u32); 4] = [
+    ("wait-for-sync.sh", marks::SCRIPT, 0o755),
+    ("start-member.sh", marks::START_SCRIPT, 0o755),
+    ("my.cnf", marks::MY_CNF, 0o644),
+    ("identity", marks::IDENTITY, 0o644),
+];
+
+fn field(mark: &str) -> String {
+    format!("metadata.annotations['{}{mark}']", marks::PREFIX)
+}
+
+/// What somebody else has in the place or under the name of something of ours: one of the two would be hidden, or
+/// written over. `claims` are the volumes that a StatefulSet makes of its own templates.
+pub(super) fn conflict<'a>(
+    server: &Container,
+    spec: &PodSpec,
+    claims: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    let taken = |name: &str| format!("volume {name} is not gatera's own");
+    let claimed = claims.into_iter().find(|name| matches!(*name, VOLUME | RUN_VOLUME));
+    let foreign = |volume: &&Volume| match &*volume.name {
+        VOLUME => !shows_marks(volume),
+        RUN_VOLUME => volume.empty_dir.is_none() || !mounts(server, RUN_VOLUME, RUN),
+        _ => false,
+    };
+    let volume = claimed.or_else(|| spec.volumes.iter().find(foreign).map(|volume| &*volume.name));
+    volume.map(taken).or_else(|| covered(server))
+}
+
+/// Recognised by what it is: nothing but marks of ours, also as another version of the guard lays them out.
+fn shows_marks(volume: &Volume) -> bool {
+    let ours = format!("metadata.annotations['{}", marks::PREFIX);
+    let files = volume.downward_api.as_ref().map_or(&[][..], |it| &it.items);
+    !files.is_empty() && files.iter().all(|file| file.field_ref.field_path.starts_with(&ours))
+}
+
+fn mounts(server: &Container, volume: &str, path: &str) -> bool {
+    let ours = |mount: &Mount| mount.name == volume && mount.mount_path == path && mount.sub_path.is_empty();
+    server.volume_mounts.iter().any(ours)
+}
+
+/// Both volumes are what this guard makes, and the server container has them where they belong.
+pub(super) fn are_there(server: &Container, spec: &PodSpec) -> bool {
+    let named = |name: &str| spec.volumes.iter().find(|volume| volume.name == name);
+    let files = named(VOLUME).and_then(|volume| volume.downward_api.as_ref()).map_or(&[][..], |it| &it.items);
+    let shown = |(path, mark, _): &(&str, &str, u32)| {
+        files.iter().any(|file| file.path == *path && file.field_ref.field_path == field(mark))
+    };
+    files.len() == FILES.len()
+        && FILES.iter().all(shown)
+        && named(RUN_VOLUME).is_some_and(|volume| volume.empty_dir.is_some())
+        && mounts(server, VOLUME, FOLDER)
+        && mounts(server, RUN_VOLUME, RUN)
+}
+
+/// A mount of the user's at, above or below ours would hide one of the two.
+fn covered(server: &Container) -> Option<String> {
+    let ours = |mount: &Mount| {
+        (mount.name == VOLUME && mount.mount_path == FOLDER)
+            || (mount.name == RUN_VOLUME && mount.mount_path == RUN)
+    };
+    let others = server.volume_mounts.iter().filter(|mount| !ours(mount));
+    others.into_iter().find_map(|mount| {
+        let path = mount.mount_path.trim_end_matches('/');
+        let ours = [FOLDER, RUN].into_iter().find(|ours| within(ours, path) || within(path, ours))?;
+        Some(format!("volume {} is mounted at {}, where gatera needs {ours}", mount.name, mount.mount_path))
+    })
+}
+
+fn within(inner: &str, outer: &str) -> bool {
+    inner == outer || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// The texts, as annotations, and the volumes that show them.
+pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>, identity: &str) {
+    edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
+    edit::annotate(pod, marks::START_SCRIPT, START_SCRIPT_TEXT);
+    edit::annotate(pod, marks::MY_CNF, &option_file(patient));
+    edit::annotate(pod, marks::IDENTITY, identity);
+    let item = |(path, mark, mode)| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": field(mark) } });
+    let volume = json!({ "name": VOLUME, "downwardAPI": { "items": FILES.map(item) } });
+    edit::put_named(pod, &["spec", "volumes"], volume);
+    if patient.read.spec.volumes.iter().all(|volume| volume.name != RUN_VOLUME) {
+        edit::put_named(pod, &["spec", "volumes"], json!({ "name": RUN_VOLUME, "emptyDir": {} }));
+    }
+    // Nothing in it is worth keeping a node for.
+    if let Some(place @ Value::Null) = edit::at(pod, &["metadata", "annotations", SAFE_TO_EVICT]) {
+        *place = RUN_VOLUME.into();
+    }
+}
+
+/// Both folders in the server container, and the way its server finds the option file.
+pub(super) fn add_mounts(container: &mut Value, patient: &Patient<'_>) {
+    edit::put_mount(container, json!({ "name": VOLUME, "mountPath": FOLDER, "readOnly": true }));
+    edit::put_mount(container, json!({ "name": RUN_VOLUME, "mountPath": RUN }));
+    match patient.profile {
+        Profile::Official => {
+            edit::put_named(container, &["env"], json!({ "name": "MYSQL_HOME", "value": FOLDER }));
+        }
+        Profile::Bitnami => add_flag(container),
+        Profile::Unknown | Profile::Replaced | Profile::Elsewhere => {}
+    }
+}
+
+/// Bitnami's extra flags are one variable; a user's flags stay in front of ours. Flags from a reference stay as they
+/// are: then the script falls back to the client.
+fn add_flag(container: &mut Value) {
+    let existing = container["env"].as_array().into_iter().flatten().find(|var| var["name"] == EXTRA_FLAGS);
+    let value = match existing {
+        None => STATUS_FLAG.to_owned(),
+        Some(var) if var["valueFrom"].is_object() => return,
+        Some(var) => match var["value"].as_str().unwrap_or_default().trim() {
+            "" => STATUS_FLAG.to_owned(),
+            own if own.contains(STATUS_FLAG) => return,
+            own => format!("{own} {STATUS_FLAG}"),
+        },
+    };
+    edit::put_named(container, &["env"], json!({ "name": EXTRA_FLAGS, "value": value }));
+}
+
+/// Read after the user's own files, so it wins, and nobody's ConfigMap has to be edited.
+fn option_file(patient: &Patient<'_>) -> String {
+    let text = bare_option_file();
+    match address(patient) {
+        Some(address) => with_address(&text, &address),
+        None => text,
+    }
+}
+
+fn bare_option_file() -> String {
+    format!("# written by gatera\n[mysqld]\nloose-wsrep_status_file = {STATUS_FILE}\n")
+}
+
+/// This could be an option file of ours, of whatever members: the view may have changed since it was written.
+pub(super) fn is_option_file(text: &str) -> bool {
+    let bare = bare_option_file();
+    let address = text.lines().last().and_then(|line| line.strip_prefix(KEY)?.strip_prefix(" = gcomm://"));
+    match address {
+        Some(hosts) => !hosts.is_empty() && text == with_address(&bare, &format!("gcomm://{hosts}")),
+        None => text == bare,
+    }
+}
+
+const KEY: &str = "wsrep_cluster_address";
+
+/// The address a member starts with. Never for the bootstrap node itself, which founds the cluster; and not where
+/// `gatera.dev/address: keep` asks to leave it alone.
+fn address(patient: &Patient<'_>) -> Option<String> {
+    let Patient { read, view, namespace, .. } = patient;
+    let cluster =
+        patient.cluster.filter(|_| patient.member && patient.mark(marks::ADDRESS) != Some("keep"))?;
+    // Somebody starts a cluster that is down from this member, with an override. The list would keep it from founding.
+    let founds = view.founds_new_cluster(namespace, &read.metadata, &read.spec).is_some();
+    if founds { None } else { members(cluster, view) }
+}
+
+/// The members by their stable names, and the bootstrap node's Service while it is needed.
+pub(super) fn members(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let service = &cluster.workload.spec.service_name;
+    let bootstrap = view.bootstrap_service(cluster);
+    if service.is_empty() || bootstrap.is_none() && !cluster.has_data() {
+        // A first install joins its bootstrap node by the user's own address. We do not see that node's Service (yet),
+        // and a list without it would win and lead nowhere.
+        return None;
+    }
+    let members = cluster.members.iter().map(|member| format!("{}.{service}", member.name));
+    let hosts: Vec<_> = bootstrap.into_iter().map(str::to_owned).chain(members).collect();
+    // No host at all would found a new cluster.
+    (!hosts.is_empty()).then(|| format!("gcomm://{}{}", hosts.join(","), options(cluster, view)))
+}
+
+/// What the user's own address says to the provider: `?gmcast.segment=1`.
+fn options(cluster: &Cluster, view: &View<'_>) -> String {
+    let own = view.cluster_address(&cluster.id.namespace, &cluster.workload);
+    let (_, options) = own.as_ref().and_then(|it| it.text.trim().split_once('?')).unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._=:-".contains(c);
+    // Only options of the connection are passed on; the others belong in files.
+    let about = |it: &&str| ["gmcast.", "evs.", "socket."].iter().any(|of| it.starts_with(of));
+    let kept: Vec<_> = options.split('&').filter(about).filter(|it| it.chars().all(plain)).collect();
+    if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) }
+}
+
+/// This option file with this address; everything else in it stays.
+pub(super) fn with_address(text: &str, address: &str) -> String {
+    let others = text.lines().filter(|line| !line.starts_with(KEY));
+    let line = format!("{KEY} = {address}");
+    others.chain([&*line]).fold(String::new(), |text, line| text + line + "\n")
+}

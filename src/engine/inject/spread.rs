@@ -1,0 +1,55 @@
+//! Anti-affinity: no two members on one node, as far as there are nodes.
+
+use serde_json::{Value, json};
+
+use super::Patient;
+use super::edit;
+use facts::marks;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Adds anti-affinity by host name unless the pod has some, or `gatera.dev/anti-affinity` says `none`.
+pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, remarks: &mut Vec<String>) {
+    let Some(cluster) = patient.cluster.filter(|_| patient.member) else { return };
+    let selector = &cluster.workload.spec.selector;
+    if selector.is_empty() {
+        // An empty term would keep members away from every pod of the namespace.
+        return;
+    }
+    let existing = &pod["spec"]["affinity"]["podAntiAffinity"];
+    if existing.to_string().contains(HOSTNAME) {
+        return;
+    }
+    let (nodes, replicas) = (patient.view.world.schedulable_nodes(), cluster.members.len());
+    let required = match patient.mark(marks::ANTI_AFFINITY) {
+        Some("none") => return,
+        Some("required") => true,
+        Some("preferred") => false,
+        _ => nodes >= replicas,
+    };
+    if !required && patient.mark(marks::ANTI_AFFINITY).is_none() {
+        remarks.push(format!("{nodes} schedulable nodes for {replicas} members: they are spread as far as possible; the loss of one node can stop the cluster"));
+    }
+    let labels = selector
+        .match_labels
+        .iter()
+        .map(|(key, value)| json!({ "key": key, "operator": "In", "values": [value] }));
+    let others = selector.match_expressions.iter().map(|it| match it.values.as_slice() {
+        [] => json!({ "key": it.key, "operator": it.operator }),
+        values => json!({ "key": it.key, "operator": it.operator, "values": values }),
+    });
+    let expressions: Vec<_> = labels.chain(others).collect();
+    let term = json!({ "labelSelector": { "matchExpressions": expressions }, "topologyKey": HOSTNAME });
+    let (list, item) = if required {
+        ("requiredDuringSchedulingIgnoredDuringExecution", term)
+    } else {
+        ("preferredDuringSchedulingIgnoredDuringExecution", json!({ "weight": 100, "podAffinityTerm": term }))
+    };
+    // Terms of the user's own for other topologies stay beside ours.
+    let own = edit::at(pod, &["spec", "affinity", "podAntiAffinity", list]);
+    match own {
+        Some(Value::Array(terms)) => terms.push(item),
+        Some(empty @ Value::Null) => *empty = json!([item]),
+        _ => {}
+    }
+}

@@ -1,0 +1,103 @@
+//! The step in front of the server, at every start of its container: a crashed server does not know its position, and
+//! members without one form their cluster again without comparing what they have.
+//!
+//! Owns: where the step can be put. What it does is written in `start-member.sh`.
+
+use serde_json::{Value, json};
+
+use super::Patient;
+use super::edit;
+use super::profile::Profile;
+use facts::galera::added::START_SCRIPT;
+use facts::galera::image::Image;
+use facts::galera::start::Front;
+use facts::marks;
+use objects::{Container, Meta};
+
+/// What injection makes of the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The position is recovered already.
+    Recovers,
+    /// The step is put in front of the command.
+    Prepended,
+    /// The position stays lost after a crash.
+    Blind {
+        /// For this reason.
+        why: &'static str,
+        /// What helps.
+        instead: &'static str,
+        /// No change of the manifest helps.
+        lasts: bool,
+    },
+}
+
+impl Start {
+    /// Of this container, in a pod with these annotations.
+    pub(super) fn of(server: &Container, meta: &Meta) -> Self {
+        match Front::of(server) {
+            front if front.recovers() => Self::Recovers,
+            _ if meta.mark(marks::START) == Some("keep") => Self::Blind {
+                why: "gatera.dev/start: keep leaves its command alone",
+                instead: "take gatera.dev/start: keep off the template",
+                lasts: false,
+            },
+            // Neither what is advised for others nor the official profile would start it.
+            _ if Profile::by_looks(server, meta.mark(marks::PROFILE)) == Profile::Bitnami => Self::Blind {
+                why: "gatera has no step for Bitnami's image",
+                instead: "after a crash of all members compare their tables before you rely on them",
+                lasts: true,
+            },
+            Front::Unknown => Self::Blind {
+                why: "gatera does not know what its command, or its arguments, start",
+                instead: "leave command out, or begin it with docker-entrypoint.sh or mariadbd",
+                lasts: false,
+            },
+            // A command replaces the image's entry point, so it has to be known what that is.
+            _ if server.command.is_empty() && !entry_point_is_known(server, meta) => Self::Blind {
+                why: "it is not known how its image starts the server",
+                instead: "set gatera.dev/profile: official if it starts as the official image does",
+                lasts: false,
+            },
+            _ => Self::Prepended,
+        }
+    }
+}
+
+/// Named so by a person, or the official image itself, from whatever mirror: an image of somebody's that is called so too may
+/// have another entry point.
+fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
+    let named = meta.mark(marks::PROFILE);
+    let official = Profile::by_looks(server, named) == Profile::Official;
+    official && (named.is_some() || Image::read(&server.image).is_of_the_library())
+}
+
+/// The step, and after it what was there.
+pub(super) fn add(
+    container: &mut Value,
+    server: &Container,
+    patient: &Patient<'_>,
+    remarks: &mut Vec<String>,
+) {
+    match Start::of(server, &patient.read.metadata) {
+        Start::Recovers => {}
+        Start::Blind { why, .. } => remarks.push(format!(
+            "after a crash container {} starts without knowing its position: {why}",
+            server.name
+        )),
+        Start::Prepended => {
+            let mut command = vec![json!("sh"), json!(START_SCRIPT)];
+            match container["command"].as_array() {
+                Some(own) if !own.is_empty() => command.extend(own.iter().cloned()),
+                // With a command of its own a container no longer gets the image's arguments.
+                _ => {
+                    command.push(json!("docker-entrypoint.sh"));
+                    if container["args"].as_array().is_none_or(Vec::is_empty) {
+                        edit::set(container, &["args"], json!(["mariadbd"]));
+                    }
+                }
+            }
+            edit::set(container, &["command"], command.into());
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The rulebook: every rule, and the one function that asks them.
+//!
+//! Owns: [`Rulebook::evaluate`], the only door between a review and a decision. The webhook, `gatera check` and the background audit all
+//! go through it, so the same change gets the same words everywhere. Must not know: any rule or pack, HTTP, clients, files, output
+//! formats. Packs are handed in.
+//!
+//! *The change is judged, not the state.* What an object broke before, in the same place, is a warning when it is
+//! edited: everything can be improved step by step, and nothing gets worse. Creation is judged whole.
+
+use std::cell::LazyCell;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use facts::config::{self, Names, Settings};
+use crate::exceptions::{self, Exceptions};
+use crate::exemptions::{self, unread, users};
+use facts::galera::adopt::Adoption;
+use facts::mode::Mode;
+use objects::{CustomKind, Kind, Kinds, Meta, Object};
+use facts::review::{Operation, Review};
+use crate::rule::{Page, Rule, Verb};
+use crate::rules::{self, UNREADABLE};
+use crate::verdict::{Decision, Finding, Verdict, YieldsTo};
+use facts::view::{Facts, MODE_LABEL, View, is_cluster};
+use crate::webhooks::{self, Destination, Endpoint, Entry};
+
+/// Rules for one other system, on the same engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Pack {
+    /// As the settings call it.
+    pub name: &'static str,
+    /// What it protects, in one sentence.
+    pub protects: &'static str,
+    /// The kinds that it reads itself.
+    pub kinds: &'static [&'static CustomKind],
+    /// Its rules, in the order of their ids.
+    pub rules: &'static [Rule],
+    /// What API servers ask for it; a row that asks about a kind of a pack is registered while that kind is served.
+    pub entries: &'static [Entry],
+    /// This Deployment is a part of what it protects, so the view keeps it, too.
+    pub keeps: fn(&Meta) -> bool,
+}
+
+/// Galera's rules and those of the packs.
+#[derive(Debug)]
+pub struct Rulebook {
+    packs: &'static [Pack],
+    rules: Vec<Rule>,
+    ids: Vec<&'static str>,
+    kinds: Kinds,
+    keeps: Arc<[fn(&Meta) -> bool]>,
+}
+
+impl Rulebook {
+    /// With these packs.
+    pub fn new(packs: &'static [Pack]) -> Self {
+        let of_packs = packs.iter().flat_map(|pack| pack.rules);
+        let rules: Vec<_> = rules::GALERA.iter().chain(of_packs).copied().collect();
+        let ids = rules.iter().map(|rule| rule.id).collect();
+        let kinds = Kinds::with(packs.iter().flat_map(|pack| pack.kinds).copied());
+        let keeps = packs.iter().map(|pack| pack.keeps).collect();
+        Self { packs, rules, ids, kinds, keeps }
+    }
+
+    /// Every pack, in the order of their rules' ids.
+    pub fn packs(&self) -> &'static [Pack] {
+        self.packs
+    }
+
+    /// The packs that these settings do not switch off.
+    pub fn packs_on(&self, settings: &Settings) -> impl Iterator<Item = &'static Pack> {
+        self.packs.iter().filter(|pack| !settings.is_without(pack.name))
+    }
+
+    /// Every rule, in the order of their ids.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Every kind that something reads.
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// The names that a settings file may use.
+    pub fn names(&self) -> Names {
+        let packs = self.packs.iter().map(|pack| (pack.name, pack.rules.iter().map(|it| it.id).collect()));
+        Names { rules: self.ids.clone(), packs: packs.collect() }
+    }
+
+    /// Nothing is known yet. By this adoption pods and templates are Galera's.
+    pub fn facts(&self, adoption: &Adoption) -> Facts {
+        Facts::of(adoption).keeping(Arc::clone(&self.keeps))
+    }
+
+    /// Reads a settings file.
+    pub fn settings(&self, yaml: &str) -> Result<Settings, config::Error> {
+        Settings::read(yaml, &self.names())
+    }
+
+    /// The `webhooks` list of one of the two configurations, as [`webhooks::entries`] makes it.
+    pub fn entries(
+        &self,
+        endpoint: Endpoint,
+        settings: &Settings,
+        served: &BTreeSet<Kind>,
+        target: &Destination,
+        ca_bundle: &str,
+    ) -> Vec<Value> {
+        let of_packs = self.packs_on(settings).flat_map(|pack| pack.entries);
+        webhooks::entries(endpoint, (of_packs, &self.kinds), settings, served, target, ca_bundle)
+    }
+
+    /// The rule of this id, in any case.
+    pub fn find(&self, id: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
+    }
+
+    /// The rule of this id or name, in any case.
+    pub fn named(&self, name: &str) -> Option<&Rule> {
+        self.find(name).or_else(|| self.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)))
+    }
+
+    /// The pack whose rule this is; none: Galera's.
+    pub fn pack_of(&self, rule: &str) -> Option<&'static Pack> {
+        self.packs.iter().find(|pack| pack.rules.iter().any(|it| it.id == rule))
+    }
+
+    /// Every page, in the order of their ids.
+    pub fn pages(&self) -> impl Iterator<Item = Page> {
+        [rules::UNREADABLE_PAGE].into_iter().chain(self.rules.iter().map(Rule::page))
+    }
+
+    /// The page of this id or name, in any case.
+    pub fn page(&self, name: &str) -> Option<Page> {
+        self.pages().find(|it| it.id.eq_ignore_ascii_case(name) || it.name.eq_ignore_ascii_case(name))
+    }
+
+    /// The page that a guard's words begin with, as each of its refusals and warnings does: `[G07] …`.
+    pub fn said_by(&self, words: &str) -> Option<Page> {
+        let (id, _) = words.strip_prefix('[')?.split_once("] ")?;
+        self.pages().find(|page| page.id == id)
+    }
+
+    /// Judges one change. Pure: the same review and view give the same decision.
+    pub fn evaluate(&self, review: &Review, view: &View<'_>) -> Decision {
+        let view = &View { known_rules: &self.ids, ..view.of_namespace(&review.namespace) };
+        let mut decision = Decision::default();
+        if users::passes(&review.user, review.operation, review.kind) {
+            return decision;
+        }
+        if unread::is(review) {
+            return decision;
+        }
+        if let Some(finding) = rules::unreadable::found(review) {
+            let glass = exceptions::glass(review, view, &mut decision);
+            decision.add(finding, Mode::Enforce, false, glass.as_ref());
+            return decision;
+        }
+        if exemptions::is_exempt(review, view) {
+            return decision;
+        }
+        if view.busy {
+            let (glass, mode) =
+                (exceptions::glass(review, view, &mut decision), view.mode(UNREADABLE, &review.namespace));
+            decision.add(rules::unreadable::busy(), mode, false, glass.as_ref());
+            if !decision.allowed() {
+                return decision;
+            }
+        }
+        let exceptions = Exceptions::of(review, view, &mut decision);
+        // A StatefulSet that takes members over is a change of what they run.
+        let taken_over = view.taken_over(review);
+        let review = taken_over.as_ref().unwrap_or(review);
+        let Some(verb) = Verb::of(review) else { return decision };
+        let mode = view.mode(rules::UNREADABLE, &review.namespace);
+        if let Some(finding) = rules::unreadable::judged_without(review, view).filter(|_| mode != Mode::Off) {
+            decision.add(finding, mode, false, None);
+        }
+        // Most objects break no rule: then nobody asks what was there before.
+        let before = LazyCell::new(|| review.before(view.adoption()));
+        for rule in self.rules.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
+            let mode = view.mode(rule.id, &review.namespace);
+            let off = mode == Mode::Off;
+            if off && review.kind != Kind::Namespace {
+                continue;
+            }
+            let mut findings = (rule.check)(review, view);
+            if off {
+                findings.retain(|it| it.in_every_mode);
+            }
+            if findings.is_empty() {
+                continue;
+            }
+            let before = before.as_ref().map_or_else(Vec::new, |before| (rule.check)(before, view));
+            // By their places: a hostile file has a hundred thousand.
+            let mut at = HashMap::<_, Vec<_>>::new();
+            for old in &before {
+                at.entry(&*old.field).or_default().push(old);
+            }
+            let release = exceptions.by(rule.id, review);
+            for finding in findings {
+                let there: &[&Finding] = at.get(&*finding.field).map_or(&[], |there| there);
+                // A warning that was due before is no news: whoever reads it at every edit stops reading.
+                if finding.verdict == Verdict::Warn && there.iter().any(|old| old.says == finding.says) {
+                    continue;
+                }
+                let existed = finding.yields_to != YieldsTo::Nothing
+                    && there.iter().any(|old| old.verdict >= finding.verdict);
+                let release = release.filter(|it| match finding.yields_to {
+                    // What is amended is not refused: break-glass does not start a bootstrap node that a program applies again and again.
+                    YieldsTo::Exceptions => finding.verdict != Verdict::Amend || !it.is_of_all(),
+                    YieldsTo::BreakGlass => it.is_of_all(),
+                    YieldsTo::Nothing => false,
+                });
+                let mode = if finding.in_every_mode { Mode::Enforce } else { mode };
+                decision.add(finding, mode, existed, release);
+            }
+        }
+        if decision.allowed() {
+            decision.remarks.extend(half_guarded(review, view));
+            decision.remarks.extend(rules::restarts::remark(review, view));
+        }
+        decision.sort();
+        decision
+    }
+}
+
+/// A cluster that is created where only what carries labels is guarded.
+fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
+    let Some(Object::StatefulSet(new)) =
+        review.new.as_ref().filter(|_| review.operation == Operation::Create)
+    else {
+        return None;
+    };
+    let half = review.origin.is_final()
+        && is_cluster(new, view.adoption())
+        && view.namespace_is_unlabelled(&review.namespace);
+    let ns = &review.namespace;
+    half.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without labels of the cluster not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_in_order() {
+        assert!(rulebook().rules().windows(2).all(|pair| pair[0].id < pair[1].id));
+    }
+
+    #[test]
+    fn words_of_every_rule_are_known_by_their_beginning() {
+        for page in pages() {
+            assert_eq!(said_by(&format!("[{}] Pod a/b: c", page.id)).map(|it| it.id), Some(page.id));
+        }
+        for words in ["[G99] x", "G07 x", "[G07", "[g07] x", "[G07]x", ""] {
+            assert!(said_by(words).is_none(), "{words}");
+        }
+    }
+
+    #[test]
+    fn every_manual_page_says_what_why_and_what_instead() {
+        for rule in rulebook().rules() {
+            let manual = rule.manual();
+            assert!(manual.starts_with(&format!("{}: ", rule.id)), "{}", rule.id);
+            for heading in ["# Why", "# Example", "# What to do instead", "# How to waive it"] {
+                assert!(manual.contains(heading), "{} has no {heading:?}", rule.id);
+            }
+        }
+    }
+}

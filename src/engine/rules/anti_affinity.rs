@@ -1,0 +1,252 @@
+//! G13: no two members share a node.
+//!
+//! Refuses to remove or weaken a required `podAntiAffinity` on `kubernetes.io/hostname` that keeps the members apart, and
+//! to require one of a running cluster while there are fewer nodes than members. Warns where members may share a node
+//! because `gatera.dev/anti-affinity: none` says so, where a term separates nobody, and where a member will find no node.
+//! A required term on another label of nodes, such as a zone, keeps them apart as well, and so does a spread of `maxSkew: 1` with
+//! `DoNotSchedule`, if every node has the label and it has as many values as there are members.
+//!
+//! # Why
+//!
+//! A cluster of three survives the loss of one member. With two of them on one node it does not survive the loss of that
+//! node: one member is left, which is no majority and stops answering. The same holds for a drain of that node.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch statefulset galera --type=json -p='[{"op":"remove","path":"/spec/template/spec/affinity"}]'
+//! [G13] StatefulSet db/galera: required podAntiAffinity on kubernetes.io/hostname is removed
+//! ```
+//!
+//! # What to do instead
+//!
+//! Write nothing: gatera adds the required term when a pod is created, if there are as many schedulable nodes as members,
+//! and a preferred one if not. `gatera.dev/anti-affinity` in the template's annotations chooses `required`, `preferred`
+//! or `none` for one cluster. A term of your own stays as it is, so its `labelSelector` must select the members.
+//!
+//! Nodes are counted as the pods would be placed: Ready, not cordoned, with the labels of `nodeSelector`, every taint
+//! tolerated. A required `nodeAffinity` is not counted, and neither is where volumes are: a member whose volume is local
+//! to a node can run only there, however many nodes are free. Look at the volumes before you require anything:
+//! `kubectl get pv -o wide`, and `.spec.nodeAffinity` of each.
+//!
+//! # How to waive it
+//!
+//! Annotate the StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.
+
+use facts::marks;
+use objects::{Kind, Object, PodSpec, Template, Workload};
+use facts::review::Review;
+use crate::rule::{Rule, Verb};
+use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::{Cluster, Freshness, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G13",
+    name: "anti-affinity",
+    touches: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale])],
+    source: include_str!("anti_affinity.rs"),
+    check,
+};
+
+const FIELD: &str = "spec.template.spec.affinity.podAntiAffinity";
+const MARK_FIELD: &str = "spec.template.metadata.annotations";
+
+/// How far a template keeps the members apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Apart {
+    /// Rather Pending than together.
+    Required,
+    /// If there is another node.
+    Preferred,
+    /// It has terms for nodes, and none of them is about its own members. Injection takes them for the user's will.
+    Missing,
+    /// It says nothing: injection decides.
+    Unsaid,
+    /// It asks injection to leave it alone.
+    Waived,
+}
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let adoption = view.adoption();
+    let ns = &review.namespace;
+    match (&review.old, &review.new) {
+        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
+            let found = in_template(ns, &new.spec.template);
+            let changed = weakened(ns, old, new, view)
+                .or_else(|| crowded(ns, old, new, view.cluster(ns, &review.name), view));
+            changed.into_iter().chain(found).collect()
+        }
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
+            let found = in_template(ns, &new.spec.template).into_iter();
+            found.chain(too_few_nodes(ns, &new.spec.template, new.replicas(), view)).collect()
+        }
+        (Some(Object::Scale(old)), Some(Object::Scale(new))) if new.spec.replicas > old.spec.replicas => {
+            let template = view.cluster(ns, &review.name).map(|cluster| &cluster.workload.spec.template);
+            let few = template.and_then(|it| too_few_nodes(ns, it, new.spec.replicas, view));
+            few.map(grown).into_iter().collect()
+        }
+        _ => Findings::new(),
+    }
+}
+
+fn apart(ns: &str, template: &Template) -> Apart {
+    let terms = &template.spec.affinity.pod_anti_affinity;
+    let labels = &template.metadata.labels;
+    match template.metadata.mark(marks::ANTI_AFFINITY) {
+        _ if terms.required.iter().any(|term| term.parts(labels, ns)) => Apart::Required,
+        _ if terms.terms().any(|term| term.parts(labels, ns)) => Apart::Preferred,
+        _ if terms.terms().any(objects::Term::on_nodes) => Apart::Missing,
+        Some("required") => Apart::Required,
+        Some("preferred") => Apart::Preferred,
+        Some("none") => Apart::Waived,
+        _ => Apart::Unsaid,
+    }
+}
+
+/// What the template says of itself.
+fn in_template(ns: &str, template: &Template) -> Findings {
+    let why =
+        "with two members on one node, the loss of that node leaves a cluster of three without a majority";
+    let found = match apart(ns, template) {
+        Apart::Waived => RULE.finding(
+            Verdict::Warn,
+            MARK_FIELD,
+            "members may share a node (gatera.dev/anti-affinity: none)",
+            why,
+            "prefer gatera.dev/anti-affinity: preferred, which keeps nobody Pending",
+        ),
+        Apart::Missing => RULE.finding(
+            Verdict::Warn,
+            FIELD,
+            "its podAntiAffinity on kubernetes.io/hostname does not select its own members, so it \
+             separates nobody",
+            why,
+            "leave it out (gatera adds the right one), or select the template's labels",
+        ),
+        Apart::Required | Apart::Preferred | Apart::Unsaid => return Findings::new(),
+    };
+    vec![found]
+}
+
+/// Nothing keeps two members of it from one node: neither what it says, nor what injection adds where it says nothing.
+pub(super) fn may_share_a_node(ns: &str, new: &Workload, view: &View<'_>) -> bool {
+    let kept_apart = match apart(ns, &new.spec.template) {
+        Apart::Required => true,
+        Apart::Preferred | Apart::Missing | Apart::Waived => false,
+        // Where no node is known, as for files, it is not assumed that there are too few.
+        Apart::Unsaid => {
+            let nodes = i64::try_from(view.world.schedulable_nodes()).unwrap_or(i64::MAX);
+            nodes == 0 || nodes >= new.replicas()
+        }
+    };
+    !kept_apart && !by_domains(ns, new, view)
+}
+
+/// Another label of nodes keeps the members apart: there are as many values of it as members.
+fn by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
+    let Template { metadata, spec, .. } = &new.spec.template;
+    let terms =
+        spec.affinity.pod_anti_affinity.required.iter().filter(|it| it.is_about(&metadata.labels, ns));
+    let spreads = spec.topology_spread_constraints.iter().filter(|it| it.parts(&metadata.labels));
+    let mut keys = terms.map(|it| &it.topology_key).chain(spreads.map(|it| &it.topology_key));
+    let enough = |key: &String| {
+        let domains = view.world.domains_for(spec, key).and_then(|it| i64::try_from(it).ok());
+        domains.is_some_and(|it| it >= new.replicas())
+    };
+    view.freshness == Freshness::Current && keys.any(enough)
+}
+
+/// What kept the members apart no longer does.
+fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    if by_domains(ns, new, view) {
+        return None;
+    }
+    let (before, after) = (apart(ns, &old.spec.template), apart(ns, &new.spec.template));
+    let how = match (before, after) {
+        (Apart::Required, Apart::Preferred) => "only preferred from now on",
+        (Apart::Required, Apart::Missing) => "no longer about its own members",
+        (Apart::Required, Apart::Unsaid | Apart::Waived) => "removed",
+        _ => return None,
+    };
+    let stays = match after {
+        // A label such as helm.sh/chart is another one after every upgrade.
+        Apart::Missing => format!(
+            "let its labelSelector hold only labels that members keep, which are those of spec.selector ({})",
+            new.spec.selector.match_labels.keys().map(|key| &**key).collect::<Vec<_>>().join(", ")
+        ),
+        _ => "keep it".to_owned(),
+    };
+    Some(RULE.finding(
+        Verdict::Deny,
+        FIELD,
+        format!("required podAntiAffinity on kubernetes.io/hostname is {how}"),
+        "from the next restart on two members can share a node, and the loss of that node can \
+         leave no majority",
+        format!(
+            "{stays}; or put the annotation gatera.dev/anti-affinity: required on the pod template in place of all of podAntiAffinity"
+        ),
+    ))
+}
+
+/// A running cluster that newly requires more nodes than there are, or grows beyond them.
+fn crowded(
+    ns: &str,
+    old: &Workload,
+    new: &Workload,
+    cluster: Option<&Cluster>,
+    view: &View<'_>,
+) -> Option<Finding> {
+    let count = |of: &Workload| nodes_for(&of.spec.template.spec, view);
+    let (before, after) = (count(old), count(new));
+    if view.freshness == Freshness::Current && after == Some(0) && before.is_some_and(|it| it > 0) {
+        return Some(nowhere());
+    }
+    // A selector or a taint leaves fewer.
+    let newly = apart(ns, &old.spec.template) != Apart::Required || after < before;
+    let grows = new.replicas() > old.replicas();
+    let few = too_few_nodes(ns, &new.spec.template, new.replicas(), view).filter(|_| newly || grows)?;
+    let runs = cluster.is_some_and(|cluster| cluster.members.iter().any(|member| member.pod.is_some()));
+    Some(match (newly, runs) {
+        (true, true) => Finding { verdict: Verdict::Deny, ..few },
+        (true, false) => few,
+        (false, _) => grown(few),
+    })
+}
+
+/// Nodes are there, and its selector, or its tolerations, leave none of them.
+fn nowhere() -> Finding {
+    RULE.finding(
+        Verdict::Deny,
+        "spec.template.spec.nodeSelector",
+        "no schedulable node takes its members any more: nodeSelector, or taints that are not tolerated",
+        "the first member that restarts stays Pending, and the rollout hangs there",
+        "label nodes, or tolerate their taints, first",
+    )
+}
+
+/// What was required stays required: only nodes help a cluster that grows.
+fn grown(few: Finding) -> Finding {
+    Finding { instead: "add nodes first".into(), ..few }
+}
+
+/// Somebody will find no node. Nothing is said on the word of an old view.
+fn too_few_nodes(ns: &str, template: &Template, members: i64, view: &View<'_>) -> Option<Finding> {
+    let required = apart(ns, template) == Apart::Required && view.freshness == Freshness::Current;
+    let nodes = required.then(|| nodes_for(&template.spec, view)).flatten()?;
+    (nodes < members).then(|| {
+        RULE.finding(
+            Verdict::Warn,
+            FIELD,
+            format!("{members} members each need a node of their own, and {nodes} nodes are schedulable"),
+            "a member without a node stays Pending; in a rollout that member has left already, \
+             and the rollout hangs there",
+            "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred \
+             instead",
+        )
+    })
+}
+
+fn nodes_for(pod: &PodSpec, view: &View<'_>) -> Option<i64> {
+    i64::try_from(view.world.nodes_for(pod)?).ok()
+}

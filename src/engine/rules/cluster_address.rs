@@ -1,0 +1,193 @@
+//! G06: a member that starts asks members of its own cluster, by names that last.
+//!
+//! Looks at the address that counts: the command line wins over the environment, the environment over the files, a
+//! later file over an earlier one. Refuses literal IP addresses, the address of a Service, members of another cluster,
+//! a list without a single member, and, before a cluster has data, an empty list for several members (afterwards G04
+//! does). Warns of a list that hangs on one name. The name of a bootstrap Service may stay: a name that no longer
+//! resolves is skipped. Scaling never needs a new list, because members that run tell each other.
+//!
+//! # Why
+//!
+//! `wsrep_cluster_address` matters in one moment, when a member starts: it joins the first that answers. If nobody in
+//! the list is a member, it waits half a minute, gives up and starts over, for ever; nobody notices while the others
+//! run. If somebody else's member answers, it throws its data away and copies theirs. If the list is empty, it founds a
+//! cluster of its own. gatera puts a right list into the pods it can inject into, and that list wins; a member that
+//! starts while the guard is away has only the one written here.
+//!
+//! # Example
+//!
+//! ```text
+//! wsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs,…
+//! [G06] ConfigMap db/nodeconfig: wsrep_cluster_address in galera.cnf lists galera-instance-galera-0.galera-instance-hs
+//! instead of the members of cluster galera-instance-galera-operator
+//! ```
+//!
+//! # What to do instead
+//!
+//! List every member by the name that the governing Service gives it: `NAME-0.SERVICE,NAME-1.SERVICE,NAME-2.SERVICE`
+//! (`SERVICE` is `spec.serviceName` of the StatefulSet; `.NAMESPACE.svc` may follow). The message prints that list. For
+//! a first install add the Service of a bootstrap node in front, or start with one member and an empty list.
+//!
+//! # How to waive it
+//!
+//! Annotate the ConfigMap or the StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G06 until=2026-12-01T10:00:00Z reason=…"`.
+
+mod hosts;
+
+use facts::galera::address::{Placed, Source};
+use facts::galera::{options, runs, server};
+use objects::{ConfigMap, Kind, Literal, Object, PodSpec, Workload};
+use facts::review::{Origin, Review};
+use facts::revision;
+use crate::rule::{Rule, WRITTEN};
+use crate::verdict::{Finding, Findings};
+use facts::view::{Cluster, View, is_cluster};
+
+use hosts::{Fault, Members};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G06",
+    name: "cluster-address",
+    touches: &[(Kind::ConfigMap, WRITTEN), (Kind::StatefulSet, WRITTEN)],
+    source: include_str!("cluster_address.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let ns = &*review.namespace;
+    match (&review.old, &review.new) {
+        (_, Some(Object::ConfigMap(new))) => in_config(ns, new, view),
+        (old, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
+            let before = match old {
+                // Another serviceName is refused for itself; what the address would then have to be helps nobody.
+                Some(Object::StatefulSet(old)) if old.spec.service_name != new.spec.service_name => {
+                    return Findings::new();
+                }
+                Some(Object::StatefulSet(old)) => in_template(review, old, view),
+                _ => Findings::new(),
+            };
+            let mut found = in_template(review, new, view);
+            // What stands in a file is not this object's, unless the change brought it in.
+            found.retain(|finding| !finding.field.starts_with(IN_A_FILE) || !before.contains(finding));
+            found
+        }
+        _ => Findings::new(),
+    }
+}
+
+/// Where a finding points to in a StatefulSet whose address stands in a ConfigMap.
+const IN_A_FILE: &str = "spec.template.wsrep_cluster_address";
+
+/// The members that read this ConfigMap take their address from it.
+fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
+    let mut found = Findings::new();
+    for cluster in view.readers_of(ns, &map.metadata.name) {
+        let workload = &cluster.workload;
+        let seen = revision::reaching(&workload.spec.template.spec).remove(&map.metadata.name);
+        let is_seen = |key: &str| seen.as_ref().is_some_and(|keys| keys.hold(key));
+        let switch = map.data.iter().find(|(key, text)| is_seen(key) && server::founds_by_file(text.look()));
+        if let Some((key, _)) = switch.filter(|_| founds_too_many(ns, workload, view)) {
+            let members = Members::of(ns, workload);
+            let place = format!("wsrep_new_cluster in {key}");
+            found.push(finding(&place, format!("data[{key}].wsrep_new_cluster"), hosts::founding(&members)));
+            continue;
+        }
+        let Some(Placed { source: Source::File { map: name, key }, text }) =
+            view.with(map).cluster_address(ns, workload)
+        else {
+            continue;
+        };
+        if name == map.metadata.name && !is_made_elsewhere(&workload.spec.template.spec, Some(name)) {
+            let place = format!("wsrep_cluster_address in {key}");
+            found.extend(judge(
+                ns,
+                workload,
+                &text,
+                &place,
+                &format!("data[{key}].wsrep_cluster_address"),
+                view,
+            ));
+        }
+    }
+    found
+}
+
+/// The address that a StatefulSet gives its members, wherever it takes it from.
+fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Findings {
+    let (ns, template) = (&*review.namespace, &workload.spec.template);
+    let Some(server) = server::of(template) else {
+        return Findings::new();
+    };
+    let container = format!("spec.template.spec.containers[{}]", server.name);
+    let switch = options::flags(server).into_iter().find(|flag| flag.key == "wsrep_new_cluster");
+    if let Some(flag) = switch.filter(|_| founds_too_many(ns, workload, view)) {
+        let field = format!("{container}.{}.wsrep_new_cluster", flag.field);
+        let place = format!("--wsrep-new-cluster in {}", flag.field);
+        return vec![finding(&place, field, hosts::founding(&Members::of(ns, workload)))];
+    }
+    let Some(Placed { source, text }) = view.cluster_address(ns, workload) else {
+        return Findings::new();
+    };
+    let (place, field) = match source {
+        Source::Word(field, index) => (
+            format!("wsrep_cluster_address in {field}[{index}]"),
+            format!("{container}.{field}.wsrep_cluster_address"),
+        ),
+        // `check` judges the ConfigMap itself in the same run.
+        Source::File { .. } if review.origin == Origin::Check => return Findings::new(),
+        Source::File { map, .. } if is_made_elsewhere(&template.spec, Some(map)) => return Findings::new(),
+        Source::Variable(_) if is_made_elsewhere(&template.spec, None) => return Findings::new(),
+        Source::Variable(name) => (format!("variable {name}"), format!("{container}.env[{name}]")),
+        Source::File { map, key } => (format!("key {key} of ConfigMap {map}"), IN_A_FILE.to_owned()),
+    };
+    judge(ns, workload, &text, &place, &field, view)
+}
+
+fn judge(
+    ns: &str,
+    workload: &Workload,
+    address: &str,
+    place: &str,
+    field: &str,
+    view: &View<'_>,
+) -> Findings {
+    let members = Members::of(ns, workload);
+    let faults = hosts::judge(address, &members, view, || founds_too_many(ns, workload, view));
+    let found = faults.into_iter().map(|fault| {
+        let field = fault.host.as_ref().map_or_else(|| field.to_owned(), |host| format!("{field}[{host}]"));
+        finding(place, field, fault)
+    });
+    found.collect()
+}
+
+/// Several members without data would each found a cluster. Over data G04 refuses; one member founds rightly.
+fn founds_too_many(ns: &str, workload: &Workload, view: &View<'_>) -> bool {
+    let claims = || view.claims_of(ns, workload).iter().any(|claim| claim.bound);
+    let data = view.cluster(ns, &workload.metadata.name).map_or_else(claims, Cluster::has_data);
+    let bootstraps = |name: &str| name == "MARIADB_GALERA_CLUSTER_BOOTSTRAP";
+    let mut variables = workload.spec.template.spec.containers.iter().flat_map(|it| &it.env);
+    workload.replicas() > 1 && !data && !variables.any(|var| bootstraps(&var.name))
+}
+
+/// The server may read another text than the one that is seen: a script makes the address, or an init container sees
+/// the ConfigMap.
+fn is_made_elsewhere(spec: &PodSpec, map: Option<&str>) -> bool {
+    let mut words =
+        spec.containers.iter().flat_map(|it| it.command.iter().chain(&it.args)).map(Literal::look);
+    let by_script =
+        |word: &str| !word.starts_with("--") && word.contains(char::is_whitespace) && word.contains("wsrep");
+    let mut mounts = spec.init_containers.iter().flat_map(|container| &container.volume_mounts);
+    let refers = |volume: &str| {
+        let volume = spec.volumes.iter().find(|it| it.name == volume);
+        volume.is_some_and(|it| it.config_map.as_ref().is_some_and(|config| Some(&*config.name) == map))
+    };
+    let by_a_script_file =
+        map.is_some() && server::container(spec, None).is_some_and(runs::starts_by_a_script);
+    words.any(by_script) || by_a_script_file || mounts.any(|mount| refers(&mount.name))
+}
+
+fn finding(place: &str, field: String, fault: Fault) -> Finding {
+    let Fault { verdict, says, why, instead, .. } = fault;
+    RULE.finding(verdict, field, format!("{place} {says}"), why, instead)
+}

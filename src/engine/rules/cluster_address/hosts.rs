@@ -1,0 +1,284 @@
+//! The hosts of an address, one by one: who they are, and what is wrong with them.
+
+use std::ops::Range;
+
+use facts::galera::address::{Address, Host};
+use facts::galera::adopt;
+use objects::{Labels, Service, Workload, ordinal};
+use crate::verdict::Verdict;
+use facts::view::View;
+
+/// More hosts than any cluster has.
+const MOST: usize = 64;
+/// So many members are written out.
+const SHOWN: usize = 9;
+
+/// What is wrong with an address.
+pub(super) struct Fault {
+    pub(super) verdict: Verdict,
+    /// The host that is wrong; `None` for the list as a whole.
+    pub(super) host: Option<String>,
+    /// Follows the place of the address.
+    pub(super) says: String,
+    pub(super) why: &'static str,
+    pub(super) instead: String,
+}
+
+/// Those who should be in the list.
+pub(super) struct Members<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    service: &'a str,
+    labels: &'a Labels,
+    ordinals: Range<i64>,
+}
+
+impl<'a> Members<'a> {
+    pub(super) fn of(namespace: &'a str, workload: &'a Workload) -> Self {
+        Self {
+            namespace,
+            name: &workload.metadata.name,
+            service: &workload.spec.service_name,
+            labels: &workload.spec.template.metadata.labels,
+            ordinals: workload.ordinals(),
+        }
+    }
+
+    fn count(&self) -> i64 {
+        self.ordinals.end.saturating_sub(self.ordinals.start)
+    }
+
+    /// The right list.
+    fn list(&self) -> String {
+        let names = self
+            .ordinals
+            .clone()
+            .take(SHOWN)
+            .map(|ordinal| format!("{}-{ordinal}.{}", self.name, self.service));
+        let more = if self.ordinals.clone().nth(SHOWN).is_some() { ",…" } else { "" };
+        format!("gcomm://{}{more}", names.collect::<Vec<_>>().join(","))
+    }
+
+    /// The Service below which this host names one of them, if that is not theirs, and may have been.
+    fn under_another_service<'h>(&self, host: &'h str, view: &View<'_>) -> Option<&'h str> {
+        // Members that are seen have the names that they have.
+        let seen = view.cluster(self.namespace, self.name).is_some_and(|it| it.pods().next().is_some());
+        if seen && !view.supposed {
+            return None;
+        }
+        let Host::Name(pod, rest) = Host::read(host) else { return None };
+        let (name, service) = (pod.rsplit_once('-')?.0, rest.split('.').next()?);
+        let gives_names = view.service(self.namespace, service).is_none_or(Service::headless);
+        (name == self.name && !service.is_empty() && service != self.service && gives_names)
+            .then_some(service)
+    }
+
+    fn set_it(&self) -> String {
+        format!("set it to {}", self.list())
+    }
+
+    /// As much of it as a warning has room for.
+    fn list_them(&self) -> String {
+        format!("list every member by name: {}-{}.{},…", self.name, self.ordinals.start, self.service)
+    }
+}
+
+/// Who a host is.
+enum Who {
+    Member,
+    /// A member of a larger cluster than this one is now: as good as a member, but not instead of one.
+    Beyond,
+    /// A pod's name, but not of a member.
+    Stranger,
+    /// A Service that leads to one member or another: by their own addresses, or through its own.
+    Service {
+        headless: bool,
+    },
+    /// Somebody of this other cluster.
+    Other(String),
+    /// An address that changes with every restart.
+    Address,
+    /// The pod itself.
+    Itself,
+    /// The bootstrap node, something outside, or a name that is gone: skipped if it does not resolve.
+    Unknown,
+}
+
+/// What is wrong with this address for these members.
+pub(super) fn judge(
+    address: &str,
+    members: &Members<'_>,
+    view: &View<'_>,
+    founds_too_many: impl Fn() -> bool,
+) -> Vec<Fault> {
+    let hosts = match Address::read(address) {
+        Some(Address::Peers(hosts)) => hosts,
+        Some(Address::NewCluster) if founds_too_many() => return vec![founding(members)],
+        _ => return Vec::new(),
+    };
+    let hosts: Vec<_> = hosts.iter().take(MOST).map(|host| (&**host, who(host, members, view))).collect();
+    let mut faults: Vec<_> = hosts.iter().filter_map(|(host, who)| alone(host, who, members)).collect();
+    if faults.iter().all(|fault| fault.verdict != Verdict::Deny) {
+        faults.extend(together(&hosts, members, view));
+    }
+    faults
+}
+
+/// Every member would found.
+pub(super) fn founding(members: &Members<'_>) -> Fault {
+    Fault {
+        verdict: Verdict::Deny,
+        host: None,
+        says: format!("makes each of {} members found a cluster of its own", members.count()),
+        why: "a server without anybody to ask starts a new cluster; several of them never find together",
+        instead: format!(
+            "let one node found: add a bootstrap node and its Service, or start with replicas: 1; then {}",
+            members.list()
+        ),
+    }
+}
+
+fn who(host: &str, members: &Members<'_>, view: &View<'_>) -> Who {
+    let (first, rest) = match Host::read(host) {
+        Host::Localhost => return Who::Itself,
+        Host::Ip(ip) if ip.is_unspecified() || ip.is_loopback() => return Who::Itself,
+        Host::Ip(_) => return Who::Address,
+        Host::Name(first, rest) => (first, rest),
+    };
+    service(first, rest, members, view).or_else(|| pod(first, rest, members, view)).unwrap_or_else(|| {
+        let governing = first == members.service && !first.is_empty();
+        if governing { Who::Service { headless: true } } else { Who::Unknown }
+    })
+}
+
+/// `SERVICE` or `SERVICE.NAMESPACE`.
+fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<Who> {
+    const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+    let namespace =
+        if rest.is_empty() { members.namespace } else { rest.split('.').next().unwrap_or_default() };
+    let service = view.service(namespace, name)?;
+    let selector = &service.spec.selector;
+    let leads_to = |labels: &Labels| {
+        !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+    };
+    // A Service of one pod is as good a name as the governing Service's.
+    if let Some(pod) = selector.get(POD_NAME).filter(|_| namespace == members.namespace) {
+        return pod_of(pod, members);
+    }
+    if namespace == members.namespace && leads_to(members.labels) {
+        return Some(Who::Service { headless: service.headless() });
+    }
+    let other = view
+        .clusters_for(namespace, selector)
+        .find(|it| leads_to(&it.workload.spec.template.metadata.labels));
+    // A bootstrap node of another cluster is as bad as its members.
+    let other = other.or_else(|| {
+        view.cluster_of(namespace, selector).filter(|it| {
+            (&*it.id.namespace, adopt::instance(members.labels)) != (members.namespace, it.instance())
+        })
+    });
+    Some(other.map_or(Who::Unknown, |other| Who::Other(other.id.name.clone())))
+}
+
+/// `NAME-ORDINAL.SERVICE` or `NAME-ORDINAL.SERVICE.NAMESPACE…`.
+fn pod(pod: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<Who> {
+    let (name, ordinal) = pod.rsplit_once('-')?;
+    if rest.is_empty() || ordinal.is_empty() || !ordinal.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let mut labels = rest.split('.');
+    let service = labels.next().unwrap_or_default();
+    let namespace = labels.next().unwrap_or(members.namespace);
+    // `galera-1.NAMESPACE.svc` is a Service that we do not see.
+    if namespace == "svc" || service == members.namespace && service != members.service {
+        return None;
+    }
+    if (name, service, namespace) == (members.name, members.service, members.namespace) {
+        return pod_of(pod, members);
+    }
+    let own = (namespace, name) == (members.namespace, members.name);
+    match view.cluster(namespace, name) {
+        Some(other) if !own => Some(Who::Other(other.id.name.clone())),
+        _ => Some(Who::Stranger),
+    }
+}
+
+fn pod_of(pod: &str, members: &Members<'_>) -> Option<Who> {
+    let ordinal = ordinal(pod, members.name)?;
+    Some(if ordinal < members.ordinals.end { Who::Member } else { Who::Beyond })
+}
+
+/// What is wrong with one host, whoever else there is.
+fn alone(host: &str, who: &Who, members: &Members<'_>) -> Option<Fault> {
+    let (says, why) = match who {
+        Who::Address => (
+            format!("lists {host}, an address that a pod loses when it restarts"),
+            "after the next restart nobody answers there, or somebody else does, perhaps of another cluster",
+        ),
+        Who::Itself => (
+            format!("lists {host}, which is the pod itself"),
+            "a member cannot join itself: if nobody else answers it starts over and over",
+        ),
+        Who::Service { headless: false } => (
+            format!("lists Service {host}, which leads to any Ready pod behind it"),
+            "a Service leads to members only while they are Ready: after a full stop nobody is, and nobody starts",
+        ),
+        Who::Other(cluster) => (
+            format!("lists {host}, which belongs to cluster {cluster}"),
+            "a member joins whoever answers first: if that is another cluster of the same wsrep_cluster_name (all have one name by default), it throws its data away and copies theirs",
+        ),
+        Who::Member | Who::Beyond | Who::Stranger | Who::Service { .. } | Who::Unknown => return None,
+    };
+    Some(Fault { verdict: Verdict::Deny, host: Some(host.to_owned()), says, why, instead: members.set_it() })
+}
+
+const SKIPPED: &str = "a name that does not resolve is skipped";
+const NOBODY: &str = "a member that starts asks these names, nobody answers, and it starts over and over; a list that gatera injects wins, but a member that starts while gatera is away has only this one";
+
+/// What is wrong with the list as a whole.
+fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Option<Fault> {
+    let fault = |verdict, says: String, why| {
+        let instead = if verdict == Verdict::Deny { members.set_it() } else { members.list_them() };
+        Some(Fault { verdict, host: None, says, why, instead })
+    };
+    let first = |is: &dyn Fn(&Who) -> bool| hosts.iter().find(|(_, who)| is(who)).map(|(host, _)| *host);
+    let count = hosts.iter().filter(|(_, who)| matches!(who, Who::Member)).count();
+    let stranger = first(&|who| matches!(who, Who::Stranger) || count == 0 && matches!(who, Who::Beyond));
+    let service = first(&|who| matches!(who, Who::Service { .. }));
+    match (count, stranger, service) {
+        _ if members.count() < 1 || members.service.is_empty() => None,
+        (0, Some(host), None) => {
+            let says = format!("lists {host} instead of the members of cluster {}", members.name);
+            let found = fault(Verdict::Deny, says, NOBODY)?;
+            let instead = match members.under_another_service(host, view) {
+                Some(service) => format!(
+                    "keep spec.serviceName: {service} if members run with it, since it never changes (gatera explain G08); of a new \
+                     cluster, {}",
+                    found.instead
+                ),
+                None => found.instead,
+            };
+            Some(Fault { instead, ..found })
+        }
+        (0, _, Some(host)) => {
+            let says = format!("lists no member by name; {host} leads to a random one");
+            fault(
+                Verdict::Warn,
+                says,
+                "of a name with several addresses only one is tried, and that may be the member that asks",
+            )
+        }
+        (0, None, None) => fault(
+            Verdict::Warn,
+            format!("lists no member of cluster {} that gatera knows of", members.name),
+            NOBODY,
+        ),
+        (_, Some(host), _) => fault(Verdict::Warn, format!("lists {host}, which is not a member"), SKIPPED),
+        (1, None, _) if members.count() > 2 => fault(
+            Verdict::Warn,
+            format!("lists one of {} members", members.count()),
+            "while that one is away no other can start",
+        ),
+        _ => None,
+    }
+}

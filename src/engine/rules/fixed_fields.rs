@@ -1,0 +1,162 @@
+//! G08: fields of a StatefulSet that cannot be changed in place.
+//!
+//! The API server refuses such a change anyway, in words that help nobody ("Forbidden: updates to statefulset spec for
+//! fields other than …"), and `kubectl apply --force` answers that by deleting the StatefulSet with all its pods. The
+//! guard is asked before, so it can say what works.
+//!
+//! # Why
+//!
+//! The names of pods and claims are made from `serviceName`, the name of the claim template and the selector; members
+//! know each other by these names. Another name means another, empty member.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch statefulset galera -p '{"spec":{"podManagementPolicy":"Parallel"}}'
+//! [G08] StatefulSet db/galera: podManagementPolicy OrderedReady -> Parallel cannot be changed in place
+//! ```
+//!
+//! # What to do instead
+//!
+//! * podManagementPolicy, and what a claim template asks for or carries as labels and annotations (claims that exist stay as they are): with all members Ready, `kubectl delete statefulset NAME
+//!   --cascade=orphan`, then apply the new one within minutes. The pods go on running.
+//! * more disk: `kubectl patch pvc TEMPLATE-NAME-N` for every claim (the storage class must allow expansion, and no claim
+//!   ever shrinks); the template only counts for members to come.
+//! * selector, serviceName, names of claim templates: only in a new cluster, filled from a backup.
+//!
+//! # How to waive it
+//!
+//! Not at all: behind the guard it is the API server that refuses.
+
+use objects::{ClaimTemplate, Kind, Object, Workload};
+use facts::review::Review;
+use crate::rule::{Rule, Verb};
+use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::{View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G08",
+    name: "fixed-fields",
+    touches: &[(Kind::StatefulSet, &[Verb::Update])],
+    source: include_str!("fixed_fields.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) = (&review.old, &review.new) else {
+        return Findings::new();
+    };
+    if !is_cluster(old, view.adoption()) {
+        return Findings::new();
+    }
+    let (before, after) = (&old.spec, &new.spec);
+    let mut found = Findings::new();
+    let mut add = |field: &str, says: String, instead: String| {
+        found.push(finding(format!("spec.{field}"), says, instead));
+    };
+    let policies = [&before.pod_management_policy, &after.pod_management_policy].map(|it| policy(it));
+    if policies[0] != policies[1] {
+        let says =
+            format!("podManagementPolicy {} -> {} cannot be changed in place", policies[0], policies[1]);
+        add("podManagementPolicy", says, orphan(review));
+    }
+    if before.service_name != after.service_name {
+        let says = format!(
+            "serviceName {} -> {} would rename every member",
+            before.service_name, after.service_name
+        );
+        add("serviceName", says, new_cluster("serviceName"));
+    }
+    if before.selector != after.selector {
+        add(
+            "selector",
+            "another selector would no longer find the running members".into(),
+            new_cluster("the selector"),
+        );
+    }
+    found.extend(claim_templates(review, old, new));
+    found
+}
+
+/// An absent policy is the first of the two.
+fn policy(written: &str) -> &str {
+    if written.is_empty() { "OrderedReady" } else { written }
+}
+
+fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings {
+    let (before, after) = (&old.spec.volume_claim_templates, &new.spec.volume_claim_templates);
+    let names =
+        |templates: &[ClaimTemplate]| templates.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>();
+    let field = |name: &str| format!("spec.volumeClaimTemplates[{name}]");
+    if names(before) != names(after) {
+        let told = |templates: &[ClaimTemplate]| match &names(templates)[..] {
+            [] => "none".to_owned(),
+            names => names.join(", "),
+        };
+        let says = format!(
+            "claim templates {} -> {}: members would not find their claims",
+            told(before),
+            told(after)
+        );
+        return vec![finding(
+            "spec.volumeClaimTemplates".to_owned(),
+            says,
+            new_cluster("the names of claim templates"),
+        )];
+    }
+    let pairs = before.iter().zip(after).filter(|(one, other)| one != other);
+    let found = pairs.map(|(one, other)| {
+        let name = &one.metadata.name;
+        let size = |it: &ClaimTemplate| it.spec.resources.requests.get("storage").cloned().unwrap_or_default();
+        let (from, to) = (size(one), size(other));
+        if from == to {
+            let says = format!("{} of claim template {name} cannot be changed in place", changed(one, other));
+            return finding(field(name), says, orphan(review));
+        }
+        if to.bytes() < from.bytes() {
+            let says = format!("storage {from} -> {to} in claim template {name}: a volume cannot be made smaller");
+            return finding(field(name), says, format!("keep {from}; {}", new_cluster("volumes of this size")));
+        }
+        let says = format!("storage {from} -> {to} in claim template {name} cannot be changed in place");
+        let Review { namespace, name: set, .. } = review;
+        let instead = format!(
+            "kubectl -n {namespace} patch pvc {name}-{set}-0 -p '{{\"spec\":{{\"resources\":{{\"requests\":{{\"storage\":\"{to}\"}}}}}}}}', \
+             likewise for every member; to have it in the template too, {}",
+            orphan(review)
+        );
+        finding(field(name), says, instead)
+    });
+    found.collect()
+}
+
+/// What of a claim template is another: "labels and annotations".
+fn changed(one: &ClaimTemplate, other: &ClaimTemplate) -> String {
+    let [was, is] = [&one.spec, &other.spec];
+    let parts = [
+        ("labels", one.metadata.labels != other.metadata.labels),
+        ("annotations", one.metadata.annotations != other.metadata.annotations),
+        ("storageClassName", was.storage_class_name != is.storage_class_name),
+        ("volumeAttributesClassName", was.volume_attributes_class_name != is.volume_attributes_class_name),
+        ("accessModes", was.access_modes != is.access_modes),
+        ("resources", was.resources != is.resources),
+    ];
+    parts.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect::<Vec<_>>().join(" and ")
+}
+
+fn orphan(review: &Review) -> String {
+    let Review { namespace, name, .. } = review;
+    format!(
+        "with all members Ready: kubectl -n {namespace} delete statefulset {name} --cascade=orphan, then apply the new one (pods go on running)"
+    )
+}
+
+fn new_cluster(what: &str) -> String {
+    format!("keep {what}; to have it otherwise, set up a new cluster and fill it from a backup")
+}
+
+const WHY: &str = "Kubernetes never changes these fields of a StatefulSet in place: the names of pods and claims are made \
+    from some of them";
+
+fn finding(field: String, says: String, instead: String) -> Finding {
+    RULE.finding(Verdict::Deny, field, says, WHY, instead)
+}

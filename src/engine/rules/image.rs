@@ -1,0 +1,246 @@
+//! G17: a member's server is of a known version, and never older than its data.
+//!
+//! Refuses an image without a version (no tag, `latest`, and other tags that move), another vendor's server, a step back
+//! to an older series or over several series at once where a member has data, and calls of programs that the image does
+//! not have. An image that is set on a running pod is refused, since it restarts the server on the spot. One step forward is
+//! allowed with a word about how it is done; within a series everything is allowed, with a word about a release that can hardly
+//! exist.
+//!
+//! # Why
+//!
+//! A pod that restarts by itself pulls what its tag means that night. A newer server changes the data files when it
+//! starts, and no older one can read them again: the way back is a dump or a backup. Two series in one cluster work
+//! as long as a member that restarts catches up from the others' write-set cache; a full state transfer between them
+//! copies files that the other side may not be able to read. MariaDB's images have no programs called `mysql…` from 11.0 on: a
+//! probe that calls one fails on every member at once.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl set image statefulset galera mariadb=mariadb:11.8
+//! [G17] StatefulSet db/galera: container mariadb: mariadb:10.6 -> mariadb:11.8 skips series; 10.11 comes first
+//! ```
+//!
+//! # What to do instead
+//!
+//! Name a version, better still with its digest. Go up in steps (10.6, 10.11, 11.4, 11.8 are the series with long
+//! support): take a backup, raise `gcache.size` so that a restart is shorter than what the cache holds, let the rollout
+//! finish, run `mariadb-upgrade --skip-write-binlog` on each member, and only then take the next step. To go back or to
+//! another vendor, dump and restore into a new cluster. Containers other than the server are only warned about.
+//!
+//! To undo an upgrade whose rollout hangs at its first member, release the rule (below; G14 too, if it waits for that
+//! member) and set the old image again: the members that were not touched still have the old format. The first one must
+//! copy everything anew from them, so its claim goes (override of G07) before its pod.
+//!
+//! A reference that tells no version (a digest alone, an image of your own with a numbering of its own) is allowed with
+//! a warning, since nothing can be compared.
+//!
+//! # How to waive it
+//!
+//! Annotate the StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
+
+use super::template;
+use facts::galera::image::{Image, VersionChange};
+use facts::galera::{programs, server};
+use objects::{Container, Kind, Object, Template};
+use facts::review::Review;
+use crate::rule::{Rule, Verb, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::{Cluster, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G17",
+    name: "image",
+    touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN), (Kind::Pod, &[Verb::Update])],
+    source: include_str!("image.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    if review.kind == Kind::Pod {
+        return in_place(review, view).into_iter().collect();
+    }
+    let Some((new, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
+    let found = in_template(new, server, view);
+    let Some((_, old_server)) = template::of(review.old.as_ref(), view) else { return found };
+    let step =
+        matches!(review.new, Some(Object::StatefulSet(_))).then(|| step(review, old_server, server, view));
+    found.into_iter().chain(step.flatten()).collect()
+}
+
+/// Another image in a running pod restarts its server at once, whatever the others do.
+fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (Some(Object::Pod(old)), Some(Object::Pod(new))) = (&review.old, &review.new) else { return None };
+    let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
+    let pod = cluster.pod(&review.name).filter(|pod| pod.running)?;
+    let before = server::in_pod(&old.metadata, &old.spec)?;
+    let after = server::in_pod(&old.metadata, &new.spec)?;
+    (before.name == after.name && before.image != after.image).then(|| {
+        let Cluster { id, .. } = cluster;
+        let place = format!("spec.containers[{}].image", after.name);
+        let says = format!(
+            "container {}: {} -> {} in the running pod restarts its server at once ({})",
+            after.name,
+            before.image,
+            after.image,
+            view.count(cluster)
+        );
+        let why = "an image that is set on pods reaches all of them at the same moment, passes by the StatefulSet, and is \
+                   gone with the pod";
+        let instead = format!(
+            "kubectl -n {} set image statefulset/{} {}={}; {} then gets it in its turn",
+            id.namespace, id.name, after.name, after.image, pod.name
+        );
+        RULE.finding(Verdict::Deny, place, says, why, instead)
+    })
+}
+
+/// What the template breaks by itself.
+fn in_template(template: &Template, server: &Container, view: &View<'_>) -> Findings {
+    let mut found: Findings = unheard_of(server, view).into_iter().collect();
+    for (list, container) in template.spec.all_containers() {
+        let place = format!("spec.template.spec.{list}[{}].", container.name);
+        found.extend(unpinned(&place, container, std::ptr::eq(container, server)));
+        found.extend(missing_programs(&place, container));
+    }
+    found
+}
+
+fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding> {
+    let image = Image::read(&container.image);
+    let Container { name, image: written, .. } = container;
+    let (verdict, says) = match () {
+        () if image.floats() && serves => {
+            (Verdict::Deny, format!("container {name}: image {written} names no version"))
+        }
+        () if image.floats() => {
+            (Verdict::Warn, format!("container {name}: image {written} names no version"))
+        }
+        () if image.major_only() && serves => (
+            Verdict::Warn,
+            format!("container {name}: image {written} moves from series to series by itself"),
+        ),
+        () => return None,
+    };
+    let instead = if serves {
+        format!(
+            "write the version: {}:VERSION; of a running cluster, the one that mariadbd --version says",
+            image.repository
+        )
+    } else {
+        "write the version, in a running cluster the one that runs".to_owned()
+    };
+    let why = "a pod that restarts by itself pulls what the tag means by then, and a newer server changes the data for good";
+    Some(RULE.finding(verdict, format!("{place}image"), says, why, instead))
+}
+
+/// A release that there can hardly be.
+fn unheard_of(server: &Container, view: &View<'_>) -> Option<Finding> {
+    let year = view.now.to_zoned(jiff::tz::TimeZone::UTC).year();
+    let (release, most) = Image::read(&server.image).release(year)?;
+    let Container { name, image, .. } = server;
+    (release > most).then(|| {
+        RULE.finding(
+            Verdict::Warn,
+            format!("spec.template.spec.containers[{name}].image.release"),
+            format!("container {name}: image {image} is of a release that can hardly exist yet"),
+            "a member that restarts with an image that cannot be pulled does not come back",
+            "compare with https://mariadb.org/mariadb/all-releases/",
+        )
+    })
+}
+
+fn missing_programs(place: &str, container: &Container) -> Findings {
+    if !Image::read(&container.image).dropped_old_names() {
+        return Findings::new();
+    }
+    let calls =
+        container.command_lines().filter_map(|(field, words)| Some((field, programs::old_name(words)?)));
+    let missing = |(field, (old, new)): (&str, (&str, &str))| {
+        let Container { name, image, .. } = container;
+        RULE.finding(
+            Verdict::Deny,
+            format!("{place}{field}"),
+            format!("{field} of container {name} calls {old}, which image {image} does not have"),
+            "MariaDB's images dropped the old names at 11.0; a probe or hook that calls one fails \
+             on every member",
+            format!("call {new}; images since 10.5 have it too"),
+        )
+    };
+    calls.map(missing).collect()
+}
+
+/// No member ever ran the old image, since none could be started with it; those that ran, ran the new one.
+fn never_ran(cluster: &Cluster, old: &Container, new: &Container) -> bool {
+    let pods = || cluster.members.iter().map(|member| member.pod.as_deref());
+    pods().all(|pod| pod.is_some_and(|pod| !pod.has_run || pod.image == new.image))
+        && pods().flatten().any(|pod| pod.image == old.image && pod.lacks_an_image)
+}
+
+/// From the images that run to another, over data. The worst counts.
+fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> Option<Finding> {
+    let cluster = view.cluster(&review.namespace, &review.name);
+    if old.image == new.image || cluster.is_some_and(|cluster| !cluster.has_data()) {
+        return None;
+    }
+    let written = (!cluster.is_some_and(|it| never_ran(it, old, new))).then_some(&*old.image);
+    let members = cluster.into_iter().flat_map(|it| &it.members).filter_map(|it| it.pod.as_deref());
+    // Other webhooks write digests, which say less than the template does.
+    let says = |image: &str| Image::read(image).series().is_some();
+    let running = members.filter(|pod| pod.has_run && pod.image != new.image && says(&pod.image));
+    let running = running.map(|pod| &*pod.image);
+    let steps = written.into_iter().chain(running).filter_map(|from| step_from(from, new, cluster, view));
+    // Of equals the first.
+    steps.reduce(|worst, it| if it.verdict > worst.verdict { it } else { worst })
+}
+
+fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+    let (was, is) = (Image::read(from), Image::read(&new.image));
+    let asked = format!("container {}: {from} -> {}", new.name, new.image);
+    let seen = cluster.map(|cluster| format!(" ({})", view.describe(cluster))).unwrap_or_default();
+    let field = format!("spec.template.spec.containers[{}].image.version", new.name);
+    let say = |verdict, says, why: &str, instead| {
+        Some(RULE.finding(verdict, field.clone(), says, why.to_owned(), instead))
+    };
+    let keep = format!("keep {from}; to change over, dump the data and restore it into a new cluster");
+    if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
+        && before != after
+    {
+        let says = format!("{asked} is {after} over data of {before}{seen}");
+        let why = "the two do not read each other's data files and do not replicate with each other: the first member that \
+                   restarts with it is lost";
+        return say(Verdict::Deny, says, why, keep);
+    }
+    let (Some(before), Some(after), Some(vendor)) = (was.series(), is.series(), is.vendor()) else {
+        // That it names no version at all has been said.
+        if is.floats() {
+            return None;
+        }
+        let says = format!("{asked}: whether the server gets older cannot be told");
+        let why = "an older server cannot read what a newer one wrote";
+        let instead = "compare with mariadbd --version in a running member first".to_owned();
+        return say(Verdict::Warn, says, why, instead);
+    };
+    match vendor.step(before, after) {
+        VersionChange::Same => None,
+        VersionChange::Up => say(
+            Verdict::Warn,
+            format!("{asked} is a new series"),
+            "a full state transfer between two series can fail, so a member must be back before the write-set cache is full",
+            "take a backup, raise gcache.size, and run mariadb-upgrade on each member afterwards".into(),
+        ),
+        VersionChange::Skips(next) => say(
+            Verdict::Deny,
+            format!("{asked} skips series; {next} comes first{seen}"),
+            "servers replicate with and upgrade from the series just before; over several, members cannot join the old ones",
+            format!("go to {}:{next}, finish that step on all members, then repeat", is.repository),
+        ),
+        VersionChange::Down => say(
+            Verdict::Deny,
+            format!("{asked} is older than the data{seen}"),
+            "a newer server changes the data files when it starts, and an older one cannot read them",
+            format!("{keep}; an upgrade that hangs at its first member: gatera explain G17"),
+        ),
+    }
+}

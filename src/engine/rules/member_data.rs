@@ -1,0 +1,396 @@
+//! G07: a member's data outlives a careless command.
+//!
+//! Refuses to delete the claim of a member, also of one that `gatera stop` stopped and whose StatefulSet is gone; to give it
+//! an owner (`metadata.ownerReferences`) with which it would be deleted; to take its finalizer off while it is being deleted
+//! under a pod; a retention policy that deletes claims, a data directory that goes with the pod
+//! (emptyDir, an ephemeral volume, no volume at all) or that several members would share, and a change that has members look
+//! for their data elsewhere: another volume, another folder of it (`subPath`, `datadir`), or no mount at all. Refuses containers that
+//! empty the data directory, or write `safe_to_bootstrap`, whenever they run.
+//!
+//! # Why
+//!
+//! Deleting the claim of a running member looks harmless: nothing happens. The claim stays `Terminating` until the pod
+//! restarts, and then the member comes up empty. If the whole cluster is down, an empty member is even "safe to
+//! bootstrap": it founds a new cluster and the others throw their data away when they join it. A mount that is moved does the
+//! same without deleting anything: every member comes up empty, one after the other, and Ready.
+//!
+//! An owner has the same effect: Kubernetes deletes an object when its last owner is gone, and at once if that owner never
+//! existed. A claim must outlive everything, so only the control plane may give it one.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl delete pvc datadir-galera-1
+//! [G07] PersistentVolumeClaim db/datadir-galera-1: it holds the data of member galera-1 (3 of 3 members Synced, seen now)
+//! ```
+//!
+//! # What to do instead
+//!
+//! To let one member copy everything anew: with all members Ready, annotate its claim with the override, delete the claim,
+//! then its pod; then wait until it is Ready. To take a member away, scale the StatefulSet down: its claim stays and costs
+//! little. Claims beyond the replicas may be deleted while all members are Ready.
+//!
+//! # From Bitnami's image to the official one
+//!
+//! On the same claims, with the series of MariaDB that runs (another one is a second step). Bitnami's image keeps the data in the
+//! folder `data` of what is mounted at `/bitnami/mariadb`, as user 1001. In one change of the pod template:
+//!
+//! 1. the official image, and the claim mounted at `/var/lib/mysql` with `subPath: data`;
+//! 2. no `command`, and no `runAsUser`, `runAsNonRoot`, `fsGroup` of 1001: the entry point starts as root, and gives the files to its own
+//!    user;
+//! 3. the option files at `/etc/mysql/conf.d`, and in them what Bitnami's variables said: cluster name, address, provider, method and
+//!    user of state transfers, `port`; paths below `/opt/bitnami` taken out;
+//! 4. names of StatefulSet, claim template and Services as they were.
+//!
+//! Members change over one after the other, from the highest number; each finds its data. Try it on a copy first.
+//!
+//! # How to waive it
+//!
+//! Annotate the claim itself, for an hour at most: `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=…"`. On
+//! the StatefulSet it releases what stands there, and all of its claims. The override of a whole cluster (G03) does not
+//! release its data.
+
+mod claims;
+mod init;
+mod size;
+
+use super::anti_affinity;
+use facts::galera::data::{BITNAMIS, Backing, Place};
+use facts::galera::image::Image;
+use facts::galera::server::{self, DATA_DIRECTORIES};
+use objects::{Container, Kind, Object, Volume, Workload};
+use facts::review::{Operation, Origin, Review};
+use crate::rule::{Rule, Verb, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::{ClaimOf, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G07",
+    name: "member-data",
+    touches: &[
+        (Kind::Claim, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete]),
+        (Kind::StatefulSet, WRITTEN),
+    ],
+    source: include_str!("member_data.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    match (&review.new, review.kind) {
+        (_, Kind::Claim) if review.operation == Operation::Delete => {
+            claims::deleted(review, view).into_iter().collect()
+        }
+        (Some(Object::Claim(new)), _) => claims::written(review, new, view),
+        (Some(Object::StatefulSet(new)), _) if is_cluster(new, view.adoption()) => {
+            let mut found = retention(new);
+            let place = view.place_of_data(&review.namespace, new);
+            let kept = data_volume(&review.namespace, new, place.as_ref(), view);
+            // What cannot hold data at all is refused for that, unless it moves there.
+            let on_none = place.as_ref().is_none_or(|it| it.volume.is_none());
+            let moved = (on_none || kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn))
+                .then(|| moved(review, new, place.as_ref(), view))
+                .flatten();
+            found.extend(kept.filter(|_| moved.is_none() || !on_none));
+            found.extend(moved);
+            found.extend(beside_claims(review, new, place.as_ref(), view));
+            found.extend(size::small_volumes(new, place.as_ref()));
+            found.extend(init::rewrites(new, place.as_ref()));
+            found.extend(claims_left_behind(review, new, view));
+            found.extend(comes_back(review, new, place.as_ref(), view));
+            found
+        }
+        _ => Findings::new(),
+    }
+}
+
+fn retention(new: &Workload) -> Findings {
+    let policy = &new.spec.persistent_volume_claim_retention_policy;
+    let fields = [
+        ("whenDeleted", &policy.when_deleted, "deleting"),
+        ("whenScaled", &policy.when_scaled, "scaling down"),
+    ];
+    let deletes = fields.into_iter().filter(|(_, value, _)| *value == "Delete");
+    let found = deletes.map(|(field, _, what)| {
+        let says = format!("{field}: Delete makes {what} the StatefulSet delete its members' data");
+        finding(
+            Verdict::Deny,
+            format!("spec.persistentVolumeClaimRetentionPolicy.{field}"),
+            says,
+            format!("write {field}: Retain; claims that are not needed any more can be deleted by hand"),
+        )
+    });
+    found.collect()
+}
+
+/// Where the server keeps its data, if that goes with the pod or is shared.
+fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+    let template = &new.spec.template;
+    let server = server::of(&new.spec.template)?;
+    let volume = place.and_then(|place| Some((place, place.volume.as_ref()?)));
+    let Some((place, name)) = volume else {
+        return on_no_volume(new, server, place)
+            .or_else(|| shared(ns, new, server, view).filter(|_| place.is_none()));
+    };
+    let directory = &place.directory;
+    // A claim template of the same name takes the place of a volume.
+    let volumes = template.spec.volumes.iter().filter(|_| !matches!(place.backing, Backing::Template(_)));
+    let volume = volumes.into_iter().find(|volume| volume.name == *name)?;
+    let field = format!("spec.template.spec.volumes[{name}]");
+    let (verdict, says) = unsafe_volume(ns, new, volume, place, view)?;
+    let found = finding(verdict, field, format!("{directory} {says}"), CLAIMS.to_owned());
+    Some(of_two(volume, found))
+}
+
+/// More than one server can open what is not made anew for each pod.
+fn of_two(volume: &Volume, found: Finding) -> Finding {
+    let lasts = volume.empty_dir.is_none() && volume.ephemeral.is_none();
+    if lasts && found.verdict == Verdict::Deny {
+        Finding { why: TWO_SERVERS.to_owned(), ..found }
+    } else {
+        found
+    }
+}
+
+/// The data directory is not known: one volume for all members is mounted where images keep the data.
+fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Option<Finding> {
+    DATA_DIRECTORIES.into_iter().find_map(|directory| {
+        let place = Place::at(new, server, directory.to_owned());
+        let name = place
+            .volume
+            .as_ref()
+            .filter(|_| matches!(place.backing, Backing::Claim(_) | Backing::Node(_) | Backing::Volume(_)))?;
+        let mut volumes = new.spec.template.spec.volumes.iter();
+        let volume =
+            volumes.find(|it| it.name == *name && it.empty_dir.is_none() && it.ephemeral.is_none())?;
+        let (verdict, says) = unsafe_volume(ns, new, volume, &place, view)?;
+        let field = format!("spec.template.spec.volumes[{name}]");
+        let found = finding(verdict, field, format!("{directory} {says}"), CLAIMS.to_owned());
+        Some(of_two(volume, found))
+    })
+}
+
+/// What is mounted elsewhere may hold it all the same, by an option that is not seen.
+fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Option<Finding> {
+    let (template, claims) = (&new.spec.template.spec, &new.spec.volume_claim_templates);
+    let lasts = |volume: &Volume| {
+        volume.persistent_volume_claim.is_some() || volume.host_path.is_some() || volume.nfs.is_some()
+    };
+    let named = |name: &str| {
+        let mut volumes = template.volumes.iter();
+        claims.iter().any(|it| it.metadata.name == name) || volumes.any(|it| it.name == name && lasts(it))
+    };
+    let mounted = server.volume_mounts.iter().find(|mount| named(&mount.name));
+    let claimed = !claims.is_empty() || template.volumes.iter().any(lasts);
+    let repository = Image::read(&server.image).repository;
+    let official = ["mariadb", "library/mariadb", "docker.io/mariadb", "docker.io/library/mariadb"];
+    let hidden = template.volumes.iter().any(|it| it.secret.is_some());
+    let known = !hidden && (official.contains(&repository) || repository.contains("bitnami"));
+    let instead = match (place, mounted) {
+        (None, _) if claimed => return None,
+        // Another image may say itself where it keeps its data.
+        (Some(_), Some(_)) if !known => return None,
+        (Some(place), Some(mount)) => {
+            format!("mount {} at {}, in place of {}", mount.name, place.directory, mount.mount_path)
+        }
+        (Some(place), None) if claimed => format!("mount the claim of each member at {}", place.directory),
+        _ => CLAIMS.to_owned(),
+    };
+    let mounts = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
+    let says = "no volume holds its data: it goes with each pod".to_owned();
+    Some(finding(Verdict::Deny, mounts, says, instead))
+}
+
+const TWO_SERVERS: &str = "two servers that write to the same files destroy them";
+const CLAIMS: &str =
+    "add spec.volumeClaimTemplates and mount one at the data directory: each member has its own";
+
+fn unsafe_volume(
+    ns: &str,
+    new: &Workload,
+    volume: &Volume,
+    place: &Place,
+    view: &View<'_>,
+) -> Option<(Verdict, String)> {
+    let (name, replicas) = (&volume.name, new.replicas());
+    let share_a_node = || replicas > 1 && !place.of_each && anti_affinity::may_share_a_node(ns, new, view);
+    match volume {
+        Volume { empty_dir: Some(it), .. } if it.medium == "Memory" => Some((
+            Verdict::Deny,
+            format!("is kept in memory (volume {name}): it goes with the pod, and the node's power"),
+        )),
+        Volume { empty_dir: Some(_), .. } => {
+            Some((Verdict::Deny, format!("is an emptyDir (volume {name}): it goes with the pod")))
+        }
+        Volume { ephemeral: Some(_), .. } => Some((
+            Verdict::Deny,
+            format!("is an ephemeral volume ({name}): its claim is deleted with the pod"),
+        )),
+        // Each member has a folder of its own.
+        Volume { persistent_volume_claim: Some(_), .. } if place.of_each => None,
+        Volume { persistent_volume_claim: Some(claim), .. } if replicas > 1 => Some((
+            Verdict::Deny,
+            format!(
+                "is one claim for all {replicas} members ({}): two of them open the same files",
+                claim.claim_name
+            ),
+        )),
+        Volume { nfs: Some(_), .. } if place.of_each => None,
+        Volume { nfs: Some(_), .. } if replicas > 1 => Some((
+            Verdict::Deny,
+            format!("is one NFS folder for all {replicas} members ({name}): two of them open the same files"),
+        )),
+        Volume { host_path: Some(folder), .. } if share_a_node() => Some((
+            Verdict::Deny,
+            format!(
+                "is folder {} of the node ({name}), and members may share a node: two on one node open the same files",
+                folder.path
+            ),
+        )),
+        Volume { host_path: Some(_), .. } => Some((
+            Verdict::Warn,
+            format!("is a folder of the node ({name}): a member that moves comes up empty"),
+        )),
+        _ => None,
+    }
+}
+
+/// The change has every member come up with another folder than the one that holds its data.
+fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+    let Some(Object::StatefulSet(old)) = &review.old else { return None };
+    let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data())?;
+    let claims = |of: &Workload| {
+        of.spec.volume_claim_templates.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>()
+    };
+    // Other names of claims are refused for themselves.
+    if claims(old) != claims(new) {
+        return None;
+    }
+    let Some(from) = view.place_of_data(&review.namespace, old) else { return perhaps_moved(old, new) };
+    if from.volume.is_none() || goes_with_the_pod(old, &from) {
+        return None;
+    }
+    // Where that cannot be told, what is mounted where it was.
+    let there = || Some(Place::at(new, server::of(&new.spec.template)?, from.directory.clone()));
+    if to.map_or_else(there, |to| Some(to.clone())).is_some_and(|to| to.is_same(&from)) {
+        return None;
+    }
+    let (verdict, says) = match to {
+        Some(to) => (
+            Verdict::Deny,
+            format!(
+                "its data is on {from}, and its server would look for it on {to} ({})",
+                view.count(cluster)
+            ),
+        ),
+        None => (
+            Verdict::Warn,
+            format!(
+                "its data is on {from}, which is no longer mounted there, and nothing tells where its server would look for it"
+            ),
+        ),
+    };
+    let instead = match to {
+        Some(to) if from.directory == BITNAMIS && to.volume.is_none() => format!(
+            "mount {} at {} with subPath: data, where Bitnami's image keeps it; all of the way: gatera explain G07",
+            from.volume.as_deref().unwrap_or_default(),
+            to.directory
+        ),
+        _ => STAY.to_owned(),
+    };
+    Some(finding(verdict, MOVED.to_owned(), says, instead))
+}
+
+/// Where it is cannot be told, and what may hold it is no longer mounted where it was.
+fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
+    let (before, after) = (server::of(&old.spec.template)?, server::of(&new.spec.template)?);
+    let mut mounts =
+        before.volume_mounts.iter().map(|mount| Place::at(old, before, mount.mount_path.clone()));
+    let place = mounts.find(|from| {
+        let lasts = matches!(from.backing, Backing::Template(_) | Backing::Claim(_) | Backing::Node(_));
+        lasts && !Place::at(new, after, from.directory.clone()).is_same(from)
+    })?;
+    let says = format!("its data may be on {place}, which is no longer mounted at {}", place.directory);
+    Some(finding(Verdict::Warn, MOVED.to_owned(), says, STAY.to_owned()))
+}
+
+/// There is nothing to lose in it but what is lost with every restart.
+fn goes_with_the_pod(workload: &Workload, place: &Place) -> bool {
+    let mut volumes = workload.spec.template.spec.volumes.iter();
+    let volume = volumes.find(|it| Some(&it.name) == place.volume.as_ref());
+    matches!(place.backing, Backing::Volume(_))
+        && volume.is_some_and(|it| it.empty_dir.is_some() || it.ephemeral.is_some())
+}
+
+const MOVED: &str = "spec.template.spec";
+const STAY: &str = "leave mount, subPath and datadir as they are; to have the data elsewhere, fill a new cluster from a backup";
+
+/// A StatefulSet that is created beside claims of its own, and has its server keep its data elsewhere.
+fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+    // What exists already is not created beside anything.
+    if review.operation != Operation::Create || review.origin == Origin::Audit {
+        return None;
+    }
+    let server = server::of(&new.spec.template)?;
+    let place = place.filter(|it| !matches!(it.backing, Backing::Template(_)))?;
+    let claims = view.claims_of(&review.namespace, new);
+    // Of a template that the server mounts elsewhere, the claims may hold something else.
+    let mounted = |claim: &&ClaimOf| {
+        server.volume_mounts.iter().any(|it| claim.name.starts_with(&format!("{}-", it.name)))
+    };
+    let claim = claims.iter().find(|claim| place.volume.is_none() || !mounted(claim))?;
+    // An image may keep its data where nobody sees.
+    let verdict = if place.volume.is_none() { Verdict::Warn } else { Verdict::Deny };
+    let says =
+        format!("claims of it exist ({} …), and its server would keep its data on {place}", claim.name);
+    let instead = "mount the claim template at the data directory, as it was".to_owned();
+    Some(finding(verdict, "spec.volumeClaimTemplates".to_owned(), says, instead))
+}
+
+/// A StatefulSet that is created beside claims of the same cluster and would not use one of them starts empty.
+fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    if review.operation != Operation::Create || review.old.is_some() {
+        return None;
+    }
+    let left = view.left_over_claims(&review.namespace, &new.spec.template.metadata.labels);
+    let first = left.first()?;
+    if !view.claims_of(&review.namespace, new).is_empty() {
+        return None;
+    }
+    let says =
+        format!("{} claims of this cluster exist ({first} …), and none of them would be used", left.len());
+    let instead = format!(
+        "name StatefulSet and claim template as they were ({first} is TEMPLATE-STATEFULSET-NUMBER); or, for a new cluster, \
+         choose another instance label"
+    );
+    Some(finding(Verdict::Deny, "spec.volumeClaimTemplates".to_owned(), says, instead))
+}
+
+/// Its StatefulSet was deleted, its claims were kept, and no pod runs: no member starts first by itself.
+fn comes_back(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+    let (ns, name) = (&review.namespace, &review.name);
+    let Backing::Template(template) = &place?.backing else { return None };
+    let begins = format!("{template}-{name}-");
+    let own = view.claims_of(ns, new).into_iter();
+    let held = own.filter(|claim| claim.bound && claim.name.starts_with(&begins)).count();
+    // Files do not tell which pods run.
+    let begun =
+        review.operation != Operation::Create || matches!(review.origin, Origin::Audit | Origin::Check);
+    if begun || held == 0 || new.replicas() == 0 {
+        return None;
+    }
+    let says = format!(
+        "it has data from before (claims: {held}): its members start from that, and none of them starts first by itself"
+    );
+    let instead = format!("when it is applied: gatera start {name} -n {ns}");
+    Some(Finding {
+        why: "whoever starts first is copied by all others, and nobody does that on a guess".to_owned(),
+        ..finding(Verdict::Warn, "spec.volumeClaimTemplates".to_owned(), says, instead)
+    })
+}
+
+const WHY: &str = "a member that comes up empty copies everything from another; if nobody else is there, it founds an \
+    empty cluster and the others throw their data away";
+
+fn finding(verdict: Verdict, field: String, says: String, instead: String) -> Finding {
+    RULE.finding(verdict, field, says, WHY, instead)
+}

@@ -1,0 +1,159 @@
+//! Claims themselves: deleted, written with an owner with which they would be deleted, or without what keeps them.
+//!
+//! Must not know: what a template says of volumes (`member_data.rs`).
+
+use super::super::owners;
+use super::{RULE, finding};
+use crate::exceptions::confirmation;
+use crate::exemptions::users;
+use facts::marks;
+use facts::marks::stopped::Record;
+use objects::{Claim, Object, PROTECTION, ordinal};
+use facts::review::{Operation, Review};
+use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
+use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::{Cluster, Freshness, State, View};
+
+pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (ns, name) = (&*review.namespace, &*review.name);
+    let owner = |cluster: &&Cluster| cluster.claims.iter().any(|claim| claim.name == name);
+    let Some(cluster) = view.clusters_in(ns).find(owner) else {
+        return waiting(review, view).or_else(|| unseen(view)).or_else(|| left_over(review, view));
+    };
+    if !cluster.has_data() && view.state(cluster) == State::Forming {
+        // An install that never got anywhere: nothing is on it.
+        return None;
+    }
+    let ordinal = cluster.claims.iter().find(|claim| claim.name == name)?.ordinal;
+    let seen = view.count(cluster);
+    if let Some(member) = cluster.members.iter().find(|member| member.ordinal == ordinal) {
+        let says = format!("it holds the data of member {} ({seen})", member.name);
+        let until = view.half_an_hour_from_now();
+        let instead = match view.state(cluster) {
+            _ if cluster.left => APPLY_AGAIN.to_owned(),
+            State::Down => format!(
+                "keep it: no member is Ready, so it may hold the newest data; {} starts the cluster",
+                cluster.recover_command()
+            ),
+            _ => format!(
+                "to let {0} copy everything anew while all others are Ready: kubectl -n {ns} annotate pvc {name} \
+                 'gatera.dev/override=G07 until={until} reason=…', delete the claim, then kubectl -n {ns} delete pod {0}",
+                member.name
+            ),
+        };
+        return Some(finding(Verdict::Deny, String::new(), says, instead));
+    }
+    let says =
+        format!("it holds what member {}-{ordinal} had before it was scaled away ({seen})", cluster.id.name);
+    let (verdict, instead) = match view.state(cluster) {
+        State::Healthy => (Verdict::Warn, "nothing is lost but a faster way back up".to_owned()),
+        State::Unknown => (Verdict::Unknown, UNTIL_SEEN.to_owned()),
+        State::Joining | State::Transfer => {
+            (Verdict::Wait, "repeat the command when all members are Ready".to_owned())
+        }
+        _ => (
+            Verdict::Deny,
+            "bring all members to Ready first: until then it may hold the newest data".to_owned(),
+        ),
+    };
+    Some(finding(verdict, String::new(), says, instead))
+}
+
+/// Its member was stopped in order, and the StatefulSet was taken away: the data waits for its return.
+fn waiting(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let claim = view.waiting_claims(&review.namespace).find(|claim| claim.metadata.name == review.name)?;
+    let stopped = claim.metadata.mark(marks::STOPPED).and_then(Record::read);
+    let of =
+        stopped.map_or_else(String::new, |record| format!(", one of {}, on {}", record.of, record.since));
+    let says = format!(
+        "it holds the data of a member that was stopped{of}, and waits for its return ({})",
+        view.seen()
+    );
+    let instead = format!(
+        "to get the cluster back: apply its StatefulSet under the same name, then gatera start NAME -n {}; to delete the data, take a \
+         backup first, then {}, then delete the claim",
+        review.namespace,
+        confirmation(review, RULE.id, view)
+    );
+    let why = "the members of a cluster that was stopped in order start again from their claims; a claim that is deleted takes its \
+               volume along";
+    Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, String::new(), says, instead) })
+}
+
+/// Its StatefulSet may be among what found no room.
+fn unseen(view: &View<'_>) -> Option<Finding> {
+    let says = format!("it is not known whether a member keeps its data on it ({})", view.seen());
+    (view.freshness == Freshness::Partial)
+        .then(|| finding(Verdict::Unknown, String::new(), says, UNTIL_SEEN.to_owned()))
+}
+
+/// The StatefulSet is gone; its claims are what is left of the database.
+fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let left = view.left_behind_with(&review.namespace, &review.name)?;
+    let says = format!(
+        "no StatefulSet uses it any more; it is one of {} claims that hold this database",
+        left.len()
+    );
+    let instead = "apply the StatefulSet again to have it back, or be sure that there is a backup".to_owned();
+    Some(finding(Verdict::Warn, String::new(), says, instead))
+}
+
+/// What is written may be deleted later, and then nothing is asked.
+pub(super) fn written(review: &Review, new: &Claim, view: &View<'_>) -> Findings {
+    let owned = owners::added(review, view).and_then(|added| {
+        let end = deleted(review, view).or_else(|| to_be(review, new, view))?;
+        Some(added.finding(&end, review, view))
+    });
+    owned.into_iter().chain(unprotected(review, new, view)).collect()
+}
+
+/// A claim that is created, as a member's is called, or as Galera's are labelled.
+fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
+    let of_member = |cluster: &Cluster| {
+        let mut templates = cluster.workload.spec.volume_claim_templates.iter();
+        templates.any(|template| {
+            let pod = review.name.strip_prefix(&*template.metadata.name).and_then(|it| it.strip_prefix('-'));
+            pod.is_some_and(|pod| ordinal(pod, &cluster.id.name).is_some())
+        })
+    };
+    let is_galeras = view.adoption().adopts(&new.metadata.labels)
+        || new.metadata.mark(marks::STOPPED).is_some()
+        || view.clusters_in(&review.namespace).any(of_member);
+    let says = "it is a claim of a member, with the data that may be on its volume".to_owned();
+    (review.operation == Operation::Create && is_galeras)
+        .then(|| finding(Verdict::Deny, String::new(), says, String::new()))
+}
+
+/// It is going, and the finalizer that keeps it while a pod uses it is taken off.
+fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
+    let Some(Object::Claim(old)) = &review.old else { return None };
+    let bared = old.metadata.going() && old.metadata.protected && !new.metadata.protected;
+    if !bared || users::may_unprotect(&review.user) {
+        return None;
+    }
+    let uses = |pod: &&str| review.name.strip_suffix(pod).is_some_and(|template| template.ends_with('-'));
+    let known = view.clusters_in(&review.namespace).flat_map(Cluster::pods);
+    let known = known.map(|pod| &*pod.name);
+    let (ns, seen) = (&review.namespace, view.seen());
+    // Of `a-0` and `b-a-0` the claim `data-b-a-0` is the second one's.
+    let (verdict, says, instead) = match known.filter(uses).max_by_key(|pod| pod.len()) {
+        Some(pod) => (
+            Verdict::Deny,
+            format!(
+                "it is being deleted, and only the finalizer {PROTECTION} still protects the data of pod {pod} ({seen})"
+            ),
+            format!(
+                "leave the finalizer: Kubernetes takes it off when the pod is gone; to let {pod} copy everything anew while all others \
+                 are Ready: kubectl -n {ns} delete pod {pod}"
+            ),
+        ),
+        None if view.freshness == Freshness::Current => return None,
+        None => (
+            Verdict::Unknown,
+            format!("it is being deleted, and a server may still use it ({seen})"),
+            UNTIL_SEEN.to_owned(),
+        ),
+    };
+    let why = "without the finalizer the volume is deleted while the server still writes to it, and the member loses its data";
+    Some(Finding { why: why.to_owned(), ..finding(verdict, "metadata.finalizers".to_owned(), says, instead) })
+}

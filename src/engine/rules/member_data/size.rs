@@ -1,0 +1,36 @@
+//! How large the volumes of members are asked to be.
+
+use super::finding;
+use facts::galera::data::{Backing, Place};
+use objects::Workload;
+use crate::verdict::{Finding, Findings, Verdict};
+
+/// A server that fills its disk stops, and all members fill theirs at the same time.
+pub(super) fn small_volumes(new: &Workload, place: Option<&Place>) -> Findings {
+    // Logs may do with less.
+    let holds_data = |name: &String| match place.map(|place| &place.backing) {
+        Some(Backing::Template(of)) => of == name,
+        _ => true,
+    };
+    let claims = new.spec.volume_claim_templates.iter().filter(|it| holds_data(&it.metadata.name));
+    let asked = claims.filter_map(|claim| {
+        let size = claim.spec.resources.requests.get("storage")?;
+        (size.bytes()? < SMALLEST).then_some((claim, size))
+    });
+    let found = asked.map(|(claim, size)| {
+        let name = &claim.metadata.name;
+        let found = finding(
+            Verdict::Warn,
+            format!("spec.volumeClaimTemplates[{name}].spec.resources.requests.storage"),
+            format!("{size} for {name} is less than an empty MariaDB needs"),
+            "ask for 1Gi at least, and for data, gcache and one more copy in practice".to_owned(),
+        );
+        let why =
+            "a server that fills its disk stops, and all members fill theirs at the same time".to_owned();
+        Finding { why, ..found }
+    });
+    found.collect()
+}
+
+/// System tables, redo log, undo and a gcache of 128 MiB.
+const SMALLEST: u64 = 512 << 20;

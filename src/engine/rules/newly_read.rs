@@ -1,0 +1,50 @@
+//! ConfigMaps that were nobody's business until now: a template of ours comes that reads them.
+//!
+//! Not a rule: whichever rule judges the text of a ConfigMap asks this at the template as well, so that the order in which
+//! objects are applied saves nobody. The guard asks the API server for the text, since its view holds only what somebody
+//! reads. `gatera check` knows all of its files at once, and judges each ConfigMap itself.
+
+use objects::{ConfigMap, Kind, Object, Workload};
+use facts::review::Review;
+use facts::revision;
+use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::View;
+
+/// What is wrong with those, said of the template.
+pub(super) fn judged(
+    review: &Review,
+    view: &View<'_>,
+    judge: impl Fn(&ConfigMap, &Workload) -> Findings,
+) -> Findings {
+    let Some(new) = adopted(review.new.as_ref(), view) else { return Findings::new() };
+    if review.origin.judges_each(Kind::ConfigMap) {
+        return Findings::new();
+    }
+    let before = adopted(review.old.as_ref(), view);
+    let before = before.map(|old| revision::reaching(&old.spec.template.spec)).unwrap_or_default();
+    let names = revision::reaching(&new.spec.template.spec).into_keys().filter(|it| !before.contains_key(it));
+    let maps = names.filter_map(|name| view.config_map(&review.namespace, &name));
+    let found = maps.flat_map(|map| {
+        // One that was Galera's by itself was judged when it was written, without a reader; of that nothing is repeated but
+        // what its reader makes fatal.
+        let judged_before = view.is_galeras(&review.namespace, map);
+        let news =
+            judge(map, new).into_iter().filter(move |it| !judged_before || it.verdict == Verdict::Deny);
+        news.map(|finding| of_template(finding, &format!("its ConfigMap {}", map.metadata.name)))
+    });
+    found.collect()
+}
+
+fn adopted<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<&'a Workload> {
+    let Some(Object::StatefulSet(it) | Object::Deployment(it)) = object else { return None };
+    Some(&**it).filter(|it| view.adoption().adopts(&it.spec.template.metadata.labels))
+}
+
+/// Said of the template. The field does not name the ConfigMap: what stood in one of another name is no news.
+pub(super) fn of_template(finding: Finding, map: &str) -> Finding {
+    Finding {
+        field: format!("spec.template.spec.volumes: {}", finding.field),
+        says: format!("{map}: {}", finding.says),
+        ..finding
+    }
+}

@@ -1,0 +1,152 @@
+//! Whether the others can do without the member that is to go.
+//!
+//! Must not know: what becomes of the member itself and of its data (`one_at_a_time.rs`).
+
+use super::super::departure::hold;
+use super::{Leaving, finding};
+use crate::rule::UNTIL_SEEN;
+use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::condition::{self, Condition};
+use facts::view::{Member, PodFact, State, transfer};
+
+impl Leaving<'_> {
+    /// While another one is missing, this one carries the cluster.
+    pub(super) fn others_are_needed(&self) -> Option<Findings> {
+        let why = "a member that is not Ready counts as lost when the majority is counted, and it may be receiving its data \
+                   from this one";
+        let ready = || format!("{}, then repeat the command", self.cluster.wait_command());
+        let unknown = |says: &str, seen: String| {
+            Some(vec![finding(Verdict::Unknown, format!("{says} ({seen})"), why, UNTIL_SEEN.to_owned())])
+        };
+        let wait = |says: String, instead: String| Some(vec![finding(Verdict::Wait, says, why, instead)]);
+        match self.view.state(self.cluster) {
+            State::Forming => return None,
+            State::Unknown => {
+                return unknown("it is not known whether the other members are Ready", self.view.seen());
+            }
+            _ if self.is_another() => {
+                return unknown("gatera has not seen this pod yet", self.seen());
+            }
+            State::Down | State::Stopped => return Some(vec![self.nobody_is_ready()]),
+            State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
+        }
+        if let Some((other, seconds)) = self.view.reservations.besides(self.cluster, &self.member.name) {
+            return wait(format!("{other} was allowed to leave {seconds}s ago ({})", self.seen()), ready());
+        }
+        let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
+        if let Some((says, instead)) = self.rollout_goes_on() {
+            return wait(says, instead);
+        }
+        if let Some(pod) = self.cluster.leaving.first() {
+            return wait(
+                format!("{} is still leaving ({})", pod.name, self.seen()),
+                "repeat the command when it is gone".to_owned(),
+            );
+        }
+        let (other, trouble) = self.those_that_stay().find_map(|other| Some((other, other.trouble()?)))?;
+        if let (Some(own), Some(its)) = (does(self.member), does(other)) {
+            let says = format!("{} {} ({})", other.name, its.says(), self.seen());
+            let instead = format!(
+                "neither becomes Ready by waiting: this one {}; with the override of G02 on this pod: {}; wait until it is Ready, then \
+                 {}",
+                own.says(),
+                self.again(),
+                other.name
+            );
+            return wait(says, instead);
+        }
+        if let Some(found) = self.is_switched_off(other) {
+            return Some(vec![found]);
+        }
+        if other.starting() || other.pod.as_ref().is_some_and(|pod| pod.going) {
+            let instead = transfer::hangs(self.cluster, other, self.view.now).unwrap_or_else(ready);
+            return wait(format!("{} {trouble} ({})", other.name, self.seen()), instead);
+        }
+        let says = format!("{} {trouble} ({})", other.name, self.seen());
+        let uncreated = self
+            .view
+            .not_created(self.cluster)
+            .filter(|why| other.pod.is_none() && why.contains(&*other.name));
+        let instead = match (&other.pod, uncreated) {
+            (None, Some(why)) => format!("mend what is in its way: it cannot be created: {why}"),
+            (Some(_), _) => format!(
+                "kubectl -n {1} describe pod {0} (cure it first; that one may be deleted)",
+                other.name, self.review.namespace
+            ),
+            (None, None) => format!(
+                "kubectl -n {} describe statefulset {} (why does {} not exist?)",
+                self.review.namespace, self.cluster.id.name, other.name
+            ),
+        };
+        Some(vec![finding(Verdict::Deny, says, why, instead)])
+    }
+
+    /// The others, but for those whose pods are not made before this one is Ready.
+    fn those_that_stay(&self) -> impl Iterator<Item = &Member> {
+        self.others().filter(|other| !self.cluster.waits_for(other, self.member))
+    }
+
+    /// Somebody said that the node of this other member is switched off: its pod never becomes Ready.
+    fn is_switched_off(&self, other: &Member) -> Option<Finding> {
+        let name = &other.name;
+        let node = &other.pod.as_ref()?.node;
+        self.view.node(node).filter(|it| it.out_of_service())?;
+        Some(finding(
+            Verdict::Wait,
+            format!("{name} is on node {node}, which is out of service ({})", self.seen()),
+            "a member that is gone counts as lost when the majority is counted",
+            format!(
+                "{}, while {name} is made again on another node. If its volume lives on {node} alone, that node has to come back, \
+                 or its claim has to go: gatera explain G07",
+                self.cluster.wait_command()
+            ),
+        ))
+    }
+
+    /// The StatefulSet controller restarts the next member as soon as all are Ready, and knows of nobody's deletion then.
+    fn rollout_goes_on(&self) -> Option<(String, String)> {
+        let id = &self.cluster.id;
+        let Self { cluster, member, .. } = *self;
+        // One that is late with an earlier template is waited for in vain.
+        let in_vain = |pod: &PodFact| cluster.is_earlier(pod) && pod.is_late(self.view.now);
+        let is_in_vain = member.pod.as_deref().is_some_and(in_vain);
+        if is_in_vain || !cluster.rolls_without(member) || !self.those_that_stay().all(Member::ready) {
+            return None;
+        }
+        let (ns, name, seen) = (&id.namespace, &id.name, self.seen());
+        if self.is_ready() {
+            return Some((
+                format!(
+                    "a rollout of StatefulSet {name} is under way and restarts the next member by itself ({seen})"
+                ),
+                format!(
+                    "kubectl -n {ns} rollout status statefulset {name}, and repeat the command when it is done"
+                ),
+            ));
+        }
+        self.member.starting().then(|| {
+            (
+                format!("it is not Ready yet, and as soon as it is, the rollout of StatefulSet {name} restarts the next member ({seen})"),
+                format!("wait until it is Ready; if it hangs, {}", hold(self.cluster)),
+            )
+        })
+    }
+
+    fn nobody_is_ready(&self) -> Finding {
+        let matters = condition::matters(self.cluster, self.view);
+        let own = matters.iter().find(|it| it.members.contains(&self.member.name));
+        let known = own.filter(|it| it.condition != Condition::Starts).map(|it| format!("{it}; "));
+        finding(
+            Verdict::Deny,
+            format!("no member of its cluster is Ready, and its server runs ({})", self.seen()),
+            "members that lost each other form the cluster again by themselves if all of their last view meet; one that is \
+             restarted may forget whom it belonged to",
+            format!(
+                "{}give them some minutes, then {} starts the cluster from its newest data; gatera status -n {} names what each member does",
+                known.unwrap_or_default(),
+                self.cluster.recover_command(),
+                self.review.namespace
+            ),
+        )
+    }
+}

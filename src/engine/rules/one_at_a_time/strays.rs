@@ -1,0 +1,99 @@
+//! Members that no StatefulSet asks for: beyond the replicas, or left behind.
+//!
+//! Must not know: when a member that is asked for may go (`one_at_a_time.rs`).
+
+use super::{cluster_of, finding};
+use facts::review::Review;
+use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
+use crate::verdict::{Finding, Verdict};
+use facts::view::{Cluster, Freshness, Id, PodFact, State, View};
+
+/// May it go?
+pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
+    let of_nobody = || shown.and_then(|pod| of_a_cluster_not_seen(pod, review, view));
+    beyond(review, shown, view).or_else(of_nobody)
+}
+
+/// Beyond the replicas a pod is on its way out: the step that caused it was judged. Its controller takes it away when all
+/// others are Ready, which they may never be without it.
+fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
+    let cluster = cluster_of(review, shown, view)?;
+    let listed = cluster.leaving.iter().find(|pod| pod.name == review.name);
+    let pod = shown.or(listed.map(AsRef::as_ref)).filter(|pod| !pod.going)?;
+    if listed.is_none() || is_unknown(cluster, view) {
+        return not_seen_yet(pod, cluster, view);
+    }
+    let serves = pod.ready && cluster.has_data();
+    let reserved = view.reservations.besides(cluster, &pod.name).map(|(other, _)| other.to_owned());
+    let absent = || cluster.members.iter().find(|it| !it.ready()).map(|it| it.name.clone());
+    let other = reserved.or_else(absent).filter(|_| serves)?;
+    Some(finding(
+        Verdict::Wait,
+        format!("it serves beyond the replicas, and {other} is not Ready ({})", view.count(cluster)),
+        "a member that is to stay starts by joining one that serves, and this may be the last one that does",
+        format!(
+            "it is taken away by itself when all others are Ready; gatera status -n {} tells what {other} needs",
+            review.namespace
+        ),
+    ))
+}
+
+const NOT_SEEN: &str = "a member that is not Ready counts as lost when the majority is counted, and another may have been allowed to leave";
+
+/// It was made moments ago, by a StatefulSet that asks for more members than the view shows.
+fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
+    let may_serve = pod.running && (cluster.has_data() || is_unknown(cluster, view));
+    may_serve.then(|| {
+        finding(
+            Verdict::Unknown,
+            format!(
+                "gatera has not seen this pod yet, which belongs to cluster {} ({})",
+                cluster.id.name,
+                view.seen()
+            ),
+            NOT_SEEN,
+            UNTIL_SEEN.to_owned(),
+        )
+    })
+}
+
+/// Of a StatefulSet that a late view does not hold: it may be a cluster.
+fn of_a_cluster_not_seen(pod: &PodFact, review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (kind, owner) = pod.owner.as_ref()?;
+    let seen = view.world.facts().stateful_sets.contains_key(&Id::new(&review.namespace, owner));
+    let may_be = kind == "StatefulSet" && !seen && pod.server && pod.running && !pod.going;
+    // What the view holds is adopted.
+    let held = view.world.facts().pod(&Id::new(&review.namespace, &pod.name)).is_some();
+    (may_be && (held || view.freshness != Freshness::Current)).then(|| {
+        finding(
+            Verdict::Unknown,
+            format!("gatera has not seen StatefulSet {owner} yet ({})", view.seen()),
+            NOT_SEEN,
+            UNTIL_SEEN.to_owned(),
+        )
+    })
+}
+
+fn is_unknown(cluster: &Cluster, view: &View<'_>) -> bool {
+    view.state(cluster) == State::Unknown
+}
+
+/// A member whose StatefulSet is gone: whoever stops it stops it for good.
+pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
+    // The StatefulSet lets them go before it goes itself.
+    let left = |it: &&Cluster| it.left || it.workload.metadata.going() && it.pods().any(|pod| pod.left);
+    let cluster = cluster_of(review, shown, view).filter(left)?;
+    let stays = |pod: &&PodFact| pod.running && !pod.going;
+    shown.or(cluster.pod(&review.name)).filter(stays)?;
+    let others = cluster.pods().filter(|pod| pod.left && pod.name != review.name).filter(stays).count();
+    Some(finding(
+        Verdict::Deny,
+        format!(
+            "it is a member whose StatefulSet is gone, like {others} more ({}): nothing replaces it",
+            view.seen()
+        ),
+        "a member that nobody starts again is lost for the majority, and after the last one somebody must find out who may \
+         start first",
+        format!("{APPLY_AGAIN}; then repeat the command"),
+    ))
+}

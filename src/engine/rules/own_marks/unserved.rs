@@ -1,0 +1,30 @@
+//! A template whose label says that it is a cluster, and in which no server is known.
+
+use super::finding;
+use facts::galera::runs::Runs;
+use facts::galera::{adopt, server};
+use objects::Workload;
+use crate::verdict::{Finding, Verdict};
+
+/// The way out.
+pub(super) const NAME_IT: &str =
+    "name the server's container in an annotation of spec.template: gatera.dev/container: NAME";
+
+/// Its label says that it is a cluster, and no container is known to run its server.
+pub(super) fn judge(new: &Workload) -> Option<Finding> {
+    let template = &new.spec.template;
+    let (label, containers) = (adopt::INSTANCE_LABELS[0], &template.spec.containers);
+    let may_serve = || containers.iter().any(|it| matches!(Runs::of(it), Runs::Unknown | Runs::Server));
+    if !template.metadata.labels.contains_key(label) || server::of(template).is_some() || !may_serve() {
+        return None;
+    }
+    Some(Finding {
+        verdict: Verdict::Warn,
+        field: format!("spec.template.metadata.labels[{label}]"),
+        says: format!("it carries {label}, and none of its containers is known to run a database server"),
+        instead: NAME_IT.to_owned(),
+        ..finding(
+            "without a server it counts as no cluster: nothing is injected, and no rule protects its members",
+        )
+    })
+}

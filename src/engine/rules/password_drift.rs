@@ -1,0 +1,290 @@
+//! G12: a changed Secret changes no password in MariaDB.
+//!
+//! Refuses to change or remove a value that the servers of a cluster with data read from a Secret, or what prepares them.
+//! Certificates and keys of TLS may change, and so may what only a side-car reads, scripts, and variables that name no password.
+//! A file of encryption keys is known by its lines (`N;hex`): lines may be added, and none may go or change. An option file is
+//! judged by its options, as far as the guard can see them: it knows which of them change, and never to what. A template that takes a
+//! password from another Secret, or another key, is a warning: the guard keeps no values, so it cannot tell whether that is another one.
+//!
+//! # Why
+//!
+//! The image reads its password variables only when it initialises an empty data directory. Afterwards the password lives
+//! in the database, and the Secret only says what members and clients *believe* it is. When both differ, every probe and
+//! every state transfer that logs in fails, on all members at once; nothing is to be seen until the first one restarts.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl edit secret galera
+//! [G12] Secret db/galera: key root-password is read by the members of galera, and changing it changes no password in MariaDB
+//! ```
+//!
+//! # What to do instead
+//!
+//! Let both passwords work, change the Secret, restart, drop the old one. Put your own values for the words in capitals.
+//!
+//! 1. On one member, for every host that the user has (`SELECT host FROM mysql.global_priv WHERE user = 'ACCOUNT'`; the
+//!    official image makes root twice, at `%` and at `localhost`). It replicates. (MariaDB 10.4 or newer.) Log in
+//!    with the new one before you go on.
+//!
+//!    ```text
+//!    ALTER USER 'ACCOUNT'@'HOST' IDENTIFIED VIA mysql_native_password USING PASSWORD('NEW') OR mysql_native_password USING PASSWORD('OLD');
+//!    ```
+//! 2. Change the Secret, with the override of G12 in the same step; the time is an hour ahead at most. `--patch-file FILE`
+//!    keeps the password out of the shell's history. Where the key holds more than the password, write all of it
+//!    (`sst.cnf` of charts/galera is an option file).
+//!
+//!    ```text
+//!    kubectl --namespace NAMESPACE patch secret SECRET --patch '{"metadata": {"annotations": {"gatera.dev/override": "G12 until=TIME reason=TEXT"}}, "stringData": {"KEY": "NEW"}}'
+//!    ```
+//! 3. Only for the user of the state transfer: on every member, because it does not replicate. A mistake here shows only
+//!    when the next member copies everything, and fails.
+//!
+//!    ```text
+//!    SET GLOBAL wsrep_sst_auth = 'ACCOUNT:NEW';
+//!    ```
+//! 4. Restart the members, which goes one at a time, and wait until it is through. Clients that read the Secret restart too.
+//!
+//!    ```text
+//!    kubectl --namespace NAMESPACE rollout restart statefulset STATEFULSET
+//!    kubectl --namespace NAMESPACE rollout status statefulset STATEFULSET
+//!    ```
+//! 5. Drop the old password, for the same hosts.
+//!
+//!    ```text
+//!    ALTER USER 'ACCOUNT'@'HOST' IDENTIFIED BY 'NEW';
+//!    ```
+//!
+//! An encryption key is not a password, and no SQL statement changes it. With a key file the steps above lose the encrypted
+//! tables. Keep every line, add new keys with new numbers, and change the Secret only when the new file holds all of the old one.
+//!
+//! # How to waive it
+//!
+//! Annotate the Secret, for an hour at most: `gatera.dev/override: "G12 until=2026-12-01T10:00:00Z reason=…"`.
+
+use std::collections::BTreeMap;
+
+use super::plain_password::is_secret_name;
+use facts::galera::options::keys::{self, Class};
+use facts::galera::server;
+use objects::{EnvVar, Fingerprint, Form, Kind, Object, PodSpec, Secret, Volume, Workload};
+use facts::review::Review;
+use crate::rule::{Rule, Verb};
+use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::{Cluster, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G12",
+    name: "password-drift",
+    touches: &[(Kind::Secret, &[Verb::Update]), (Kind::StatefulSet, &[Verb::Update])],
+    source: include_str!("password_drift.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    if let (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) = (&review.old, &review.new) {
+        let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data());
+        return cluster.map_or_else(Findings::new, |_| taken_from_elsewhere(old, new));
+    }
+    let (Some(Object::Secret(old)), Some(Object::Secret(new))) = (&review.old, &review.new) else {
+        return Findings::new();
+    };
+    let mut found = Findings::new();
+    for cluster in view.concerned(review).into_iter().filter(|cluster| cluster.has_data()) {
+        let spec = of_server(cluster);
+        let uses = spec.uses_of_secret(&review.name);
+        let mut changed = old.changed_keys(new);
+        changed.retain(|key| uses.reads(key));
+        found.extend(changed.into_iter().flat_map(|key| judge(key, old, new, &spec, cluster, review)));
+    }
+    // Two clusters may read the same key.
+    found.sort_by(|a, b| a.field.cmp(&b.field));
+    found.dedup_by(|a, b| a.field == b.field);
+    found
+}
+
+/// A password that the server takes from another Secret, or another key, than before. Values are not kept, so whether it is another
+/// one is not known.
+fn taken_from_elsewhere(old: &Workload, new: &Workload) -> Findings {
+    let passwords = |of: &Workload| -> BTreeMap<String, (String, String)> {
+        let server = server::of(&of.spec.template);
+        let variables = server.into_iter().flat_map(|it| &it.env).filter(|it| is_secret_name(&it.name));
+        let source = |variable: &EnvVar| {
+            let from = variable.value_from.as_ref()?.secret_key_ref.as_ref()?;
+            Some((variable.name.clone(), (from.name.clone(), from.key.clone())))
+        };
+        variables.filter_map(source).collect()
+    };
+    let (was, is) = (passwords(old), passwords(new));
+    let changed = is.iter().filter_map(|(name, to)| Some((name, was.get(name)?, to)));
+    let told = changed.filter(|(_, from, to)| from != to).map(|(name, from, to)| {
+        RULE.finding(
+            Verdict::Warn,
+            format!("spec.template.spec.containers.env[{name}]"),
+            format!("{name} comes from key {} of Secret {} instead of {} of {}", to.1, to.0, from.1, from.0),
+            WHY,
+            "if its value is another one, ALTER USER in MariaDB first: gatera explain G12",
+        )
+    });
+    told.collect()
+}
+
+/// The pod as its server sees it, and what prepares that.
+fn of_server(cluster: &Cluster) -> PodSpec {
+    let template = &cluster.workload.spec.template;
+    let mut spec = template.spec.clone();
+    if let Some(server) = server::of(template) {
+        spec.containers.retain(|it| it.name == server.name);
+        let mounted = |volume: &Volume| {
+            let mut mounts =
+                spec.containers.iter().chain(&spec.init_containers).flat_map(|it| &it.volume_mounts);
+            mounts.any(|mount| mount.name == volume.name)
+        };
+        spec.volumes = spec.volumes.iter().filter(|it| mounted(it)).cloned().collect();
+    }
+    spec
+}
+
+/// What is wrong with another value, or none, of a key that a member reads.
+fn judge(
+    key: &str,
+    old: &Secret,
+    new: &Secret,
+    spec: &PodSpec,
+    cluster: &Cluster,
+    review: &Review,
+) -> Findings {
+    let stays = new.data.contains_key(key);
+    let gone = if stays { "changing" } else { "removing" };
+    match (old.form(key), new.form(key)) {
+        (Form::Certificate, _) => Findings::new(),
+        (Form::Script, _) if stays => Findings::new(),
+        (Form::Script, _) => vec![taken_away(key, cluster)],
+        (Form::Keys(old), Form::Keys(new)) if old.is_subset(new) => Findings::new(),
+        (Form::Keys(old), Form::Keys(new)) => {
+            let lost =
+                format!("{} of its {} keys are gone, or another", old.difference(new).count(), old.len());
+            vec![keys_lost(key, &lost, cluster)]
+        }
+        (Form::Keys(_), _) => vec![keys_lost(key, "its keys are gone", cluster)],
+        (Form::Locked, _) => {
+            vec![keys_lost(key, "it is encrypted: which keys are in it cannot be seen", cluster)]
+        }
+        (Form::Options(old), Form::Options(new)) => options(key, old, new, cluster, review),
+        _ if is_certificate(key) => Findings::new(),
+        _ if names_no_password(key, spec, &review.name) => {
+            if stays {
+                Findings::new()
+            } else {
+                vec![taken_away(key, cluster)]
+            }
+        }
+        _ => vec![finding(key, gone, cluster, review)],
+    }
+}
+
+/// What a variable holds whose name ends so is no password.
+const NO_PASSWORDS: [&str; 12] = [
+    "USER", "USERNAME", "DATABASE", "DB", "HOST", "PORT", "NAME", "ADDRESS", "SIZE", "MODE", "CHARSET",
+    "TIMEZONE",
+];
+
+fn names_another_thing(name: &str) -> bool {
+    let last = name.rsplit(['_', '-', '.']).next().unwrap_or_default();
+    NO_PASSWORDS.iter().any(|word| last.eq_ignore_ascii_case(word)) && !is_secret_name(name)
+}
+
+/// Only variables read it, and none of them means a password: a name, a host, a size.
+fn names_no_password(key: &str, spec: &PodSpec, secret: &str) -> bool {
+    let files = PodSpec { volumes: spec.volumes.clone(), ..PodSpec::default() };
+    let of_containers = || spec.all_containers().map(|(_, it)| it);
+    let mut whole = of_containers().flat_map(|it| &it.env_from).filter_map(|it| it.secret_ref.as_ref());
+    let mut named = of_containers().flat_map(|it| &it.env).filter(|var| {
+        let source = var.value_from.as_ref().and_then(|from| from.secret_key_ref.as_ref());
+        source.is_some_and(|it| it.name == secret && it.key == key)
+    });
+    let whole = whole.any(|it| it.name == secret) && !names_another_thing(key);
+    let variables = named.all(|var| names_another_thing(&var.name));
+    !files.uses_of_secret(secret).reads(key) && !whole && variables
+}
+
+/// An option file: its passwords, and options that are fixed for data, or common to all members.
+fn options(
+    key: &str,
+    old: &BTreeMap<String, Fingerprint>,
+    new: &BTreeMap<String, Fingerprint>,
+    cluster: &Cluster,
+    review: &Review,
+) -> Findings {
+    let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
+    let changed = names.filter(|name| old.get(*name) != new.get(*name));
+    let judge = |name: &String| {
+        // A password that is added is nobody's yet.
+        if !keys::may_be_shown(name) {
+            let gone = if new.contains_key(name) { "changing" } else { "removing" };
+            return old.contains_key(name).then(|| finding(key, gone, cluster, review));
+        }
+        let fixed = |class: &Class| match class {
+            Class::Format(_) => true,
+            // Stopped in order all members start with the same, and one that speaks both understands everybody.
+            Class::Cluster { fatal: true, .. } => {
+                !cluster.is_stopped() && (name != "socket.dynamic" || old.contains_key(name))
+            }
+            Class::Kept(_) => !new.contains_key(name),
+            _ => false,
+        };
+        let row = keys::rows(name).iter().find(|row| fixed(&row.class))?;
+        let says = format!("{key} is an option file of {}, and {name} is another in it", cluster.id.name);
+        Some(RULE.finding(
+            Verdict::Deny,
+            format!("data[{key}].{name}"),
+            says,
+            row.why,
+            row.instead.replace("CLUSTER", &format!("{} -n {}", cluster.id.name, cluster.id.namespace)),
+        ))
+    };
+    changed.filter_map(judge).collect()
+}
+
+/// Certificates are renewed all the time, and the server reads them by itself.
+fn is_certificate(key: &str) -> bool {
+    [".crt", ".pem", ".p12", ".jks"].iter().any(|end| key.ends_with(end))
+}
+
+/// No password, and a pod that refers to it cannot be started without it.
+fn taken_away(key: &str, cluster: &Cluster) -> Finding {
+    RULE.finding(
+        Verdict::Deny,
+        format!("data[{key}]"),
+        format!("the members of {} refer to key {key}, and it is taken away", cluster.id.name),
+        "Kubernetes starts no container whose variables or files refer to a key that is not there: the next member that restarts stays away",
+        "keep the key, or first change the template so that nothing refers to it and wait until all members have restarted",
+    )
+}
+
+fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {
+    RULE.finding(
+        Verdict::Deny,
+        format!("data[{key}]"),
+        format!("{key} holds encryption keys of {}, and {how}", cluster.id.name),
+        "pages that are encrypted with a key are read with that key alone: a member that restarts without it has lost those tables, and no \
+         statement brings them back",
+        "keep every line, and add new keys with new numbers; gatera explain G12 tells keys from passwords",
+    )
+}
+
+const WHY: &str = "passwords are taken from the Secret only when an empty data directory is initialised; from then on \
+    they live in the database, and a login with another one fails on all members at once";
+
+fn finding(key: &str, gone: &str, cluster: &Cluster, review: &Review) -> Finding {
+    let Review { namespace, name, .. } = review;
+    let says = format!(
+        "key {key} is read by the members of {}, and {gone} it changes no password in MariaDB",
+        cluster.id.name
+    );
+    let instead = format!(
+        "ALTER USER in MariaDB first, so that the old and the new password work; then change Secret {name} in {namespace} \
+         with the override of G12 (gatera explain G12 shows the steps)"
+    );
+    RULE.finding(Verdict::Deny, format!("data[{key}]"), says, WHY, instead)
+}

@@ -1,0 +1,319 @@
+//! G11: passwords live in Secrets, not in manifests.
+//!
+//! Refuses a password that is written out in an environment variable, a command line, a probe, a hook, or a ConfigMap
+//! that a cluster reads or that configures Galera. The value is never repeated, in no output whatsoever.
+//!
+//! # Why
+//!
+//! A manifest is copied into version control, into `kubectl.kubernetes.io/last-applied-configuration`, into every
+//! backup of etcd and every `kubectl describe`; an argument of a probe is visible in the process list of the node,
+//! every ten seconds. The same password usually opens the state transfer, which is a copy of the whole database.
+//!
+//! # Example
+//!
+//! ```text
+//! env:
+//! - name: MYSQL_ROOT_PASSWORD
+//!   value: …                                     # refused
+//! - name: MYSQL_ROOT_PASSWORD
+//!   valueFrom: {secretKeyRef: {name: galera, key: root-password}}
+//! ```
+//!
+//! # What to do instead
+//!
+//! Put the password into a Secret and refer to it: `valueFrom.secretKeyRef` for the environment, a file mounted from
+//! the Secret for `wsrep_sst_auth` and for clients (`--defaults-extra-file`). Probes need no password at all: the ones
+//! gatera injects read the server's status file. Then choose a new password; the old one has been published.
+//!
+//! # How to waive it
+//!
+//! `gatera.dev/mode: warn` on the namespace, or `modes: {G11: warn}` in the settings, while you migrate; for one
+//! object and an hour, `gatera.dev/override: "G11 until=2026-12-01T10:00:00Z reason=…"`.
+
+mod value;
+
+use super::newly_read;
+use facts::galera::options;
+use objects::{ConfigMap, Container, Kind, Literal, Meta, Object, PodSpec};
+use facts::review::Review;
+use crate::rule::{Rule, Verb, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::View;
+
+pub use value::is_secret;
+pub(super) use value::is_secret_name;
+use value::{in_sql, is_file, is_written_out};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G11",
+    name: "plain-password",
+    touches: &[
+        (Kind::StatefulSet, WRITTEN),
+        (Kind::Deployment, WRITTEN),
+        (Kind::Pod, &[Verb::Create]),
+        (Kind::ConfigMap, WRITTEN),
+    ],
+    source: include_str!("plain_password.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let adopted = |meta: &Meta| view.adoption().adopts(&meta.labels);
+    match &review.new {
+        Some(Object::StatefulSet(it) | Object::Deployment(it)) if adopted(&it.spec.template.metadata) => {
+            let mut found = in_pod("spec.template.spec.", &it.spec.template.spec);
+            found.extend(newly_read::judged(review, view, |map, _| in_config(map)));
+            found
+        }
+        // A pod with a controller is a copy of a template, and the template was judged.
+        Some(Object::Pod(it))
+            if adopted(&it.metadata) && it.metadata.controller().is_none() && review.old.is_none() =>
+        {
+            in_pod("spec.", &it.spec)
+        }
+        Some(Object::ConfigMap(it)) if view.is_galeras(&review.namespace, it) => in_config(it),
+        _ => Findings::new(),
+    }
+}
+
+fn in_pod(prefix: &str, spec: &PodSpec) -> Findings {
+    let mut found = Vec::new();
+    for (list, container) in spec.all_containers() {
+        let place = format!("{prefix}{list}[{}].", container.name);
+        found.extend(in_environment(&place, container));
+        for (field, words) in container.command_lines() {
+            if let Some(what) = in_words(words) {
+                let says = format!("{field} of container {} writes out {what}", container.name);
+                found.push(finding(format!("{place}{field}"), says, "read it from a file mounted from a Secret, or from a variable with valueFrom.secretKeyRef"));
+            }
+        }
+    }
+    found
+}
+
+fn in_environment(place: &str, container: &Container) -> Findings {
+    let written_out = container.env.iter().filter(|var| {
+        let (name, value) = (&*var.name, var.value.look());
+        is_secret(name, value) || names_a_source(name) && has_login(value)
+    });
+    let finding = |var: &objects::EnvVar| {
+        let says = format!("container {} writes out the value of {}", container.name, var.name);
+        finding(
+            format!("{place}env[{}].value", var.name),
+            says,
+            "use valueFrom.secretKeyRef instead of value",
+        )
+    };
+    written_out.map(finding).collect()
+}
+
+/// More than anybody reads at once. An answer with all of a hostile text would be larger than the API server takes.
+const MOST: usize = 100;
+/// `mariabackup-10.11` has 17 characters.
+const LONGEST_GROUP: usize = 40;
+
+fn in_config(map: &ConfigMap) -> Findings {
+    map.data.iter().flat_map(|(key, text)| in_text(key, text.look())).take(MOST).collect()
+}
+
+fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + 'a {
+    let add = |field: String, place: &str, what: &str| {
+        let says = format!("{place} writes out {what}");
+        finding(
+            field,
+            says,
+            "keep it in a Secret and mount that beside this ConfigMap (a projected volume shows both in one folder)",
+        )
+    };
+    // What is called like a file is one: its lines are judged.
+    let itself = if is_file(key, text) { is_secret_name(key) && in_sql(text) } else { is_secret(key, text) };
+    let whole = itself.then(|| add(format!("data[{key}]"), key, "a password"));
+    let secrets = options::read_with(text, &["pass", "auth"])
+        .filter(move |it| !itself && is_secret_option(&it.key, it.look()));
+    let settings = secrets.map(move |it| {
+        let what = if it.key == "wsrep_sst_auth" { "the password of wsrep_sst_auth" } else { "a password" };
+        // A group that is longer than any is repeated by each of its lines.
+        let group: String = it.group.chars().take(LONGEST_GROUP).collect();
+        add(format!("data[{key}][{group}].{}", it.key), &format!("{key} line {}", it.line), what)
+    });
+    let sql = !itself && STATEMENTS.iter().any(|sign| text.contains(sign));
+    let script = !itself && SIGNS.iter().any(|sign| text.contains(sign));
+    let lines =
+        text.lines().enumerate().take_while(move |_| script || sql).filter_map(move |(index, line)| {
+            let stated =
+                || (sql && !is_comment(line) && in_sql(line)).then_some("a password (in a statement)");
+            let what = in_shell(line).filter(|_| script).or_else(stated)?;
+            let place = format!("{key} line {}", index + 1);
+            Some(add(format!("data[{place}]"), &place, what))
+        });
+    whole.into_iter().chain(settings).chain(lines)
+}
+
+/// Without one of these no line of a text holds a password on a command line.
+const SIGNS: [&str; 6] = ["-p", "--", "PASS", "PSW", "PW", "WSREP"];
+/// Without one of these no statement of a text sets one.
+const STATEMENTS: [&str; 6] = ["IDENTIFIED", "Identified", "identified", "PASSWORD", "Password", "password"];
+
+fn is_comment(line: &str) -> bool {
+    ["--", "#", "/*"].iter().any(|begin| line.trim_start().starts_with(begin))
+}
+
+/// A variable that says where data comes from, as exporters and applications have one.
+fn names_a_source(name: &str) -> bool {
+    ["DATA_SOURCE_NAME", "DSN", "URL", "URI"].iter().any(|end| name.ends_with(end))
+}
+
+/// `user:password@host`, perhaps behind `mysql://`.
+fn has_login(value: &str) -> bool {
+    let rest = value.split_once("://").map_or(value, |(_, rest)| rest);
+    let login = rest.rsplit_once('@').map(|(login, _)| login);
+    login.and_then(|login| login.split_once(':')).is_some_and(|(_, password)| is_written_out(password))
+}
+
+fn is_secret_option(key: &str, value: &str) -> bool {
+    match key {
+        // user:password; a user alone is no secret.
+        "wsrep_sst_auth" => value.split_once(':').is_some_and(|(_, password)| is_written_out(password)),
+        "password" | "master_password" | "ssl_passphrase" | "tls_passphrase" => is_written_out(value),
+        _ => false,
+    }
+}
+
+/// A program and its arguments. Words after `sh -c` are a script of their own.
+fn in_words(words: &[Literal]) -> Option<&'static str> {
+    let mut words = words.iter().map(Literal::look);
+    let script = words.clone().find_map(|word| word.lines().find_map(in_shell));
+    let client = words.clone().next().is_some_and(is_client);
+    script.or_else(|| words.find_map(|word| in_argument(word, client)))
+}
+
+/// One line of a shell script: commands end at `;`, `|`, `&`.
+fn in_shell(line: &str) -> Option<&'static str> {
+    if line.trim_start().starts_with('#') {
+        return None;
+    }
+    line.split([';', '|', '&']).find_map(|command| {
+        let words = || command.split_whitespace().map(|word| word.trim_start_matches(['(', '`', '"', '\'']));
+        let client = words().any(is_client);
+        words().find_map(|word| in_assignment(word).or_else(|| in_argument(word, client)))
+    })
+}
+
+fn in_assignment(word: &str) -> Option<&'static str> {
+    let (name, value) = word.split_once('=')?;
+    let plain = name.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
+    // A call, as scripts in other languages have one: `PASSWORD=open("/run/secrets/root").read()`.
+    let call = value.find(['(', '[']).is_some_and(|at| {
+        at > 0 && value[..at].chars().all(|c| c.is_ascii_alphanumeric() || "._".contains(c))
+    });
+    (plain && !call && is_secret(name, value)).then_some("a password")
+}
+
+fn in_argument(word: &str, client: bool) -> Option<&'static str> {
+    let word = word.trim_matches(['"', '\'']);
+    if let Some((key, value)) = word.strip_prefix("--").and_then(|option| option.split_once('=')) {
+        let key = options::one_spelling(key);
+        return match &*key {
+            "wsrep_sst_auth" => is_secret_option(&key, value).then_some("the password of wsrep_sst_auth"),
+            "password" => is_written_out(value).then_some("a password (--password=)"),
+            _ => None,
+        };
+    }
+    let short = word.strip_prefix("-p").filter(|_| client && !word.starts_with("-p="))?;
+    is_written_out(short).then_some("a password (-p)")
+}
+
+/// A MariaDB or MySQL program, for which `-p…` is a password; for most others it is a port or a path.
+fn is_client(word: &str) -> bool {
+    let program = word.trim_matches(['"', '\'']).rsplit('/').next().unwrap_or_default();
+    ["mysql", "mariadb"].iter().any(|prefix| program.starts_with(prefix)) && !program.contains('=')
+}
+
+const WHY: &str = "whoever may read the object reads the password, and so does version control; it opens a copy of the \
+    whole database";
+
+fn finding(field: String, says: String, instead: &str) -> Finding {
+    RULE.finding(Verdict::Deny, field, says, WHY, instead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_with_a_password() {
+        for line in [
+            "mysqladmin -padmin ping",
+            "mysql -u root -phunter2 -e 'SELECT 1'",
+            "until mysql -u root -px -e \"SHOW STATUS\" | grep -q Synced",
+            "/usr/bin/mariadb --password=x",
+            "MYSQL_PWD=x mariadb -e 'SELECT 1'",
+            "export MARIADB_ROOT_PASSWORD='x'",
+            "exec mariadbd --wsrep-sst-auth=root:x",
+            "true && (mysql -px)",
+        ] {
+            assert!(in_shell(line).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn command_lines_without_one() {
+        for line in [
+            "mkdir -p /var/lib/mysql",
+            "mysql -u root -p -h cs",
+            "mysql -p\"$MYSQL_ROOT_PASSWORD\" -e 'SELECT 1'",
+            "mysql --password=$(cat /run/secrets/root)",
+            "MYSQL_PWD=`cat /run/secrets/root` mysql -e 'SELECT 1'",
+            "PASSWORD=open('/run/secrets/root').read()",
+            "export PASSWORD_MIN_LENGTH=12",
+            "mysql --password=\"${MARIADB_ROOT_PASSWORD}\"",
+            "MYSQL_PWD=\"$MARIADB_ROOT_PASSWORD\" mysql -e 'SELECT 1'",
+            "mariadbd --wsrep-sst-auth=root:$(SST_PASSWORD)",
+            "mariadbd --wsrep-sst-auth=mariabackup",
+            "ssh -p2222 host",
+            "mysql -e \"CHANGE MASTER TO MASTER_USER=\\\"${U}\\\", MASTER_PASSWORD=\\\"${P}\\\"\"",
+            "    cmd = ['mariadb-upgrade', \"--password={0}\".format(password)]",
+            "    cmd = 'mariadb --password=%(root)s' % secrets",
+            "# mysql -psecret",
+            "",
+        ] {
+            assert_eq!(in_shell(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_called_like_a_file_is_judged_by_its_lines() {
+        for (key, text, found) in [
+            ("simple-password-check.cnf", "[mysqld]\nplugin_load_add = simple_password_check\n", 0),
+            ("password.sh", "MYSQL_PWD=\"$(cat /run/secrets/root)\" mariadb -e 'SELECT 1'\n", 0),
+            ("password.sh", "MYSQL_PWD=hunter2 mariadb -e 'SELECT 1'\n", 1),
+            ("set-password.sql", "ALTER USER root IDENTIFIED BY 'hunter2';\n", 1),
+            ("set-password.sql", "ALTER USER root IDENTIFIED BY '${PASSWORD}';\n", 0),
+            ("root-password", "hunter2", 1),
+            ("users.sql", "CREATE USER app@'%' IDENTIFIED BY 'hunter2';\n-- IDENTIFIED BY 'x'\n", 1),
+            ("users.sql", "create user app identified by \"hunter2\";\n", 1),
+            ("users.sql", "SET PASSWORD FOR app = 'hunter2';\nSET PASSWORD = PASSWORD('hunter2');\n", 2),
+            (
+                "users.sql",
+                "CREATE USER app IDENTIFIED BY PASSWORD '*2470C0C06DEE42FD1618BBB99005ADCA2EC9D1E1';\n",
+                0,
+            ),
+            ("init.sh", "mariadb -e \"CREATE USER app IDENTIFIED BY '$APP'\"\n", 0),
+            ("init.sh", "mariadb -e \"CREATE USER app IDENTIFIED BY 'hunter2'\"\n", 1),
+        ] {
+            assert_eq!(in_text(key, text).count(), found, "{key}: {text}");
+        }
+    }
+
+    #[test]
+    fn sources_with_a_login() {
+        for value in ["exporter:x@tcp(127.0.0.1:3306)/", "mysql://app:x@db/app", "a:b@c@d"] {
+            assert!(has_login(value), "{value}");
+        }
+        for value in
+            ["exporter:$(PASSWORD)@tcp(db:3306)/", "mysql://db:3306/app", "app@tcp(db:3306)/", "http://a:1/"]
+        {
+            assert!(!has_login(value), "{value}");
+        }
+    }
+}

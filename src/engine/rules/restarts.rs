@@ -1,0 +1,84 @@
+//! What a change of a ConfigMap will do to the members that read it, told to whoever makes it, before anything happens.
+//!
+//! Owns: the words. Must not know: when members restart (`plan/rollout.rs`). No rule: nothing of it is refused. What must
+//! not differ between members, not even for the time of a rollout, is G09's.
+
+use facts::galera::options::is_dynamic;
+use objects::{ConfigMap, Object};
+use facts::review::{Operation, Review};
+use facts::revision::{self, Contents, Unknown};
+use facts::view::{Cluster, View, Wish};
+
+/// What a change of a ConfigMap leads to; `None`: nobody restarts for it, and nobody would expect it.
+pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
+    let (Some(Object::ConfigMap(old)), Some(Object::ConfigMap(new))) = (&review.old, &review.new) else {
+        return None;
+    };
+    if review.operation != Operation::Update || old.data == new.data {
+        return None;
+    }
+    let ns = &*review.namespace;
+    let mut read = view.readers_of(ns, &new.metadata.name).filter(|it| it.note.is_some() && it.has_data());
+    read.find_map(|cluster| of(cluster, old, new, view))
+}
+
+fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Option<String> {
+    let name = &new.metadata.name;
+    let (spec, server) = cluster.server()?;
+    let keys = revision::sources(spec, server).remove(name)?;
+    let cluster_name = &cluster.id.name;
+    let after = match Contents::of(new).digest(name, &keys) {
+        Ok(after) => after,
+        // Whoever does that follows a page of G04, and knows.
+        Err(Unknown::Founds(_)) => return None,
+        Err(unknown) => {
+            return Some(format!("{unknown}, so gatera restarts no member of {cluster_name} for it"));
+        }
+    };
+    // What members run already, or what this does not change.
+    let good = cluster.note.as_ref().and_then(|note| note.good.get(name));
+    if after.as_ref() == good {
+        return None;
+    }
+    let differ = revision::differences(old, new, &keys);
+    if differ.is_empty() {
+        return None;
+    }
+    if let Some(why) = nobody(cluster, view) {
+        return Some(format!(
+            "members of {cluster_name} read this when they restart, and none is restarted: {why}"
+        ));
+    }
+    let (dynamic, fixed): (Vec<_>, Vec<_>) = differ.iter().partition(|key| is_dynamic(key));
+    let list = |keys: &[&String]| {
+        let shown = keys.iter().take(MOST).map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
+        if keys.len() > MOST { format!("{shown} and {} more", keys.len() - MOST) } else { shown }
+    };
+    let members = cluster.members.len();
+    let begin = match members {
+        1 => format!("{cluster_name} has one member, which is not restarted by itself"),
+        members => format!("this change restarts {members} members of {cluster_name}, one at a time"),
+    };
+    Some(match (&fixed[..], &dynamic[..]) {
+        (fixed, []) => format!("{begin}: {}", list(fixed)),
+        ([], dynamic) => format!("{begin}: {}, which could be set at run time (SET GLOBAL)", list(dynamic)),
+        (fixed, dynamic) => {
+            format!("{begin}: {}; {} could be set at run time (SET GLOBAL)", list(fixed), list(dynamic))
+        }
+    })
+}
+
+/// More than this many options are counted, not named.
+const MOST: usize = 3;
+
+/// Why nobody restarts.
+fn nobody(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    if let Some(mode) = view.only_looks(&cluster.id.namespace) {
+        return Some(format!("the namespace is in mode {}", mode.name()));
+    }
+    if Wish::of(&cluster.workload.metadata) == Some(Wish::Paused) {
+        return Some("gatera.dev/rollout is paused".to_owned());
+    }
+    let on_delete = cluster.workload.spec.update_strategy.on_delete();
+    on_delete.then(|| "its updateStrategy is OnDelete".to_owned())
+}

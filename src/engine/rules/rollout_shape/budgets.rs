@@ -1,0 +1,186 @@
+//! The part of G14 about disruption budgets: how many members a drain may take.
+
+use super::super::owners;
+use super::{deny, warn};
+use objects::{Budget, Kind, Object, Template, Workload};
+use facts::review::Review;
+use crate::verdict::{Finding, Findings};
+use facts::view::{Cluster, View};
+
+pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
+    let budget = |object: &'_ Option<Object>| match object {
+        Some(Object::Budget(budget)) => Some(budget.clone()),
+        _ => None,
+    };
+    let (old, new) = (budget(&review.old), budget(&review.new));
+    let added = owners::added(review, view);
+    let unprotected = |was: Option<&Budget>, is: Option<&Budget>| {
+        let lost = view.clusters_in(&review.namespace).filter(|cluster| {
+            let protects = |budget: &Budget| budget.protects(cluster.member_labels());
+            was.is_some_and(protects) && !is.is_some_and(protects)
+        });
+        lost.filter_map(|cluster| unprotected(review, cluster, is.is_none(), view)).collect::<Findings>()
+    };
+    let mut found: Findings = new.iter().flat_map(|new| changed(review, old.as_ref(), new, view)).collect();
+    found.extend(unprotected(old.as_ref(), new.as_ref()));
+    // With such an owner it goes, too.
+    if let Some(added) = &added {
+        let end = unprotected(new.as_ref(), None).into_iter();
+        found.extend(end.map(|it| added.finding(&it, review, view)));
+    }
+    found
+}
+
+/// What a budget is about: clusters, counted together, and their members.
+struct Protected {
+    names: Vec<String>,
+    members: i64,
+}
+
+impl Protected {
+    /// What this budget is about, with a cluster that comes.
+    fn by(ns: &str, budget: &Budget, coming: Option<&Workload>, view: &View<'_>) -> Self {
+        let known = view.clusters_in(ns).map(|it| &*it.workload);
+        let known = known.filter(|it| coming.is_none_or(|coming| coming.metadata.name != it.metadata.name));
+        let all = known.chain(coming).filter(|it| budget.protects(&it.spec.template.metadata.labels));
+        let (names, members): (Vec<_>, Vec<_>) =
+            all.map(|it| (it.metadata.name.clone(), it.replicas())).unzip();
+        Self { names, members: members.into_iter().fold(0, i64::saturating_add) }
+    }
+}
+
+/// What is wrong with it as it is written.
+fn changed(review: &Review, old: Option<&Budget>, new: &Budget, view: &View<'_>) -> Findings {
+    let about = Protected::by(&review.namespace, new, None, view);
+    let mut found = written(&about, new);
+    // What was too much before may stay, and not become more.
+    if old.is_some_and(|old| old.lets_go(about.members) < new.lets_go(about.members)) {
+        found.iter_mut().filter(|it| it.field != POLICY).for_each(|it| it.field = "spec".into());
+    }
+    found
+}
+
+/// Budgets that were there before the StatefulSet whose members they are about.
+pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Findings {
+    if review.origin.judges_each(Kind::Budget) {
+        return Findings::new();
+    }
+    let labels = &new.spec.template.metadata.labels;
+    let about = view.budgets_in(&review.namespace).filter(|budget| budget.protects(labels));
+    let found = about.flat_map(|budget| {
+        let name = &budget.metadata.name;
+        let about = Protected::by(&review.namespace, budget, Some(new), view);
+        written(&about, budget).into_iter().map(move |finding| Finding {
+            says: format!("PodDisruptionBudget {name}: {}", finding.says),
+            instead: format!("in PodDisruptionBudget {name}: {}", finding.instead),
+            field: format!("spec.template.metadata.labels: {name} {}", finding.field),
+            ..finding
+        })
+    });
+    found.collect()
+}
+
+/// A number that fitted fewer members lets more of them go now.
+pub(super) fn outgrown(
+    review: &Review,
+    template: &Template,
+    from: i64,
+    to: i64,
+    view: &View<'_>,
+) -> Findings {
+    let about =
+        view.budgets_in(&review.namespace).filter(|budget| budget.protects(&template.metadata.labels));
+    let found = about.filter_map(|budget| {
+        let all = Protected::by(&review.namespace, budget, None, view).members;
+        let (before, after) = (budget.lets_go(all)?, budget.lets_go(all - from + to)?);
+        (to > from && before < 2 && after >= 2).then(|| {
+            let name = &budget.metadata.name;
+            let says = format!("of {to} members PodDisruptionBudget {name} lets {after} go at once, of {from} it let {before}");
+            warn("spec.replicas", says, TOGETHER, format!("write maxUnavailable: 1 in PodDisruptionBudget {name}"))
+        })
+    });
+    found.collect()
+}
+
+const TOGETHER: &str =
+    "members that are drained together count as crashed, and what is left may be no majority";
+
+const POLICY: &str = "spec.unhealthyPodEvictionPolicy";
+
+/// What a budget breaks by itself.
+fn written(about: &Protected, budget: &Budget) -> Findings {
+    if about.names.is_empty() {
+        return Findings::new();
+    }
+    let members = about.members;
+    let name = match &about.names[..] {
+        [one] => format!("cluster {one}"),
+        several => format!("clusters {}", several.join(" and ")),
+    };
+    let field =
+        if budget.spec.max_unavailable.is_some() { "spec.maxUnavailable" } else { "spec.minAvailable" };
+    let number = match budget.lets_go(members) {
+        Some(count @ 2..) if members >= 2 => Some(deny(
+            field,
+            format!("it lets {} of {members} members of {name} go at once", count.min(members)),
+            TOGETHER,
+            "write maxUnavailable: 1".into(),
+        )),
+        Some(..=0) if members > 0 => Some(warn(
+            field,
+            format!("it lets no member of {name} go, so a drain waits for ever"),
+            "whoever must empty a node then deletes the pods, which no budget prevents",
+            "write maxUnavailable: 1".into(),
+        )),
+        _ => None,
+    };
+    let always = (budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow").then(|| {
+        warn(
+            POLICY,
+            "AlwaysAllow lets a drain throw out a member that is still joining".into(),
+            "a member that is joining is not Ready; interrupted, it has half a database and begins anew",
+            "leave unhealthyPodEvictionPolicy out".into(),
+        )
+    });
+    let several = (about.names.len() > 1).then(|| {
+        warn(
+            "spec.selector",
+            format!("it counts the members of {name} together"),
+            "while a member of the one is missing a drain takes none of the other, and a number that fits the one is wrong for both",
+            "select by a label that only the members of one have, and make a second budget for the other".into(),
+        )
+    });
+    number.into_iter().chain(several).chain(always).collect()
+}
+
+/// The last budget of a cluster that runs goes, or turns to other pods.
+fn unprotected(review: &Review, cluster: &Cluster, deleted: bool, view: &View<'_>) -> Option<Finding> {
+    let labels = &cluster.workload.spec.template.metadata.labels;
+    let another =
+        view.budgets_in(&review.namespace).any(|it| it.metadata.name != review.name && it.protects(labels));
+    let runs = cluster.members.iter().any(|member| member.pod.is_some());
+    if another || !runs || cluster.workload.metadata.going() {
+        return None;
+    }
+    let name = &cluster.id.name;
+    let (field, says) = if deleted {
+        (
+            "",
+            format!(
+                "it is the only budget that protects the members of cluster {name} ({})",
+                view.describe(cluster)
+            ),
+        )
+    } else {
+        (
+            "spec.selector",
+            format!("it no longer protects the members of cluster {name}, and no other budget does"),
+        )
+    };
+    Some(deny(
+        field,
+        says,
+        "without a budget a drain takes all members from its node at once, whenever the guard is not there to answer",
+        "make the budget that replaces it first (maxUnavailable: 1, labels that every member has)".into(),
+    ))
+}

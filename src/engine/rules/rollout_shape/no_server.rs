@@ -1,0 +1,37 @@
+//! The part of G14 about a template in which no server runs any more.
+
+use super::deny;
+use facts::galera::runs;
+use facts::galera::server;
+use objects::Workload;
+use crate::verdict::Finding;
+use facts::view::{Cluster, View};
+
+/// Members that serve would restart into something that is no database.
+pub(super) fn judge(
+    old: &Workload,
+    new: &Workload,
+    cluster: Option<&Cluster>,
+    view: &View<'_>,
+) -> Option<Finding> {
+    let cluster = cluster.filter(|it| it.ready() > 0)?;
+    let before = server::of(&old.spec.template).filter(|it| runs::no_server(it).is_none())?;
+    let now = new.spec.template.spec.containers.iter().find(|it| it.name == before.name)?;
+    let program = runs::no_server(now)?;
+    let (ns, name) = (&cluster.id.namespace, &cluster.id.name);
+    let member = cluster.members.first().map_or(name, |it| &it.name);
+    Some(deny(
+        &format!("spec.template.spec.containers[{}].command", now.name),
+        format!(
+            "container {} would run {program} and no server: the database stops ({})",
+            now.name,
+            view.count(cluster)
+        ),
+        "a member that restarts serves no more, and its pod may be Ready all the same: the rollout goes on until the last server has stopped",
+        format!(
+            "leave its command as it is; to look into a member: kubectl -n {ns} exec -it {member} -c {} -- bash; to stop the database in \
+             order: gatera stop {name} -n {ns}",
+            now.name
+        ),
+    ))
+}

@@ -1,0 +1,382 @@
+//! G04: a cluster that has data is never founded a second time.
+//!
+//! Refuses a bootstrap pod, a scale-up of a bootstrap Deployment, and any switch that makes a member found a new
+//! cluster (`gcomm://` without hosts, `--wsrep-new-cluster`, `MARIADB_GALERA_CLUSTER_BOOTSTRAP`) once a member holds
+//! data, or while another bootstrap pod is there; and a second
+//! member beside a single one that founds its cluster at every start. A bootstrap Deployment that is applied again is not refused: it is
+//! kept at 0 replicas, with a warning, so that `kubectl apply`, `helm upgrade` and GitOps can repeat themselves.
+//!
+//! # Why
+//!
+//! A server that starts with an empty `gcomm://` founds a new, empty cluster with an identity of its own. Members that
+//! join it notice that their data belongs to another cluster, throw it away and copy the empty one. Measured: delete
+//! the pods of a running cluster, apply the original manifests again "to fix it", and two and a half minutes later
+//! every pod is 1/1 Running, Galera says Synced, and every table is gone.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl scale deployment galera-bootstrap --replicas=1
+//! [G04] Deployment db/galera-bootstrap: it would bootstrap, but cluster galera already has data (3 of 3 members Synced, seen
+//! now)
+//! ```
+//!
+//! # What to do instead
+//!
+//! Remove the bootstrap objects from what you apply; the members find each other. Argo CD sees a difference as long as they
+//! are there: let it ignore `/spec/replicas` of the bootstrap Deployment (`ignoreDifferences`), or its self-heal tries for
+//! ever.
+//!
+//! If no member is Ready, the data is still on their claims. `gatera recover CLUSTER -n NAMESPACE` finds the member with the
+//! newest data and starts from there (`gatera explain G20`); it can be run again after any interruption. Where the server does not
+//! start by gatera's step (Bitnami's image), make no pod, and follow `gatera explain G20`, "Without the step". By hand, never from an
+//! empty node:
+//!
+//! 1. Find N, the member with the newest data. `gatera status` tells where each member that waits starts from, and who is
+//!    the newest; it is the position of their last start. Where it tells nothing, `grastate.dat` in the data directory of
+//!    each has its `uuid` and `seqno` (`kubectl exec`, or a pod of your own that mounts the claim), and after a crash, when
+//!    every `seqno` is -1, `mariadbd --wsrep-recover` tells them. The highest is N; after an orderly stop it says
+//!    `safe_to_bootstrap: 1`. A `uuid` of zeros means a state transfer that was not finished (then `sst_in_progress` lies
+//!    beside it: never N) or a crash in the middle of a DDL: such a member is N only if no other has its position. If members differ in
+//!    `uuid` otherwise, two clusters were founded: touch nothing and compare their tables first. Galera refuses to start from N before
+//!    `safe_to_bootstrap` in its `grastate.dat` is set to 1 by hand.
+//! 2. Set `wsrep_cluster_address = gcomm://` in the members' ConfigMap, then `spec.ordinals.start: N` and `replicas: 1`
+//!    on the StatefulSet; delete the pods that are left, so that N reads the address and the others make room, and wait
+//!    until N is Ready. Its data is kept, and it founds the cluster with it.
+//! 3. Set the address back (nobody restarts), then `start: 0` and the old number of replicas: the others copy its data.
+//!
+//! What Helm manages, change by its values and `helm upgrade` in both steps, or the next upgrade of Helm 4 fails with a conflict
+//! (`--force-conflicts` takes the fields back). Step 2 needs the override (`"G01,G02,G04 until=…"`) on the ConfigMap and on the
+//! StatefulSet. Bitnami's chart has
+//! `galera.bootstrap.forceBootstrap: true` with `bootstrapFromNode: N` in place of the address.
+//!
+//! # A cluster without an identity
+//!
+//! Members that crashed together and were started without their positions (no step in front of the server) form their cluster again
+//! with a history of zeros: `wsrep_cluster_state_uuid` and `uuid` in `grastate.dat` say 00000000-…. It serves, but nobody
+//! can join it any more ("IST started with wrong seqno"): each member that leaves is lost. Restart nobody. They may differ
+//! (`CHECKSUM TABLE` of each): decide which one is right. Then found it anew from a member N that serves, by steps
+//! 2 and 3 above, in this order: stop whoever writes; the address, `start: N`, `replicas: 1`; wait until the others are gone, so that N is
+//! the last, and says `safe_to_bootstrap: 1` by itself (if it does not, somebody else has newer rows: never set it by hand
+//! here); only then delete N. It keeps its data and gets a new identity; the others copy everything. It costs one restart of N, during
+//! which nobody serves. The override is `"G01,G02,G04 until=…"` on the StatefulSet, and `"G04 until=…"` on the ConfigMap;
+//! where the address stands in the pod template (Bitnami's `forceBootstrap`), G14 has to be in it, too.
+//!
+//! # What gets past
+//!
+//! What no webhook sees (an address in a Secret, a template that changed while the guard was down) the step in front of the
+//! server stops: the pod's termination message begins with "gatera did not start the server". With the override on the
+//! StatefulSet delete that pod: the new one may found.
+//!
+//! # A member in another cluster
+//!
+//! A member that is Synced "in another cluster" than the recorded one is not Ready, and no client reaches it. It may hold rows that the
+//! others lack, and they may hold rows that it lacks: compare their tables (`kubectl exec … mariadb-dump` of each) before anything
+//! else. Then:
+//!
+//! - The recorded one is right: keep the dump of the stray, annotate its claim with `"G07 until=…"` and its pod with `"G02 until=…"`
+//!   (`gatera.dev/override`), delete the claim, then the pod. The new one is empty; it joins and copies everything. If nobody of the
+//!   recorded cluster serves, do this for every stray first, as two clusters that reach each other hurt both; then
+//!   `gatera recover CLUSTER -n NAMESPACE`. Of a member that was emptied it cannot know what it had, and says how that is accepted:
+//!   `--from MEMBER --accept-loss unknown`.
+//! - The stray is right (the cluster was founded anew while the guard was away): put the override of G04 on the StatefulSet, and
+//!   delete the stray's pod: the new one may be in that cluster, so it becomes Ready. Once nobody who serves is in the old one, the
+//!   new one is recorded.
+//!
+//! # How to waive it
+//!
+//! Annotate the object, for an hour at most: `gatera.dev/override: "G04 until=2026-12-01T10:00:00Z reason=…"`; a bootstrap
+//! Deployment also in its pod template, since its pod is judged again. With the override a bootstrap node does start, and
+//! the members that join it lose their data.
+
+mod configuration;
+
+use facts::galera::adopt::INSTANCE_LABELS;
+use crate::inject::identity::SECOND_BOOTSTRAP;
+use objects::{Kind, Labels, Meta, Object, PodSpec, Workload};
+use facts::review::{Origin, Review};
+use crate::rule::{Rule, Verb, WRITTEN};
+use crate::verdict::{Decision, Edit, Finding, Findings, Judged, Verdict};
+use facts::view::{Cluster, Freshness, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: SECOND_BOOTSTRAP,
+    name: "second-bootstrap",
+    touches: &[
+        (Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale]),
+        (Kind::Pod, &[Verb::Create]),
+        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale]),
+        (Kind::ConfigMap, WRITTEN),
+    ],
+    source: include_str!("second_bootstrap.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let ns = &*review.namespace;
+    let found = match (&review.old, &review.new) {
+        (old, Some(Object::Deployment(new))) => {
+            let old = old
+                .as_ref()
+                .and_then(|old| if let Object::Deployment(old) = old { Some(&**old) } else { None })
+                // What is there already starts nothing.
+                .or_else(|| (review.origin == Origin::Audit).then_some(&**new));
+            deployment_applied(review, old, new, view)
+        }
+        (None, Some(Object::Pod(pod))) => {
+            let meta = &pod.metadata;
+            let member = meta.controller().is_some_and(|owner| owner.kind == "StatefulSet");
+            let founds = if member { None } else { founder(ns, meta, &pod.spec, view) };
+            founds.and_then(|by| {
+                let known = data(ns, &meta.labels, view).or_else(|| other_founder(ns, meta, view));
+                refused(&by, "spec", known).or_else(|| unsure(&by, view))
+            })
+        }
+        (_, Some(Object::Scale(new))) if review.kind == Kind::Deployment && new.spec.replicas > 0 => {
+            let cluster = view.bootstrapped_by(ns, &review.name);
+            cluster.and_then(|cluster| refused("replicas above 0", "spec.replicas", data_of(cluster, view)))
+        }
+        (Some(Object::Scale(old)), Some(Object::Scale(new))) => view
+            .cluster(ns, &review.name)
+            .filter(|_| new.spec.replicas > old.spec.replicas)
+            .and_then(|cluster| each_founds(ns, &cluster.workload, new.spec.replicas, view)),
+        (old, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
+            let grows =
+                |old: &Object| matches!(old, Object::StatefulSet(old) if new.replicas() > old.replicas());
+            let more = old.as_ref().filter(|old| grows(old));
+            more.and_then(|_| each_founds(ns, new, new.replicas(), view))
+                .or_else(|| member_switch(ns, new, view))
+                .or_else(|| same_name(review, new, view))
+                .or_else(|| founder_waits(review, new, view))
+        }
+        (_, Some(Object::ConfigMap(new))) => configuration::founds(ns, new, view),
+        _ => None,
+    };
+    found.into_iter().collect()
+}
+
+/// Why the replicas of this Deployment are held at 0: it would found a second cluster.
+pub fn held_at_zero(decision: &Decision) -> Option<&Finding> {
+    let held = |judged: &&Judged| judged.finding.rule == RULE.id && judged.finding.verdict == Verdict::Amend;
+    let mut judged = decision.judged.iter().filter(held);
+    judged.find(|judged| judged.softened.is_none()).map(|judged| &judged.finding)
+}
+
+/// Applied again: held at 0 with a warning while the object can still be changed, refused if that was circumvented.
+fn deployment_applied(
+    review: &Review,
+    old: Option<&Workload>,
+    new: &Workload,
+    view: &View<'_>,
+) -> Option<Finding> {
+    let (ns, template) = (&*review.namespace, &new.spec.template);
+    let by = founder(ns, &template.metadata, &template.spec, view)?;
+    // A bootstrap node that runs is still somebody's donor: an edit of its Deployment does not start a second one, and
+    // stopping it here would cut off those who join. Its pod's CREATE is judged if the edit replaces it.
+    let runs_already = old.is_some_and(|old| old.replicas() >= new.replicas())
+        && view
+            .cluster_of(ns, &template.metadata.labels)
+            .is_some_and(|cluster| !cluster.bootstrap.pods.is_empty());
+    if new.replicas() == 0 || runs_already {
+        return None;
+    }
+    let fact = data(ns, &template.metadata.labels, view)?;
+    if review.origin == Origin::Validating {
+        return refused(&by, "spec.replicas", Some(fact));
+    }
+    Some(Finding {
+        verdict: Verdict::Amend,
+        field: "spec.replicas".into(),
+        says: format!("kept at 0 replicas: {}", fact.says),
+        instead: "remove its manifest from what you apply".to_owned(),
+        edits: vec![Edit::set(["spec", "replicas"], 0.into())],
+        ..refusal(&by)
+    })
+}
+
+/// Who founds: the switch, if this pod is Galera's at all.
+fn founder(ns: &str, meta: &Meta, spec: &PodSpec, view: &View<'_>) -> Option<String> {
+    let adopted = view.adoption().adopts(&meta.labels);
+    adopted.then(|| view.founds_new_cluster(ns, meta, spec)).flatten()
+}
+
+/// A member whose own switch founds a cluster would do so at every restart.
+fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let template = &new.spec.template;
+    let by = founder(ns, &template.metadata, &template.spec, view)?;
+    let cluster = view.cluster(ns, &new.metadata.name);
+    let claims = || view.claims_of(ns, new).into_iter().find(|claim| claim.bound);
+    let fact = match cluster {
+        Some(cluster) => data_of(cluster, view),
+        None => claims().map(|claim| Data {
+            says: format!("claim {} of this StatefulSet already has a volume", claim.name),
+            instead: LEAVE_OUT.to_owned(),
+        }),
+    };
+    member_refused(&by, &format!("spec.template: {by}"), fact, new)
+}
+
+/// A single member may found its cluster at every start; those that come after it would found more of them.
+fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) -> Option<Finding> {
+    let template = &workload.spec.template;
+    let by = founder(ns, &template.metadata, &template.spec, view).filter(|_| replicas > 1)?;
+    Some(Finding {
+        field: "spec.replicas".to_owned(),
+        says: format!("each of {replicas} members would found a cluster of its own ({by})"),
+        why: "what is written to two clusters never comes together, and each member is Ready".to_owned(),
+        instead: instead_of(&by, workload),
+        ..refusal(&by)
+    })
+}
+
+/// Two clusters that one label names: a bootstrap node meant for the new one would be taken for the old one's.
+fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let labels = &new.spec.template.metadata.labels;
+    let other = view.cluster_of(&review.namespace, labels).filter(|it| it.id.name != review.name)?;
+    let key = INSTANCE_LABELS.into_iter().find(|key| labels.contains_key(key))?;
+    let Data { says, .. } = data_of(other, view)?;
+    Some(RULE.finding(
+        Verdict::Deny,
+        format!("spec.template.metadata.labels[{key}]"),
+        format!("{says}, and its label {key} is the same"),
+        "bootstrap nodes and claims belong to a cluster by that label; what founds the new \
+         one reaches the members of the other, and wipes them",
+        format!(
+            "write {key}: {} in its selector and pod template, in place of {}, and make Services and a PodDisruptionBudget that select it: one \
+             label more would leave its members behind those of {}",
+            new.metadata.name, labels.get(key).map_or("it", |it| &**it), other.id.name
+        ),
+    ))
+}
+
+/// Members that come back with their data would join a node that has just founded an empty cluster.
+fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let (ns, labels) = (&*review.namespace, &new.spec.template.metadata.labels);
+    if review.old.is_some() || review.origin == Origin::Audit || new.replicas() == 0 {
+        return None;
+    }
+    let claim = view.claims_of(ns, new).into_iter().find(|claim| claim.bound)?;
+    let (name, by) = view.deployments_of(ns, labels).find_map(|(name, it)| {
+        let by = founder(ns, &it.spec.template.metadata, &it.spec.template.spec, view)?;
+        (it.replicas() > 0).then_some((name, by))
+    })?;
+    let says = format!(
+        "claim {} of this StatefulSet already has a volume, and Deployment {name} founds an empty cluster",
+        claim.name
+    );
+    let instead = format!("kubectl -n {ns} delete deployment {name}, then apply the StatefulSet alone");
+    Some(Finding { says, field: "spec.template.metadata.labels".into(), instead, ..refusal(&by) })
+}
+
+/// The data that a second bootstrap would wipe: a member's, or a claim's that a deleted StatefulSet left behind.
+fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
+    match view.cluster_of(ns, labels) {
+        Some(cluster) => data_of(cluster, view),
+        None => {
+            let claim = *view.left_over_claims(ns, labels).first()?;
+            let says =
+                format!("claim {claim} still holds the data of this cluster, whose StatefulSet is gone");
+            Some(Data {
+                says,
+                instead: "apply the StatefulSet alone: its members find their claims again; if they do not start, `gatera recover` leads the \
+                          cluster back"
+                    .to_owned(),
+            })
+        }
+    }
+}
+
+fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<Data> {
+    let says = format!("cluster {} already has data ({})", cluster.id.name, view.describe(cluster));
+    let way_back = || {
+        let recover = cluster.recover_command();
+        format!(
+            "{recover} starts it from the member with the newest data, which is still on its claim (by hand: gatera explain G04)"
+        )
+    };
+    let instead = if cluster.ready() == 0 { way_back() } else { LEAVE_OUT.to_owned() };
+    cluster.has_data().then_some(Data { says, instead })
+}
+
+/// A Deployment replaces a deleted pod before it is gone: for a while there would be two founders.
+fn other_founder(ns: &str, meta: &Meta, view: &View<'_>) -> Option<Data> {
+    // Of files, the pod itself is among what is known.
+    let mut pods = view.cluster_of(ns, &meta.labels)?.bootstrap.pods.iter();
+    let pod = pods.find(|it| it.name != meta.name)?;
+    let says = format!("bootstrap pod {} is still there", pod.name);
+    Some(Data { says, instead: "wait until it is gone; one bootstrap node is enough".to_owned() })
+}
+
+/// What would be wiped, and what to do with it.
+struct Data {
+    says: String,
+    instead: String,
+}
+
+const LEAVE_OUT: &str =
+    "remove the bootstrap objects and switches from what you apply; the members find each other";
+
+fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
+    let Data { says, instead } = data?;
+    let says = format!("it would bootstrap, but {says}");
+    Some(Finding { says, field: field.to_owned(), instead, ..refusal(by) })
+}
+
+/// What had no data when the guard heard of it last may have some by now.
+fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
+    (view.freshness != Freshness::Current).then(|| Finding {
+        verdict: Verdict::Unknown,
+        field: "spec".to_owned(),
+        says: format!(
+            "it would bootstrap, and it is not known whether its cluster has data by now ({})",
+            view.seen()
+        ),
+        instead:
+            "wait: its Deployment tries again by itself; /readyz of gatera (port 8080) says what it waits for"
+                .to_owned(),
+        ..refusal(by)
+    })
+}
+
+/// A member has data of its own: it founds no empty cluster, but another one.
+fn member_refused(by: &str, field: &str, data: Option<Data>, workload: &Workload) -> Option<Finding> {
+    let finding = refused(by, field, data)?;
+    let why = format!(
+        "every member that starts with it ({by}) founds a cluster of its own, and what is written to two of them never comes together"
+    );
+    let instead = if finding.instead == LEAVE_OUT { instead_of(by, workload) } else { finding.instead };
+    Some(Finding { why, instead, ..finding })
+}
+
+/// So many members are listed in an advice.
+const MOST_NAMED: usize = 9;
+
+/// What to write in place of this switch.
+fn instead_of(by: &str, workload: &Workload) -> String {
+    if by.contains("wsrep_cluster_address") {
+        let (name, service) = (&workload.metadata.name, &workload.spec.service_name);
+        let service = if service.is_empty() { name } else { service };
+        // A few show what is meant, whatever somebody writes into replicas.
+        let members =
+            workload.ordinals().take(MOST_NAMED).map(|ordinal| format!("{name}-{ordinal}.{service}"));
+        let more = if workload.ordinals().nth(MOST_NAMED).is_some() { ",…" } else { "" };
+        format!("list the members: gcomm://{}{more}", members.collect::<Vec<_>>().join(","))
+    } else {
+        let bitnamis = if by.contains("BOOTSTRAP") {
+            " (in Bitnami's chart: galera.bootstrap.forceBootstrap=false)"
+        } else {
+            ""
+        };
+        format!("take {by} out{bitnamis}; the members find each other by their address")
+    }
+}
+
+fn refusal(by: &str) -> Finding {
+    RULE.finding(
+        Verdict::Deny,
+        "",
+        "",
+        format!("it would found a new, empty cluster ({by}); members that join it throw their data away"),
+        "",
+    )
+}

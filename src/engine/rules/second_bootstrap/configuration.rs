@@ -1,0 +1,40 @@
+//! A ConfigMap that members read must not tell them to found a cluster at their next restart: by a file, or by variables.
+
+use super::{data_of, member_refused};
+use facts::galera::address::{Address, Placed, Source};
+use facts::galera::server;
+use objects::ConfigMap;
+use facts::revision;
+use crate::verdict::Finding;
+use facts::view::{Cluster, View};
+
+pub(super) fn founds(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
+    let mut clusters = view.readers_of(ns, &new.metadata.name).filter(|cluster| cluster.has_data());
+    let by = |cluster| by_file(ns, new, cluster, view).or_else(|| by_variables(ns, new, cluster, view));
+    let (cluster, (field, by)) = clusters.find_map(|cluster| Some((cluster, by(cluster)?)))?;
+    member_refused(&by, &field, data_of(cluster, view), &cluster.workload)
+}
+
+/// The field of the ConfigMap, and what stands there.
+type Found = Option<(String, String)>;
+
+fn by_file(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Found {
+    let found = |key: &str, what: &str| Some((format!("data[{key}]"), format!("{what} in key {key}")));
+    let read = revision::reaching(&cluster.workload.spec.template.spec).remove(&new.metadata.name)?;
+    let mut files = new.data.iter().filter(|(key, _)| read.hold(key));
+    if let Some((key, _)) = files.find(|(_, text)| server::founds_by_file(text.look())) {
+        return found(key, "wsrep_new_cluster");
+    }
+    let with = view.with(new);
+    let Placed { source, text } = with.cluster_address(ns, &cluster.workload)?;
+    let Source::File { map, key } = source else { return None };
+    let founds = map == new.metadata.name && Address::read(&text) == Some(Address::NewCluster);
+    if founds { found(key, "wsrep_cluster_address=gcomm://") } else { None }
+}
+
+fn by_variables(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Found {
+    let template = &cluster.workload.spec.template;
+    let founds = |view: &View<'_>| view.founds_new_cluster(ns, &template.metadata, &template.spec);
+    let by = founds(&view.with(new)).filter(|_| founds(view).is_none())?;
+    Some(("data".to_owned(), by))
+}

@@ -1,0 +1,327 @@
+//! G16: the Services of a cluster lead to its members, and members find each other before they are Ready.
+//!
+//! Refuses a change after which a Service no longer selects the members it selected, be it a change of the Service or of
+//! the pod template's labels, and one that asks for a label which the template has and the running members do not have yet; refuses a governing Service (`spec.serviceName`) that is not headless, be it written before its
+//! cluster or after it, and to take `publishNotReadyAddresses` away from it. Warns when it is created without, and when a client Service would also
+//! lead to the bootstrap node. Refuses a client Service that leads to the members of two clusters, be it by its selector or by the
+//! labels of a new cluster; warns where it is headless. Disruption budgets that would lose the members by a change of labels are named as well.
+//!
+//! # Why
+//!
+//! Every member has a name below the governing Service, and the others look it up while it joins, which is before it is
+//! Ready. Without `publishNotReadyAddresses` that name does not exist yet: nobody can send the joiner its data, and with
+//! some images every member that finds no other founds a cluster of its own. A client Service whose selector is the
+//! instance label alone also leads to the bootstrap node, which is about to be removed. A selector that matches nothing
+//! is no error to Kubernetes: the Service is simply empty, and the budget protects no pod. Both select by the labels of pods: labels that
+//! a template was given later (with `updateStrategy: OnDelete`, a partition, or a rollout that has not begun) are on no pod yet.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch service galera-hs --patch='{"spec": {"publishNotReadyAddresses": false}}'
+//! [G16] Service db/galera-hs: publishNotReadyAddresses is taken away from the governing Service of cluster galera
+//! ```
+//!
+//! # What to do instead
+//!
+//! Governing Service: `clusterIP: None`, `publishNotReadyAddresses: true`, a selector of labels that every member has.
+//! Client Service: a selector that the bootstrap node does not match, such as `app: galera` beside the instance label.
+//! To rename labels, make the new Service first (both may exist), move the clients, then delete the old one. A client
+//! Service may be turned to another cluster of the namespace.
+//!
+//! # How to waive it
+//!
+//! Annotate the Service or the StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G16 until=2026-12-01T10:00:00Z reason=…"`.
+
+mod shared;
+
+use facts::galera::adopt;
+use facts::galera::ports::USUAL as USUAL_PORT;
+use objects::{Container, Kind, Labels, Object, Service, ServicePort, Workload};
+use facts::review::Review;
+use crate::rule::{Rule, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::{Cluster, PodFact, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G16",
+    name: "services",
+    touches: &[(Kind::Service, WRITTEN), (Kind::StatefulSet, WRITTEN)],
+    source: include_str!("services.rs"),
+    check,
+};
+
+const SELECTOR: &str = "spec.selector";
+const PUBLISH: &str = "spec.publishNotReadyAddresses";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let ns = &*review.namespace;
+    match (&review.old, &review.new) {
+        (old, Some(Object::Service(new))) => {
+            let old =
+                old.as_ref().and_then(|old| if let Object::Service(old) = old { Some(old) } else { None });
+            let mut found = written(ns, new, view);
+            if let Some(old) = old {
+                found.extend(view.clusters_in(ns).filter_map(|cluster| {
+                    taken_away(cluster, old, new, view).or_else(|| too_early(cluster, old, new, view))
+                }));
+            }
+            found
+        }
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
+            governed(ns, new, view).into_iter().chain(shared::by_labels(review, new, view)).collect()
+        }
+        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
+            if is_cluster(old, view.adoption()) =>
+        {
+            relabelled(review, old, new, view)
+        }
+        _ => Findings::new(),
+    }
+}
+
+/// What a Service breaks by itself.
+fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
+    let governed = view.governed_by(ns, &service.metadata.name);
+    let others = view.clusters_for(ns, &service.spec.selector).filter(|it| !governs(service, it));
+    let governed = governed.into_iter().filter_map(|cluster| not_only_names(cluster, service));
+    let others = others.flat_map(|cluster| {
+        to_bootstrap(cluster, service, view).into_iter().chain(to_no_port(ns, cluster, service, view))
+    });
+    let shared = shared::by_selector(ns, service, view);
+    governed.chain(others).chain(unpublished(ns, service, view)).chain(shared).collect()
+}
+
+fn governs(service: &Service, cluster: &Cluster) -> bool {
+    cluster.workload.spec.service_name == service.metadata.name
+}
+
+fn members(cluster: &Cluster) -> &Labels {
+    &cluster.workload.spec.template.metadata.labels
+}
+
+fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
+    (!service.headless()).then(|| {
+        RULE.finding(
+            Verdict::Deny,
+            "spec.clusterIP",
+            format!("the governing Service of cluster {} is not headless", cluster.id.name),
+            "only a headless Service gives every member a name; through an address for all, a \
+             member meets a random other",
+            "set clusterIP: None, and make a second Service for clients",
+        )
+    })
+}
+
+/// Judged by its selector, since it is usually created before its cluster. Members that have their names from another
+/// Service may well have one that shows who is Ready.
+fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
+    let selector = &service.spec.selector;
+    let led_to = view.clusters_for(ns, selector);
+    let mut led_to = led_to.filter(|cluster| service.selects(members(cluster))).peekable();
+    let of_members = match led_to.peek() {
+        None => view.adoption().adopts(selector) && !founds(selector),
+        Some(_) => led_to.any(|cluster| governs(service, cluster)),
+    };
+    (of_members && service.headless() && !service.spec.publish_not_ready_addresses).then(|| {
+        RULE.finding(
+            Verdict::Warn,
+            PUBLISH,
+            "it gives no name to members that are joining",
+            "a member joins before it is Ready, and the others must find it by its name meanwhile",
+            "set publishNotReadyAddresses: true",
+        )
+    })
+}
+
+fn founds(labels: &Labels) -> bool {
+    labels.get("app").is_some_and(|app| app == "galera-bootstrap")
+}
+
+/// Clients would write to a node that is about to go.
+fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
+    if !service.selects(members(cluster)) {
+        return None;
+    }
+    // The bootstrap node may not be there yet: then one as the seed documents label it is meant.
+    let name = cluster.instance()?;
+    let key = adopt::INSTANCE_LABELS.into_iter().find(|key| members(cluster).contains_key(key))?;
+    let usual = Labels::from([("app".into(), "galera-bootstrap".into()), (key.into(), name.into())]);
+    let also =
+        service.selects(&usual) || view.bootstrap_labels(cluster).any(|labels| service.selects(labels));
+    also.then(|| {
+        RULE.finding(
+            Verdict::Warn,
+            SELECTOR,
+            format!("its selector also matches the bootstrap node of cluster {}", cluster.id.name),
+            "the bootstrap node is removed as soon as the members have its data, with every connection to it",
+            "add a label that only members have, such as app: galera",
+        )
+    })
+}
+
+/// Clients would find nobody behind it: the servers listen on another port.
+fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
+    let (spec, server) = cluster.server().filter(|_| service.selects(members(cluster)))?;
+    let led = service.spec.ports.iter().find(|it| leads_to(it, server) == Some(USUAL_PORT))?;
+    let port = view.ports(ns, spec, server).clients.filter(|port| *port != USUAL_PORT)?;
+    Some(RULE.finding(
+        Verdict::Warn,
+        "spec.ports",
+        format!(
+            "its port {} leads to {USUAL_PORT}, and the servers of cluster {} listen on {port}",
+            led.port, cluster.id.name
+        ),
+        "nothing listens there: whoever connects is refused",
+        format!("write targetPort: {port}"),
+    ))
+}
+
+/// The port of this server that a port of a Service leads to.
+fn leads_to(port: &ServicePort, server: &Container) -> Option<i64> {
+    let Some(target) = &port.target_port else { return Some(port.port) };
+    let named = server.ports.iter().find(|port| port.name == target.text());
+    named.map_or_else(|| target.text().parse().ok(), |port| Some(port.container_port))
+}
+
+/// What a Service gave to the members of a cluster and no longer gives.
+fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
+    let name = &cluster.id.name;
+    let lost = old.selects(members(cluster)) && !new.selects(members(cluster));
+    let elsewhere = || view.clusters_in(&cluster.id.namespace).any(|other| new.selects(members(other)));
+    let to_one = || {
+        let (one, rest): (Vec<_>, Vec<_>) = new.spec.selector.iter().partition(|(key, _)| **key == *ONE_POD);
+        one.first().is_some_and(|(_, name)| cluster.member(name).is_some())
+            && rest.iter().all(|(key, value)| members(cluster).get(key) == Some(*value))
+    };
+    if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses
+    {
+        return Some(RULE.finding(
+            Verdict::Deny,
+            PUBLISH,
+            format!("publishNotReadyAddresses is taken away from the governing Service of cluster {name}"),
+            "a member joins before it is Ready: without a name nobody can send it its data, and \
+             it never becomes Ready",
+            "leave it true; to keep clients away from members that are not Ready, use a Service \
+             of their own",
+        ));
+    }
+    (lost && (governs(new, cluster) || !elsewhere() && !to_one())).then(|| {
+        RULE.finding(
+            Verdict::Deny,
+            SELECTOR,
+            format!("its selector no longer matches the members of cluster {name}"),
+            "a selector that matches nothing is not an error: the Service stays, empty, and whoever \
+             uses it finds nobody",
+            if governs(new, cluster) {
+                "keep labels in it that every member has; the members' names hang on this Service for \
+                 as long as the cluster lives"
+            } else {
+                "make a second Service with the new selector and move its users there; this one may stay"
+            },
+        )
+    })
+}
+
+/// The template has the labels of the new selector, and members that the Service leads to do not have them yet. A Service for clients
+/// may lose some of them as long as it leads to one; a member without its name is not found by the others.
+fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
+    let names = governs(new, cluster);
+    let leads = |service: &Service, pod: &PodFact| pod.is_selected_by(&service.spec.selector);
+    let there = || {
+        let pods = cluster.members.iter().filter_map(|it| it.pod.as_deref());
+        pods.filter(|pod| if names { !pod.going } else { pod.ready })
+    };
+    if !new.selects(members(cluster)) || !names && there().any(|pod| leads(new, pod)) {
+        return None;
+    }
+    let lacking: Vec<_> = there().filter(|pod| leads(old, pod) && !leads(new, pod)).collect();
+    let restart = restart(cluster, &lacking.last()?.name);
+    let lacking: Vec<_> = lacking.iter().map(|pod| &*pod.name).collect();
+    let says = format!(
+        "the template of cluster {} has the labels of its new selector, and {} do not have them yet ({})",
+        cluster.id.name,
+        lacking.join(", "),
+        view.count(cluster)
+    );
+    let why = if names {
+        "a Service goes by the labels of pods, which change when they restart: a member without its name is found by no other"
+    } else {
+        "a Service goes by the labels of pods, which change when they restart: until then it is empty, and clients reach no member"
+    };
+    let instead = format!("{restart}; change the Service when all members have been restarted");
+    Some(RULE.finding(Verdict::Deny, SELECTOR, says, why, instead))
+}
+
+/// The command by which members, this one first, get the labels of their template.
+fn restart(cluster: &Cluster, first: &str) -> String {
+    let (ns, name, strategy) =
+        (&cluster.id.namespace, &cluster.id.name, &cluster.workload.spec.update_strategy);
+    match strategy.holds_back() {
+        _ if strategy.on_delete() => {
+            format!("kubectl -n {ns} delete pod {first}, and the next one when all members are Ready")
+        }
+        ..=0 => format!("kubectl -n {ns} rollout status statefulset {name}"),
+        _ => format!(
+            r#"kubectl -n {ns} patch statefulset {name} --patch '{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":0}}}}}}}}'"#
+        ),
+    }
+}
+
+/// By this label of the StatefulSet controller's a Service leads to one member.
+const ONE_POD: &str = "statefulset.kubernetes.io/pod-name";
+
+/// The members of a new cluster would have no names.
+fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let name = &new.spec.service_name;
+    let service = view.service(ns, name)?;
+    let labels = &new.spec.template.metadata.labels;
+    let (verdict, problem) = match () {
+        // As where the Service is written after its cluster.
+        () if !service.headless() => (Verdict::Deny, "is not headless"),
+        () if !service.selects(labels) => (Verdict::Warn, "does not select its members"),
+        () => return None,
+    };
+    let fit = view.services_in(ns).find(|it| it.headless() && it.selects(labels));
+    let instead = match fit {
+        Some(fit) => format!(
+            "set spec.serviceName: {}, which is headless and selects the template's labels",
+            fit.metadata.name
+        ),
+        None => {
+            "name a headless Service that selects the template's labels, with publishNotReadyAddresses: true"
+                .to_owned()
+        }
+    };
+    Some(RULE.finding(
+        verdict,
+        "spec.serviceName",
+        format!("its governing Service {name} {problem}, so members have no names"),
+        "members find each other by their names below the governing Service",
+        instead,
+    ))
+}
+
+/// New labels, which Services and budgets that led to the members do not select.
+fn relabelled(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Findings {
+    let ns = &*review.namespace;
+    let (before, after) = (&old.spec.template.metadata.labels, &new.spec.template.metadata.labels);
+    if before == after {
+        return Findings::new();
+    }
+    let services = view.services_in(ns).filter(|it| it.selects(before) && !it.selects(after));
+    let budgets = view.budgets_in(ns).filter(|it| it.protects(before) && !it.protects(after));
+    let named = services.map(|it| ("Service", &it.metadata.name));
+    let named = named.chain(budgets.map(|it| ("PodDisruptionBudget", &it.metadata.name)));
+    let lost = named.map(|(kind, name)| {
+        RULE.finding(
+            Verdict::Deny,
+            "spec.template.metadata.labels",
+            format!("{kind} {name} does not select the template's new labels"),
+            "every member that restarts falls out of it: first one, then all",
+            format!("let {kind} {name} select labels that stay, then change the template"),
+        )
+    });
+    lost.chain(shared::by_labels(review, new, view)).collect()
+}

@@ -1,0 +1,96 @@
+//! What is wrong with an option file as a whole: where the server stops reading, what nobody reads, what is lost.
+
+use std::collections::BTreeMap;
+
+use super::together::Sets;
+use super::{MOST, RULE};
+use facts::galera::options::{self, Effective, Line, Readers, keys};
+use crate::verdict::{Finding, Findings, Verdict};
+
+/// Everything but the values.
+pub(super) fn judge(file: &str, text: &str, sets: &Sets<'_>) -> Findings {
+    let (mut found, mut unread) = (Findings::new(), BTreeMap::<&str, (usize, String, usize)>::new());
+    for line in options::lines(text) {
+        match line {
+            Line::Broken { line, what } if found.iter().all(|it| it.verdict == Verdict::Warn) => {
+                found.push(broken(file, line, what));
+            }
+            Line::Include { line, what }
+                if !found.iter().any(|it| it.verdict == Verdict::Warn) && !sets.hold(what) =>
+            {
+                found.push(include(file, line));
+            }
+            Line::Setting(it) if it.readers == Readers::Nobody => {
+                let it = it.read();
+                let full = unread.len() == MOST && !unread.contains_key(it.group);
+                if full || !keys::is_the_servers(&it.key) {
+                    continue;
+                }
+                unread.entry(it.group).or_insert_with(|| (it.line, it.key.into_owned(), 0)).2 += 1;
+            }
+            _ => {}
+        }
+    }
+    found.extend(
+        unread.into_iter().map(|(group, (line, key, count))| unread_group(file, group, line, &key, count)),
+    );
+    found
+}
+
+fn broken(file: &str, line: usize, what: &str) -> Finding {
+    RULE.finding(
+        Verdict::Deny,
+        format!("data[{file}]"),
+        format!("{file} line {line}: the server stops reading at {what}"),
+        "a server skips the rest of such a file, or does not start at all; either way its \
+         options are gone",
+        "begin the file with a group, such as [mysqld], without a byte order mark, and close \
+         every [group] with ]",
+    )
+}
+
+fn include(file: &str, line: usize) -> Finding {
+    RULE.finding(
+        Verdict::Warn,
+        format!("data[{file}].!include"),
+        format!("{file} line {line} includes other files, which gatera cannot see"),
+        "what cannot be seen cannot be judged",
+        "put the options into this ConfigMap",
+    )
+}
+
+fn unread_group(file: &str, group: &str, line: usize, key: &str, count: usize) -> Finding {
+    let group: String = group.chars().filter(|c| !c.is_control()).take(40).collect();
+    let more = match count {
+        1 => "has no effect".to_owned(),
+        more => format!("and {} more have no effect", more - 1),
+    };
+    RULE.finding(
+        Verdict::Deny,
+        format!("data[{file}][{group}]"),
+        format!("[{group}] in {file} is a group that no server reads: {key} on line {line} {more}"),
+        "mariadbd reads [server], [mysqld], [mariadb], [mariadbd], [client-server] and \
+         [galera]; it skips all others silently",
+        format!("write [mysqld] instead of [{group}]"),
+    )
+}
+
+/// Options of the provider that a later line takes away.
+pub(super) fn lost(settings: &Effective<'_>) -> Findings {
+    let lost = settings.lost().into_iter().map(|lost| {
+        let (file, line) = (lost.file, lost.line);
+        let options = match lost.options.as_slice() {
+            [first, second, _, ..] => format!("{first}, {second} and {} more are", lost.options.len() - 2),
+            [one] => format!("{one} is"),
+            some => format!("{} are", some.join(" and ")),
+        };
+        RULE.finding(
+            Verdict::Deny,
+            format!("data[{file}].wsrep_provider_options"),
+            format!("a later wsrep_provider_options replaces {file} line {line}: {options} lost"),
+            "the option is one text, and of two the server keeps the last",
+            "write all of them into one line: wsrep_provider_options = \"a=1; b=2\"",
+        )
+    });
+    lost.collect()
+}

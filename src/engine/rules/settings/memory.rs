@@ -1,0 +1,38 @@
+//! A server that may take less memory than its buffer pool needs.
+
+use super::RULE;
+use facts::galera::options;
+use facts::galera::server;
+use objects::Workload;
+use crate::verdict::{Finding, Verdict};
+use facts::view::View;
+
+const POOL: &str = "innodb_buffer_pool_size";
+
+/// Its limit is below the pool.
+pub(super) fn judge(ns: &str, workload: &Workload, view: &View<'_>) -> Option<Finding> {
+    let template = &workload.spec.template;
+    let server = server::of(template).filter(|_| view.adoption().adopts(&template.metadata.labels))?;
+    let limit = server.resources.limits.get("memory")?;
+    let flags = options::flags(server);
+    let by_flag = flags.iter().rfind(|flag| flag.key == POOL).and_then(|flag| flag.value.as_ref());
+    let files = view.files(ns, &template.spec);
+    let by_file = || {
+        let files = files.iter().filter(|file| options::is_file(file.key, file.text));
+        files.filter_map(|file| options::effective(file.text, POOL)).next_back()
+    };
+    let pool = by_flag.cloned().or_else(by_file)?;
+    (options::number(pool.look())? > u128::from(limit.bytes()?)).then(|| {
+        RULE.finding(
+            Verdict::Warn,
+            format!("spec.template.spec.containers[{}].resources.limits.memory", server.name),
+            format!(
+                "container {} may take {limit} of memory, and {POOL} is {}",
+                server.name,
+                super::values::clean(pool.look())
+            ),
+            "the pool fills while the database is used; then the kernel kills the server, on all members under the same load",
+            "write a smaller pool, or a limit of at least a quarter more than it",
+        )
+    })
+}

@@ -1,0 +1,86 @@
+//! What a changed option meets: a cluster whose members run with other options, or in which no server runs.
+//!
+//! Must not know: which options those are, beside the two that decide whether members understand each other (TLS).
+
+use super::command_line;
+use facts::galera::options::{Effective, Placed, is_file, switch};
+use facts::revision::{self, Keys, Revision};
+use facts::view::{Cluster, Freshness, PodFact, State, View};
+
+/// A cluster with data under which options change.
+pub(super) struct Under<'a> {
+    /// Its name and state, for a message;
+    pub(super) whose: String,
+    /// and its name as commands of gatera want it.
+    pub(super) named: String,
+    /// What its servers are told after the change, in all places.
+    pub(super) after: &'a Effective<'a>,
+    /// It was stopped in order: all members will start with the same options.
+    pub(super) stopped: bool,
+    /// Of each member that runs: does it speak TLS, and both? `None`: not known.
+    members: Option<Vec<(bool, bool)>>,
+}
+
+impl<'a> Under<'a> {
+    /// `before` and `after`: what its servers are told in all places. Members that are only supposed run with what was there before.
+    pub(super) fn of(
+        cluster: &'a Cluster,
+        before: &Effective<'_>,
+        after: &'a Effective<'a>,
+        view: &View<'_>,
+    ) -> Self {
+        let pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
+        let speaks = |pod| if view.supposed { Some(languages(before)) } else { speaks(pod, cluster, view) };
+        let members = pods.map(speaks).collect::<Option<Vec<_>>>();
+        let known = view.freshness == Freshness::Current;
+        Self {
+            whose: format!("cluster {} ({})", cluster.id.name, view.describe(cluster)),
+            named: format!("{} -n {}", cluster.id.name, cluster.id.namespace),
+            after,
+            stopped: view.state(cluster) == State::Stopped,
+            members: members.filter(|it| known && !it.is_empty()),
+        }
+    }
+
+    /// Members that run understand one that starts with the changed options, and it them.
+    pub(super) fn understands(&self, key: &str) -> bool {
+        let (tls, both) = languages(self.after);
+        let all = |understands: &dyn Fn(bool, bool) -> bool| {
+            self.members
+                .as_ref()
+                .is_some_and(|all| all.iter().all(|(of_tls, of_both)| understands(*of_tls, *of_both)))
+        };
+        match key {
+            "socket.ssl" => all(&|of_tls, of_both| of_tls == tls || of_both && both),
+            "socket.dynamic" => both || all(&|of_tls, _| of_tls == tls),
+            _ => false,
+        }
+    }
+}
+
+fn languages(settings: &Effective<'_>) -> (bool, bool) {
+    let on = |key| settings.get(key).is_some_and(|it: &Placed<'_>| switch(it.look().trim()) == Some(true));
+    (on("socket.ssl"), on("socket.dynamic"))
+}
+
+/// What this member started with, as far as that is known.
+fn speaks(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bool, bool)> {
+    let flags = command_line(&cluster.workload, view).map(|(_, flags)| flags).filter(|_| !cluster.rolls())?;
+    let (spec, server) = cluster.server()?;
+    let mut files = Vec::new();
+    match &pod.revision {
+        Some(read) => {
+            let sources = revision::sources(spec, server);
+            for (source, _) in read.iter() {
+                // A template that came since may name another ConfigMap.
+                let keys = sources.get(source).unwrap_or(&Keys::ALL);
+                let map = view.text_of(cluster, read, source)?;
+                let all = map.data.iter().map(|(key, text)| (&**key, text.look()));
+                files.extend(all.filter(|(key, text)| keys.hold(key) && is_file(key, text)));
+            }
+        }
+        None if cluster.live.as_ref().is_ok_and(Revision::is_empty) => {}
+        None => return None,
+    }
+    Some(languages(&Effective::of_files(files).then(flags)))
+}

@@ -1,0 +1,162 @@
+//! What is wrong with a value, or with a change of one.
+
+use super::RULE;
+use super::together::is_numbered;
+use super::under::Under;
+use facts::galera::options::keys::{self, Class, Key};
+use facts::galera::options::{Effective, Placed, same};
+use crate::verdict::{Finding, Findings, Verdict};
+
+/// Where settings stand.
+pub(super) struct Setting<'a> {
+    container: Option<&'a str>,
+    /// What stands there is for one member alone.
+    of_one: bool,
+}
+
+impl<'a> Setting<'a> {
+    /// In files of a ConfigMap.
+    pub(super) fn in_file(of_one: bool) -> Self {
+        Self { container: None, of_one }
+    }
+
+    /// On the command line of a container.
+    pub(super) fn in_container(container: &'a str, of_one: bool) -> Self {
+        Self { container: Some(container), of_one }
+    }
+
+    fn field(&self, key: &str, placed: &Placed<'_>) -> String {
+        let key = if key.contains('.') { format!("wsrep_provider_options[{key}]") } else { key.to_owned() };
+        match self.container {
+            None => format!("data[{}].{key}", placed.file),
+            Some(name) => format!("spec.template.spec.containers[{name}].{}.{key}", placed.file),
+        }
+    }
+
+    fn says(&self, placed: &Placed<'_>, what: &str) -> String {
+        match self.container {
+            None => format!("{} line {} {what}", placed.file, placed.line),
+            Some(name) => format!("container {name} {what} in {}", placed.file),
+        }
+    }
+
+    /// What is wrong with a value by itself.
+    pub(super) fn judge(&self, key: &str, placed: &Placed<'_>) -> Findings {
+        let value = placed.value.as_ref().map(|_| placed.look());
+        let judge = |row: &Key| {
+            let (verdict, whom) = match &row.class {
+                Class::Deny(bad) if bad.is(value) => (Verdict::Deny, ""),
+                Class::Warn(bad) if bad.is(value) => (Verdict::Warn, ""),
+                Class::Node if !self.of_one && belongs_to_one(placed) => (Verdict::Deny, " for all members"),
+                _ => return None,
+            };
+            let says = self.says(placed, &format!("sets {}{whom}{}", shown(key, value), also(placed)));
+            Some(RULE.finding(verdict, self.field(key, placed), says, row.why, row.instead))
+        };
+        keys::rows(key).iter().filter_map(judge).collect()
+    }
+
+    /// What may not change while this cluster has its data.
+    pub(super) fn changes(&self, old: &Effective<'_>, new: &Effective<'_>, under: &Under<'_>) -> Findings {
+        let gone =
+            old.iter().filter(|(key, _)| new.get(key).is_none()).map(|(key, was)| (key, Some(was), None));
+        let there = new.iter().map(|(key, now)| (key, old.get(key), Some(now)));
+        let all = there.chain(gone);
+        all.flat_map(|(key, was, now)| self.change(key, was, now, under)).collect()
+    }
+
+    fn change(
+        &self,
+        key: &str,
+        was: Option<&Placed<'_>>,
+        now: Option<&Placed<'_>>,
+        under: &Under<'_>,
+    ) -> Vec<Finding> {
+        let Some(placed) = now.or(was) else { return Vec::new() };
+        // What sets it in another place, if it is not set here any more.
+        let (whose, elsewhere) = (&under.whose, under.after.get(key));
+        let judge = |row: &Key| {
+            let (verdict, default, of) = match row.class {
+                Class::Format(default) => (Verdict::Deny, default, format!(", but there is data of {whose}")),
+                Class::Cluster { .. } if under.stopped || under.understands(key) => return None,
+                Class::Cluster { default, fatal: true } => {
+                    (Verdict::Deny, default, format!(" under {whose}"))
+                }
+                // A value that is bad by itself is told where it stands.
+                Class::Cluster { fatal: false, .. } if now.is_some_and(|now| is_bad(key, now)) => {
+                    return None;
+                }
+                Class::Cluster { default, fatal: false } => (Verdict::Warn, default, String::new()),
+                Class::Kept(default)
+                    if now.is_none() && !matter(elsewhere.map(Placed::look), None, default) =>
+                {
+                    (Verdict::Deny, default, format!(" under {whose}"))
+                }
+                Class::Kept(_) | Class::Deny(_) | Class::Warn(_) | Class::Node => return None,
+            };
+            let changes = matter(was.map(Placed::look), now.or(elsewhere).map(Placed::look), default);
+            let says = format!("{}{of}", self.says(placed, &changed(key, was, now)));
+            let instead = row.instead.replace("CLUSTER", &under.named);
+            changes.then(|| RULE.finding(verdict, self.field(key, placed), says, row.why, instead))
+        };
+        keys::rows(key).iter().filter_map(judge).collect()
+    }
+}
+
+fn is_bad(key: &str, placed: &Placed<'_>) -> bool {
+    let value = placed.value.as_ref().map(|_| placed.look());
+    let bad = |row: &Key| matches!(&row.class, Class::Deny(bad) | Class::Warn(bad) if bad.is(value));
+    keys::rows(key).iter().any(bad)
+}
+
+/// The server would behave differently, as far as that is known: where nothing is set, its default counts.
+fn matter(was: Option<&str>, now: Option<&str>, default: &[&str]) -> bool {
+    match (was, now) {
+        (Some(was), Some(now)) => !same(was, now),
+        (Some(set), None) | (None, Some(set)) => {
+            !default.is_empty() && !default.iter().any(|default| same(set, default))
+        }
+        (None, None) => false,
+    }
+}
+
+/// A literal value in a file that several read. What is filled in per pod, or found out by the server, is not; nor is a
+/// file that bears the number of one member.
+fn belongs_to_one(placed: &Placed<'_>) -> bool {
+    let value = placed.look().trim();
+    let open = ["", "auto", "0.0.0.0", "::"].iter().any(|word| value.eq_ignore_ascii_case(word));
+    let filled_in = value.contains(['$', '{', '%', '@', '<']);
+    !open && !filled_in && !is_numbered(placed.file)
+}
+
+fn changed(key: &str, was: Option<&Placed<'_>>, now: Option<&Placed<'_>>) -> String {
+    let text = |placed: &Placed<'_>| clean(placed.look());
+    match (was, now) {
+        _ if !keys::may_be_shown(key) => format!("changes {key}"),
+        (Some(was), Some(now)) => format!("changes {key} from {} to {}", text(was), text(now)),
+        (Some(was), None) => format!("no longer sets {key} = {}", text(was)),
+        (None, now) => format!("newly sets {}", shown(key, now.map(Placed::look))),
+    }
+}
+
+/// Whoever takes it out there finds it here the next time.
+fn also(placed: &Placed<'_>) -> String {
+    let before = placed.also.iter().map(|(file, line)| format!("{file} line {line}")).collect::<Vec<_>>();
+    if before.is_empty() { String::new() } else { format!(", as {} did before", before.join(" and ")) }
+}
+
+fn shown(key: &str, value: Option<&str>) -> String {
+    match value.filter(|_| keys::may_be_shown(key)) {
+        Some(value) => format!("{key} = {}", clean(value)),
+        None => key.to_owned(),
+    }
+}
+
+/// Short, and on one line.
+pub(super) fn clean(value: &str) -> String {
+    let mut text: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(60).collect();
+    if value.chars().count() > 60 {
+        text.push('…');
+    }
+    if text.is_empty() { "\"\"".to_owned() } else { text }
+}

@@ -1,0 +1,18 @@
+//! What the rules about pod templates share: whose template it is.
+//!
+//! Owns: no rule. Must not know: what any rule looks for.
+
+use facts::galera::server;
+use objects::{Container, Object, Template};
+use facts::view::{View, is_cluster};
+
+/// The pod template of a cluster or of its bootstrap node, with the container its server runs in. Strangers have none.
+pub(super) fn of<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<(&'a Template, &'a Container)> {
+    let adoption = view.adoption();
+    let template = match object? {
+        Object::StatefulSet(it) => Some(&it.spec.template).filter(|_| is_cluster(it, adoption)),
+        Object::Deployment(it) => Some(&it.spec.template).filter(|it| adoption.adopts(&it.metadata.labels)),
+        _ => None,
+    }?;
+    Some((template, server::of(template)?))
+}

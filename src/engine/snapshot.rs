@@ -1,0 +1,76 @@
+//! A snapshot: the ConfigMap that keeps one content of another.
+//!
+//! Owns: its shape. Must not know: clients. It is immutable, named by its content, and goes with the StatefulSet whose
+//! members read it. It carries the labels by which the guard is asked about it, whatever namespace it is in.
+
+use serde_json::{Map, Value, json};
+
+use facts::galera::adopt::Selector;
+use facts::marks::{self, PREFIX};
+use objects::ConfigMap;
+use facts::revision::{self, Digest, Keys, Revision};
+use facts::view::{Cluster, View};
+
+/// Whether a content is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Snapshot {
+    /// It is.
+    There,
+    /// It is to be made so.
+    Make(Value),
+    /// No ConfigMap has that content any more.
+    Lost,
+}
+
+/// This content of this source, for a cluster.
+pub fn snapshot(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Digest) -> Snapshot {
+    let ns = &*cluster.id.namespace;
+    if view.copy_of(ns, source, digest).is_some() {
+        return Snapshot::There;
+    }
+    let says = |live: &Revision| live.get(source).is_some_and(|live| live.says_the_same(digest));
+    let live = cluster.live.as_ref().is_ok_and(says);
+    match view.config_map(ns, source).filter(|_| live) {
+        Some(map) => Snapshot::Make(made(cluster, view, map, digest)),
+        None => Snapshot::Lost,
+    }
+}
+
+fn made(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest) -> Value {
+    let (source, workload) = (&map.metadata.name, &cluster.workload);
+    let keys = cluster.server().map(|(spec, server)| revision::sources(spec, server));
+    let keys = keys.and_then(|mut all| all.remove(source)).unwrap_or(Keys::ALL);
+    let data: Map<_, _> = map
+        .data
+        .iter()
+        .filter(|(key, _)| keys.hold(key))
+        .map(|(key, text)| (key.clone(), json!(text.look())))
+        .collect();
+    let asked_for = view.adoption().selectors().iter().flat_map(Selector::requirements);
+    let asked_for: Vec<_> = asked_for.map(|it| &*it.key).collect();
+    let mut labels: Map<_, _> = cluster
+        .member_labels()
+        .iter()
+        .filter(|(key, _)| asked_for.contains(&&***key))
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
+    labels.insert(format!("{PREFIX}{}", marks::KEEPS), json!(cluster.id.name));
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": digest.copy_name(source),
+            "namespace": cluster.id.namespace,
+            "labels": labels,
+            "annotations": { format!("{PREFIX}{}", marks::KEEPS): source },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "name": cluster.id.name,
+                "uid": workload.metadata.uid,
+            }],
+        },
+        "immutable": true,
+        "data": data,
+    })
+}

@@ -1,0 +1,143 @@
+//! Registered entries, compared with those that should be. What the API server adds by itself is no difference; what
+//! somebody else added is one, or a foreign condition could switch an entry off unseen.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+/// A list of entries as a program sends it.
+pub fn as_values<T: serde::Serialize>(webhooks: Option<&Vec<T>>) -> Vec<Value> {
+    match serde_json::to_value(webhooks) {
+        Ok(Value::Array(entries)) => entries,
+        _ => Vec::new(),
+    }
+}
+
+/// Exactly what is wanted is there.
+pub fn same(found: &[Value], wanted: &[Value]) -> bool {
+    found.len() == wanted.len() && found.iter().map(stripped).eq(wanted.iter().map(stripped))
+}
+
+/// The first thing besides the CA that is not as it should be, in words.
+pub fn foreign(found: &[Value], wanted: &[Value]) -> Option<String> {
+    let name = |entry: &Value| entry["name"].as_str().unwrap_or_default().to_owned();
+    for found in found {
+        let Some(wanted) = wanted.iter().find(|it| it["name"] == found["name"]) else {
+            return Some(format!("{} is no entry of the guard's", name(found)));
+        };
+        let [found, wanted] = [found, wanted].map(|entry| stripped(&without_bundle(entry)));
+        if let Some(field) = differs(&found, &wanted) {
+            return Some(format!("{field} of {} is not what the guard writes", name(&wanted)));
+        }
+    }
+    if let Some(missing) = wanted.iter().find(|it| !found.iter().any(|found| found["name"] == it["name"])) {
+        return Some(format!("{} is missing", name(missing)));
+    }
+    let names = |entries: &[Value]| entries.iter().map(name).collect::<Vec<_>>();
+    (names(found) != names(wanted)).then(|| "the entries are in another order".to_owned())
+}
+
+fn differs(found: &Value, wanted: &Value) -> Option<String> {
+    let keys = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let (found, wanted) = (keys(found), keys(wanted));
+    found.keys().chain(wanted.keys()).find(|key| found.get(*key) != wanted.get(*key)).cloned()
+}
+
+fn without_bundle(entry: &Value) -> Value {
+    let mut entry = entry.clone();
+    if let Some(client) = entry.get_mut("clientConfig").and_then(Value::as_object_mut) {
+        client.remove("caBundle");
+    }
+    entry
+}
+
+/// Without what says nothing: `{}`, `[]` and null are written and sent back in each other's place.
+fn stripped(value: &Value) -> Value {
+    let says = |value: &Value| match value {
+        Value::Null => false,
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    };
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), stripped(value)));
+            Value::Object(fields.filter(|(_, value)| says(value)).collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.iter().map(stripped).collect(),
+        _ => value.clone(),
+    }
+}
+
+/// A bundle as it stands in an entry.
+pub fn encoded(bundle: &str) -> String {
+    STANDARD.encode(bundle)
+}
+
+/// The bundle of an entry; empty if it is none.
+pub fn decoded(bundle: &str) -> String {
+    let bytes = STANDARD.decode(bundle).unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use facts::config::Settings;
+    use crate::webhooks::{Destination, Endpoint, entries};
+
+    /// The table, and the same as an API server sends it back.
+    fn table() -> (Vec<Value>, Vec<Value>) {
+        let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
+        let wanted = entries(
+            Endpoint::Validate,
+            (std::iter::empty(), &objects::Kinds::default()),
+            &Settings::default(),
+            &std::collections::BTreeSet::new(),
+            &target,
+            &encoded("CA"),
+        );
+        (wanted.clone(), wanted)
+    }
+
+    #[test]
+    fn whatever_somebody_changed_is_seen() {
+        let (clean, wanted) = table();
+        let plain = |it: &Value| it.get("matchConditions").is_none() && it["failurePolicy"] == "Fail";
+        let without = clean.iter().position(plain).unwrap();
+        let name = clean[without]["name"].as_str().unwrap().to_owned();
+        let change = |at: &str, value: Value| {
+            let mut found = clean.clone();
+            let (parent, key) = at.rsplit_once('/').unwrap();
+            found[without].pointer_mut(parent).unwrap()[key] = value;
+            found
+        };
+        let off = serde_json::json!([{ "name": "off", "expression": "false" }]);
+        for (found, words) in [
+            (
+                change("/matchConditions", off),
+                format!("matchConditions of {name} is not what the guard writes"),
+            ),
+            (
+                change("/failurePolicy", "Ignore".into()),
+                format!("failurePolicy of {name} is not what the guard writes"),
+            ),
+            (
+                change("/clientConfig/service/path", "/other".into()),
+                format!("clientConfig of {name} is not what the guard writes"),
+            ),
+            (
+                change("/name", "old.gatera.dev".into()),
+                "old.gatera.dev is no entry of the guard's".to_owned(),
+            ),
+            (clean[1..].to_vec(), format!("{} is missing", clean[0]["name"].as_str().unwrap())),
+            (clean.iter().rev().cloned().collect(), "the entries are in another order".to_owned()),
+        ] {
+            assert!(!same(&found, &wanted), "{words}");
+            assert_eq!(foreign(&found, &wanted), Some(words));
+        }
+        let found = change("/clientConfig/caBundle", Value::Null);
+        assert!(!same(&found, &wanted));
+        assert_eq!(foreign(&found, &wanted), None, "another CA is part of every rotation");
+    }
+}

@@ -1,0 +1,38 @@
+//! The names by which the parts that injection adds to a pod are recognised. The injection itself is `inject.rs`.
+
+use objects::{Container, EnvVar, Literal};
+
+/// The volume with the scripts and the option file.
+pub const VOLUME: &str = "gatera";
+/// Where that volume is mounted.
+pub const FOLDER: &str = "/etc/gatera";
+/// The volume to which the server writes its status file.
+pub const RUN_VOLUME: &str = "gatera-run";
+/// Both volumes.
+pub const VOLUMES: [&str; 2] = [VOLUME, RUN_VOLUME];
+/// The step script in front of the server.
+pub const START_SCRIPT: &str = "/etc/gatera/start-member.sh";
+/// The status file of the server.
+pub const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
+/// The option that sets the path of the status file in Bitnami's image.
+pub const STATUS_FLAG: &str = "--loose-wsrep-status-file=/run/gatera/wsrep_status.json";
+/// The variable from which Bitnami's images take further options.
+pub const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
+
+/// Removes the variables and the step script that injection added to a server container.
+pub fn take_off(server: &mut Container) {
+    let is_added =
+        |it: &EnvVar| it.name.starts_with("GATERA_") || it.name == "MYSQL_HOME" && it.value.look() == FOLDER;
+    server.env.retain(|variable| !is_added(variable));
+    let own =
+        |flags: &Literal| flags.look().strip_suffix(STATUS_FLAG).map(|own| Literal::from(own.trim_end()));
+    for variable in server.env.iter_mut().filter(|it| it.name == EXTRA_FLAGS) {
+        if let Some(own) = own(&variable.value) {
+            variable.value = own;
+        }
+    }
+    server.env.retain(|it| it.name != EXTRA_FLAGS || it.value_from.is_some() || !it.value.look().is_empty());
+    if server.command.get(1).is_some_and(|word| word.look() == START_SCRIPT) {
+        server.command.drain(..2);
+    }
+}

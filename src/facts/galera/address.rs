@@ -1,0 +1,173 @@
+//! `wsrep_cluster_address`: whom a server asks for the cluster when it starts.
+//!
+//! Owns: reading an address and its hosts, and where a container takes its address from. Must not know: which hosts
+//! exist.
+
+use core::net::IpAddr;
+
+use super::options::{effective, flags};
+use super::reading::File;
+use objects::{Container, Literal};
+
+/// What an address makes a server do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// `gcomm://` without a host: start a new, empty cluster.
+    NewCluster,
+    /// Join whoever answers first.
+    Peers(Vec<String>),
+}
+
+impl Address {
+    /// Reads `gcomm://host[:port],host?options`. `None`: it is no gcomm address, so Galera is off (empty, `dummy://`).
+    pub fn read(text: &str) -> Option<Self> {
+        let rest = text.trim().strip_prefix("gcomm://")?;
+        let hosts = rest.split(['?', '/']).next().unwrap_or_default();
+        // The first host decides. (Galera takes 0.0.0.0 for none, too; that is refused for what it says, the pod itself.)
+        if hosts.split(',').next().is_none_or(|first| first.trim().is_empty()) {
+            return Some(Self::NewCluster);
+        }
+        let peers: Vec<_> =
+            hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect();
+        Some(Self::Peers(peers))
+    }
+}
+
+/// One host of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host<'a> {
+    /// A literal address.
+    Ip(IpAddr),
+    /// The server's own pod.
+    Localhost,
+    /// A name, and its labels after the first: `POD.SERVICE.NAMESPACE` or `SERVICE.NAMESPACE`.
+    Name(&'a str, &'a str),
+}
+
+impl<'a> Host<'a> {
+    /// Reads `host`, `host:port`, `[v6]:port`.
+    pub fn read(text: &'a str) -> Self {
+        if let Ok(ip) = text.parse() {
+            return Self::Ip(ip);
+        }
+        let bracketed = text.strip_prefix('[').and_then(|rest| rest.split(']').next());
+        let host = bracketed.unwrap_or_else(|| text.split(':').next().unwrap_or_default());
+        match (host.parse(), host.split_once('.')) {
+            (Ok(ip), _) => Self::Ip(ip),
+            _ if host == "localhost" => Self::Localhost,
+            (_, Some((first, rest))) => Self::Name(first, rest.trim_end_matches('.')),
+            (_, None) => Self::Name(host, ""),
+        }
+    }
+}
+
+/// An address and the place it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed<'a> {
+    /// The place.
+    pub source: Source<'a>,
+    /// What stands there.
+    pub text: String,
+}
+
+/// Where an address can stand, strongest last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// A key of a ConfigMap.
+    File {
+        /// The ConfigMap.
+        map: &'a str,
+        /// The key.
+        key: &'a str,
+    },
+    /// A variable of the container.
+    Variable(&'a str),
+    /// A word of the command line.
+    Word(&'static str, usize),
+}
+
+/// Variables from which images take the address.
+const VARIABLES: [&str; 2] = ["MARIADB_GALERA_CLUSTER_ADDRESS", "WSREP_CLUSTER_ADDRESS"];
+
+/// The address a server ends up with: the command line wins over the environment, the environment over the files, a
+/// later file over an earlier one. `None`: nothing says one, or it is filled in by somebody else.
+pub fn of_container<'a>(container: &'a Container, files: &[File<'a>]) -> Option<Placed<'a>> {
+    let said = flags(container).into_iter().rfind(|flag| flag.key == "wsrep_cluster_address");
+    if let Some(flag) = said {
+        let text = flag.value.map_or(String::new(), |value| value.look().to_owned());
+        return visible(Source::Word(flag.field, flag.index), text);
+    }
+    // A start script may set it anew, for each member another one.
+    let sets = |text: &str, name: &str| text.split(name).skip(1).any(|rest| rest.starts_with('='));
+    let mut words = container.command.iter().chain(&container.args).map(Literal::look);
+    if words.any(|word| VARIABLES.iter().any(|name| sets(word, name))) {
+        return None;
+    }
+    for var in container.env.iter().filter(|var| VARIABLES.contains(&&*var.name)) {
+        match var.value.look() {
+            "" if var.value_from.is_some() => return None,
+            "" => {}
+            text => return visible(Source::Variable(&var.name), text.to_owned()),
+        }
+    }
+    let mut found = None;
+    for File { map, key, text } in files {
+        if let Some(value) = effective(text, "wsrep_cluster_address") {
+            found = Some((Source::File { map, key }, value.look().to_owned()));
+        }
+    }
+    found.and_then(|(source, text)| visible(source, text))
+}
+
+/// A text with something to be filled in is no address yet.
+fn visible(source: Source<'_>, text: String) -> Option<Placed<'_>> {
+    (!text.contains(['$', '{', '%'])).then_some(Placed { source, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_hosts_founds_a_cluster() {
+        for text in
+            ["gcomm://", " gcomm:// ", "gcomm://?pc.wait_prim=no", "gcomm://,", "gcomm:// , ", "gcomm://,a"]
+        {
+            assert_eq!(Address::read(text), Some(Address::NewCluster), "{text}");
+        }
+        assert_eq!(
+            Address::read("gcomm://a.hs:4567, b?x=y"),
+            Some(Address::Peers(vec!["a.hs:4567".into(), "b".into()]))
+        );
+        for text in ["", "dummy://", "gcomm:/", "a,b"] {
+            assert_eq!(Address::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_in_every_form() {
+        for (text, host) in [
+            ("a-0.hs", Host::Name("a-0", "hs")),
+            ("a-0.hs:4567", Host::Name("a-0", "hs")),
+            ("a-0.hs.db.svc.cluster.local.", Host::Name("a-0", "hs.db.svc.cluster.local")),
+            ("a", Host::Name("a", "")),
+            ("", Host::Name("", "")),
+            ("localhost:4567", Host::Localhost),
+            ("10.0.0.1:4567", Host::Ip(IpAddr::from([10, 0, 0, 1]))),
+            ("0.0.0.0", Host::Ip(IpAddr::from([0, 0, 0, 0]))),
+            ("::1", Host::Ip("::1".parse().unwrap())),
+            ("[fd00::1]:4567", Host::Ip("fd00::1".parse().unwrap())),
+        ] {
+            assert_eq!(Host::read(text), host, "{text}");
+        }
+        let _ = (Host::read("["), Host::read(":"), Host::read("."));
+    }
+
+    #[test]
+    fn an_address_that_is_filled_in_later_is_not_guessed() {
+        let words = |word: &str| Container { args: vec![Literal::from(word)], ..Container::default() };
+        let found = |container: &Container| of_container(container, &[]).map(|it| it.text);
+        assert_eq!(found(&words("--wsrep-cluster-address=gcomm://a")), Some("gcomm://a".to_owned()));
+        assert_eq!(found(&words("--wsrep-cluster-address=gcomm://$(PEERS)")), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! Adoption: which pod templates are Galera's, by label.
+//!
+//! The selectors are written as `kubectl -l` takes them and are kept as data, because three readers need them: this
+//! file judges labels, `webhooks.rs` turns them into what the API server selects by, `watch.rs` into what it lists.
+
+use std::fmt;
+use std::str::FromStr;
+
+use objects::Labels;
+
+/// One label selector: all of its requirements hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selector(Vec<Requirement>);
+
+/// What one label must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The label.
+    pub key: String,
+    /// Its allowed values; empty: any value, as long as the label is there.
+    pub values: Vec<String>,
+}
+
+/// A pod is adopted if one of these selects it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adoption(Vec<Selector>);
+
+/// Not a label selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no label selector that can be adopted by; write it as `key`, `key=value` or `key in (a, b)`, joined by commas"
+)]
+pub struct BadSelector(String);
+
+impl Default for Adoption {
+    /// Our own label; the seed documents' labels; Bitnami's chart.
+    fn default() -> Self {
+        let one = |key: &str| Requirement { key: key.into(), values: vec![] };
+        let of = |key: &str, values: &[&str]| Requirement {
+            key: key.into(),
+            values: values.iter().map(|value| (*value).into()).collect(),
+        };
+        Self(vec![
+            Selector(vec![one("gatera.dev/cluster")]),
+            Selector(vec![of("app", &["galera", "galera-bootstrap"]), one("instance")]),
+            Selector(vec![of("app.kubernetes.io/name", &["mariadb-galera"])]),
+        ])
+    }
+}
+
+impl Adoption {
+    /// From the settings file: one text per selector.
+    pub fn from_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, BadSelector> {
+        texts.into_iter().map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What this adopts, and what others do.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        for selector in others.0 {
+            if !self.0.contains(&selector) {
+                self.0.push(selector);
+            }
+        }
+        self
+    }
+
+    /// These labels are Galera's.
+    pub fn adopts(&self, labels: &Labels) -> bool {
+        self.0.iter().any(|selector| selector.0.iter().all(|requirement| requirement.holds(labels)))
+    }
+
+    /// One selector each, for those who must ask the API server.
+    pub fn selectors(&self) -> &[Selector] {
+        &self.0
+    }
+}
+
+impl Selector {
+    /// What must hold.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.0
+    }
+}
+
+impl Requirement {
+    fn holds(&self, labels: &Labels) -> bool {
+        labels.get(&self.key).is_some_and(|value| self.values.is_empty() || self.values.contains(value))
+    }
+}
+
+/// Labels that name a cluster, the first one that is there.
+pub const INSTANCE_LABELS: [&str; 3] = ["gatera.dev/cluster", "instance", "app.kubernetes.io/instance"];
+
+/// On a pod that reads what a member has and does nothing else; its value is the member. It is of no cluster, so that no Service,
+/// no budget and no anti-affinity counts it.
+pub const READER: &str = "gatera.dev/reads";
+
+/// Which cluster of its namespace a pod belongs to, by the label that names it.
+pub fn instance(labels: &Labels) -> Option<&str> {
+    INSTANCE_LABELS.iter().find_map(|key| labels.get(key)).map(|value| &**value)
+}
+
+/// The seed documents' label of a bootstrap node.
+pub fn is_bootstrap(labels: &Labels) -> bool {
+    labels.get("app").is_some_and(|app| app == "galera-bootstrap")
+}
+
+impl FromStr for Selector {
+    type Err = BadSelector;
+
+    fn from_str(text: &str) -> Result<Self, BadSelector> {
+        let bad = || BadSelector(text.to_owned());
+        let mut requirements = Vec::new();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            // A comma inside parentheses belongs to the values.
+            let (this, following) = match (rest.find(','), rest.find('('), rest.find(')')) {
+                (Some(comma), Some(open), Some(close)) if open < comma && comma < close => {
+                    (&rest[..=close], rest[close + 1..].trim_start().trim_start_matches(','))
+                }
+                (Some(comma), ..) => (&rest[..comma], &rest[comma + 1..]),
+                (None, ..) => (rest, ""),
+            };
+            requirements.push(requirement(this.trim()).ok_or_else(bad)?);
+            rest = following.trim();
+        }
+        if requirements.is_empty() { Err(bad()) } else { Ok(Self(requirements)) }
+    }
+}
+
+fn requirement(text: &str) -> Option<Requirement> {
+    let (key, values) = if let Some((key, values)) = text.split_once(" in ") {
+        let values = values.trim().strip_prefix('(')?.strip_suffix(')')?;
+        (key, values.split(',').map(|value| value.trim().to_owned()).collect::<Vec<_>>())
+    } else if let Some((key, value)) = text.split_once('=') {
+        (key, vec![value.trim_start_matches('=').trim().to_owned()])
+    } else {
+        (text, vec![])
+    };
+    let key = key.trim();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    let good = |word: &String| !word.is_empty() && word.chars().all(plain);
+    (!key.is_empty() && key.chars().all(plain) && values.iter().all(good))
+        .then(|| Requirement { key: key.to_owned(), values })
+}
+
+/// As `kubectl -l` takes it.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Requirement { key, values }) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            match values.as_slice() {
+                [] => write!(f, "{comma}{key}")?,
+                [value] => write!(f, "{comma}{key}={value}")?,
+                values => write!(f, "{comma}{key} in ({})", values.join(","))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+    }
+
+    #[test]
+    fn what_is_adopted() {
+        let adoption = Adoption::default();
+        assert!(adoption.adopts(&labels(&[("app", "galera"), ("instance", "a")])));
+        assert!(adoption.adopts(&labels(&[("app", "galera-bootstrap"), ("instance", "a")])));
+        assert!(adoption.adopts(&labels(&[("gatera.dev/cluster", "")])));
+        assert!(adoption.adopts(&labels(&[("app.kubernetes.io/name", "mariadb-galera")])));
+        assert!(!adoption.adopts(&labels(&[("app", "galera")])), "without an instance it is a stranger");
+        assert!(!adoption.adopts(&labels(&[("app", "web"), ("instance", "a")])));
+    }
+
+    #[test]
+    fn selectors_are_written_as_they_are_read() {
+        for text in
+            ["gatera.dev/cluster", "app in (galera,galera-bootstrap),instance", "a=b,c", "c,a in (x,y)"]
+        {
+            assert_eq!(text.parse::<Selector>().unwrap().to_string(), text);
+        }
+        assert_eq!("app in (a, b) , x == y".parse::<Selector>().unwrap().to_string(), "app in (a,b),x=y");
+        for text in ["", "!app", "a notin (b)", "a in b", "a b", "a=", "a in ()", "a'||true=b"] {
+            assert!(text.parse::<Selector>().is_err(), "{text}");
+        }
+        let written = Adoption::default().selectors().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(Adoption::from_texts(written.iter().map(|text| &**text)), Ok(Adoption::default()));
+    }
+}

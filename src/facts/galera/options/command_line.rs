@@ -1,0 +1,152 @@
+//! Options on a server's command line.
+
+use super::{Value, one_spelling_and_switch};
+use crate::galera::added::EXTRA_FLAGS;
+use crate::galera::programs;
+use crate::galera::runs::SERVERS;
+use objects::{Container, Literal};
+use std::borrow::Cow;
+
+/// One option on a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag<'a> {
+    /// The field of the container it stands in.
+    pub field: &'static str,
+    /// Which word of the field.
+    pub index: usize,
+    /// The key in its one spelling.
+    pub key: Cow<'a, str>,
+    /// The value; `None` for a bare option.
+    pub value: Option<Value<'a>>,
+}
+
+/// Options that Bitnami's images take as variables: variable, option, field.
+const VARIABLES: [(&str, &str, &str); 1] =
+    [("MARIADB_GALERA_CLUSTER_NAME", "wsrep_cluster_name", "env[MARIADB_GALERA_CLUSTER_NAME]")];
+
+/// Every option that a container hands its server: `--key=value`, `--key value`, `--key`. Later wins.
+pub fn flags(container: &Container) -> Vec<Flag<'_>> {
+    let command = container.command.iter().map(Literal::look).collect::<Vec<_>>();
+    let args = container.args.iter().map(Literal::look).collect::<Vec<_>>();
+    let extra = container.env.iter().filter(|var| var.name == EXTRA_FLAGS);
+    let extra = extra.flat_map(|var| var.value.look().split_whitespace()).collect::<Vec<_>>();
+    let mut found: Vec<_> = VARIABLES.iter().filter_map(|row| of_variable(container, row)).collect();
+    for (field, words) in [("command", &command), ("args", &args), ("env[MARIADB_EXTRA_FLAGS]", &extra)] {
+        for (index, word) in words.iter().enumerate() {
+            if let Some((key, value)) = read(word, words.get(index + 1).copied()) {
+                found.push(Flag { field, index, key, value: value.map(Value::from) });
+            }
+        }
+    }
+    if command.iter().chain(&args).any(|word| word.contains(' ') && word.contains(" --")) {
+        found.extend(of_script(container));
+    }
+    found
+}
+
+fn of_variable<'c>(
+    container: &'c Container,
+    (name, option, field): &(&str, &'static str, &'static str),
+) -> Option<Flag<'c>> {
+    let variable = container.env.iter().find(|it| it.name == *name && !it.value.look().is_empty())?;
+    Some(Flag { field, index: 0, key: (*option).into(), value: Some(variable.value.look().into()) })
+}
+
+/// What a script hands its server. What depends on a condition is not known, nor is what the shell fills in.
+fn of_script(container: &Container) -> Vec<Flag<'_>> {
+    let words: Vec<_> = container.command.iter().chain(&container.args).cloned().collect();
+    let mut servers = Vec::new();
+    let mut decides =
+        words.iter().any(|it| ["if ", "case ", "||"].iter().any(|word| it.look().contains(word)));
+    programs::runs(&words, |path, arguments| {
+        let name = programs::name(path);
+        decides |= ["[", "test", "case", "for"].contains(&name);
+        if SERVERS.contains(&name) || name == "docker-entrypoint.sh" {
+            servers.push(arguments.to_vec());
+        }
+        false
+    });
+    let [arguments] = &*servers else { return Vec::new() };
+    if decides || arguments.iter().any(|it| it.contains(['$', '`'])) {
+        return Vec::new();
+    }
+    let index = container.command.iter().chain(&container.args).position(|it| it.look().contains("--"));
+    let read = arguments.iter().enumerate().filter_map(|(at, word)| {
+        let (key, value) = read(word, arguments.get(at + 1).map(|next| &**next))?;
+        let (key, value) = (Cow::Owned(key.into_owned()), value.map(|it| Value::from(it.to_owned())));
+        Some(Flag { field: "command", index: index.unwrap_or_default(), key, value })
+    });
+    read.collect()
+}
+
+/// `--key=value`, `--key value`, `--key`.
+fn read<'w>(word: &'w str, next: Option<&'w str>) -> Option<(Cow<'w, str>, Option<&'w str>)> {
+    let option = word.strip_prefix("--").filter(|it| !it.is_empty())?;
+    let (key, value) = match option.split_once('=') {
+        Some((key, value)) => (key, Some(value)),
+        None => (option, next.filter(|next| !next.starts_with('-'))),
+    };
+    let (key, switch) = one_spelling_and_switch(key);
+    let value = match switch {
+        Some(on) => Some(if on == (value != Some("0")) { "1" } else { "0" }),
+        None => value,
+    };
+    Some((key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_found_in_every_form() {
+        let words = |words: &[&str]| words.iter().map(|word| Literal::from(*word)).collect();
+        let container = Container {
+            command: words(&["sh", "-c", "exec mariadbd --wsrep-on=OFF"]),
+            args: words(&[
+                "mariadbd",
+                "--Binlog-Format=ROW",
+                "--wsrep_cluster_address",
+                "gcomm://",
+                "--skip-wsrep-on",
+                "--a",
+            ]),
+            ..Container::default()
+        };
+        let found = flags(&container);
+        let read: Vec<_> =
+            found.iter().map(|flag| (flag.index, &*flag.key, flag.value.as_ref().map(Value::look))).collect();
+        assert_eq!(
+            read,
+            [
+                (1, "binlog_format", Some("ROW")),
+                (2, "wsrep_cluster_address", Some("gcomm://")),
+                (4, "wsrep_on", Some("0")),
+                (5, "a", None),
+                (2, "wsrep_on", Some("OFF")),
+            ]
+        );
+    }
+
+    #[test]
+    fn of_a_script_what_its_server_gets() {
+        for (script, read) in [
+            ("exec mariadbd --a=1 \\\n  --b; echo --c", "a=1 b="),
+            ("exec mariadbd --a=1\necho --c", "a=1"),
+            ("mkdir -p /run/mysqld && exec /usr/sbin/mysqld --a='c d'", "a=c d"),
+            ("exec mysqld --a=$A --b", ""),
+            ("[ -f x ] && exec mysqld --a", ""),
+            ("if x; then exec mysqld --a; else exec mysqld --b; fi", ""),
+            ("# mysqld takes --a\nexec mysqld", ""),
+            ("echo mysqld --a", ""),
+        ] {
+            let command = ["bash", "-c", script].map(Literal::from).to_vec();
+            let container = Container { command, ..Container::default() };
+            let found: Vec<_> = flags(&container)
+                .iter()
+                .map(|flag| format!("{}={}", flag.key, flag.value.as_ref().map_or("", Value::look)))
+                .collect();
+            assert_eq!(found.join(" "), read, "{script}");
+        }
+    }
+}

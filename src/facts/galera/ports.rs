@@ -1,0 +1,82 @@
+//! The ports that a server listens on, where anything visible says other ones than usual.
+
+use super::options::{flags, last, provider_options};
+use super::reading::File;
+use objects::Container;
+
+/// Where a server listens for clients if nothing else is said.
+pub const USUAL: i64 = 3306;
+
+/// Where a member receives what it missed if nothing else is said.
+const USUAL_MISSED: i64 = 4568;
+
+/// Ports as options say them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ports {
+    /// Of clients; 3306 if nothing is said.
+    pub clients: Option<i64>,
+    /// Of a member that receives a whole copy; 4444 if nothing is said.
+    pub transfer: Option<i64>,
+    /// Of a member that receives what it missed; 4568 if nothing is said.
+    pub missed: Option<i64>,
+}
+
+/// Bitnami's images take the port from here.
+const NUMBER: &str = "MARIADB_PORT_NUMBER";
+
+impl Ports {
+    /// Of a server with these files.
+    pub fn of(server: &Container, files: &[File<'_>]) -> Self {
+        let said = |key: &str| {
+            let flag = flags(server).into_iter().rfind(|flag| flag.key == key);
+            let of_flag = flag.map(|flag| flag.value.map_or(String::new(), |it| it.look().to_owned()));
+            let of_files = || files.iter().rev().find_map(|file| last(file.text, key));
+            of_flag.or_else(|| Some(of_files()?.look().to_owned()))
+        };
+        // Host and port.
+        let behind = |address: &str| address.rsplit_once(':').and_then(|(_, port)| number(port));
+        let variable =
+            || server.env.iter().find(|var| var.name == NUMBER).and_then(|it| number(it.value.look()));
+        let provider = said("wsrep_provider_options").unwrap_or_default();
+        let option = |named: &str| provider_options(&provider).filter(|(name, _)| *name == named).last();
+        // The next after that of the group, unless it is said.
+        let next = || Some(number(option("base_port")?.1)? + 1).filter(|port| *port != USUAL_MISSED);
+        Self {
+            clients: said("port").map_or_else(variable, |it| number(&it)),
+            transfer: said("wsrep_sst_receive_address").and_then(|it| behind(&it)),
+            missed: option("ist.recv_addr").and_then(|(_, address)| behind(address)).or_else(next),
+        }
+    }
+}
+
+fn number(text: &str) -> Option<i64> {
+    text.trim().parse().ok().filter(|port| (1..=65535).contains(port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use objects::Literal;
+
+    #[test]
+    fn options_win_over_files_and_those_over_the_image() {
+        let file = |text| [File { map: "conf", key: "g.cnf", text }];
+        let mut server = Container::default();
+        assert_eq!(Ports::of(&server, &file("[client]\nport=3307\n")), Ports::default());
+        let text = "[mysqld]\nport=3307\nwsrep_sst_receive_address=10.0.0.1:5444\nwsrep_provider_options=\"a=b;ist.recv_addr=[::1]:5568\"\n";
+        let said = Ports { clients: Some(3307), transfer: Some(5444), missed: Some(5568) };
+        assert_eq!(Ports::of(&server, &file(text)), said);
+        server.args = vec![Literal::from("--port=3308")];
+        assert_eq!(Ports::of(&server, &file(text)), Ports { clients: Some(3308), ..said });
+        let based = |more: &str| {
+            let text = format!("[mysqld]\nwsrep_provider_options=base_port=4600{more}\n");
+            Ports::of(&server, &[File { map: "conf", key: "g.cnf", text: &text }]).missed
+        };
+        assert_eq!(
+            (based(""), based(";ist.recv_addr=10.0.0.1"), based(";ist.recv_addr=a:5568")),
+            (Some(4601), Some(4601), Some(5568))
+        );
+        server.args = vec![Literal::from("--port=70000")];
+        assert_eq!(Ports::of(&server, &[]).clients, None);
+    }
+}

@@ -1,0 +1,255 @@
+//! Command lines: which programs one runs, also inside `sh -c`, and what those ask of the server.
+//!
+//! Shell is understood as far as it tells a program from its arguments. What stands there may be a password, so only
+//! names from the tables here ever leave this file.
+
+use objects::Literal;
+
+/// Programs by their old names, and what they are called now.
+const RENAMED: [(&str, &str); 11] = [
+    ("mysql", "mariadb"),
+    ("mysqladmin", "mariadb-admin"),
+    ("mysqldump", "mariadb-dump"),
+    ("mysqlcheck", "mariadb-check"),
+    ("mysqlimport", "mariadb-import"),
+    ("mysqlshow", "mariadb-show"),
+    ("mysqlslap", "mariadb-slap"),
+    ("mysqlbinlog", "mariadb-binlog"),
+    ("mysql_upgrade", "mariadb-upgrade"),
+    ("mysqld_safe", "mariadbd-safe"),
+    ("mysqld", "mariadbd"),
+];
+
+/// The first program that is called by an old name: old and new.
+pub fn old_name(words: &[Literal]) -> Option<(&'static str, &'static str)> {
+    commands(words).iter().find_map(|command| {
+        let (program, _) = program(command)?;
+        RENAMED.into_iter().find(|(old, _)| *old == program)
+    })
+}
+
+/// What a probe needs besides a server that lives: a login or a certain state of Galera.
+pub fn demand(words: &[Literal]) -> Option<&'static str> {
+    if words.iter().any(|word| ["wsrep", "galera_"].iter().any(|known| word.look().contains(known))) {
+        return Some("Galera's state");
+    }
+    let logs_in = commands(words).iter().any(|command| match program(command) {
+        Some(("mysql" | "mariadb" | "healthcheck.sh", _)) => true,
+        Some(("mysqladmin" | "mariadb-admin", arguments)) => {
+            let password = |word: &String| word.starts_with("-p") || word.starts_with("--password");
+            // A ping without a password succeeds even where the login is refused.
+            arguments.iter().any(password) || !arguments.iter().any(|word| word == "ping")
+        }
+        _ => false,
+    });
+    logs_in.then_some("a login")
+}
+
+/// The command line runs such a program, alone or among others. `such` gets its path and its arguments.
+pub fn runs(words: &[Literal], mut such: impl FnMut(&str, &[String]) -> bool) -> bool {
+    let called = |command: &Vec<String>| called(command).is_some_and(|(path, rest)| such(path, rest));
+    commands(words).iter().any(called)
+}
+
+/// The command line gives this variable one of these values, with or without `export`.
+pub fn sets(words: &[Literal], variable: &str, values: &[&str]) -> bool {
+    let sets = |word: &String| {
+        word.split_once('=').is_some_and(|(name, value)| name == variable && values.contains(&value))
+    };
+    commands(words).iter().flatten().any(sets)
+}
+
+/// A program's name without its path.
+pub fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// The program of a command without its path, and its arguments.
+fn program(command: &[String]) -> Option<(&str, &[String])> {
+    let (path, arguments) = called(command)?;
+    Some((name(path), arguments))
+}
+
+/// The program of a command, and its arguments. Assignments, keywords and wrappers stand before it.
+fn called(command: &[String]) -> Option<(&str, &[String])> {
+    const BEFORE: [&str; 24] = [
+        "if",
+        "then",
+        "elif",
+        "else",
+        "do",
+        "while",
+        "until",
+        "!",
+        "time",
+        "exec",
+        "env",
+        "nohup",
+        "command",
+        "sudo",
+        "timeout",
+        "tini",
+        "dumb-init",
+        "catatonit",
+        "nice",
+        "ionice",
+        "numactl",
+        "stdbuf",
+        "gosu",
+        "su-exec",
+    ];
+    // What stands behind these is a user.
+    const AS_USER: [&str; 3] = ["gosu", "su-exec", "-u"];
+    let (mut wrapped, mut user) = (false, false);
+    let index = command.iter().position(|word| {
+        let name = name(word);
+        let assignment = word
+            .split_once('=')
+            .is_some_and(|(name, _)| name.chars().all(|c| c.is_alphanumeric() || c == '_'));
+        let before = BEFORE.contains(&name);
+        let of_wrapper = wrapped && word.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+        let skipped = assignment || before || of_wrapper || user;
+        wrapped |= before;
+        user = wrapped && AS_USER.contains(&name) && !user;
+        !skipped
+    })?;
+    let (program, arguments) = command.get(index..)?.split_first()?;
+    Some((program, arguments))
+}
+
+/// The simple commands of a command line: itself, or those of its script.
+fn commands(words: &[Literal]) -> Vec<Vec<String>> {
+    let plain = || words.iter().map(|word| word.look().to_owned()).collect();
+    let shell = words.first().is_some_and(|word| {
+        ["sh", "bash", "dash", "ash"].contains(&word.look().rsplit('/').next().unwrap_or_default())
+    });
+    let script = words
+        .iter()
+        .position(|word| {
+            word.look().starts_with('-') && !word.look().starts_with("--") && word.look().ends_with('c')
+        })
+        .and_then(|index| words.get(index + 1));
+    match script.filter(|_| shell) {
+        Some(script) => split(script.look()),
+        None => vec![plain()],
+    }
+}
+
+/// The simple commands of a shell script, each as its words.
+fn split(script: &str) -> Vec<Vec<String>> {
+    let (mut commands, mut command, mut word) = (Vec::new(), Vec::new(), String::new());
+    let mut quote = None;
+    let mut outer = Vec::new();
+    let mut chars = script.chars().peekable();
+    while let Some(c) = chars.next() {
+        let substitution = c == '$' && chars.peek() == Some(&'(') && quote != Some('\'');
+        match (quote, c) {
+            (_, '\\') if quote != Some('\'') => word.extend(chars.next()),
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            _ if substitution => {
+                outer.push(quote.take());
+                chars.next();
+                end_command(&mut commands, &mut command, &mut word);
+            }
+            (None, ')') => {
+                end_command(&mut commands, &mut command, &mut word);
+                quote = outer.pop().flatten();
+            }
+            (None, ';' | '\n' | '|' | '&' | '(' | '{' | '}') | (None | Some('"'), '`') => {
+                end_command(&mut commands, &mut command, &mut word);
+            }
+            (None, c) if c.is_whitespace() => end_word(&mut command, &mut word),
+            (_, c) => word.push(c),
+        }
+    }
+    end_command(&mut commands, &mut command, &mut word);
+    commands
+}
+
+fn end_word(command: &mut Vec<String>, word: &mut String) {
+    if !word.is_empty() {
+        command.push(std::mem::take(word));
+    }
+}
+
+fn end_command(commands: &mut Vec<Vec<String>>, command: &mut Vec<String>, word: &mut String) {
+    end_word(command, word);
+    if !command.is_empty() {
+        commands.push(std::mem::take(command));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[&str]) -> Vec<Literal> {
+        line.iter().map(|word| Literal::from(*word)).collect()
+    }
+
+    #[test]
+    fn what_probes_demand() {
+        for (line, demanded) in [
+            (&["mysqladmin", "ping"][..], None),
+            (&["/usr/bin/mariadb-admin", "ping"], None),
+            (&["test", "-S", "/run/mysqld/mysqld.sock"], None),
+            (&["pgrep", "mariadbd"], None),
+            (&["/scripts/live.sh"], None),
+            (&["sh", "-c", "true # it's"], None),
+            (&["mysqladmin", "-padmin", "ping"], Some("a login")),
+            (&["mysqladmin", "status"], Some("a login")),
+            (&["mysql", "-e", "SELECT 1"], Some("a login")),
+            (&["bash", "-ec", "password=\"$P\"\nexec mysqladmin status -p\"$password\""], Some("a login")),
+            (&["sh", "-c", "timeout -k 1 5 /usr/bin/mariadb -e 'SELECT 1'"], Some("a login")),
+            (&["sh", "-c", "test \"$(mysql -Ne 'SELECT 1')\" = 1"], Some("a login")),
+            (&["healthcheck.sh", "--connect"], Some("a login")),
+            (&["healthcheck.sh", "--galera_online"], Some("Galera's state")),
+            (
+                &["sh", "-c", "mysql -e \"SHOW STATUS LIKE 'wsrep_local_state'\" | grep 4"],
+                Some("Galera's state"),
+            ),
+            (&[], None),
+        ] {
+            assert_eq!(demand(&words(line)), demanded, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn scripts_that_only_prepare_the_start() {
+        let starts = |line: &[&str]| runs(&words(line), |path, _| path == "/opt/scripts/entrypoint.sh");
+        assert!(starts(&["bash", "-ec", "exec /opt/scripts/entrypoint.sh /opt/scripts/run.sh"]));
+        assert!(starts(&["/opt/scripts/entrypoint.sh"]));
+        assert!(!starts(&["sleep", "infinity"]));
+        assert!(!starts(&["bash", "-ec", "echo /opt/scripts/entrypoint.sh"]));
+        assert!(!starts(&["bash", "/opt/scripts/entrypoint.sh"]), "that is a script of somebody's");
+        let set = |line: &[&str]| sets(&words(line), "FOUND", &["yes"]);
+        assert!(set(&[
+            "bash",
+            "-ec",
+            "if [[ \"$N\" -eq \"1\" ]]; then\n  export FOUND=yes\nelse\n  export FOUND=no\nfi"
+        ]));
+        assert!(set(&["sh", "-c", "FOUND=yes entrypoint.sh"]));
+        assert!(!set(&["sh", "-c", "export FOUND=no; echo 'FOUND=yes or no'"]));
+    }
+
+    #[test]
+    fn programs_by_their_old_names() {
+        for (line, old) in [
+            (&["mysqladmin", "ping"][..], Some("mysqladmin")),
+            (&["/usr/bin/mysql", "-e", "x"], Some("mysql")),
+            (&["sh", "-c", "until mysql -e x; do sleep 1; done"], Some("mysql")),
+            (&["sh", "-c", "A=b mysqldump x | gzip > y"], Some("mysqldump")),
+            (&["sh", "-c", "echo `mysql -e x`"], Some("mysql")),
+            (&["sh", "-c", "(mysql -e x)"], Some("mysql")),
+            (&["mariadb", "-u", "root", "mysql"], None),
+            (&["mkdir", "/var/lib/mysql"], None),
+            (&["sh", "-c", "echo 'not; mysql' \"nor (mysql)\" nor \\; mysql"], None),
+            (&["--datadir=/x"], None),
+            (&["sh", "-c"], None),
+            (&["sh", "-c", "\"'$(`\\"], None),
+        ] {
+            assert_eq!(old_name(&words(line)).map(|(old, _)| old), old, "{line:?}");
+        }
+    }
+}

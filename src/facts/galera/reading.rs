@@ -1,0 +1,225 @@
+//! Which files of a ConfigMap a server reads together, as far as a pod's containers show it.
+//!
+//! Owns: how that follows from mounts, items, `subPath`, `--defaults-file` and includes. Must not know: rules, what else stands in
+//! the files.
+//! A server reads the folders that its image names; whatever is mounted elsewhere somebody may copy or name, for each member
+//! another: that is said, and not guessed.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::options::{Include, flags, includes};
+use objects::{Container, Mount, PodSpec, SourceRef, Volume};
+
+/// A file of a ConfigMap.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// The ConfigMap.
+    pub map: &'a str,
+    /// Its key.
+    pub key: &'a str,
+    /// What stands there.
+    pub text: &'a str,
+}
+
+/// How the keys of one ConfigMap reach one server. What no container sees is in neither.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading<'s, 'k> {
+    /// These it reads together.
+    pub together: BTreeSet<&'k str>,
+    /// Of these it may read one, or some.
+    pub chosen: BTreeSet<&'k str>,
+    /// Where those are mounted.
+    pub chosen_from: Option<&'s str>,
+}
+
+/// What files include, each of which the server may read.
+#[derive(Clone, Debug, Default)]
+pub struct Included<'a> {
+    files: BTreeSet<&'a str>,
+    folders: BTreeSet<&'a str>,
+}
+
+impl<'a> Included<'a> {
+    /// What these files include.
+    pub fn by(files: &[File<'a>]) -> Self {
+        files.iter().flat_map(|file| includes(file.text)).collect()
+    }
+
+    /// No file includes another.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.folders.is_empty()
+    }
+
+    /// The file at this path; of a folder those count that end in `.cnf`.
+    fn names(&self, path: &str) -> bool {
+        let in_folder = |(folder, name): (&str, &str)| {
+            Path::new(name).extension() == Some("cnf".as_ref()) && self.folders.contains(folder)
+        };
+        self.files.contains(path) || path.rsplit_once('/').is_some_and(in_folder)
+    }
+}
+
+impl<'a> FromIterator<Include<'a>> for Included<'a> {
+    fn from_iter<T: IntoIterator<Item = Include<'a>>>(all: T) -> Self {
+        let mut included = Self::default();
+        for include in all {
+            match include {
+                Include::File(path) => included.files.insert(path),
+                Include::Folder(path) => included.folders.insert(path),
+            };
+        }
+        included
+    }
+}
+
+/// Where the server finds these files, as far as that is the same for every pod.
+pub fn places(spec: &PodSpec, server: &Container, all: &[File<'_>]) -> BTreeSet<String> {
+    let of_map = |map: &str| all.iter().filter(|it| it.map == map).map(|it| it.key).collect();
+    let maps: BTreeSet<_> = all.iter().map(|file| file.map).collect();
+    let found = maps.into_iter().flat_map(|map| {
+        let keys = of_map(map);
+        mounts(spec, server, map).flat_map(|(mount, source)| files(mount, source, &keys)).collect::<Vec<_>>()
+    });
+    found.filter_map(|(_, path)| path).collect()
+}
+
+/// How these keys of this ConfigMap reach the server; `None`: no container of the pod mounts it.
+pub fn reading<'s, 'k>(
+    spec: &'s PodSpec,
+    server: &'s Container,
+    map: &str,
+    keys: &BTreeSet<&'k str>,
+    included: &Included<'_>,
+) -> Option<Reading<'s, 'k>> {
+    let named = flags(server).into_iter().find(|flag| flag.key == "defaults_file");
+    let named = named.and_then(|flag| flag.value).map(|value| value.look().to_owned());
+    let is_read = |path: &str| {
+        named.as_ref().map_or_else(|| is_read_from(path), |named| named == path) || included.names(path)
+    };
+    let (mut all, mut mounted) = (Reading::default(), false);
+    // Whoever prepares the server's files may choose among those that he sees.
+    let prepares = spec.init_containers.iter().map(|container| (container, false));
+    for (container, serves) in std::iter::once((server, true)).chain(prepares) {
+        for (mount, source) in mounts(spec, container, map) {
+            mounted = true;
+            for (key, path) in files(mount, source, keys) {
+                if serves && path.is_some_and(|path| is_read(&path)) {
+                    all.together.insert(key);
+                } else {
+                    all.chosen.insert(key);
+                    all.chosen_from = all.chosen_from.or(Some(&*mount.mount_path));
+                }
+            }
+        }
+    }
+    all.chosen.retain(|key| !all.together.contains(key));
+    mounted.then_some(all)
+}
+
+fn mounts<'s>(
+    spec: &'s PodSpec,
+    container: &'s Container,
+    map: &str,
+) -> impl Iterator<Item = (&'s Mount, &'s SourceRef)> {
+    container.volume_mounts.iter().flat_map(move |mount| {
+        let volume = spec.volumes.iter().find(|volume| volume.name == mount.name);
+        volume
+            .into_iter()
+            .flat_map(Volume::config_maps)
+            .filter(move |source| source.name == map)
+            .map(move |source| (mount, source))
+    })
+}
+
+/// What this mount makes of these keys: a path each, or none where it is another in each pod.
+fn files<'k>(mount: &Mount, source: &SourceRef, keys: &BTreeSet<&'k str>) -> Vec<(&'k str, Option<String>)> {
+    let is_item = |key: &str| source.items.is_empty() || source.items.iter().any(|item| item.key == key);
+    let keys = keys.iter().copied().filter(|key| is_item(key));
+    let name = |key: &str| match source.items.iter().find(|item| item.key == key) {
+        Some(item) if !item.path.is_empty() => item.path.clone(),
+        _ => key.to_owned(),
+    };
+    let folder = mount.mount_path.trim_end_matches('/');
+    match (&*mount.sub_path, &*mount.sub_path_expr) {
+        ("", "") => keys.map(|key| (key, Some(format!("{folder}/{}", name(key))))).collect(),
+        ("", _) => keys.map(|key| (key, None)).collect(),
+        (one, _) => keys.filter(|key| name(key) == one).map(|key| (key, Some(folder.to_owned()))).collect(),
+    }
+}
+
+/// Images have their servers read this file, or the folder that it is in.
+fn is_read_from(path: &str) -> bool {
+    let mut parts = path.split('/').rev();
+    let (file, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    file == "my.cnf"
+        || folder == "conf"
+        || folder.ends_with("conf.d")
+        || folder.ends_with("cnf.d")
+        || path.starts_with("/etc/mysql/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pod: &str) -> Option<String> {
+        read_with(pod, &Included::default())
+    }
+
+    fn read_with(pod: &str, included: &Included<'_>) -> Option<String> {
+        let spec: PodSpec = serde_json::from_str(pod).unwrap();
+        let keys = BTreeSet::from(["a.cnf", "b.cnf"]);
+        let reading = reading(&spec, &spec.containers[0], "c", &keys, included)?;
+        let together = reading.together.into_iter().collect::<Vec<_>>().join(" ");
+        Some(match reading.chosen_from {
+            Some(place) => format!("{together} and some of {place}"),
+            None => together,
+        })
+    }
+
+    fn pod(volume: &str, mounts: &str, more: &str) -> String {
+        format!(
+            r#"{{"volumes":[{{"name":"v",{volume}}}],"containers":[{{"name":"s","volumeMounts":[{mounts}]{more}}}]}}"#
+        )
+    }
+
+    const WHOLE: &str = r#""configMap":{"name":"c"}"#;
+
+    #[test]
+    fn mounts_decide_what_is_read_together() {
+        let item = r#""configMap":{"name":"c","items":[{"key":"a.cnf","path":"x.cnf"}]}"#;
+        let projected = r#""projected":{"sources":[{"configMap":{"name":"c"}},{"secret":{"name":"c"}}]}"#;
+        let at = |path: &str| format!(r#"{{"name":"v","mountPath":"{path}"}}"#);
+        let one = |key: &str, path: &str| format!(r#"{{"name":"v","mountPath":"{path}","subPath":"{key}"}}"#);
+        let both =
+            format!("{},{}", one("a.cnf", "/etc/mysql/conf.d/a.cnf"), one("b.cnf", "/etc/my.cnf.d/b.cnf"));
+        let each = r#"{"name":"v","mountPath":"/etc/mysql/conf.d/m.cnf","subPathExpr":"$(POD_NAME).cnf"}"#;
+        let file = |path: &str| format!(r#","args":["mariadbd","--defaults-file={path}"]"#);
+        for (pod, is) in [
+            (pod(WHOLE, &at("/etc/mysql/conf.d/"), ""), Some("a.cnf b.cnf")),
+            (pod(projected, &at("/etc/my.cnf.d"), ""), Some("a.cnf b.cnf")),
+            (pod(item, &at("/etc/mysql/mariadb.conf.d"), ""), Some("a.cnf")),
+            (pod(WHOLE, &one("b.cnf", "/opt/bitnami/mariadb/conf/my.cnf"), ""), Some("b.cnf")),
+            (pod(WHOLE, &both, ""), Some("a.cnf b.cnf")),
+            (pod(WHOLE, &at("/config"), ""), Some(" and some of /config")),
+            (pod(WHOLE, &at("/config"), &file("/config/a.cnf")), Some("a.cnf and some of /config")),
+            (
+                pod(WHOLE, &at("/etc/mysql/conf.d"), &file("/etc/other.cnf")),
+                Some(" and some of /etc/mysql/conf.d"),
+            ),
+            (pod(WHOLE, each, ""), Some(" and some of /etc/mysql/conf.d/m.cnf")),
+            (pod(r#""configMap":{"name":"d"}"#, &at("/etc/mysql/conf.d"), ""), None),
+        ] {
+            assert_eq!(read(&pod).as_deref(), is, "{pod}");
+        }
+        let aside = pod(WHOLE, &at("/config"), "");
+        let with = |include| read_with(&aside, &[include].into_iter().collect());
+        assert_eq!(with(Include::File("/config/b.cnf")).as_deref(), Some("b.cnf and some of /config"));
+        assert_eq!(with(Include::Folder("/config")).as_deref(), Some("a.cnf b.cnf"));
+        assert_eq!(with(Include::Folder("/conf")).as_deref(), Some(" and some of /config"));
+        let prepared = r#"{"volumes":[{"name":"v","configMap":{"name":"c"}}],"containers":[{"name":"s"}],
+            "initContainers":[{"name":"i","volumeMounts":[{"name":"v","mountPath":"/templates"}]}]}"#;
+        assert_eq!(read(prepared).as_deref(), Some(" and some of /templates"));
+    }
+}

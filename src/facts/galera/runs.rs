@@ -1,0 +1,284 @@
+//! What a container runs, as far as its image and its command line tell.
+//!
+//! Owns: the names of programs and images. Must not know: pods. Which container of a pod is the server says `server.rs`.
+
+use super::image::Image;
+use super::{programs, start};
+use objects::{Container, Literal};
+
+/// What a container runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// A database server.
+    Server,
+    /// Galera's arbitrator: it votes like a member and has no data.
+    Arbitrator,
+    /// A client, a backup, a proxy, an exporter.
+    Another,
+    /// A script, or a program that is not in the tables here.
+    Unknown,
+}
+
+/// Where images keep the script that prepares and starts the server.
+const ENTRY_POINTS: [&str; 4] = [
+    "docker-entrypoint.sh",
+    "/usr/local/bin/docker-entrypoint.sh",
+    "/docker-entrypoint.sh",
+    "/opt/bitnami/scripts/mariadb-galera/entrypoint.sh",
+];
+/// Images whose entry point starts a server.
+const IMAGES: [&str; 5] = ["mariadb", "galera", "mariadb-galera", "mysql", "percona-xtradb-cluster"];
+pub(super) const SERVERS: [&str; 4] = ["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"];
+/// Programs, and images that start them.
+const ARBITRATORS: [&str; 4] = ["garbd", "garb", "galera-arbitrator", "galera-arbitrator-4"];
+const OTHERS: [&str; 31] = [
+    "fluent-bit",
+    "fluentd",
+    "haproxy",
+    "mariabackup",
+    "mariadb",
+    "mariadb-admin",
+    "mariadb-backup",
+    "mariadb-binlog",
+    "mariadb-check",
+    "mariadb-dump",
+    "mariadb-import",
+    "mariadb-upgrade",
+    "maxscale",
+    "mbstream",
+    "mydumper",
+    "mysql",
+    "mysql_upgrade",
+    "mysqladmin",
+    "mysqlbinlog",
+    "mysqlcheck",
+    "mysqld-exporter",
+    "mysqld_exporter",
+    "mysqldump",
+    "mysqlimport",
+    "proxysql",
+    "restic",
+    "rsync",
+    "tail",
+    "vector",
+    "xbstream",
+    "xtrabackup",
+];
+/// What these start is not seen here.
+const HIDING: [&str; 12] = [
+    ".",
+    "source",
+    "eval",
+    "sh",
+    "bash",
+    "dash",
+    "ash",
+    "su",
+    "runuser",
+    "setpriv",
+    "s6-setuidgid",
+    "chroot",
+];
+
+impl Runs {
+    /// As the page about members writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "a server",
+            Self::Arbitrator => "an arbitrator",
+            Self::Another => "something else",
+            Self::Unknown => "not known",
+        }
+    }
+
+    /// Of this container.
+    pub fn of(container: &Container) -> Self {
+        let image = Image::read(&container.image).name();
+        let by_default = container.command.is_empty()
+            && container.args.first().is_none_or(|word| word.look().starts_with('-'));
+        match () {
+            () if by_default && has_a_servers_image(container) => Self::Server,
+            () if by_default && ARBITRATORS.contains(&image) => Self::Arbitrator,
+            () if by_default && OTHERS.contains(&image) => Self::Another,
+            () if by_default => Self::Unknown,
+            () => Self::by_words(&started(container)),
+        }
+    }
+
+    /// A server that is started among other things is what counts. A script may start one where it is not seen.
+    fn by_words(words: &[Literal]) -> Self {
+        let runs = |what| programs::runs(words, |path, arguments| of_program(path, arguments) == what);
+        let hides =
+            |path: &str| path.contains(['/', '$']) || HIDING.contains(&path) || ENTRY_POINTS.contains(&path);
+        let hidden =
+            |path: &str, arguments: &[String]| hides(path) && of_program(path, arguments) == Self::Unknown;
+        match () {
+            () if runs(Self::Server) => Self::Server,
+            () if runs(Self::Arbitrator) => Self::Arbitrator,
+            () if programs::runs(words, hidden) => Self::Unknown,
+            () if runs(Self::Another) => Self::Another,
+            () => Self::Unknown,
+        }
+    }
+}
+
+/// What this program is, with its arguments.
+fn of_program(path: &str, arguments: &[String]) -> Runs {
+    if ENTRY_POINTS.contains(&path) {
+        return match arguments.split_first() {
+            Some((word, rest)) if !word.starts_with('-') => of_program(word, rest),
+            _ => Runs::Server,
+        };
+    }
+    match programs::name(path) {
+        name if SERVERS.contains(&name) => Runs::Server,
+        name if ARBITRATORS.contains(&name) => Runs::Arbitrator,
+        name if OTHERS.contains(&name) => Runs::Another,
+        _ => Runs::Unknown,
+    }
+}
+
+/// Programs that run no server whatever the image, and words of a shell.
+const IDLE: [&str; 10] = ["cat", "done", "echo", "false", "fi", "pause", "sleep", "trap", "true", "wait"];
+
+/// The program that this container runs, where all that it runs is known and none of it is, or starts, a server.
+pub fn no_server(container: &Container) -> Option<String> {
+    let (words, mut first) = (started(container), None);
+    let other = programs::runs(&words, |path, _| {
+        let name = programs::name(path);
+        let known = IDLE.iter().chain(&OTHERS).find(|it| **it == name);
+        first = first.or(known.copied());
+        known.is_none()
+    });
+    first.filter(|_| !other).map(str::to_owned)
+}
+
+/// Its image is one whose entry point starts a server.
+pub fn has_a_servers_image(container: &Container) -> bool {
+    IMAGES.contains(&Image::read(&container.image).name())
+}
+
+/// The image's own entry point still starts the server: no command replaces it, or one that ends in it.
+pub fn starts_as_the_image_does(container: &Container) -> bool {
+    container.command.is_empty()
+        || programs::runs(&started(container), |path, _| ENTRY_POINTS.contains(&path))
+}
+
+/// A user's script starts the server, and may hand it options that are not seen.
+pub fn starts_by_a_script(container: &Container) -> bool {
+    let a_server = |path: &str, _: &[String]| SERVERS.contains(&programs::name(path));
+    !starts_as_the_image_does(container) && !programs::runs(&started(container), a_server)
+}
+
+/// What runs where a command replaces the entry point: a script may stand in the arguments.
+pub(super) fn started(container: &Container) -> Vec<Literal> {
+    let words: Vec<_> = container.command.iter().chain(&container.args).collect();
+    // What the step in front starts.
+    let begin = words.iter().position(|word| start::is_step(word)).map_or(0, |step| step + 1);
+    words.into_iter().skip(begin).cloned().collect()
+}
+
+/// What is decided here, by example: image, command line (a command and then arguments, as a shell would read them), what it runs.
+/// The page about members has this table.
+pub const EXAMPLES: [(&str, &str, Runs); 38] = [
+    ("mariadb:10.11", "", Runs::Server),
+    ("mariadb:10.11", "--wsrep-on=ON", Runs::Server),
+    ("mariadb:10.11", "mariadbd --wsrep-on=ON", Runs::Server),
+    ("bitnami/mariadb-galera:11.4", "", Runs::Server),
+    ("mysql:8.4", "", Runs::Server),
+    ("our/db", "sh -c 'exec mariadbd --wsrep-on=ON'", Runs::Server),
+    ("our/db", "bash -c 'chown -R 999 /d; cd /d && mysqld --wsrep-on=ON'", Runs::Server),
+    ("our/db", "env TZ=UTC docker-entrypoint.sh mariadbd", Runs::Server),
+    ("our/db", "tini -s -- mariadbd", Runs::Server),
+    ("our/db", "/usr/bin/dumb-init docker-entrypoint.sh mariadbd", Runs::Server),
+    ("our/db", "nice -n 5 numactl --interleave=all mariadbd", Runs::Server),
+    ("our/db", "su-exec mysql mariadbd", Runs::Server),
+    ("our/db", "gosu mysql:mysql mariadbd-safe", Runs::Server),
+    ("our/db", "sh /etc/gatera/start-member.sh docker-entrypoint.sh mariadbd", Runs::Server),
+    ("our/db", "garbd --group=g --address=gcomm://a,b", Runs::Arbitrator),
+    ("our/garb", "", Runs::Arbitrator),
+    ("mariadb:10.11", "mariadb-dump --all-databases", Runs::Another),
+    ("mariadb:10.11", "docker-entrypoint.sh mariadb-dump --all-databases", Runs::Another),
+    ("mariadb:10.11", "sh -c 'mysqldump --all-databases | gzip > /b/x.gz'", Runs::Another),
+    ("mariadb:10.11", "sh -c 'until mariadb -e x; do sleep 1; done; mariadb < /s.sql'", Runs::Another),
+    ("our/backup", "mariabackup --backup --target-dir=/b", Runs::Another),
+    ("proxysql/proxysql:2.7", "", Runs::Another),
+    ("mariadb/maxscale:24.02", "", Runs::Another),
+    ("haproxy:3.0", "haproxy -f /etc/haproxy.cfg", Runs::Another),
+    ("prom/mysqld-exporter:v0.15", "--web.listen-address=:9104", Runs::Another),
+    ("busybox", "tail -F /var/lib/mysql/error.log", Runs::Another),
+    ("mariadb:10.11", "sleep infinity", Runs::Unknown),
+    ("mariadb:10.11", "sh -c 'mariadb -e x; exec /scripts/run.sh'", Runs::Unknown),
+    (
+        "mariadb:10.11",
+        "sh -c 'until mariadb-admin ping -h p; do sleep 2; done; exec docker-entrypoint.sh \"$@\"'",
+        Runs::Unknown,
+    ),
+    ("our/db", "bash -c 'rsync -a /seed/ /d; exec \"$@\"'", Runs::Unknown),
+    ("our/db", "sleep infinity", Runs::Unknown),
+    ("mariadb:10.11", "/scripts/run.sh", Runs::Unknown),
+    ("mariadb:10.11", "bash", Runs::Unknown),
+    ("bitnami/mariadb-galera:11.4", "bash -ec '/opt/bitnami/scripts/mariadb-galera/run.sh'", Runs::Unknown),
+    ("our/db", "", Runs::Unknown),
+    ("our/db", "--wsrep-on=ON", Runs::Unknown),
+    ("our/backup-agent", "", Runs::Unknown),
+    ("busybox", "", Runs::Unknown),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a shell would: words, some of them in single quotes.
+    fn words(line: &str) -> Vec<Literal> {
+        let quoted = line.split('\'').enumerate();
+        let words = quoted.flat_map(|(index, text)| match index % 2 {
+            1 => vec![text],
+            _ => text.split_whitespace().collect(),
+        });
+        words.map(Literal::from).collect()
+    }
+
+    #[test]
+    fn examples() {
+        for (image, line, runs) in EXAMPLES {
+            let words = words(line);
+            // Behind the image's own entry point or in place of it: what it runs is the same.
+            let as_arguments = Container { image: image.into(), args: words.clone(), ..Container::default() };
+            assert_eq!(Runs::of(&as_arguments), runs, "{image} args {line}");
+            if !line.is_empty() && !line.starts_with('-') {
+                let as_command = Container { image: image.into(), command: words, ..Container::default() };
+                assert_eq!(Runs::of(&as_command), runs, "{image} command {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_runs_no_server() {
+        for (line, runs) in [
+            ("sleep infinity", Some("sleep")),
+            ("/bin/sleep 1d", Some("sleep")),
+            ("sh -c 'sleep infinity'", Some("sleep")),
+            ("bash -c 'while true; do sleep 30; done'", Some("true")),
+            ("tail -f /dev/null", Some("tail")),
+            ("docker-entrypoint.sh sleep infinity", None),
+            ("sh -c 'sleep 5; exec docker-entrypoint.sh mariadbd'", None),
+            ("sleep.sh", None),
+            ("bash", None),
+            ("", None),
+            ("--wsrep-on=ON", None),
+        ] {
+            let container =
+                Container { image: "mariadb:10.11".into(), command: words(line), ..Container::default() };
+            assert_eq!(no_server(&container).as_deref(), runs, "{line}");
+        }
+    }
+
+    #[test]
+    fn names_are_in_order_and_stand_in_one_table() {
+        assert!(OTHERS.is_sorted());
+        let all = SERVERS.iter().chain(&ARBITRATORS).chain(&OTHERS).chain(&HIDING);
+        let names: std::collections::BTreeSet<_> = all.clone().collect();
+        assert_eq!(names.len(), all.count());
+    }
+}

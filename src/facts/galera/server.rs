@@ -1,0 +1,174 @@
+//! Which container of a pod is the database server, and whether that server would found a new cluster.
+
+use super::address::{self, Address, Placed, Source};
+use super::options::{Value, flags, last, switch};
+use super::programs;
+use super::reading::File;
+use super::runs::{self, Runs};
+use objects::{Container, Meta, PodSpec, Template};
+
+/// The name of the server container, where it cannot be told.
+pub const CONTAINER: &str = "container";
+
+/// Where images keep their data; a mount there makes a container a server.
+pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
+/// Group communication.
+pub const GALERA_PORT: i64 = 4567;
+/// The server container of a template.
+pub fn of(template: &Template) -> Option<&Container> {
+    container(&template.spec, template.metadata.mark(CONTAINER))
+}
+
+/// The server container of a pod, or of what pods are made from. A Job ends, so it runs none.
+pub fn in_pod<'a>(metadata: &Meta, spec: &'a PodSpec) -> Option<&'a Container> {
+    let of_a_job = metadata.controller().is_some_and(|owner| owner.is_of("batch", "Job"));
+    if of_a_job { None } else { container(spec, metadata.mark(CONTAINER)) }
+}
+
+/// The server container: the one `gatera.dev/container` names, else one that runs a server, first of all where the data is mounted;
+/// else, of those that run what is not known, one that mounts the data, declares the group communication port, or has a server's
+/// image and a claim. `None`: something else that carries the same labels.
+pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Container> {
+    let all = &spec.containers;
+    if let Some(name) = named {
+        return all.iter().find(|it| it.name == name);
+    }
+    let holds_data = |it: &Container| {
+        it.volume_mounts.iter().any(|m| DATA_DIRECTORIES.contains(&m.mount_path.trim_end_matches('/')))
+    };
+    let listens = |it: &Container| it.ports.iter().any(|port| port.container_port == GALERA_PORT);
+    let rank = |it: &Container| match Runs::of(it) {
+        Runs::Server if holds_data(it) => Some(0),
+        Runs::Server => Some(1),
+        Runs::Unknown if holds_data(it) && runs::has_a_servers_image(it) => Some(2),
+        Runs::Unknown if holds_data(it) => Some(3),
+        Runs::Unknown if listens(it) => Some(4),
+        Runs::Unknown if runs::has_a_servers_image(it) && mounts_a_claim(spec, it) => Some(5),
+        // Perhaps a script was misread.
+        Runs::Another if holds_data(it) && runs::has_a_servers_image(it) => Some(6),
+        Runs::Unknown | Runs::Arbitrator | Runs::Another => None,
+    };
+    let ranked = all.iter().filter_map(|it| Some((rank(it)?, it)));
+    ranked.min_by_key(|(rank, _)| *rank).map(|(_, it)| it)
+}
+
+/// A volume that outlives the pod: a claim, or one made from the StatefulSet's templates.
+fn mounts_a_claim(spec: &PodSpec, container: &Container) -> bool {
+    let lasts = |name: &str| {
+        let volume = spec.volumes.iter().find(|volume| volume.name == name);
+        volume.is_none_or(|volume| volume.persistent_volume_claim.is_some())
+    };
+    container.volume_mounts.iter().any(|mount| lasts(&mount.name))
+}
+
+/// The switch that makes this server found a new cluster, as a person would look for it; `None` if nothing visible
+/// does. The command line wins over the environment, the environment over the files.
+pub fn founds_new_cluster<'a>(container: &'a Container, files: &[File<'a>]) -> Option<String> {
+    let flags = flags(container);
+    let new_cluster = flags.iter().find(|flag| flag.key == NEW_CLUSTER && switched_on(flag.value.as_ref()));
+    if let Some(flag) = new_cluster {
+        return Some(format!("{}[{}] --wsrep-new-cluster", flag.field, flag.index));
+    }
+    let address = address::of_container(container, files);
+    let by_command = matches!(address, Some(Placed { source: Source::Word(..), .. }));
+    let bootstraps = container.env.iter().any(|var| var.name == BOOTSTRAP && ON.contains(&var.value.look()));
+    if bootstraps && !by_command {
+        return Some(format!("env {BOOTSTRAP}"));
+    }
+    // Bitnami's chart sets it in the script that starts the server, for one member of its choice.
+    if programs::sets(&runs::started(container), BOOTSTRAP, &ON) && !by_command {
+        return Some(format!("command {BOOTSTRAP}"));
+    }
+    if let Some(File { map, key, .. }) = files.iter().find(|file| founds_by_file(file.text)) {
+        return Some(format!("ConfigMap {map} key {key} {NEW_CLUSTER}"));
+    }
+    let Placed { source, text } = address?;
+    let place = match source {
+        Source::File { map, key } => format!("ConfigMap {map} key {key}"),
+        Source::Variable(name) => format!("env {name}"),
+        Source::Word(field, index) => format!("{field}[{index}]"),
+    };
+    (Address::read(&text) == Some(Address::NewCluster))
+        .then(|| format!("{place} wsrep_cluster_address=gcomm://"))
+}
+
+const NEW_CLUSTER: &str = "wsrep_new_cluster";
+const BOOTSTRAP: &str = "MARIADB_GALERA_CLUSTER_BOOTSTRAP";
+const ON: [&str; 3] = ["yes", "true", "1"];
+
+/// The switch for a new cluster also works in a file.
+pub fn founds_by_file(text: &str) -> bool {
+    let said = || last(text, NEW_CLUSTER);
+    text.contains("new") && said().is_some_and(|it| switched_on(it.value.as_ref()))
+}
+
+fn switched_on(value: Option<&Value<'_>>) -> bool {
+    value.is_none_or(|value| switch(value.look()) != Some(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use objects::Literal;
+
+    fn container_of(json: &str) -> Container {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn the_server_is_the_container_that_runs_one() {
+        let mount = r#""volumeMounts":[{"name":"data","mountPath":"/var/lib/mysql"}]"#;
+        let server = format!(r#"{{"name":"db","image":"mariadb:10.11",{mount}}}"#);
+        let backup = format!(
+            r#"{{"name":"backup","image":"our/backup","command":["mariabackup","--backup"],{mount}}}"#
+        );
+        let agent = format!(r#"{{"name":"agent","image":"our/agent",{mount}}}"#);
+        let exporter = r#"{"name":"exporter","image":"prom/mysqld-exporter"}"#.to_owned();
+        let garbd = r#"{"name":"arbitrator","image":"our/garb","command":["garbd"],"ports":[{"containerPort":4567}]}"#.to_owned();
+        let dump = r#"{"name":"dump","image":"mariadb:10.11","args":["mariadb-dump"]}"#.to_owned();
+        for (containers, expected) in [
+            (vec![&backup, &server], Some("db")),
+            (vec![&agent, &exporter, &server], Some("db")),
+            (vec![&agent], Some("agent")),
+            (vec![&backup], None),
+            (vec![&garbd], None),
+            (vec![&dump], None),
+            (vec![&exporter], None),
+        ] {
+            let containers = containers.iter().map(|json| container_of(json)).collect();
+            let spec = PodSpec { containers, ..PodSpec::default() };
+            assert_eq!(container(&spec, None).map(|it| &*it.name), expected, "{spec:?}");
+        }
+        let spec = PodSpec { containers: vec![container_of(&server)], ..PodSpec::default() };
+        let owned = |kind: &str| {
+            let owner = format!(
+                r#"{{"ownerReferences":[{{"apiVersion":"batch/v1","kind":"{kind}","name":"x","uid":"1","controller":true}}]}}"#
+            );
+            serde_json::from_str::<Meta>(&owner).unwrap()
+        };
+        assert!(in_pod(&owned("Job"), &spec).is_none() && in_pod(&Meta::default(), &spec).is_some());
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_environment_and_that_over_files() {
+        let words = |words: &[&str]| words.iter().map(|word| Literal::from(*word)).collect::<Vec<_>>();
+        let file = |text| [File { map: "conf", key: "g.cnf", text }];
+        let founding = file("[galera]\nwsrep_cluster_address=gcomm://\n");
+        let mut container = Container::default();
+        assert_eq!(
+            founds_new_cluster(&container, &founding).unwrap(),
+            "ConfigMap conf key g.cnf wsrep_cluster_address=gcomm://"
+        );
+        container.args = words(&["--wsrep-cluster-address=gcomm://a,b"]);
+        assert_eq!(founds_new_cluster(&container, &founding), None);
+        container.args = words(&["--wsrep_cluster_address", "gcomm://"]);
+        assert_eq!(founds_new_cluster(&container, &[]).unwrap(), "args[0] wsrep_cluster_address=gcomm://");
+        container.args = words(&["mariadbd", "--wsrep-new-cluster"]);
+        assert_eq!(founds_new_cluster(&container, &founding).unwrap(), "args[1] --wsrep-new-cluster");
+        container.args = words(&["--wsrep_cluster_address=gcomm://a"]);
+        assert_eq!(
+            founds_new_cluster(&container, &file("[galera]\nwsrep-new-cluster\n")).unwrap(),
+            "ConfigMap conf key g.cnf wsrep_new_cluster"
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! What stands in front of a server when its container starts, and whether its position is recovered there after a crash.
+//!
+//! The script itself is `inject/start-member.sh`; here it is only recognised.
+
+use super::image::Image;
+use super::programs::{self, name};
+use objects::{Container, Literal};
+
+/// The script that recovers the position, by whatever path a template carries it.
+pub const STEP: &str = "start-member.sh";
+
+/// What becomes of the position of a server that was not stopped in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// The step stands in front.
+    Step,
+    /// The image, or mysqld_safe, recovers the position itself.
+    Itself,
+    /// The command is one in front of which the step can stand.
+    Bare,
+    /// A script of somebody's, of which nothing is known.
+    Unknown,
+}
+
+impl Front {
+    /// Of a container that runs a server.
+    pub fn of(container: &Container) -> Self {
+        let words = || container.command.iter().chain(&container.args);
+        if words().any(is_step) {
+            return Self::Step;
+        }
+        let image = Image::read(&container.image);
+        let whole: Vec<_> = words().cloned().collect();
+        let safe = |path: &str, _: &[String]| matches!(name(path), "mysqld_safe" | "mariadbd-safe");
+        if image.name().contains("pxc") || image.name().contains("xtradb") || programs::runs(&whole, safe) {
+            return Self::Itself;
+        }
+        if starts_a_server(&started(container)) { Self::Bare } else { Self::Unknown }
+    }
+
+    /// A server that crashed starts from where its data is.
+    pub fn recovers(self) -> bool {
+        matches!(self, Self::Step | Self::Itself)
+    }
+}
+
+/// The words in front of which injection puts the step: with a command of its own a container no longer gets the image's entry
+/// point, nor its arguments.
+pub fn started(container: &Container) -> Vec<&str> {
+    let entry_point = container.command.is_empty().then_some("docker-entrypoint.sh");
+    let server = (container.command.is_empty() && container.args.is_empty()).then_some("mariadbd");
+    let words = container.command.iter().chain(&container.args).map(Literal::look);
+    entry_point.into_iter().chain(words).chain(server).collect()
+}
+
+/// Wrappers that pass on their arguments may stand in front of the server, and what prepares it, which adds its name to options.
+/// The step itself knows the same ones (`split_command`).
+fn starts_a_server(words: &[&str]) -> bool {
+    let (mut wrapped, mut prepared, mut sets) = (false, false, false);
+    for word in words {
+        match name(word) {
+            _ if word.starts_with('-') && wrapped => {}
+            _ if word.starts_with('-') => return prepared,
+            _ if word.contains('=') && sets => {}
+            _ if word.contains('=') => return false,
+            "tini" | "dumb-init" => (wrapped, prepared, sets) = (true, false, false),
+            "env" => (wrapped, prepared, sets) = (false, false, true),
+            "docker-entrypoint.sh" => (wrapped, prepared, sets) = (false, true, false),
+            server => return matches!(server, "mariadbd" | "mysqld"),
+        }
+    }
+    false
+}
+
+/// This word is the step.
+pub(super) fn is_step(word: &Literal) -> bool {
+    name(word.look()) == STEP
+}
+
+/// What the step starts, of all words of a command; `None`: it does not stand in front.
+pub fn behind_the_step<'a>(words: &'a [&'a str]) -> Option<&'a [&'a str]> {
+    let step = words.iter().position(|word| name(word) == STEP)?;
+    Some(&words[step + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_front() {
+        for (image, command, front) in [
+            ("mariadb:10.11", &[][..], Front::Bare),
+            ("mariadb:10.11", &["docker-entrypoint.sh", "mariadbd"], Front::Bare),
+            ("mariadb:10.11", &["/usr/local/bin/docker-entrypoint.sh"], Front::Unknown), // it would start nothing
+            ("our/db:1", &["mysqld", "--wsrep-on=ON"], Front::Bare),
+            ("our/db:1", &["tini", "--", "docker-entrypoint.sh", "mariadbd"], Front::Bare),
+            ("mariadb:10.11", &["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
+            ("mariadb:10.11", &["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
+            ("our/db:1", &["tini", "-g", "--", "mariadbd"], Front::Bare),
+            ("our/db:1", &["env", "TZ=UTC", "docker-entrypoint.sh", "mariadbd"], Front::Bare),
+            ("our/db:1", &["tini", "--", "/scripts/start.sh"], Front::Unknown),
+            ("our/db:1", &["docker-entrypoint.sh", "--wsrep-on=ON"], Front::Bare),
+            ("our/db:1", &["docker-entrypoint.sh", "bash", "-c", "exec mariadbd"], Front::Unknown),
+            ("our/db:1", &["bash"], Front::Unknown),
+            ("mariadb:10.11", &["mariadbd-safe"], Front::Itself),
+            ("mariadb:10.11", &["sh", "-c", "exec mysqld_safe"], Front::Itself),
+            ("percona/percona-xtradb-cluster:8.0", &[], Front::Itself),
+            ("our/pxc:8.0", &["sh", "-c", "exec /entrypoint.sh mysqld"], Front::Itself),
+            ("mariadb:10.11", &["sh", "-c", "exec docker-entrypoint.sh mariadbd"], Front::Unknown),
+            ("mariadb:10.11", &["/scripts/start.sh"], Front::Unknown),
+        ] {
+            let command = command.iter().map(|word| Literal::from(*word)).collect();
+            let container = Container { image: image.into(), command, ..Container::default() };
+            assert_eq!(Front::of(&container), front, "{image} {:?}", container.command);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! One proposed change: who wants to do what to which object.
+//!
+//! Owns: the [`Review`] and its making from an AdmissionReview; `gatera check` makes the same value from files.
+//! Must not know: rules, the view, HTTP. Data: request body in; envelope first, then the objects, so that every
+//! answer can name the request it answers, even when the object inside cannot be read. Raw JSON stops here (the one
+//! exception is injection, which edits the object as it came).
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::galera::adopt::Adoption;
+use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Unreadable};
+
+/// Who asks: the API server, a pipeline, the background audit. The verdict is the same for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The mutating call; the object may still be changed.
+    Mutating,
+    /// The validating call; the object is final.
+    Validating,
+    /// `gatera check`.
+    Check,
+    /// `gatera check --live`: what both calls would say of a manifest, of which the API server knows nothing yet.
+    Live,
+    /// The audit: the object is there already, and is judged as if it were created as it is.
+    Audit,
+}
+
+impl Origin {
+    /// It is told what the validating call tells.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Validating | Self::Live)
+    }
+
+    /// An object of this kind that is there already is judged itself as well. A request is one object alone: what came before
+    /// the object that makes it matter has to be told at that one.
+    pub fn judges_each(self, kind: Kind) -> bool {
+        match self {
+            Self::Mutating | Self::Validating | Self::Live => false,
+            Self::Check => true,
+            Self::Audit => !matches!(kind, Kind::Pod | Kind::Secret | Kind::Autoscaler | Kind::Namespace),
+        }
+    }
+}
+
+/// What is done to the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[allow(missing_docs, reason = "the verbs of the API")]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+    Connect,
+}
+
+/// One proposed change.
+#[derive(Clone, Debug)]
+pub struct Review {
+    /// Who asks.
+    pub origin: Origin,
+    /// What is done.
+    pub operation: Operation,
+    /// The kind that is changed: for a subresource its parent's.
+    pub kind: Kind,
+    /// `scale`, `eviction`, `status`, or empty.
+    pub subresource: String,
+    /// Empty for cluster-wide objects; a Namespace is in itself, so that its mode counts.
+    pub namespace: String,
+    /// May be a prefix with `generateName`; deletecollection leaves it to the old object.
+    pub name: String,
+    /// Who wants it.
+    pub user: String,
+    /// Nothing may happen besides answering.
+    pub dry_run: bool,
+    /// How it is to be deleted, on delete and eviction.
+    pub options: DeleteOptions,
+    /// The object before; absent on create, unless it takes members over: then it is what they run.
+    pub old: Option<Object>,
+    /// It creates a StatefulSet around members that run.
+    pub takes_over: bool,
+    /// The object after; absent on delete.
+    pub new: Option<Object>,
+    /// What could not be read, if anything: a finding, never a silent pass.
+    pub unreadable: Option<Unreadable>,
+}
+
+impl Review {
+    /// An object that is not in a request, judged as if it were created now.
+    pub fn as_created(
+        origin: Origin,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        object: Result<Object, Unreadable>,
+    ) -> Self {
+        let (new, unreadable) = match object {
+            Ok(object) => (Some(object), None),
+            Err(problem) => (None, Some(problem)),
+        };
+        Self {
+            origin,
+            operation: Operation::Create,
+            kind,
+            subresource: String::new(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            user: String::new(),
+            dry_run: true,
+            options: DeleteOptions::default(),
+            old: None,
+            takes_over: false,
+            new,
+            unreadable,
+        }
+    }
+
+    /// The object is there, and can be annotated.
+    pub fn is_there(&self) -> bool {
+        self.old.is_some() && !self.takes_over
+    }
+
+    /// "StatefulSet db/galera", as every message begins.
+    pub fn subject(&self) -> String {
+        subject(self.kind, &self.namespace, &self.name)
+    }
+
+    /// The old object as if it were created now: what it breaks already is no news when it is updated. A label that adopts it changes
+    /// nothing of what it breaks.
+    pub fn before(&self, adoption: &Adoption) -> Option<Review> {
+        let mut old = self.old.clone()?;
+        if let (
+            Object::StatefulSet(old) | Object::Deployment(old),
+            Some(Object::StatefulSet(new) | Object::Deployment(new)),
+        ) = (&mut old, &self.new)
+        {
+            let [was, is] = [&old.spec.template.metadata.labels, &new.spec.template.metadata.labels];
+            if !adoption.adopts(was) && adoption.adopts(is) {
+                old.spec.template.metadata.labels = is.clone();
+            }
+        }
+        let written = matches!(&*self.subresource, "" | "status");
+        (self.operation == Operation::Update && written).then(|| Review {
+            operation: Operation::Create,
+            old: None,
+            new: Some(old),
+            ..self.with_objects_dropped()
+        })
+    }
+
+    fn with_objects_dropped(&self) -> Review {
+        Review {
+            origin: self.origin,
+            operation: self.operation,
+            kind: self.kind,
+            subresource: self.subresource.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            user: self.user.clone(),
+            dry_run: self.dry_run,
+            options: DeleteOptions::default(),
+            old: None,
+            takes_over: false,
+            new: None,
+            unreadable: None,
+        }
+    }
+
+    /// The objects of the request, new before old.
+    pub fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.new.iter().chain(&self.old)
+    }
+}
+
+/// A request as it came: the review, and what the answer must repeat.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    /// Names the request.
+    pub uid: String,
+    /// What is judged.
+    pub review: Review,
+    /// The new object as it came, for the patch.
+    pub object: Option<&'a RawValue>,
+}
+
+/// A body that is no request. With a uid there can be an AdmissionReview for an answer, without only a 400.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("gatera cannot read this AdmissionReview: {problem}")]
+pub struct Malformed {
+    /// The uid, if it was readable.
+    pub uid: Option<String>,
+    /// The version it was asked in; ours if it was not readable.
+    pub api_version: String,
+    problem: String,
+}
+
+/// The only version there is; the webhook entries ask for no other.
+pub const API_VERSION: &str = "admission.k8s.io/v1";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    api_version: String,
+    kind: String,
+    #[serde(borrow)]
+    request: Request<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    uid: String,
+    kind: GroupKind,
+    #[serde(default)]
+    resource: Resource,
+    #[serde(default)]
+    sub_resource: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+    operation: Operation,
+    #[serde(default)]
+    user_info: User,
+    #[serde(default)]
+    dry_run: Option<bool>,
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    old_object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    options: Option<&'a RawValue>,
+}
+
+impl Request<'_> {
+    /// What is longer than it can be in an object that exists, in words. Messages repeat all of it.
+    fn overlong(&self) -> Option<String> {
+        let Self { uid, name, namespace, sub_resource, .. } = self;
+        let known = [
+            ("uid", uid, LONGEST_UID),
+            ("name", name, LONGEST_NAME),
+            ("namespace", namespace, LONGEST_NAME),
+            ("subResource", sub_resource, LONGEST_NAME),
+        ];
+        let (field, text, most) = known.into_iter().find(|(_, text, most)| text.len() > *most)?;
+        Some(format!("request.{field} has {} bytes, and {most} is the most there can be", text.len()))
+    }
+}
+
+#[derive(Deserialize)]
+struct GroupKind {
+    group: String,
+    kind: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Resource {
+    resource: String,
+}
+
+#[derive(Default, Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+/// An API server's has 36 characters.
+const LONGEST_UID: usize = 128;
+/// `admission.k8s.io/v1beta1` has 24.
+const LONGEST_VERSION: usize = 64;
+
+impl Malformed {
+    /// What the body says of itself is repeated only as far as an API server could mean it: whoever takes no answers must
+    /// not be able to leave megabytes lying here.
+    fn new(uid: Option<String>, api_version: Option<String>, problem: String) -> Self {
+        let uid = uid.filter(|uid| (1..=LONGEST_UID).contains(&uid.len()));
+        let api_version = api_version.filter(|version| version.len() <= LONGEST_VERSION);
+        Self { uid, api_version: api_version.unwrap_or_else(|| API_VERSION.into()), problem }
+    }
+}
+
+/// Reads a request body. Two stages: the envelope, then the objects in it.
+pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incoming<'b>, Malformed> {
+    let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| {
+        let (uid, api_version) = uid_at_least(body);
+        Malformed::new(uid, api_version, position_of(&error))
+    })?;
+    let request = envelope.request;
+    if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {
+        let problem = format!("it is not of kind AdmissionReview, version {API_VERSION}");
+        return Err(Malformed::new(Some(request.uid), Some(envelope.api_version), problem));
+    }
+    if let Some(problem) = request.overlong() {
+        return Err(Malformed::new(Some(request.uid), None, problem));
+    }
+    let sent = kinds.named(&request.kind.group, &request.kind.kind);
+    let mut unreadable = None;
+    let mut open = |text: Option<&RawValue>| match text.map(|text| Object::read(sent, text.get())) {
+        Some(Ok(object)) => Some(object),
+        Some(Err(error)) => {
+            unreadable = Some(error);
+            None
+        }
+        None => None,
+    };
+    let (new, old) = (open(request.object), open(request.old_object));
+    let kind = if request.sub_resource.is_empty() { sent } else { parent_kind(&request.resource.resource) };
+    let named = |object: &Object| Some(object.meta().name.clone()).filter(|name| !name.is_empty());
+    let name = Some(request.name)
+        .filter(|name| !name.is_empty())
+        .or_else(|| old.iter().chain(&new).find_map(named))
+        .or_else(|| new.as_ref().map(|object| object.meta().generate_name.clone()))
+        .unwrap_or_default();
+    let options = match (&new, request.operation) {
+        (Some(Object::Eviction(eviction)), _) => eviction.delete_options.clone(),
+        // Options of a write hold nothing that is judged. What cannot be read asks for nothing unusual.
+        (_, Operation::Delete) => {
+            request.options.and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default()
+        }
+        _ => DeleteOptions::default(),
+    };
+    let review = Review {
+        origin,
+        operation: request.operation,
+        kind,
+        subresource: request.sub_resource,
+        namespace: if kind == Kind::Namespace { name.clone() } else { request.namespace },
+        name,
+        user: request.user_info.username,
+        dry_run: request.dry_run.unwrap_or_default() || options.dry_run(),
+        options,
+        old,
+        takes_over: false,
+        new,
+        unreadable,
+    };
+    Ok(Incoming { uid: request.uid, review, object: request.object })
+}
+
+fn parent_kind(resource: &str) -> Kind {
+    match resource {
+        "statefulsets" => Kind::StatefulSet,
+        "deployments" => Kind::Deployment,
+        "pods" => Kind::Pod,
+        "persistentvolumeclaims" => Kind::Claim,
+        "namespaces" => Kind::Namespace,
+        _ => Kind::Other,
+    }
+}
+
+/// Second try, for uid and version alone, when the envelope is not what it should be.
+fn uid_at_least(body: &[u8]) -> (Option<String>, Option<String>) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Only {
+        api_version: Option<String>,
+        request: OnlyUid,
+    }
+    #[derive(Deserialize)]
+    struct OnlyUid {
+        uid: String,
+    }
+    match serde_json::from_slice::<Only>(body) {
+        Ok(only) => (Some(only.request.uid), only.api_version),
+        Err(_) => (None, None),
+    }
+}
+
+/// Where it breaks and in which way, without a word of what stands there.
+fn position_of(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        serde_json::error::Category::Eof => "it ends too early",
+        serde_json::error::Category::Data => "a field is missing or of the wrong type",
+        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is no JSON",
+    };
+    format!("{what} (line {} column {})", error.line(), error.column())
+}
+
+/// "StatefulSet db/galera": an object, as every message calls it.
+pub fn subject(kind: Kind, namespace: &str, name: &str) -> String {
+    let named = if kind == Kind::Other { "object" } else { kind.name() };
+    if namespace.is_empty() || kind == Kind::Namespace {
+        format!("{named} {name}")
+    } else {
+        format!("{named} {namespace}/{name}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,352 @@
+//! Revisions: what the servers of a cluster read of ConfigMaps, as a value that is compared, written down and found again.
+//!
+//! Owns: which keys a server container reads ([`sources`]), what they amount to ([`Contents`], [`Revision`]), and how the
+//! ConfigMap is called that keeps a revision ([`Digest::copy_name`]). Must not know: clusters, pods that run, what is done with
+//! a revision. Only ConfigMaps with an option file among what is read count; scripts and the like reach pods as they always
+//! did. Two texts that mean the same are one revision (`galera/options/meaning.rs`).
+
+mod contents;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use ring::digest::Context;
+
+use crate::galera::options::{self, Meaning};
+use objects::{ByName, ConfigMap, Container, Literal, PodSpec, SourceRef, Volume};
+
+pub use contents::{Contents, Unknown};
+
+/// What is read of one ConfigMap: these keys, or all; and whether pods start without it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keys(Option<BTreeSet<String>>, bool);
+
+impl Keys {
+    /// All keys.
+    pub const ALL: Self = Self(None, false);
+
+    /// This key is read.
+    pub fn hold(&self, key: &str) -> bool {
+        self.0.as_ref().is_none_or(|keys| keys.contains(key))
+    }
+
+    fn join(&mut self, other: Self) {
+        match (&mut self.0, other.0) {
+            (Some(own), Some(other)) => own.extend(other),
+            (own, _) => *own = None,
+        }
+        self.1 &= other.1;
+    }
+}
+
+/// The ConfigMaps that this container reads as files, and what of each.
+pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
+    let mut all = BTreeMap::<String, Keys>::new();
+    for mount in &server.volume_mounts {
+        let Some(volume) = spec.volumes.iter().find(|volume| volume.name == mount.name) else { continue };
+        for source in volume.config_maps() {
+            let keys = keys(source, &mount.sub_path);
+            all.entry(source.name.clone()).and_modify(|known| known.join(keys.clone())).or_insert(keys);
+        }
+    }
+    all
+}
+
+/// The ConfigMaps that containers of this pod see as files, and what of each. Of a volume that none of them mounts everything
+/// counts: somebody means to.
+pub fn reaching(spec: &PodSpec) -> BTreeMap<String, Keys> {
+    let mut all = BTreeMap::<String, Keys>::new();
+    let is_mounted = |volume: &Volume| {
+        spec.all_containers().any(|(_, it)| it.volume_mounts.iter().any(|mount| mount.name == volume.name))
+    };
+    let unmounted = spec.volumes.iter().filter(|volume| !is_mounted(volume)).flat_map(Volume::config_maps);
+    let unmounted = unmounted.map(|source| (source.name.clone(), Keys(None, source.optional)));
+    let mounted = spec.all_containers().flat_map(|(_, container)| sources(spec, container));
+    for (map, keys) in mounted.chain(unmounted) {
+        all.entry(map).and_modify(|known| known.join(keys.clone())).or_insert(keys);
+    }
+    all
+}
+
+fn keys(source: &SourceRef, sub_path: &str) -> Keys {
+    let named = source.items.iter().map(|item| item.key.clone());
+    let keys = match (source.items.is_empty(), sub_path) {
+        (false, _) => Some(named.collect()),
+        (true, "") => None,
+        (true, file) => Some(BTreeSet::from([file.to_owned()])),
+    };
+    Keys(keys, source.optional)
+}
+
+/// So many letters tell apart what contents mean, also for somebody who looks for two that mean the same;
+const MEANING: usize = 24;
+/// and so many more how they are written: the address of the cluster is not part of what a file means here.
+const LETTERS: usize = MEANING + 8;
+
+fn hex(sum: Context, letters: usize) -> String {
+    sum.finish().as_ref().iter().take(letters / 2).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What the keys that are read of one ConfigMap amount to. Two are the same if they mean the same, however they are written.
+#[derive(Clone, Debug)]
+pub struct Digest(String);
+
+impl Digest {
+    fn of(means: Context, says: Context) -> Self {
+        Self(hex(means, MEANING) + &hex(says, LETTERS - MEANING))
+    }
+
+    fn meaning(&self) -> &str {
+        self.0.get(..MEANING).unwrap_or_default()
+    }
+
+    /// They are written in the same way.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl PartialEq for Digest {
+    fn eq(&self, other: &Self) -> bool {
+        self.meaning() == other.meaning()
+    }
+}
+
+impl Eq for Digest {}
+
+impl Hash for Digest {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.meaning().hash(hasher);
+    }
+}
+
+/// In the name of a ConfigMap that keeps a revision of another.
+const KEEPS: &str = "-gatera-";
+/// No object's name may be longer.
+const LONGEST_NAME: usize = 253;
+
+impl Digest {
+    /// The ConfigMap that keeps this content of another one.
+    pub fn copy_name(&self, source: &str) -> String {
+        let room = LONGEST_NAME - KEEPS.len() - LETTERS;
+        let begin: String = source.chars().take(room).collect();
+        format!("{begin}{KEEPS}{}", self.0)
+    }
+
+    /// The content that a ConfigMap of this name keeps.
+    pub fn of_copy(name: &str) -> Option<Self> {
+        Self::read(name.rsplit_once(KEEPS)?.1)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        (text.len() == LETTERS && text.bytes().all(hex)).then(|| Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The options in which two ConfigMaps differ, and the keys that are no option files, as far as these keys are read.
+pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    let read = one.data.keys().chain(other.data.keys()).filter(|key| keys.hold(key));
+    for key in read {
+        let [was, is] = [one, other].map(|map| map.data.get(key).map_or("", Literal::look));
+        if was == is {
+            continue;
+        }
+        let is_file = |text: &str| text.is_empty() || options::is_file(key, text);
+        let meaning = |text| is_file(text).then(|| Meaning::of(text).ok()).flatten();
+        match (meaning(was), meaning(is)) {
+            (Some(was), Some(is)) => all.extend(was.differences(&is)),
+            _ => drop(all.insert(key.clone())),
+        }
+    }
+    all.into_iter().collect()
+}
+
+/// What servers read, by ConfigMap. Written as `nodeconfig=3fa9…`, several with a space between.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Revision(ByName<Digest>);
+
+impl Revision {
+    /// Of these sources, as their ConfigMaps are now.
+    pub fn of<'c>(
+        sources: &BTreeMap<String, Keys>,
+        mut contents: impl FnMut(&str) -> Option<&'c Contents>,
+    ) -> Result<Self, Unknown> {
+        let mut all = Vec::new();
+        for (name, keys) in sources {
+            let known = match contents(name) {
+                Some(known) => known,
+                None if keys.1 => continue,
+                None => return Err(Unknown::NotThere(name.clone())),
+            };
+            if let Some(digest) = known.digest(name, keys)? {
+                all.push((name.clone(), digest));
+            }
+        }
+        Ok(Self(all.into_iter().collect()))
+    }
+
+    /// As it was written down.
+    pub fn read(text: &str) -> Option<Self> {
+        let one = |word: &str| {
+            let (name, digest) = word.split_once('=')?;
+            (!name.is_empty()).then_some((name.to_owned(), Digest::read(digest)?))
+        };
+        let all: ByName<_> = text.split_whitespace().map(one).collect::<Option<_>>()?;
+        (!all.is_empty()).then_some(Self(all))
+    }
+
+    /// By ConfigMap.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Digest)> {
+        self.0.iter().map(|(name, digest)| (&**name, digest))
+    }
+
+    /// Its ConfigMaps, for a person.
+    pub fn config_maps(&self) -> String {
+        self.iter().map(|(source, _)| format!("ConfigMap {source}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The part of it that is about some ConfigMaps.
+    #[must_use]
+    pub fn only(&self, mut about: impl FnMut(&str, &Digest) -> bool) -> Self {
+        let these = self.iter().filter(|(source, digest)| about(source, digest));
+        Self(these.map(|(source, digest)| (source.to_owned(), digest.clone())).collect())
+    }
+
+    /// The same with another content of one ConfigMap.
+    #[must_use]
+    pub fn with(&self, source: &str, digest: Digest) -> Self {
+        let all = self.iter().map(|(name, digest)| (name.to_owned(), digest.clone()));
+        Self(all.chain([(source.to_owned(), digest)]).collect())
+    }
+
+    /// What it says of this ConfigMap.
+    pub fn get(&self, source: &str) -> Option<&Digest> {
+        self.0.get(source)
+    }
+
+    /// It is about the same ConfigMaps.
+    pub fn is_about_the_same(&self, other: &Self) -> bool {
+        self.0.keys().eq(other.0.keys())
+    }
+
+    /// The ConfigMaps that keep it.
+    pub fn copies(&self) -> impl Iterator<Item = String> {
+        self.iter().map(|(source, digest)| digest.copy_name(source))
+    }
+
+    /// No ConfigMap is read as an option file.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<_> = self.iter().map(|(name, digest)| format!("{name}={digest}")).collect();
+        f.write_str(&words.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use objects::{Kind, Object};
+
+    fn map(data: &str) -> ConfigMap {
+        let json = format!(r#"{{"metadata":{{"name":"c"}},{data}}}"#);
+        let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else { panic!("{json}") };
+        map
+    }
+
+    fn of(sources: &BTreeMap<String, Keys>, data: &str) -> Result<Revision, Unknown> {
+        let contents = Contents::of(&map(data));
+        Revision::of(sources, |name| (name == "c").then_some(&contents))
+    }
+
+    fn read_by(volume: &str, mount: &str) -> BTreeMap<String, Keys> {
+        let json = format!(
+            r#"{{"volumes":[{{"name":"v",{volume}}},{{"name":"other","configMap":{{"name":"d"}}}}],
+                "containers":[{{"name":"s","volumeMounts":[{{"name":"v","mountPath":"/etc/x"{mount}}}]}}]}}"#
+        );
+        let spec: PodSpec = serde_json::from_str(&json).unwrap();
+        sources(&spec, &spec.containers[0])
+    }
+
+    const WHOLE: &str = r#""configMap":{"name":"c"}"#;
+
+    #[test]
+    fn only_what_is_read_counts() {
+        let data = |a: &str, b: &str| {
+            format!(
+                r#""data":{{"a.cnf":"[mysqld]\nport={a}\n","b.cnf":"[mysqld]\nport={b}\n","x.sh":"echo"}}"#
+            )
+        };
+        let item = r#""configMap":{"name":"c","items":[{"key":"a.cnf","path":"my.cnf"}]}"#;
+        let projected = r#""projected":{"sources":[{"configMap":{"name":"c","items":[{"key":"a.cnf"}]}}]}"#;
+        for (sources, counts) in [
+            (read_by(WHOLE, ""), true),
+            (read_by(item, ""), false),
+            (read_by(projected, ""), false),
+            (read_by(WHOLE, r#","subPath":"a.cnf""#), false),
+            (read_by(WHOLE, r#","subPath":"b.cnf""#), true),
+        ] {
+            let revision = |b| of(&sources, &data("1", b)).unwrap();
+            assert_eq!(revision("1") != revision("2"), counts, "{sources:?}");
+            assert!(!revision("1").is_empty());
+        }
+        let scripts = of(&read_by(WHOLE, r#","subPath":"x.sh""#), &data("1", "1"));
+        assert!(scripts.unwrap().is_empty(), "no option file is read");
+    }
+
+    #[test]
+    fn a_revision_is_read_as_it_is_written_and_its_copy_is_found() {
+        let revision = of(&read_by(WHOLE, ""), r#""data":{"a.cnf":"[mysqld]\nport=1\n"}"#).unwrap();
+        assert_eq!(Revision::read(&revision.to_string()), Some(revision.clone()));
+        let (name, digest) = revision.iter().next().unwrap();
+        assert_eq!(Digest::of_copy(&digest.copy_name(name)), Some(digest.clone()));
+        assert_eq!(digest.copy_name(&"n".repeat(253)).len(), 253);
+        let data = r#""data":{"a.cnf":"[mariadb]\nport = 1\nwsrep_cluster_address=gcomm://a\n"}"#;
+        let kept = Contents::of(&map(data));
+        assert!(!kept.is(digest) && !Contents::default().is(digest));
+        let other = of(&read_by(WHOLE, ""), data).unwrap();
+        assert_eq!(other, revision, "it means the same");
+        let (_, says) = other.iter().next().unwrap();
+        assert!(kept.is(says) && !says.says_the_same(digest));
+        let hex = "3fa9c1d2".repeat(4);
+        assert!(Revision::read(&format!("c={hex}")).is_some());
+        let upper = hex.to_uppercase();
+        for odd in ["", "c", "c=", &format!("={hex}"), &format!("c={upper}"), &format!("c={hex} d"), "c=3fa9"]
+        {
+            assert_eq!(Revision::read(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_said() {
+        let sources = read_by(WHOLE, "");
+        for (data, says) in [
+            (r#""data":{"a.cnf":"[broken\n"}"#, "ConfigMap c: a.cnf cannot be followed beyond line 1"),
+            (
+                r#""data":{"a.cnf":"[galera]\nwsrep_cluster_address=gcomm://\n"}"#,
+                "ConfigMap c has whoever starts found a new cluster",
+            ),
+            (
+                r#""data":{"a.cnf":""},"binaryData":{"b":"AA=="}"#,
+                "ConfigMap c holds binaryData, which gatera does not keep",
+            ),
+        ] {
+            assert_eq!(of(&sources, data).unwrap_err().to_string(), says);
+        }
+        let gone = Revision::of(&sources, |_| None).unwrap_err();
+        assert_eq!(gone.to_string(), "ConfigMap c is not there");
+    }
+}

@@ -1,0 +1,108 @@
+//! What stands in a ConfigMap, as sums of its keys: computed once for each content that is read.
+
+use ring::digest::{self, Context, SHA256};
+
+use super::{Digest, Keys};
+use crate::galera::address::Address;
+use crate::galera::options::{self, Meaning, Unclear};
+use crate::galera::server;
+use objects::{ByName, ConfigMap, Literal};
+
+/// What stands in a ConfigMap, as far as a revision asks: the sum of each key.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    keys: ByName<Sum>,
+    binary: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Sum {
+    /// What it means, and how it is written.
+    File(Result<[Vec<u8>; 2], NoMeaning>),
+    Text(Vec<u8>),
+}
+
+/// Why an option file has none.
+#[derive(Clone, Copy, Debug)]
+enum NoMeaning {
+    Unclear(usize),
+    Founds,
+}
+
+/// Why it is not known what servers would read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unknown {
+    /// It is not there, or was not read yet.
+    #[error("ConfigMap {0} is not there")]
+    NotThere(String),
+    /// It is there, and the guard has no room for its text.
+    #[error("ConfigMap {0} {1}")]
+    NoRoom(String, String),
+    /// A server would stop reading.
+    #[error("ConfigMap {0}: {1} cannot be followed beyond line {2}")]
+    Unclear(String, String, usize),
+    /// Whoever starts with it founds a cluster, so nobody is held to it.
+    #[error("ConfigMap {0} has whoever starts found a new cluster")]
+    Founds(String),
+    /// The guard does not keep bytes.
+    #[error("ConfigMap {0} holds binaryData, which gatera does not keep")]
+    Binary(String),
+}
+
+impl Contents {
+    /// Of a ConfigMap.
+    pub fn of(map: &ConfigMap) -> Self {
+        let sum = |(key, text): (&String, &Literal)| {
+            let is_file = options::is_file(key, text.look());
+            (key.clone(), if is_file { Sum::File(of_file(text)) } else { Sum::Text(sum(text.look())) })
+        };
+        Self { keys: map.data.iter().map(sum).collect(), binary: map.holds_bytes() }
+    }
+
+    /// What these keys amount to; `None`: there is no option file among them.
+    pub fn digest(&self, name: &str, keys: &Keys) -> Result<Option<Digest>, Unknown> {
+        let read: Vec<_> = self.keys.iter().filter(|(key, _)| keys.hold(key)).collect();
+        if !read.iter().any(|(_, sum)| matches!(sum, Sum::File(_))) {
+            return Ok(None);
+        }
+        if self.binary {
+            return Err(Unknown::Binary(name.to_owned()));
+        }
+        let [mut means, mut says] = [Context::new(&SHA256), Context::new(&SHA256)];
+        for (key, sum) in read {
+            let [meaning, text] = match sum {
+                Sum::Text(sum) => [sum, sum],
+                Sum::File(Ok([meaning, text])) => [meaning, text],
+                Sum::File(Err(NoMeaning::Unclear(line))) => {
+                    return Err(Unknown::Unclear(name.to_owned(), key.clone(), *line));
+                }
+                Sum::File(Err(NoMeaning::Founds)) => return Err(Unknown::Founds(name.to_owned())),
+            };
+            for (all, sum) in [(&mut means, meaning), (&mut says, text)] {
+                all.update(&key.len().to_be_bytes());
+                all.update(key.as_bytes());
+                all.update(sum);
+            }
+        }
+        Ok(Some(Digest::of(means, says)))
+    }
+
+    /// It is what its name says, to the letter: an untouched copy of this content.
+    pub fn is(&self, digest: &Digest) -> bool {
+        self.digest("", &Keys::ALL).ok().flatten().is_some_and(|it| it.0 == digest.0)
+    }
+}
+
+fn of_file(text: &Literal) -> Result<[Vec<u8>; 2], NoMeaning> {
+    let address = options::effective(text.look(), "wsrep_cluster_address");
+    let founds = address.is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster));
+    if founds || server::founds_by_file(text.look()) {
+        return Err(NoMeaning::Founds);
+    }
+    let meaning = Meaning::of(text.look()).map_err(|Unclear(line)| NoMeaning::Unclear(line))?;
+    Ok([sum(&meaning.canonical()), sum(text.look())])
+}
+
+fn sum(text: &str) -> Vec<u8> {
+    digest::digest(&SHA256, text.as_bytes()).as_ref().to_vec()
+}

@@ -1,0 +1,94 @@
+//! What stands beside a cluster's members under its labels: the bootstrap node, arbitrators, and what is neither (proxies, Jobs,
+//! exporters, asynchronous replicas), which counts for nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::index::By;
+use super::{Facts, Id, PodFact, View};
+use crate::galera::image::Image;
+use crate::galera::reading::File;
+use crate::galera::runs::Runs;
+use crate::galera::{address, adopt, server};
+use objects::{EnvVar, Literal, Meta, PodSpec, Workload};
+use crate::revision;
+
+/// The bootstrap node beside a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Bootstrap {
+    /// Its Deployments, by name.
+    pub deployments: Vec<String>,
+    /// Its pods that are there.
+    pub pods: Vec<Arc<PodFact>>,
+}
+
+/// The bootstrap node of a cluster, and the votes of its arbitrators.
+pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64) {
+    let Some(instance) = adopt::instance(&workload.spec.template.metadata.labels) else {
+        return Default::default();
+    };
+    let named = |by| facts.index.names(by, &id.namespace, instance);
+    let pods = || {
+        named(By::PodOfInstance)
+            .filter_map(|name| facts.pods.get(&Id::new(&id.namespace, name)))
+            .map(Arc::clone)
+    };
+    let template =
+        |name: &str| facts.deployments.get(&Id::new(&id.namespace, name)).map(|it| &it.spec.template);
+    let (deployments, others): (BTreeSet<_>, BTreeSet<_>) =
+        named(By::DeploymentOfInstance).partition(|name| {
+            template(name).is_some_and(|it| may_found(&id.namespace, &it.metadata, &it.spec, facts))
+        });
+    let is_bootstraps = |pod: &Arc<PodFact>| match &pod.owner {
+        _ if !pod.server => false,
+        Some((kind, _)) if kind == "StatefulSet" => false,
+        _ => !pod.deployment().is_some_and(|name| others.contains(name)),
+    };
+    let bootstrap = Bootstrap {
+        deployments: deployments.into_iter().map(str::to_owned).collect(),
+        pods: pods().filter(is_bootstraps).collect(),
+    };
+    // That it is Ready says little of its group, so one counts, however many there are.
+    let votes = pods().any(|pod| pod.votes);
+    (bootstrap, i64::from(votes))
+}
+
+impl View<'_> {
+    /// A server like this one, which no StatefulSet makes, is a bootstrap node, or may be.
+    pub fn may_found(&self, namespace: &str, metadata: &Meta, spec: &PodSpec) -> bool {
+        may_found(namespace, metadata, spec, &self.world.facts)
+    }
+}
+
+/// Pods like this one found a cluster, or may, as far as is known. A server without a cluster address, of which everything is seen, is
+/// an asynchronous replica.
+fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) -> bool {
+    let labels = &metadata.labels;
+    let Some(server) = server::in_pod(metadata, spec) else { return adopt::is_bootstrap(labels) };
+    let mut words = server.command.iter().chain(&server.args).map(Literal::look);
+    let open = |word: &str| word.contains(['$', ' ']) || word.contains("wsrep");
+    let variable = |var: &EnvVar| {
+        let elsewhere = var.value_from.as_ref().is_some_and(|from| from.field_ref.is_none());
+        elsewhere && !var.name.contains("PASSWORD") || var.name.contains("GALERA")
+    };
+    // What another image brings along, a Secret holds, or an init container writes is not seen.
+    let unseen = !Image::read(&server.image).is_of_the_library()
+        || !server.env_from.is_empty()
+        || !spec.init_containers.is_empty()
+        || spec.volumes.iter().any(|it| it.secret.is_some())
+        || server.env.iter().any(variable)
+        || words.any(open);
+    if adopt::is_bootstrap(labels) || unseen || Runs::of(server) != Runs::Server {
+        return true;
+    }
+    let mut files = Vec::new();
+    let mut reaching = revision::sources(spec, server);
+    // Every pod has it.
+    reaching.remove("kube-root-ca.crt");
+    for (map, keys) in &reaching {
+        let Some(known) = facts.config_maps.get(&Id::new(namespace, map)) else { return true };
+        let read = known.data.iter().filter(|(key, _)| keys.hold(key));
+        files.extend(read.map(|(key, text)| File { map, key, text: text.look() }));
+    }
+    server::founds_new_cluster(server, &files).is_some() || address::of_container(server, &files).is_some()
+}

@@ -1,0 +1,267 @@
+//! The bootstrap node's objects, and the note on a StatefulSet that says what becomes of them.
+//!
+//! Must not know: when they go (`plan/bootstrap.rs` does). The note outlives the leader that wrote it: once the Deployment
+//! is gone, nothing else tells which Service and ConfigMap belonged to it.
+
+use super::{Cluster, View};
+use crate::galera::address::{Address, Host};
+use crate::galera::adopt;
+use crate::marks;
+use objects::{ConfigMap, Kind, Labels, Meta, Service, Workload};
+
+/// One object that is removed: this one, not a successor of its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RemovalTarget {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+impl RemovalTarget {
+    fn of(kind: Kind, meta: &Meta) -> Self {
+        Self { kind, name: meta.name.clone(), uid: meta.uid.clone() }
+    }
+
+    /// A word of the note. Whatever is not a kind, a name and a uid is somebody else's writing.
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.split('/');
+        let (kind, name, uid) = (parts.next()?, parts.next()?.to_owned(), parts.next()?.to_owned());
+        let kind =
+            [Kind::Deployment, Kind::Service, Kind::ConfigMap].into_iter().find(|it| it.name() == kind)?;
+        let plain = |text: &str, most: usize| {
+            let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+            let known = |c: char| word(c) || c == '-' || c == '.';
+            // As names of objects are: never a step up in a path.
+            text.len() <= most && text.starts_with(word) && text.ends_with(word) && text.chars().all(known)
+        };
+        (plain(&name, 253) && plain(&uid, 63) && parts.next().is_none()).then_some(Self { kind, name, uid })
+    }
+
+    /// This very object, not a successor of its name.
+    pub fn is(&self, kind: Kind, meta: &Meta) -> bool {
+        self.kind == kind && self.name == meta.name && self.uid == meta.uid
+    }
+}
+
+/// "Deployment galera-bootstrap".
+impl std::fmt::Display for RemovalTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.kind.name(), self.name)
+    }
+}
+
+/// What the note says: `removing UID KIND/NAME/UID …` or `removed UID`. The first uid is the StatefulSet's own, so that a
+/// manifest that was saved with the note says nothing about another cluster.
+///
+/// Whoever may change a StatefulSet may write a note. It reminds the next leader of what was begun; what it names is
+/// removed only if the world says so too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// These objects go, in this order.
+    Going(Vec<RemovalTarget>),
+    /// They are gone. What is applied again stays.
+    Done,
+    /// Not the guard's writing.
+    Odd,
+}
+
+impl Removal {
+    /// The note on this StatefulSet, if there is one that is about it.
+    pub fn of(meta: &Meta) -> Option<Self> {
+        let note = meta.mark(marks::BOOTSTRAP)?;
+        let mut words = note.split_ascii_whitespace();
+        let (state, uid) = (words.next()?, words.next());
+        Some(match (state, uid) {
+            ("removing" | "removed", Some(uid)) if uid != meta.uid => return None,
+            ("removing", Some(_)) => {
+                words.map(RemovalTarget::read).collect::<Option<_>>().map_or(Self::Odd, Self::Going)
+            }
+            ("removed", Some(_)) => Self::Done,
+            _ => Self::Odd,
+        })
+    }
+
+    /// The note for the StatefulSet of this uid.
+    pub fn note(&self, uid: &str) -> String {
+        match self {
+            Self::Going(targets) => targets.iter().fold(format!("removing {uid}"), |note, it| {
+                format!("{note} {}/{}/{}", it.kind.name(), it.name, it.uid)
+            }),
+            Self::Done => format!("removed {uid}"),
+            Self::Odd => String::new(),
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    /// The Service that leads to the bootstrap node of a cluster, while that node is needed.
+    pub fn bootstrap_service(&self, cluster: &'a Cluster) -> Option<&'a str> {
+        let instance = cluster.instance()?;
+        // A note on a cluster without data is not the guard's, and must not cut joiners off.
+        let goes =
+            cluster.has_data() && matches!(Removal::of(&cluster.workload.metadata), Some(Removal::Going(_)));
+        if goes || cluster.bootstrap.pods.is_empty() && cluster.has_data() {
+            return None;
+        }
+        let namespace = &cluster.id.namespace;
+        self.services_in(namespace).find(|it| leads(&it.spec.selector, instance)).map(|it| &*it.metadata.name)
+    }
+
+    /// The Deployments of this cluster's bootstrap node.
+    pub fn founders(&self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Workload> {
+        let (view, ns) = (*self, &*cluster.id.namespace);
+        let founds = move |it: &Workload| {
+            let template = &it.spec.template;
+            adopt::is_bootstrap(&template.metadata.labels)
+                && view.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
+        };
+        self.deployments_of(ns, cluster.member_labels()).map(|(_, it)| it).filter(move |it| founds(it))
+    }
+
+    /// Bootstrap nodes that run, or are about to, and whose StatefulSet is not there.
+    pub fn lone_founders(&self) -> impl Iterator<Item = &'a Workload> {
+        let view = *self;
+        let is_alone = move |it: &&Workload| {
+            let (ns, template) = (&it.metadata.namespace, &it.spec.template);
+            let labels = &template.metadata.labels;
+            it.replicas() > 0
+                && adopt::is_bootstrap(labels)
+                && view.cluster_of(ns, labels).is_none()
+                && view.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
+        };
+        self.world.facts.deployments.values().map(AsRef::as_ref).filter(is_alone)
+    }
+
+    /// What goes with these Deployments: the Services that lead to nobody else, and the ConfigMaps that nobody else reads
+    /// and that show that they are Galera's.
+    pub fn goes_with(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<RemovalTarget> {
+        let ns = &*cluster.id.namespace;
+        let services = self
+            .services_in(ns)
+            .filter(|it| !it.metadata.going() && self.service_stays(cluster, it).is_none());
+        let mut names: Vec<_> = founders.iter().flat_map(|it| it.spec.template.spec.config_maps()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let maps = names.into_iter().filter_map(|name| self.config_map(ns, name));
+        let maps =
+            maps.filter(|it| !it.metadata.going() && self.config_map_stays(cluster, it, founders).is_none());
+        let founders = founders.iter().map(|it| RemovalTarget::of(Kind::Deployment, &it.metadata));
+        founders
+            .chain(services.map(|it| RemovalTarget::of(Kind::Service, &it.metadata)))
+            .chain(maps.map(|it| RemovalTarget::of(Kind::ConfigMap, &it.metadata)))
+            .collect()
+    }
+
+    /// Why a Service stays when the bootstrap node of this cluster goes; `None`: it is that node's alone.
+    pub fn service_stays(&self, cluster: &Cluster, service: &Service) -> Option<String> {
+        let (ns, name) = (&*cluster.id.namespace, &*service.metadata.name);
+        if !cluster.instance().is_some_and(|instance| leads(&service.spec.selector, instance)) {
+            return Some(format!("it does not lead to the bootstrap node of {}", cluster.id.name));
+        }
+        if let Some(twin) = self.twin(cluster) {
+            return Some(format!("it leads to the bootstrap node of {} too", twin.id.name));
+        }
+        if let Some(governed) = self.clusters_in(ns).find(|it| it.workload.spec.service_name == name) {
+            return Some(format!("it governs StatefulSet {}", governed.id.name));
+        }
+        let other = self.world.clusters().find(|it| it.id != cluster.id && self.names(it, ns, name))?;
+        Some(format!("the address of StatefulSet {} names it", other.id))
+    }
+
+    /// Why a ConfigMap stays when these Deployments go, as far as workloads of ours say; `None`: nobody else needs it.
+    pub fn config_map_stays(
+        &self,
+        cluster: &Cluster,
+        map: &ConfigMap,
+        founders: &[&Workload],
+    ) -> Option<String> {
+        let (ns, name) = (&*cluster.id.namespace, &*map.metadata.name);
+        let reads = |it: &&Workload| it.spec.template.spec.config_maps().any(|map| map == name);
+        if let Some(reader) = self.readers_of(ns, name).next() {
+            return Some(format!("StatefulSet {} reads it", reader.id.name));
+        }
+        let others = self
+            .deployments_in(ns)
+            .filter(|it| founders.iter().all(|own| own.metadata.name != it.metadata.name));
+        if let Some(reader) = others.into_iter().find(reads) {
+            return Some(format!("Deployment {} reads it", reader.metadata.name));
+        }
+        (!self.shows_galera(map)).then(|| "nothing in it shows that it is Galera's".to_owned())
+    }
+
+    /// Another cluster of the same instance: by their labels nobody can tell whose a bootstrap node is.
+    pub fn twin(&self, cluster: &Cluster) -> Option<&'a Cluster> {
+        let instance = cluster.instance()?;
+        self.clusters_in(&cluster.id.namespace)
+            .find(|it| it.id != cluster.id && it.instance() == Some(instance))
+    }
+
+    /// The address of this cluster's members names this Service.
+    fn names(&self, cluster: &Cluster, ns: &str, service: &str) -> bool {
+        let placed = self.cluster_address(&cluster.id.namespace, &cluster.workload);
+        let Some(Address::Peers(hosts)) = placed.and_then(|it| Address::read(&it.text)) else {
+            return false;
+        };
+        let own = cluster.id.namespace == ns;
+        hosts.iter().any(|host| {
+            let Host::Name(first, rest) = Host::read(host) else { return false };
+            let labels: Vec<_> = std::iter::once(first).chain(rest.split('.')).take(3).collect();
+            match labels.iter().position(|label| *label == service) {
+                // SERVICE or POD.SERVICE, and then the namespace, unless it is the own one.
+                Some(at @ (0 | 1)) => match labels.get(at + 1) {
+                    None | Some(&"") => own,
+                    Some(label) => *label == ns,
+                },
+                _ => false,
+            }
+        })
+    }
+}
+
+/// A Service with this selector leads to the bootstrap node of this instance, and to nobody else's.
+fn leads(selector: &Labels, instance: &str) -> bool {
+    adopt::is_bootstrap(selector) && adopt::instance(selector) == Some(instance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(uid: &str, note: &str) -> Meta {
+        let mark = format!("{}{}", marks::PREFIX, marks::BOOTSTRAP);
+        Meta { uid: uid.into(), marks: [(mark, note.into())].into(), ..Meta::default() }
+    }
+
+    #[test]
+    fn a_note_is_read_as_it_was_written() {
+        let target = |kind, name: &str| RemovalTarget { kind, name: name.into(), uid: format!("uid-{name}") };
+        let targets =
+            vec![target(Kind::Deployment, "a"), target(Kind::Service, "b"), target(Kind::ConfigMap, "c")];
+        for removal in [Removal::Going(targets), Removal::Going(Vec::new()), Removal::Done] {
+            assert_eq!(Removal::of(&meta("1", &removal.note("1"))), Some(removal.clone()));
+            assert_eq!(Removal::of(&meta("2", &removal.note("1"))), None, "another cluster's");
+        }
+        for nothing in ["", " "] {
+            assert_eq!(Removal::of(&meta("1", nothing)), None);
+        }
+        for odd in [
+            "removing",
+            "removed",
+            "removing 1 Secret/a/b",
+            "removing 1 StatefulSet/a/b",
+            "removing 1 Service/a",
+            "removing 1 Service/a/",
+            "removing 1 Service//b",
+            "removing 1 Service/a/b/c",
+            "removing 1 Service/../b",
+            "removing 1 Service/A%2fb/b",
+            "removing 1 Service/a/b Service",
+            "x 1",
+        ] {
+            assert_eq!(Removal::of(&meta("1", odd)), Some(Removal::Odd), "{odd}");
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! One cluster: a Galera StatefulSet with its members, their claims and the bootstrap node beside it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::beside::{self, Bootstrap};
+use super::claim::{self, ClaimOf};
+use super::{Facts, Id, Note, PodFact, State};
+use crate::galera::identity::Identity;
+use crate::galera::start_note::{Doing, StartNote};
+use crate::galera::{adopt, server};
+use crate::marks;
+use crate::marks::recovery::Recovery;
+use objects::{Container, PodSpec, Workload};
+use crate::revision::{self, Revision, Unknown};
+
+/// A member that should exist.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its ordinal.
+    pub ordinal: i64,
+    /// Its pod's name, whether or not the pod exists.
+    pub name: String,
+    /// Its pod.
+    pub pod: Option<Arc<PodFact>>,
+    /// A pod that reads what it has, because its own has never run.
+    pub reader: Option<Arc<PodFact>>,
+}
+
+impl Member {
+    /// Ready, and not on its way out.
+    pub fn ready(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| pod.ready)
+    }
+
+    /// Starting: its pod is there and may become Ready by waiting.
+    pub fn starting(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| !pod.ready && !pod.going && !pod.stuck)
+    }
+
+    /// No node takes its pod, or nothing can be started in it: it has never run.
+    pub fn does_not_run(&self) -> bool {
+        let held_up = |pod: &PodFact| pod.node.is_empty() || pod.stuck || pod.lacks_an_image;
+        self.pod.as_deref().is_some_and(|pod| !pod.has_run && !pod.going && held_up(pod))
+    }
+
+    /// It served, and does not any more.
+    fn lost(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| !pod.ready && pod.seen.is_some_and(|it| it != Doing::Receives))
+    }
+
+    /// It said that it receives a copy.
+    pub(super) fn receives(&self) -> bool {
+        self.pod.as_ref().filter(|pod| !pod.ready).and_then(|pod| pod.doing()) == Some(Doing::Receives)
+    }
+
+    /// Why it is not Ready, in a few words.
+    pub fn trouble(&self) -> Option<&'static str> {
+        match &self.pod {
+            None => Some("does not exist"),
+            Some(pod) if pod.going => Some("is being deleted"),
+            Some(pod) if pod.ready => None,
+            Some(pod) if pod.stuck => Some("keeps failing"),
+            Some(_) => Some("is not Ready yet"),
+        }
+    }
+}
+
+/// A Galera StatefulSet with everything that belongs to it.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// Namespace and name of the StatefulSet.
+    pub id: Id,
+    /// The StatefulSet; of one that is gone, as its pods show it.
+    pub workload: Arc<Workload>,
+    /// Its StatefulSet was deleted and left its members running: nothing replaces them.
+    pub left: bool,
+    /// The members that should exist, by ordinal.
+    pub members: Vec<Member>,
+    /// Pods of the StatefulSet beyond its replicas: on their way out.
+    pub leaving: Vec<Arc<PodFact>>,
+    /// Pods that read, or have read, what members have.
+    pub readers: Vec<Arc<PodFact>>,
+    /// All claims made from its templates.
+    pub claims: Vec<ClaimOf>,
+    /// The bootstrap node.
+    pub bootstrap: Bootstrap,
+    /// The votes of arbitrators that are Ready: they have no data.
+    pub arbitrators: i64,
+    /// What a server that starts now would read of its ConfigMaps.
+    pub live: Result<Revision, Unknown>,
+    /// How far it is with rolling that out.
+    pub note: Option<Note>,
+    identity: Option<Identity>,
+    recovery: Option<Box<Recovery>>,
+}
+
+impl Cluster {
+    /// The claims of members that are gone. They are kept, and so is what they hold.
+    pub fn left_claims(&self) -> impl Iterator<Item = &ClaimOf> {
+        self.claims.iter().filter(|claim| self.members.iter().all(|member| member.ordinal != claim.ordinal))
+    }
+
+    /// How many members it had when it was stopped, as its claims record it; `None`: they do not.
+    pub fn stopped_members(&self) -> Option<i64> {
+        self.claims.iter().filter_map(|claim| Some(claim.stopped.as_ref()?.of)).max()
+    }
+
+    /// Its claims outlive its StatefulSet.
+    pub fn keeps_claims(&self) -> bool {
+        let policy = &self.workload.spec.persistent_volume_claim_retention_policy;
+        // An owner that the policy gave them stays when the policy changes while no pod is there.
+        policy.when_deleted != "Delete" && !self.claims.iter().any(|claim| claim.owned)
+    }
+
+    /// It was stopped in order, and nothing of it runs.
+    pub fn is_stopped(&self) -> bool {
+        self.workload.replicas() == 0 && self.pods().next().is_none() && self.stopped_members().is_some()
+    }
+
+    pub(super) fn gather(id: Id, workload: Arc<Workload>, facts: &Facts) -> Self {
+        // A template that carries the mark makes pods that carry it, whoever prepared them: there it proves nothing.
+        let doubted = workload.spec.template.metadata.mark(marks::INJECTED).is_some();
+        let believed = |pod: &Arc<PodFact>| {
+            if doubted && pod.verified {
+                Arc::new(PodFact { verified: false, ..PodFact::clone(pod) })
+            } else {
+                Arc::clone(pod)
+            }
+        };
+        let mut own: BTreeMap<&str, Arc<PodFact>> =
+            facts.pods_of(&id).map(|pod| (&*pod.name, believed(pod))).collect();
+        let claims = claim::of(&id, &workload, facts);
+        let readers: Vec<_> = facts.readers_of(&id).map(Arc::clone).collect();
+        // A mistyped billion must not cost a billion entries: beyond this nothing is decided by names.
+        let members = workload.ordinals().take(MOST_MEMBERS).map(|ordinal| {
+            let name = format!("{}-{ordinal}", id.name);
+            let pod = own.remove(&*name);
+            let reader = pod.as_deref().and_then(|pod| reader(pod, &readers, &claims, ordinal));
+            Member { ordinal, name, pod, reader }
+        });
+        let members = members.collect();
+        // A pod that is only called like a member is none.
+        let gone = !facts.stateful_sets.contains_key(&id);
+        let leaving = own.into_values().filter(|pod| gone || !pod.left).collect();
+        let (bootstrap, arbitrators) = beside::of(&id, &workload, facts);
+        let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
+        let live = live(&id, &workload, facts);
+        let note = workload.metadata.mark(marks::CONFIGURATION).and_then(Note::read);
+        let recovery = recovery(&workload).map(Box::new);
+        Self {
+            id,
+            workload,
+            left: gone,
+            members,
+            leaving,
+            readers,
+            claims,
+            bootstrap,
+            arbitrators,
+            live,
+            note,
+            identity,
+            recovery,
+        }
+    }
+
+    /// The name by which bootstrap objects refer to it.
+    pub fn instance(&self) -> Option<&str> {
+        adopt::instance(&self.workload.spec.template.metadata.labels)
+    }
+
+    /// A member holds data, or held some: the mark says so, a member is Ready, or, without a mark, a claim is Bound.
+    pub fn has_data(&self) -> bool {
+        match self.workload.metadata.mark(marks::DATA) {
+            Some("none") => self.ready() > 0,
+            Some(_) => true,
+            None => self.ready() > 0 || self.claims.iter().any(|claim| claim.bound),
+        }
+    }
+
+    /// What every pod is to be, and the server in it.
+    pub fn server(&self) -> Option<(&PodSpec, &Container)> {
+        let template = &self.workload.spec.template;
+        Some((&template.spec, server::of(template)?))
+    }
+
+    /// Its id, once that is recorded.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
+    /// The recovery that was asked for, and that the guard found to be true; it may be over.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.recovery.as_deref()
+    }
+
+    /// It is known that it has none: its members formed it without comparing what they have.
+    pub fn has_no_identity(&self) -> bool {
+        self.workload.metadata.mark(marks::IDENTITY) == Some(marks::NONE)
+    }
+
+    /// All pods of it that are there: members, those that leave, and the bootstrap node.
+    pub fn pods(&self) -> impl Iterator<Item = &PodFact> {
+        let members = self.members.iter().filter_map(|member| member.pod.as_ref());
+        members.chain(&self.leaving).chain(&self.bootstrap.pods).map(Arc::as_ref)
+    }
+
+    /// One of its pods that are there, member or leaving.
+    pub fn pod(&self, name: &str) -> Option<&PodFact> {
+        let members = self.members.iter().filter_map(|member| member.pod.as_ref());
+        members.chain(&self.leaving).find(|pod| pod.name == name).map(Arc::as_ref)
+    }
+
+    /// A member by its pod's name.
+    pub fn member(&self, pod: &str) -> Option<&Member> {
+        self.members.iter().find(|member| member.name == pod)
+    }
+
+    /// Members that are not Ready, and where each reported to start from.
+    pub fn starts(&self) -> impl Iterator<Item = (&str, &StartNote)> {
+        let waits = self.members.iter().filter(|member| !member.ready());
+        waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_deref()?)))
+    }
+
+    /// How many members are Ready.
+    pub fn ready(&self) -> usize {
+        self.members.iter().filter(|member| member.ready()).count()
+    }
+
+    /// Ready members without a mark of injection that is believed: their Ready does not prove Synced.
+    pub fn unverified(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified))
+    }
+
+    /// Its controller is about to replace members by those of a newer template, or nobody knows yet whether it is. What the
+    /// StatefulSet tells of itself is not enough: of a rollout that was undone half-way, and of pods that it took over
+    /// from an earlier one, it counts one template only.
+    pub fn rolls(&self) -> bool {
+        self.workload.rolls() || self.members.iter().any(|it| self.is_to_be_replaced(it))
+    }
+
+    /// The same once this member has been made again: it is not what its controller is about to replace then.
+    pub fn rolls_without(&self, member: &Member) -> bool {
+        let is_to_be_replaced = |it: &Member| it.ordinal != member.ordinal && self.is_to_be_replaced(it);
+        self.workload.rolls() || self.members.iter().any(is_to_be_replaced)
+    }
+
+    fn is_to_be_replaced(&self, member: &Member) -> bool {
+        let reached = member.ordinal >= self.workload.reaches_from();
+        reached && member.pod.as_ref().is_some_and(|pod| !pod.going && self.is_earlier(pod))
+    }
+
+    /// This pod was made from another template than the newest.
+    pub fn is_earlier(&self, pod: &PodFact) -> bool {
+        let newest = &*self.workload.status.update_revision;
+        ![&*pod.template, newest].contains(&"") && pod.template != newest
+    }
+
+    /// The pod of `other` is made when `member`, which is not Ready and comes before it, has become Ready.
+    pub fn waits_for(&self, other: &Member, member: &Member) -> bool {
+        let behind = other.pod.is_none() && other.ordinal > member.ordinal;
+        behind && !member.ready() && !self.workload.parallel() && !self.left
+    }
+
+    /// This member is Ready or will be by waiting: its pod starts, or is made when the one before it is Ready.
+    fn comes(&self, member: &Member) -> bool {
+        member.ready() || member.starting() || member.pod.is_none() && self.comes_in_turn(member)
+    }
+
+    /// Somebody before it starts, and nobody before it is in the way: then its pod is made.
+    pub(super) fn comes_in_turn(&self, member: &Member) -> bool {
+        let mut before = self.members.iter().take_while(|it| it.ordinal < member.ordinal);
+        !self.workload.parallel()
+            && before.clone().any(Member::starting)
+            && before.all(|it| it.ready() || it.starting() || it.pod.is_none())
+    }
+
+    /// The state, if the facts are current.
+    pub fn state(&self) -> State {
+        let all_ready = !self.members.is_empty() && self.members.iter().all(Member::ready);
+        match (self.has_data(), self.ready()) {
+            _ if all_ready && self.leaving.is_empty() && (self.has_no_identity() || self.left) => {
+                State::Degraded
+            }
+            _ if all_ready && self.leaving.is_empty() => State::Healthy,
+            (false, _) => State::Forming,
+            (true, 0) if self.is_stopped() => State::Stopped,
+            (true, 0) => State::Down,
+            _ if self.leaving.is_empty() && self.members.iter().all(|it| self.comes(it) && !it.lost()) => {
+                if self.members.iter().any(Member::receives) {
+                    State::Transfer
+                } else {
+                    State::Joining
+                }
+            }
+            _ => State::Degraded,
+        }
+    }
+
+    /// "3 of 3 members Synced", or as much of that as is known; of one that is stopped, how many there were, and since when.
+    pub fn count(&self) -> String {
+        let records = self.claims.iter().filter_map(|claim| claim.stopped.as_ref());
+        if let (true, Some(members), Some(last)) =
+            (self.is_stopped(), self.stopped_members(), records.max_by_key(|it| it.since))
+        {
+            let by = if last.by.is_empty() { String::new() } else { format!(" by {}", last.by) };
+            return format!("its {members} members were stopped in order at {}{by}", last.since);
+        }
+        let word = if self.unverified().next().is_some() { "Ready (not proven Synced)" } else { "Synced" };
+        format!("{} of {} members {word}", self.ready(), self.workload.replicas())
+    }
+
+    /// The command that leads it back when it is down.
+    pub fn recover_command(&self) -> String {
+        format!("gatera recover {} -n {}", self.id.name, self.id.namespace)
+    }
+
+    /// The command that starts it again after a stop in order.
+    pub fn start_command(&self) -> String {
+        format!("gatera start {} -n {}", self.id.name, self.id.namespace)
+    }
+
+    /// A command that ends by itself as soon as all members are Ready.
+    pub fn wait_command(&self) -> String {
+        let (Id { namespace, name }, replicas) = (&self.id, self.workload.replicas());
+        if self.left {
+            let pods = self.members.iter().filter_map(|member| member.pod.as_ref());
+            let pods: Vec<_> = pods.map(|pod| format!("pod/{}", pod.name)).collect();
+            return format!(
+                "kubectl -n {namespace} wait {} --for=condition=Ready --timeout=10m",
+                pods.join(" ")
+            );
+        }
+        format!(
+            "kubectl -n {namespace} wait statefulset/{name} '--for=jsonpath={{.status.readyReplicas}}={replicas}' --timeout=10m"
+        )
+    }
+
+    /// The count, and the first member in trouble.
+    pub fn describe(&self) -> String {
+        let mut text = self.count();
+        if let Some((member, trouble)) =
+            self.members.iter().find_map(|member| Some((member, member.trouble()?)))
+        {
+            let _ = write!(text, ", {} {trouble}", member.name);
+        } else if let Some(pod) = self.leaving.first() {
+            let _ = write!(text, ", {} is leaving", pod.name);
+        } else if self.has_no_identity() {
+            text.push_str(", without an identity");
+        } else if self.left {
+            text.push_str(", without a StatefulSet");
+        }
+        text
+    }
+}
+
+/// More members than any Galera cluster has.
+const MOST_MEMBERS: usize = 1000;
+
+/// Asked for by a person, and repeated by the guard, word for word: neither alone counts.
+fn recovery(workload: &Workload) -> Option<Recovery> {
+    let (asked, granted) =
+        (workload.metadata.mark(marks::RECOVER)?, workload.metadata.mark(marks::RECOVERY)?);
+    Recovery::of(granted).ok().filter(|_| asked == granted)
+}
+
+/// Of exactly this pod, which has not run: else what was read may be old. With a claim of this member, and no other's.
+fn reader(pod: &PodFact, readers: &[Arc<PodFact>], claims: &[ClaimOf], ordinal: i64) -> Option<Arc<PodFact>> {
+    let own: Vec<_> = claims.iter().filter(|it| it.ordinal == ordinal).map(|it| &it.name).collect();
+    let others = |name: &String| claims.iter().any(|it| it.ordinal != ordinal && it.name == *name);
+    let of_it = |it: &&Arc<PodFact>| {
+        it.reads.as_ref().is_some_and(|reads| {
+            let same = reads.member == pod.name && reads.uid == pod.uid;
+            same && own.iter().any(|claim| reads.claims.contains(claim)) && !reads.claims.iter().any(others)
+        })
+    };
+    readers.iter().find(of_it).filter(|_| !pod.has_run).map(Arc::clone)
+}
+
+/// What its servers would read now.
+fn live(id: &Id, workload: &Workload, facts: &Facts) -> Result<Revision, Unknown> {
+    let template = &workload.spec.template;
+    let sources = server::of(template).map(|server| revision::sources(&template.spec, server));
+    let sources = sources.unwrap_or_default();
+    let contents = |name: &str| facts.contents.get(&Id::new(&id.namespace, name)).map(AsRef::as_ref);
+    Revision::of(&sources, contents).map_err(|problem| facts.named(&id.namespace, problem))
+}

@@ -1,0 +1,214 @@
+//! Whom a change concerns: the clusters that an object belongs to, or that use it.
+
+use std::collections::BTreeSet;
+
+use super::facts::Map;
+use super::index::By;
+use super::{Cluster, Freshness, Id, Note, View};
+use crate::galera::adopt;
+use objects::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
+use crate::review::Review;
+use crate::revision::Digest;
+
+impl<'a> View<'a> {
+    /// The clusters that the object of a review belongs to, or that use it.
+    pub fn concerned(&self, review: &Review) -> Vec<&'a Cluster> {
+        let (ns, name) = (&*review.namespace, &*review.name);
+        match review.kind {
+            Kind::StatefulSet => self.cluster(ns, name).into_iter().collect(),
+            Kind::Pod => self.cluster_of_pod(ns, name).into_iter().collect(),
+            Kind::Deployment => self.bootstrapped_by(ns, name).into_iter().collect(),
+            Kind::Claim => {
+                self.clusters_in(ns).filter(|it| it.claims.iter().any(|it| it.name == name)).collect()
+            }
+            Kind::ConfigMap => {
+                let is_copy = Digest::of_copy(name).is_some();
+                let starts = |it: &&Cluster| is_copy && it.starts_with(name);
+                self.readers_of(ns, name).chain(self.clusters_in(ns).filter(starts)).collect()
+            }
+            Kind::Secret => {
+                let names = self.world.facts.index.names(By::SetOfSecret, ns, name);
+                names.filter_map(|name| self.cluster(ns, name)).collect()
+            }
+            Kind::ServiceAccount => self.clusters_in(ns).filter(|it| it.runs_as(name)).collect(),
+            Kind::Service => self.led_to_by(ns, name, review),
+            Kind::Budget => self.protected_by(review),
+            Kind::Namespace => self.clusters_in(name).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The cluster whose bootstrap Deployment this is.
+    pub fn bootstrapped_by(&self, namespace: &str, deployment: &str) -> Option<&'a Cluster> {
+        self.clusters_in(namespace).find(|it| it.bootstrap.deployments.iter().any(|name| name == deployment))
+    }
+
+    /// The bootstrap node of this cluster reads this ConfigMap.
+    pub fn bootstrap_reads(&self, cluster: &Cluster, config_map: &str) -> bool {
+        let own = |name: &String| self.world.facts.deployments.get(&Id::new(&cluster.id.namespace, name));
+        let mut read = cluster.bootstrap.deployments.iter().filter_map(own);
+        read.any(|it| it.spec.template.spec.config_maps().any(|name| name == config_map))
+    }
+
+    /// The adopted Deployments of the cluster that these labels name, whether or not its StatefulSet is there.
+    pub fn deployments_of(
+        &self,
+        namespace: &'a str,
+        labels: &'a Labels,
+    ) -> impl Iterator<Item = (&'a str, &'a Workload)> {
+        let facts = &self.world.facts;
+        let of = |instance| facts.index.names(By::DeploymentOfInstance, namespace, instance);
+        let names = adopt::instance(labels).into_iter().flat_map(of);
+        names.filter_map(|name| Some((name, &**facts.deployments.get(&Id::new(namespace, name))?)))
+    }
+
+    /// The ConfigMap of this name, as far as it is known.
+    pub fn config_map(&self, namespace: &str, name: &str) -> Option<&'a ConfigMap> {
+        let known = self.world.facts.config_maps.get(&Id::new(namespace, name)).map(AsRef::as_ref);
+        let is = |map: &&ConfigMap| (&*map.metadata.namespace, &*map.metadata.name) == (namespace, name);
+        self.coming.filter(is).or(known).or_else(|| self.fetched.iter().find(is))
+    }
+
+    /// The ConfigMaps that a template which comes reads, as files or as variables, and of which the world does not know whether they
+    /// are there, or what they say. Of those that it read before, one without room stays unread: it was judged when it was written.
+    /// One that is not there may have been made together with a new template, a moment before.
+    pub fn unread_config_maps(&self, review: &Review) -> Vec<String> {
+        let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return Vec::new() };
+        if !self.adoption().adopts(&new.spec.template.metadata.labels) {
+            return Vec::new();
+        }
+        let old = match &review.old {
+            Some(Object::StatefulSet(old) | Object::Deployment(old)) => Some(&old.spec),
+            _ => None,
+        };
+        // Where nothing changes nothing becomes worse, and somebody who asks over and over would take the turns of those who need them.
+        if old == Some(&new.spec) {
+            return Vec::new();
+        }
+        let old = old.map(|spec| &spec.template);
+        let names: BTreeSet<_> = new.spec.template.spec.config_maps().collect();
+        let before: BTreeSet<_> = old.into_iter().flat_map(|it| it.spec.config_maps()).collect();
+        let may_be_new = self.freshness != Freshness::Current || old != Some(&new.spec.template);
+        let facts = &self.world.facts;
+        let unknown = |name: &&str| {
+            let id = Id::new(&review.namespace, name);
+            !facts.answers_for(&id, may_be_new)
+                || !before.contains(*name) && facts.without_room(&id).is_some()
+        };
+        names.into_iter().filter(unknown).map(str::to_owned).collect()
+    }
+
+    /// One Service.
+    pub fn service(&self, namespace: &str, name: &str) -> Option<&'a Service> {
+        self.world.facts.services.get(&Id::new(namespace, name)).map(AsRef::as_ref)
+    }
+
+    /// The Services of a namespace.
+    pub fn services_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
+        in_namespace(&self.world.facts.services, namespace)
+    }
+
+    /// The adopted Deployments of a namespace.
+    pub fn deployments_in(&self, namespace: &str) -> impl Iterator<Item = &'a Workload> {
+        in_namespace(&self.world.facts.deployments, namespace)
+    }
+
+    /// The disruption budgets of a namespace.
+    pub fn budgets_in(&self, namespace: &str) -> impl Iterator<Item = &'a Budget> {
+        in_namespace(&self.world.facts.budgets, namespace)
+    }
+
+    /// The autoscaler that sets the replicas of this StatefulSet, if there is one.
+    pub fn autoscaler_of(&self, namespace: &str, stateful_set: &str) -> Option<&'a Autoscaler> {
+        in_namespace(&self.world.facts.autoscalers, namespace).find(|it| it.scales(stateful_set))
+    }
+
+    /// The labels of this cluster's bootstrap nodes, as far as there are some.
+    pub fn bootstrap_labels(&self, cluster: &Cluster) -> impl Iterator<Item = &'a Labels> {
+        let (facts, namespace) = (&self.world.facts, &cluster.id.namespace);
+        let ids =
+            cluster.bootstrap.deployments.iter().map(|name| Id::new(namespace, name)).collect::<Vec<_>>();
+        ids.into_iter().filter_map(|id| Some(&facts.deployments.get(&id)?.spec.template.metadata.labels))
+    }
+
+    /// No other Service than this one leads clients to the members.
+    pub fn is_last_way_in(&self, cluster: &'a Cluster, service: &str) -> bool {
+        let governing = &cluster.workload.spec.service_name;
+        let mut others = self.services_in(&cluster.id.namespace).filter(|it| it.metadata.name != service);
+        !others.any(|it| it.metadata.name != *governing && it.selects(cluster.member_labels()))
+    }
+
+    fn led_to_by(&self, ns: &str, name: &str, review: &Review) -> Vec<&'a Cluster> {
+        let Some(Object::Service(service)) = review.old.as_ref().or(review.new.as_ref()) else {
+            return Vec::new();
+        };
+        let mut found = self.governed_by(ns, name);
+        found.extend(
+            self.clusters_for(ns, &service.spec.selector).filter(|it| service.selects(it.member_labels())),
+        );
+        found.sort_by_key(|it| &it.id);
+        found.dedup_by_key(|it| &it.id);
+        found
+    }
+
+    /// The clusters whose members have their names from this Service.
+    pub fn governed_by(&self, namespace: &str, service: &str) -> Vec<&'a Cluster> {
+        let names = self.world.facts.index.names(By::SetOfService, namespace, service);
+        names.filter_map(|name| self.cluster(namespace, name)).collect()
+    }
+
+    /// The clusters that a selector can be about: those of the instance that it asks for, or all of the namespace.
+    pub fn clusters_for(&self, namespace: &str, selector: &Labels) -> impl Iterator<Item = &'a Cluster> {
+        let asked =
+            adopt::INSTANCE_LABELS.iter().find_map(|key| Some(format!("{key}={}", selector.get(key)?)));
+        let of_instance = asked.as_ref().map(|label| {
+            let names = self.world.facts.index.names(By::SetOfLabel, namespace, label);
+            names.filter_map(|name| self.cluster(namespace, name)).collect::<Vec<_>>()
+        });
+        let all = asked.is_none().then(|| self.clusters_in(namespace));
+        of_instance.into_iter().flatten().chain(all.into_iter().flatten())
+    }
+
+    fn protected_by(&self, review: &Review) -> Vec<&'a Cluster> {
+        match review.old.as_ref().or(review.new.as_ref()) {
+            Some(Object::Budget(budget)) => {
+                self.clusters_in(&review.namespace).filter(|it| budget.protects(it.member_labels())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Cluster {
+    /// The labels that every member has.
+    pub fn member_labels(&self) -> &Labels {
+        &self.workload.spec.template.metadata.labels
+    }
+
+    /// Its members start with this copy of a ConfigMap.
+    fn starts_with(&self, copy: &str) -> bool {
+        let noted = self.note.iter().flat_map(Note::revisions);
+        let run = self.pods().filter_map(|pod| pod.revision.as_ref());
+        noted.chain(run).any(|it| it.copies().any(|name| name == copy))
+    }
+
+    /// Its members run as this ServiceAccount.
+    fn runs_as(&self, account: &str) -> bool {
+        // That one is made again by itself.
+        account != "default" && self.workload.spec.template.spec.service_account_name == account
+    }
+
+    /// Its members read this Secret.
+    pub fn reads_secret(&self, name: &str) -> bool {
+        self.workload.spec.template.spec.secrets().any(|other| other == name)
+    }
+}
+
+/// All objects of a namespace, without looking at any other.
+fn in_namespace<'a, T>(objects: &'a Map<T>, namespace: &str) -> impl Iterator<Item = &'a T> {
+    let namespace = namespace.to_owned();
+    objects
+        .range(Id::new(&namespace, "")..)
+        .take_while(move |(id, _)| id.namespace == namespace)
+        .map(|(_, object)| &**object)
+}

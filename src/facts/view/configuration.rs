@@ -1,0 +1,232 @@
+//! How far a cluster is with the configuration that its servers read: the note on its StatefulSet, and what follows for
+//! each pod.
+//!
+//! Owns: the [`Note`], as it is written down, and [`View::revision_for`]. Must not know: when the next step is due
+//! (`plan/rollout.rs`). The note is a reminder: a revision counts only while the ConfigMap is there that keeps it, with the
+//! content that its name says.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{Cluster, Id, View, Wish};
+use crate::marks;
+use objects::{ConfigMap, Meta, Pod, ordinal};
+use crate::revision::{self, Contents, Digest, Keys, Revision, Unknown};
+
+/// Which revision members start with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Note {
+    /// The one that all members ran well with.
+    pub good: Revision,
+    /// The one that is rolled out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
+    /// The one that was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
+}
+
+/// What is rolled out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Next {
+    /// The new revision.
+    pub revision: Revision,
+    /// The one member that starts with it; once that one is well, all do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<i64>,
+    /// Name and uid of a pod that was made without the guard, and is made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healed: Option<(String, String)>,
+}
+
+impl Next {
+    /// Rolled out to everybody.
+    pub fn of(revision: &Revision) -> Self {
+        Self { revision: revision.clone(), canary: None, healed: None }
+    }
+}
+
+/// What was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stopped {
+    /// The revision.
+    pub revision: Revision,
+    /// Who did not run with it, and what is new in it.
+    pub why: String,
+    /// The wish to try it again that it did not come true for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried: Option<String>,
+}
+
+impl Note {
+    /// All members run this.
+    pub fn settled(good: Revision) -> Self {
+        Self { good, next: None, stopped: None }
+    }
+
+    /// As it is written down.
+    pub fn text(&self) -> String {
+        // Texts and a number can always be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// As it was written down; `None` if the guard cannot have written it.
+    pub fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// What a member of this ordinal starts with.
+    pub fn revision_of(&self, ordinal: i64) -> &Revision {
+        match &self.next {
+            Some(next) if next.canary.is_none_or(|canary| canary == ordinal) => &next.revision,
+            _ => &self.good,
+        }
+    }
+
+    /// This one failed, and nobody has asked since then to try it again.
+    pub fn has_given_up(&self, revision: &Revision, meta: &Meta) -> bool {
+        let again = Wish::of(meta).and_then(Wish::retry);
+        let given_up = |it: &Stopped| it.revision == *revision && (again.is_none() || it.retried == again);
+        self.stopped.as_ref().is_some_and(given_up)
+    }
+
+    /// Every revision that it names.
+    pub fn revisions(&self) -> impl Iterator<Item = &Revision> {
+        let next = self.next.iter().map(|next| &next.revision);
+        next.chain(self.stopped.iter().map(|stopped| &stopped.revision)).chain([&self.good])
+    }
+}
+
+impl Serialize for Revision {
+    fn serialize<S: Serializer>(&self, output: S) -> Result<S::Ok, S::Error> {
+        output.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Revision {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(input)?;
+        Self::read(&text).ok_or_else(|| de::Error::custom("no revision"))
+    }
+}
+
+/// The copies that a StatefulSet's annotations name.
+pub(super) fn copies_named(meta: &Meta) -> impl Iterator<Item = String> {
+    let wish = match Wish::of(meta) {
+        Some(Wish::Keep { revision, .. }) => Some(revision),
+        _ => None,
+    };
+    let note = meta.mark(marks::CONFIGURATION).and_then(Note::read);
+    let noted = note.into_iter().flat_map(|note| note.revisions().cloned().collect::<Vec<_>>());
+    noted.chain(wish).flat_map(|it| it.copies().collect::<Vec<_>>())
+}
+
+impl<'a> View<'a> {
+    /// What is in a ConfigMap, as far as a revision asks.
+    pub fn contents(&self, namespace: &str, config_map: &str) -> Option<&'a Contents> {
+        self.world.facts.contents.get(&Id::new(namespace, config_map)).map(AsRef::as_ref)
+    }
+
+    /// The ConfigMap that keeps this content of another one, if it is there, is the guard's, and holds what its name says.
+    pub fn copy_of(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
+        let name = digest.copy_name(source);
+        let kept = self.contents(namespace, &name)?.is(digest);
+        let ours =
+            |map: &&ConfigMap| map.metadata.mark(marks::KEEPS) == Some(source) && !map.metadata.going();
+        self.config_map(namespace, &name).filter(|map| kept && ours(map))
+    }
+
+    /// Everything is there that keeps this revision.
+    pub fn is_kept(&self, namespace: &str, revision: &Revision) -> bool {
+        revision.iter().all(|(source, digest)| self.copy_of(namespace, source, digest).is_some())
+    }
+
+    /// What a pod of this cluster starts with. A pod of a template that is new takes what the ConfigMaps say now: whoever
+    /// changed both means both. So does one that somebody deletes to have it restarted (OnDelete), and everybody while nobody
+    /// holds data. `None`: nothing is kept, and nothing of it is known.
+    pub fn revision_for(&self, cluster: &'a Cluster, pod: &Pod) -> Option<&'a Revision> {
+        let live = match &cluster.live {
+            Ok(live) => Some(live).filter(|live| !live.is_empty()),
+            Err(Unknown::Founds(_)) => return None,
+            Err(_) => None,
+        };
+        let chosen = chosen_for(cluster, live, pod)?;
+        // How it is written now, the address of the cluster with it, is better than how it was.
+        live.filter(|live| *live == chosen).or(Some(chosen))
+    }
+
+    /// A ConfigMap of a cluster with the content that this revision names, if that is known.
+    pub fn text_of(&self, cluster: &Cluster, revision: &Revision, source: &str) -> Option<&'a ConfigMap> {
+        let (ns, digest) = (&*cluster.id.namespace, revision.get(source)?);
+        let is_live = cluster.live.as_ref().is_ok_and(|live| live.get(source) == Some(digest));
+        self.copy_of(ns, source, digest).or_else(|| self.config_map(ns, source).filter(|_| is_live))
+    }
+
+    /// The options, and the other keys of ConfigMaps, in which two revisions of a cluster differ, as far as both are there.
+    pub fn differences(&self, cluster: &Cluster, one: &Revision, other: &Revision) -> Vec<String> {
+        let text = |revision: &Revision, source: &str| self.text_of(cluster, revision, source);
+        let read = cluster.server().map(|(spec, server)| revision::sources(spec, server)).unwrap_or_default();
+        let sources: BTreeSet<_> = one.iter().chain(other.iter()).map(|(source, _)| source).collect();
+        let differ = |source: &&str| one.get(source) != other.get(source);
+        let all = sources.into_iter().filter(differ).flat_map(|source| {
+            match (text(one, source), text(other, source)) {
+                (Some(one), Some(other)) => {
+                    revision::differences(one, other, read.get(source).unwrap_or(&Keys::ALL))
+                }
+                _ => vec![format!("ConfigMap {source}")],
+            }
+        });
+        all.collect()
+    }
+}
+
+fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -> Option<&'a Revision> {
+    let Some(note) = &cluster.note else { return live };
+    let (meta, workload) = (&pod.metadata, &cluster.workload);
+    let current = &*workload.status.current_revision;
+    let template = meta.labels.get(TEMPLATE).map_or("", String::as_str);
+    let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
+    // Where the guard restarts nobody, whoever is restarted is meant.
+    let by_hand = workload.spec.update_strategy.on_delete() || workload.replicas() == 1;
+    let wished = match Wish::of(&workload.metadata) {
+        Some(Wish::Paused) => true,
+        Some(Wish::Keep { instead_of, .. }) => live.is_some_and(|live| *live == instead_of),
+        Some(Wish::Odd | Wish::Retry(_)) | None => false,
+    };
+    if (of_a_new_template || by_hand) && !wished || !cluster.has_data() {
+        let may = |live: &&Revision| !note.has_given_up(live, &workload.metadata);
+        return live.filter(may).or(Some(&note.good));
+    }
+    let ordinal = ordinal(&meta.name, &cluster.id.name)?;
+    Some(note.revision_of(ordinal))
+}
+
+/// The StatefulSet controller's label for the template that a pod is made from.
+pub const TEMPLATE: &str = "controller-revision-hash";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_it_was_written() {
+        let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
+        let next = Next { canary: Some(2), ..Next::of(&revision("b")) };
+        let stopped =
+            Stopped { revision: revision("c"), why: "galera-2 keeps failing".to_owned(), retried: None };
+        let note = Note { good: revision("a"), next: Some(next), stopped: Some(stopped) };
+        assert_eq!(Note::read(&note.text()), Some(note.clone()));
+        assert_eq!(note.text().find("\"good\":\"conf=aaaaaaaaaaaaaaaa"), Some(1));
+        assert_eq!((note.revision_of(1), note.revision_of(2)), (&revision("a"), &revision("b")));
+        for odd in [
+            "",
+            "{}",
+            "null",
+            r#"{"good":"x"}"#,
+            r#"{"good":"c=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","next":{}}"#,
+        ] {
+            assert_eq!(Note::read(odd), None, "{odd}");
+        }
+    }
+}

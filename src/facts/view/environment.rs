@@ -1,0 +1,86 @@
+//! The environment of a container as it will be: variables that come from ConfigMaps, and words that use variables.
+//!
+//! What comes from a Secret stays unknown: the guard reads none.
+
+use std::borrow::Cow;
+
+use super::View;
+use objects::{Container, EnvVar, Literal};
+
+impl View<'_> {
+    /// This container with every variable filled in that can be known.
+    pub(super) fn filled_in<'c>(&self, namespace: &str, container: &'c Container) -> Cow<'c, Container> {
+        let words = || container.command.iter().chain(&container.args);
+        let refers = !container.env_from.is_empty()
+            || container.env.iter().any(|var| var.value_from.is_some())
+            || words().any(|word| word.look().contains("$("));
+        if !refers {
+            return Cow::Borrowed(container);
+        }
+        let text = |map: &str| self.config_map(namespace, map);
+        let mut filled = container.clone();
+        let whole = container.env_from.iter().filter_map(|from| text(&from.config_map_ref.as_ref()?.name));
+        let whole = whole.flat_map(|map| map.data.iter()).map(|(name, value)| EnvVar {
+            name: name.clone(),
+            value: value.clone(),
+            value_from: None,
+        });
+        // Variables that are named one by one win over those that come all together.
+        filled.env = whole.chain(container.env.iter().cloned()).collect();
+        for var in &mut filled.env {
+            let source = var.value_from.as_ref().and_then(|from| from.config_map_key_ref.as_ref());
+            if let Some(value) = source.and_then(|it| text(&it.name)?.data.get(&it.key)) {
+                var.value = value.clone();
+                var.value_from = None;
+            }
+        }
+        let expanded = |words: &[Literal]| words.iter().map(|word| expand(word, &filled.env)).collect();
+        let (command, args) = (expanded(&container.command), expanded(&container.args));
+        Cow::Owned(Container { command, args, ..filled })
+    }
+}
+
+/// Longer than any address, short enough to build for every word of a hostile command line.
+const LONGEST_VALUE: usize = 16 * 1024;
+
+/// `$(NAME)` as the kubelet fills it in: once, so a value is not looked through again. What is not known stays as it is,
+/// and so does a word that would grow without end.
+fn expand(word: &Literal, env: &[EnvVar]) -> Literal {
+    let (mut text, mut rest) = (String::new(), word.look());
+    while let Some((before, after)) = rest.split_once("$(") {
+        text.push_str(before);
+        let known = after.split_once(')').and_then(|(name, behind)| {
+            let var = env.iter().rfind(|var| var.name == name && var.value_from.is_none())?;
+            Some((var.value.look(), behind))
+        });
+        let (value, behind) = known.unwrap_or(("$(", after));
+        text.push_str(value);
+        rest = behind;
+        if text.len() > LONGEST_VALUE {
+            return word.clone();
+        }
+    }
+    text.push_str(rest);
+    Literal::from(&*text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_filled_in_once() {
+        let var = |name: &str, value: &str| EnvVar {
+            name: name.into(),
+            value: Literal::from(value),
+            value_from: None,
+        };
+        let long = "x".repeat(LONGEST_VALUE);
+        let env = [var("A", "$(B)"), var("B", "b"), var("C", &long)];
+        for (word, filled) in
+            [("$(A)-$(B)-$(X)", "$(B)-b-$(X)"), ("$(B", "$(B"), ("$(C)$(C)", "$(C)$(C)"), ("", "")]
+        {
+            assert_eq!(expand(&Literal::from(word), &env).look(), filled);
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! What the watches know: one map per kind, trimmed to what the rules ask for, and by what else objects are found.
+//!
+//! Owns: which clusters a change touches. A clone of all facts shares them, and costs next to nothing: that is how a World
+//! holds those of its moment while the next ones come in. Must not know: watches, rules.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet};
+use jiff::Timestamp;
+
+use super::id::Id;
+use super::index::{By, Index};
+use super::kept::Kept;
+use super::room::Room;
+use super::templates::Templates;
+use super::{PodFact, room, what_runs};
+use crate::galera::adopt;
+use crate::galera::start_note::{Doing, StartNote};
+use crate::marks;
+use objects::{
+    Autoscaler, Budget, Claim, ConfigMap, KINDS, Kind, Meta, Node, Object, Service, Unreadable, Workload,
+};
+use crate::revision::Contents;
+
+/// Nobody reads more of what an API server said.
+const LONGEST_WORDS: usize = 300;
+
+/// The objects of one kind.
+pub type Map<T> = OrdMap<Id, Arc<T>>;
+
+/// One map per kind. Objects come and go by [`Facts::put`] and [`Facts::remove`], which keep the index true.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    adoption: Arc<adopt::Adoption>,
+    /// Deployments are kept for a pack if one of these says so.
+    keeps: Arc<[fn(&Meta) -> bool]>,
+    pub stateful_sets: Map<Workload>,
+    pub(super) templates: Templates,
+    /// The StatefulSet that each pod shows whose StatefulSet left it behind.
+    pub(super) shown: Map<Workload>,
+    /// StatefulSets that are gone, as what they left behind shows them.
+    pub left: Map<Workload>,
+    /// The uid of each StatefulSet that carries the guard's mark although no selector adopts it: it was guarded once.
+    pub(super) no_longer_adopted: OrdMap<Id, String>,
+    pub deployments: Map<Workload>,
+    pub pods: Map<PodFact>,
+    pub claims: Map<Claim>,
+    pub services: Map<Service>,
+    pub config_maps: Map<ConfigMap>,
+    /// What those amount to.
+    pub(super) contents: Map<Contents>,
+    pub(super) nodes: OrdMap<String, Arc<Node>>,
+    pub(super) namespaces: OrdMap<String, Arc<Meta>>,
+    pub budgets: Map<Budget>,
+    pub(super) autoscalers: Map<Autoscaler>,
+    /// ConfigMaps whose text was asked for and has not come.
+    pub(super) awaited: OrdSet<Id>,
+    /// Custom resources, as their packs read them.
+    pub kept: Kept,
+    /// Why pods of a StatefulSet could not be created the last time.
+    pub(super) not_created: OrdMap<Id, NotCreated>,
+    /// What could not be read as it is now; what was read before stays in its map.
+    pub unreadable: OrdMap<(Kind, Id), Unreadable>,
+    pub(super) index: Index,
+    /// How much of all this there is.
+    pub(super) room: Room,
+    /// StatefulSets whose clusters are not what they were when the last World was drawn.
+    touched: BTreeSet<Id>,
+}
+
+/// A pod could not be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NotCreated {
+    /// When it was tried last.
+    pub at: Timestamp,
+    /// The API server's words, on one line.
+    pub why: String,
+}
+
+impl Facts {
+    /// Nothing is known yet. By this adoption pods and templates are Galera's.
+    pub fn of(adoption: &adopt::Adoption) -> Self {
+        Self { adoption: Arc::new(adoption.clone()), ..Self::default() }
+    }
+
+    /// These facts, with the Deployments that packs keep.
+    #[must_use]
+    pub fn keeping(self, keeps: Arc<[fn(&Meta) -> bool]>) -> Self {
+        Self { keeps, ..self }
+    }
+
+    fn keeps(&self, object: &Object) -> bool {
+        match object {
+            Object::Deployment(it) => self.keeps.iter().any(|keeps| keeps(&it.metadata)),
+            other => other.kind().is_optional(),
+        }
+    }
+
+    /// By what pods are adopted.
+    pub fn adoption(&self) -> &adopt::Adoption {
+        &self.adoption
+    }
+
+    /// Takes one object in. Removes it, if it is not adopted any more: labels can be taken off. Returns false for
+    /// kinds the view does not hold.
+    pub fn put(&mut self, object: Object) -> bool {
+        let (kind, id) = (object.kind(), Id::of(object.meta()));
+        match object {
+            Object::Pod(it)
+                if self.adoption.adopts(&it.metadata.labels)
+                    || it.metadata.labels.contains_key(adopt::READER) =>
+            {
+                self.put_shown(&id, PodFact::of(&it), what_runs::shown_by(&it));
+            }
+            Object::Pod(_) => self.remove(kind, &id),
+            other => {
+                let weight = self.will_weigh(&other);
+                if self.has_room(kind, &id, weight) {
+                    return self.change(kind, &id, |facts| facts.keep(other));
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes in what is kept of a pod, beside what it told before.
+    pub fn put_pod(&mut self, id: &Id, fact: PodFact) {
+        self.put_shown(id, fact, None);
+    }
+
+    /// The same with the StatefulSet that it shows, if that left it behind.
+    fn put_shown(&mut self, id: &Id, fact: PodFact, shown: Option<Workload>) {
+        let fact = match self.pods.get(id) {
+            Some(before) => fact.remembering(before),
+            None => fact,
+        };
+        if self.has_room(Kind::Pod, id, fact.weight() + shown.as_ref().map_or(0, room::weight)) {
+            self.change(Kind::Pod, id, |facts| {
+                facts.pods.insert(id.clone(), Arc::new(fact));
+                match shown {
+                    Some(shown) => facts.shown.insert(id.clone(), Arc::new(shown)),
+                    None => facts.shown.remove(id),
+                }
+            });
+            self.look_what_is_left(id);
+        }
+    }
+
+    /// A pod came, changed or went: its StatefulSet may have been deleted and have left it behind.
+    fn look_what_is_left(&mut self, pod: &Id) {
+        let Some((name, _)) = pod.name.rsplit_once('-') else { return };
+        let set = Id::new(&pod.namespace, name);
+        let left = what_runs::left_of(&set, self);
+        if left.as_ref() != self.left.get(&set).map(AsRef::as_ref) {
+            self.change(Kind::StatefulSet, &set, |facts| match left {
+                Some(left) => facts.left.insert(set.clone(), Arc::new(left)),
+                None => facts.left.remove(&set),
+            });
+        }
+    }
+
+    /// A StatefulSet; one that is gone as its pods show it.
+    pub(super) fn stateful_set(&self, id: &Id) -> Option<&Arc<Workload>> {
+        self.stateful_sets.get(id).or_else(|| self.left.get(id))
+    }
+
+    /// Forgets one object.
+    pub fn remove(&mut self, kind: Kind, id: &Id) {
+        self.unreadable.remove(&(kind, id.clone()));
+        self.change(kind, id, |facts| match kind {
+            Kind::StatefulSet => {
+                facts.stateful_sets.remove(id);
+                facts.templates.forget(id);
+                facts.no_longer_adopted.remove(id);
+                facts.not_created.remove(id);
+            }
+            Kind::Deployment => {
+                facts.deployments.remove(id);
+                facts.kept.remove(kind, id);
+            }
+            Kind::Pod => {
+                facts.pods.remove(id);
+                facts.shown.remove(id);
+            }
+            Kind::Claim => drop(facts.claims.remove(id)),
+            Kind::Service => drop(facts.services.remove(id)),
+            Kind::ConfigMap => {
+                facts.contents.remove(id);
+                facts.config_maps.remove(id);
+            }
+            Kind::Budget => drop(facts.budgets.remove(id)),
+            Kind::Autoscaler => drop(facts.autoscalers.remove(id)),
+            Kind::Node => drop(facts.nodes.remove(&id.name)),
+            Kind::Namespace => drop(facts.namespaces.remove(&id.name)),
+            kind => facts.kept.remove(kind, id),
+        });
+        if kind == Kind::Pod {
+            self.look_what_is_left(id);
+        }
+    }
+
+    /// Puts an object that is no pod into its map.
+    fn keep(&mut self, object: Object) -> bool {
+        let id = Id::of(object.meta());
+        let adoption = Arc::clone(&self.adoption);
+        let adopted = |it: &Workload| adoption.adopts(it.spec.template.as_ref());
+        match object {
+            Object::StatefulSet(it) if adopted(&it) => {
+                self.no_longer_adopted.remove(&id);
+                self.templates.learn(&id, &it);
+                self.stateful_sets.insert(id, Arc::new(*it));
+            }
+            Object::StatefulSet(it) => {
+                self.stateful_sets.remove(&id);
+                self.templates.forget(&id);
+                match it.metadata.mark(marks::DATA) {
+                    Some(_) if !it.metadata.going() => self.no_longer_adopted.insert(id, it.metadata.uid),
+                    _ => self.no_longer_adopted.remove(&id),
+                };
+            }
+            Object::Deployment(it) if adopted(&it) => drop(self.deployments.insert(id, Arc::new(*it))),
+            Object::Deployment(it) => {
+                self.deployments.remove(&id);
+                self.kept.remove(Kind::Deployment, &id);
+                let object = Object::Deployment(it);
+                if self.keeps(&object) {
+                    self.put_kept(id, object);
+                }
+            }
+            Object::Claim(it) => drop(self.claims.insert(id, Arc::new(it))),
+            Object::Service(it) => drop(self.services.insert(id, Arc::new(it))),
+            Object::ConfigMap(it) => {
+                self.contents.insert(id.clone(), Arc::new(Contents::of(&it)));
+                self.config_maps.insert(id, Arc::new(it));
+            }
+            Object::Budget(it) => drop(self.budgets.insert(id, Arc::new(it))),
+            Object::Autoscaler(it) => drop(self.autoscalers.insert(id, Arc::new(it))),
+            Object::Node(it) => drop(self.nodes.insert(id.name, Arc::new(it))),
+            Object::Namespace(it) => drop(self.namespaces.insert(id.name, Arc::new(it.metadata))),
+            other if self.keeps(&other) => self.put_kept(id, other),
+            _ => return false,
+        }
+        true
+    }
+
+    fn put_kept(&mut self, id: Id, object: Object) {
+        let kind = object.kind();
+        match self.kept.put(id.clone(), object) {
+            Ok(()) => drop(self.unreadable.remove(&(kind, id))),
+            Err(problem) => self.cannot_read(kind, id, problem),
+        }
+    }
+
+    /// It is there, and nothing more is known of it now. What was read before stays, and the audit says that it is old; but what is said
+    /// of a custom resource is never said of an older one, nor of a text that found no room.
+    pub fn cannot_read(&mut self, kind: Kind, id: Id, problem: Unreadable) {
+        if kind.is_optional() {
+            self.kept.remove(kind, &id);
+        }
+        if kind == Kind::ConfigMap && matches!(problem, Unreadable::TooMuch(_)) {
+            self.remove(kind, &id);
+        }
+        self.unreadable.insert((kind, id), problem);
+    }
+
+    /// Changes what is known of one object, keeps the index true, and notes which clusters that touches.
+    fn change<T>(&mut self, kind: Kind, id: &Id, act: impl FnOnce(&mut Self) -> T) -> T {
+        let (before, weight) = (self.words(kind, id), self.weighs(kind, id));
+        self.touch(kind, id, &before);
+        let result = act(self);
+        self.room.change(&id.namespace, weight, self.weighs(kind, id));
+        let after = self.words(kind, id);
+        if before != after {
+            self.index.remove(id, &before);
+            self.index.put(id, &after);
+        }
+        self.touch(kind, id, &after);
+        result
+    }
+
+    /// Notes the clusters that are made of this object.
+    fn touch(&mut self, kind: Kind, id: &Id, words: &[(By, String)]) {
+        let found = |by, word: &str| self.index.names(by, &id.namespace, word);
+        let mut names: Vec<String> = match kind {
+            Kind::StatefulSet => vec![id.name.clone()],
+            // Called TEMPLATE-STATEFULSET-ORDINAL.
+            Kind::Claim => id
+                .name
+                .rsplit_once('-')
+                .map(|(rest, _)| rest.match_indices('-').map(|(at, _)| rest[at + 1..].to_owned()).collect())
+                .unwrap_or_default(),
+            Kind::ConfigMap => {
+                // It tells what a Deployment beside a cluster is.
+                let beside = found(By::DeploymentThatReads, &id.name)
+                    .filter_map(|name| self.deployments.get(&Id::new(&id.namespace, name)))
+                    .filter_map(|it| adopt::instance(&it.spec.template.metadata.labels))
+                    .flat_map(|instance| found(By::SetOfInstance, instance));
+                found(By::SetThatReads, &id.name).chain(beside).map(str::to_owned).collect()
+            }
+            _ => Vec::new(),
+        };
+        for (by, word) in words {
+            match by {
+                By::PodOfSet | By::ReaderOfSet if !word.is_empty() => names.push(word.clone()),
+                By::PodOfInstance | By::DeploymentOfInstance => {
+                    names.extend(found(By::SetOfInstance, word).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+        let sets = names.iter().map(|name| Id::new(&id.namespace, name));
+        // One that comes or goes touches itself; what belongs to strangers touches nobody.
+        let there = |it: &Id| kind == Kind::StatefulSet || self.stateful_set(it).is_some();
+        let touched: Vec<_> = sets.filter(there).collect();
+        self.touched.extend(touched);
+    }
+
+    /// As if everything had just come in.
+    pub(super) fn touch_all(&mut self) {
+        self.touched = self.stateful_sets.keys().chain(self.left.keys()).cloned().collect();
+    }
+
+    /// StatefulSets whose clusters are to be drawn anew, each told once.
+    pub(super) fn take_touched(&mut self) -> BTreeSet<Id> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// One pod.
+    pub fn pod(&self, id: &Id) -> Option<&PodFact> {
+        self.pods.get(id).map(AsRef::as_ref)
+    }
+
+    /// All pods.
+    pub fn pods(&self) -> impl Iterator<Item = &PodFact> {
+        self.pods.values().map(AsRef::as_ref)
+    }
+
+    /// The kind of this group and name, as far as the view holds any.
+    pub fn kind_named(&self, group: &str, name: &str) -> Kind {
+        let is_it = |kind: &Kind| kind.group() == group && kind.name() == name;
+        KINDS.iter().copied().chain(self.kept.kinds()).find(is_it).unwrap_or(Kind::Other)
+    }
+
+    /// The uid of an object that is held.
+    pub fn uid(&self, kind: Kind, id: &Id) -> Option<&str> {
+        let uid = match kind {
+            Kind::StatefulSet => &self.stateful_sets.get(id)?.metadata.uid,
+            Kind::Deployment => &self.deployments.get(id)?.metadata.uid,
+            Kind::Pod => &self.pods.get(id)?.uid,
+            Kind::Claim => &self.claims.get(id)?.metadata.uid,
+            Kind::Service => &self.services.get(id)?.metadata.uid,
+            Kind::ConfigMap => &self.config_maps.get(id)?.metadata.uid,
+            Kind::Budget => &self.budgets.get(id)?.metadata.uid,
+            Kind::Namespace => &self.namespaces.get(&id.name)?.uid,
+            kind => &self.kept.of(kind)?.get(id)?.meta().uid,
+        };
+        Some(uid)
+    }
+
+    /// There is a namespace of this name.
+    pub fn has_namespace(&self, name: &str) -> bool {
+        self.namespaces.contains_key(name)
+    }
+
+    /// What a probe of this pod's server said when it failed. False: it was known.
+    pub fn hear(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) -> bool {
+        let Some(known) = self.pods.get(pod).filter(|pod| pod.uid == uid) else { return false };
+        let mut fact = PodFact::clone(known);
+        match StartNote::read(message) {
+            Some(note) => fact.heard(note),
+            None if message.starts_with("Readiness probe ") => fact.seen(Doing::read(message), at),
+            None => {}
+        }
+        let news = fact.words() != known.words();
+        if news {
+            self.change(Kind::Pod, pod, |facts| facts.pods.insert(pod.clone(), Arc::new(fact)));
+        }
+        news
+    }
+
+    /// Why a pod of this StatefulSet could not be created. False: it was known.
+    pub fn not_created(&mut self, set: Id, uid: &str, at: Timestamp, message: &str) -> bool {
+        if self.stateful_sets.get(&set).is_none_or(|known| known.metadata.uid != uid) {
+            return false;
+        }
+        let plain = message.chars().map(|c| if c.is_control() { ' ' } else { c });
+        let said = NotCreated { at, why: plain.take(LONGEST_WORDS).collect() };
+        self.not_created.insert(set, said.clone()).as_ref() != Some(&said)
+    }
+
+    /// Some StatefulSet has fewer pods than it asks for.
+    pub fn lacks_a_pod(&self) -> bool {
+        let has = |id: &Id| i64::try_from(self.pods_of(id).count()).unwrap_or(i64::MAX);
+        self.stateful_sets.iter().any(|(id, it)| has(id) < it.replicas())
+    }
+}
+
+/// The last two words of a name.
+pub(super) fn tail(name: &str) -> &str {
+    name.rmatch_indices('-').nth(1).map_or(name, |(at, _)| &name[at + 1..])
+}

@@ -1,0 +1,197 @@
+//! By what objects are found besides their own names, so that what a cluster is made of is looked up and not searched for.
+//!
+//! Must not know: what the words mean. Order decides nothing: names come sorted.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use imbl::OrdSet;
+
+use super::facts::tail;
+use super::{Facts, Id, PodFact, Reads, configuration};
+use crate::galera::adopt;
+use objects::Kind;
+use crate::revision::Revision;
+
+/// By what an object is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum By {
+    /// A StatefulSet, by the cluster that its template names.
+    SetOfInstance,
+    /// A StatefulSet, by a ConfigMap that its template refers to.
+    SetThatReads,
+    /// A StatefulSet, by a copy of a ConfigMap that its marks name.
+    SetThatNotes,
+    /// A Deployment, by the cluster that its template names.
+    DeploymentOfInstance,
+    /// A Deployment, by a ConfigMap that its template refers to.
+    DeploymentThatReads,
+    /// A pod, by the cluster that its labels name.
+    PodOfInstance,
+    /// A pod, by the StatefulSet that owns it; by an empty name, if nobody does.
+    PodOfSet,
+    /// A pod that reads what a member has, by the StatefulSet of that member.
+    ReaderOfSet,
+    /// A pod, by the copy of a ConfigMap that it was given.
+    PodThatReads,
+    /// A claim, by the cluster that its labels name.
+    ClaimOfInstance,
+    /// A StatefulSet, by a label of its template that names an instance: `key=value`.
+    SetOfLabel,
+    /// A StatefulSet, by its governing Service.
+    SetOfService,
+    /// A StatefulSet, by a Secret that its template refers to.
+    SetOfSecret,
+    /// A claim without such labels, by the last two words of its name: those a pod's name ends with.
+    ClaimOfTail,
+}
+
+/// Which objects are found by what. A clone shares what is not changed.
+///
+/// An entry is one text, because there are many: by what, and namespace, word and name, of which the first two tell their
+/// lengths, so that no word can look like two.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index(OrdSet<Box<str>>);
+
+impl Index {
+    /// This object is found by these.
+    pub(super) fn put(&mut self, id: &Id, words: &[(By, String)]) {
+        self.0.extend(words.iter().map(|(by, word)| entry(*by, id, word)));
+    }
+
+    /// It is not any more.
+    pub(super) fn remove(&mut self, id: &Id, words: &[(By, String)]) {
+        for (by, word) in words {
+            self.0.remove(&*entry(*by, id, word));
+        }
+    }
+
+    /// The names of those that are found by this word, sorted.
+    pub(super) fn names<'a>(
+        &'a self,
+        by: By,
+        namespace: &str,
+        word: &str,
+    ) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.after(entry(by, &Id::new(namespace, ""), word))
+    }
+
+    /// The rest of every entry that begins so.
+    fn after(&self, begin: Box<str>) -> impl Iterator<Item = &str> + use<'_> {
+        let from = (Bound::Included(&*begin), Bound::Unbounded);
+        self.0.range::<_, str>(from).map_while(move |entry| entry.strip_prefix(&*begin))
+    }
+}
+
+fn first_part(by: By, namespace: &str) -> String {
+    format!("{} {}:{namespace}", by as u8, namespace.len())
+}
+
+fn entry(by: By, id: &Id, word: &str) -> Box<str> {
+    let Id { namespace, name } = id;
+    format!("{}{}:{word}{name}", first_part(by, namespace), word.len()).into()
+}
+
+impl Facts {
+    /// By what this object is found, as it is known now.
+    pub(super) fn words(&self, kind: Kind, id: &Id) -> Vec<(By, String)> {
+        let instance = |by, labels| adopt::instance(labels).map(|instance| (by, instance.to_owned()));
+        let mut words: Vec<_> = match kind {
+            Kind::StatefulSet => self.stateful_set(id).map(|it| {
+                let template = &it.spec.template;
+                let reads = template.spec.config_maps().map(|name| (By::SetThatReads, name.to_owned()));
+                let notes = configuration::copies_named(&it.metadata).map(|name| (By::SetThatNotes, name));
+                let labels = adopt::INSTANCE_LABELS.iter().filter_map(|key| {
+                    let value = template.metadata.labels.get(key)?;
+                    Some((By::SetOfLabel, format!("{key}={value}")))
+                });
+                let pulls = template.spec.image_pull_secrets.iter().map(|it| &*it.name);
+                let secrets = template.spec.secrets().chain(pulls);
+                let secrets = secrets.map(|name| (By::SetOfSecret, name.to_owned()));
+                instance(By::SetOfInstance, &template.metadata.labels)
+                    .into_iter()
+                    .chain(reads)
+                    .chain(notes)
+                    .chain(labels)
+                    .chain(secrets)
+                    .chain([(By::SetOfService, it.spec.service_name.clone())])
+                    .collect()
+            }),
+            Kind::Deployment => self.deployments.get(id).map(|it| {
+                let template = &it.spec.template;
+                let reads = template.spec.config_maps();
+                let reads = reads.map(|name| (By::DeploymentThatReads, name.to_owned()));
+                instance(By::DeploymentOfInstance, &template.metadata.labels)
+                    .into_iter()
+                    .chain(reads)
+                    .collect()
+            }),
+            Kind::Pod => self.pods.get(id).map(|it| {
+                if let Some(Reads { member, .. }) = &it.reads {
+                    let set = member.rsplit_once('-').map(|(set, _)| (By::ReaderOfSet, set.to_owned()));
+                    return set.into_iter().collect();
+                }
+                let instance = it.instance.clone().map(|instance| (By::PodOfInstance, instance));
+                let owner = match &it.owner {
+                    None => Some(String::new()),
+                    Some((kind, name)) => (kind == "StatefulSet").then(|| name.clone()),
+                };
+                let owner = owner.map(|owner| (By::PodOfSet, owner));
+                let shown = self.shown.get(id).into_iter().flat_map(|it| it.spec.template.spec.config_maps());
+                let copies = it.revision.iter().flat_map(Revision::copies);
+                let reads = copies.chain(shown.map(str::to_owned));
+                let reads = reads.map(|name| (By::PodThatReads, name));
+                instance.into_iter().chain(owner).chain(reads).collect()
+            }),
+            Kind::Claim => self.claims.get(id).map(|it| {
+                let labels = &it.metadata.labels;
+                let labelled =
+                    instance(By::ClaimOfInstance, labels).filter(|_| self.adoption().adopts(labels));
+                vec![labelled.unwrap_or_else(|| (By::ClaimOfTail, tail(&id.name).to_owned()))]
+            }),
+            _ => None,
+        }
+        .unwrap_or_default();
+        // A template may refer to a ConfigMap twice.
+        words.sort_unstable();
+        words.dedup();
+        words
+    }
+
+    /// The pods that read what its members have.
+    pub(super) fn readers_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
+        let names = self.index.names(By::ReaderOfSet, &set.namespace, &set.name);
+        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
+    }
+
+    /// The pods that a StatefulSet owns.
+    pub(super) fn pods_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
+        let names = self.index.names(By::PodOfSet, &set.namespace, &set.name);
+        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_word_looks_like_another() {
+        let mut index = Index::default();
+        for (namespace, word, name) in [
+            ("db", "x", "b"),
+            ("db", "x", "a"),
+            ("db", "", "x1:xa"),
+            ("db", "xa", "c"),
+            ("d", "bx", "a"),
+            ("db1", "x", "z"),
+        ] {
+            index.put(&Id::new(namespace, name), &[(By::PodOfSet, word.to_owned())]);
+        }
+        index.put(&Id::new("db", "z"), &[(By::PodOfInstance, "x".to_owned())]);
+        let names = |word: &str| index.names(By::PodOfSet, "db", word).collect::<Vec<_>>();
+        assert_eq!((names("x"), names(""), names("xa")), (vec!["a", "b"], vec!["x1:xa"], vec!["c"]));
+        index.remove(&Id::new("db", "a"), &[(By::PodOfSet, "x".to_owned())]);
+        assert_eq!(index.names(By::PodOfSet, "db", "x").collect::<Vec<_>>(), ["b"]);
+    }
+}

@@ -1,0 +1,250 @@
+//! How much is kept of what people write.
+//!
+//! An editor of one namespace can write objects of a megabyte and a half each, and the guard has little memory. So each object, each
+//! namespace, and all that is larger than people write by hand has room for a share of that memory. What finds no room is known by
+//! its name ([`Facts::cannot_read`](super::Facts::cannot_read)), and what would destroy something in its namespace is UNKNOWN. Nodes
+//! and namespaces always have room: only administrators write them. Must not know: what an object means. Custom resources and
+//! texts of ConfigMaps have room of their own.
+
+use std::hash::{Hash, Hasher};
+
+use imbl::OrdMap;
+
+use super::{Facts, Id};
+use objects::{Kind, Object, Unreadable};
+
+/// Of one object: some thousand environment variables.
+const OF_ONE: usize = 128 << 10;
+const NEVER_FITS: &str = "it holds more than 128 KiB";
+/// Of one namespace: this part of the memory. Of 128 MiB it is enough for some hundred clusters with everything that belongs to them.
+const PART_OF_A_NAMESPACE: usize = 32;
+/// A StatefulSet with its sidecars has half of it. How many such objects there are is limited by nothing but their namespace.
+const ORDINARY: usize = 32 << 10;
+/// Of all larger ones, in all namespaces: this part of the memory.
+const PART_OF_LARGE_ONES: usize = 8;
+
+/// What is kept, in bytes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room {
+    /// What the process may take; `None`: nobody else depends on it.
+    memory: Option<usize>,
+    namespaces: OrdMap<String, usize>,
+    large: usize,
+    /// Something went since it was asked.
+    is_freed: bool,
+}
+
+impl Room {
+    /// There is room for so much in place of what was kept before.
+    pub(super) fn takes(&self, namespace: &str, before: usize, weight: usize) -> Result<(), Unreadable> {
+        let Some(memory) = self.memory.filter(|_| !namespace.is_empty()) else { return Ok(()) };
+        let here = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + weight;
+        let why = match () {
+            () if weight > OF_ONE => NEVER_FITS,
+            () if here > memory / PART_OF_A_NAMESPACE => "its namespace has all of its room already",
+            () if self.large - large(before) + large(weight) > memory / PART_OF_LARGE_ONES => {
+                "large objects have all of their room already"
+            }
+            () => return Ok(()),
+        };
+        Err(Unreadable::TooMuch(why))
+    }
+
+    /// Instead of so much, so much is kept.
+    pub(super) fn change(&mut self, namespace: &str, before: usize, after: usize) {
+        if before == after {
+            return;
+        }
+        self.is_freed |= after < before;
+        self.large = self.large - large(before) + large(after);
+        let kept = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + after;
+        if kept == 0 {
+            self.namespaces.remove(namespace);
+        } else {
+            self.namespaces.insert(namespace.to_owned(), kept);
+        }
+    }
+}
+
+fn large(weight: usize) -> usize {
+    if weight > ORDINARY { weight } else { 0 }
+}
+
+/// About as many bytes as this takes in memory: as many as a hash of it is made of, and some for each part.
+pub(super) fn weight(of: &impl Hash) -> usize {
+    struct Count(usize);
+    impl Hasher for Count {
+        fn finish(&self) -> u64 {
+            0
+        }
+        fn write(&mut self, bytes: &[u8]) {
+            // Whatever has no bytes of its own is kept in some.
+            self.0 += bytes.len().max(16);
+        }
+    }
+    let mut count = Count(0);
+    of.hash(&mut count);
+    count.0
+}
+
+/// What the rules of Galera need of a namespace.
+const NEEDED: [Kind; 6] =
+    [Kind::StatefulSet, Kind::Deployment, Kind::Pod, Kind::Claim, Kind::Service, Kind::Budget];
+
+impl Facts {
+    /// For a process that may take so many bytes of memory.
+    #[must_use]
+    pub fn within(mut self, memory: usize) -> Self {
+        self.room.memory = Some(memory);
+        self
+    }
+
+    /// Something of this namespace that the rules of Galera need found no room.
+    pub(super) fn lacks(&self, namespace: &str) -> bool {
+        let found_none = |kind: Kind| {
+            let from = (kind, Id::new(namespace, ""));
+            let here = self
+                .unreadable
+                .range(from..)
+                .take_while(|((of, id), _)| *of == kind && id.namespace == namespace);
+            here.into_iter().any(|(_, problem)| matches!(problem, Unreadable::TooMuch(_)))
+        };
+        NEEDED.into_iter().any(found_none)
+    }
+
+    /// Kinds of which something found no room and may find it now: some was freed since this was asked last.
+    pub fn that_may_fit(&mut self) -> Vec<Kind> {
+        if !std::mem::take(&mut self.room.is_freed) {
+            return Vec::new();
+        }
+        let waits = |kind: &Kind| {
+            let all = self.unreadable.range((*kind, Id::new("", ""))..).take_while(|((of, _), _)| of == kind);
+            let mut all = all.map(|(_, problem)| problem);
+            all.any(|it| matches!(it, Unreadable::TooMuch(why) if *why != NEVER_FITS))
+        };
+        NEEDED.into_iter().filter(waits).collect()
+    }
+
+    /// There is room for so much of this object. Else it is known by its name.
+    pub(super) fn has_room(&mut self, kind: Kind, id: &Id, weight: usize) -> bool {
+        let takes = self.room.takes(&id.namespace, self.weighs(kind, id), weight);
+        takes.map_err(|problem| self.cannot_read(kind, id.clone(), problem)).is_ok()
+    }
+
+    /// What this object has of the room.
+    pub(super) fn weighs(&self, kind: Kind, id: &Id) -> usize {
+        match kind {
+            Kind::StatefulSet => self.stateful_sets.get(id).map(weight),
+            Kind::Deployment => self.deployments.get(id).map(weight),
+            Kind::Pod => {
+                let shown = self.shown.get(id).map_or(0, weight);
+                self.pods.get(id).map(|it| it.weight() + shown)
+            }
+            Kind::Claim => self.claims.get(id).map(weight),
+            Kind::Service => self.services.get(id).map(weight),
+            Kind::Budget => self.budgets.get(id).map(weight),
+            Kind::Autoscaler => self.autoscalers.get(id).map(weight),
+            Kind::Node => self.nodes.get(&id.name).map(weight),
+            Kind::Namespace => self.namespaces.get(&id.name).map(weight),
+            _ => None,
+        }
+        .unwrap_or_default()
+    }
+
+    /// What it will have, if it is kept.
+    pub(super) fn will_weigh(&self, object: &Object) -> usize {
+        match object {
+            Object::StatefulSet(it) | Object::Deployment(it)
+                if self.adoption().adopts(it.spec.template.as_ref()) =>
+            {
+                weight(it)
+            }
+            Object::Claim(it) => weight(it),
+            Object::Service(it) => weight(it),
+            Object::Budget(it) => weight(it),
+            Object::Autoscaler(it) => weight(it),
+            Object::Node(it) => weight(it),
+            Object::Namespace(it) => weight(&it.metadata),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::config::Settings;
+    use crate::review::{Operation, Origin, Review};
+    use engine::rules;
+    use crate::view::{Freshness, View, World};
+
+    fn service(namespace: &str, name: &str, size: usize) -> Object {
+        let label = "x".repeat(size);
+        let meta = format!(r#"{{"name":"{name}","namespace":"{namespace}","labels":{{"a":"{label}"}}}}"#);
+        Object::read(Kind::Service, &format!(r#"{{"metadata":{meta}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn one_namespace_takes_no_room_of_another() {
+        let mut facts = Facts::default().within(128 << 20);
+        for number in 0..1000 {
+            facts.put(service("mine", &format!("s-{number}"), 100_000));
+            facts.put(service("mine", &format!("t-{number}"), 200_000));
+        }
+        let kept = facts.services.len();
+        assert!((20..50).contains(&kept), "{kept}");
+        assert_eq!(facts.unreadable.len(), 2000 - kept, "the others are known to be there");
+        facts.put(service("yours", "s", 10_000));
+        assert!(facts.services.contains_key(&Id::new("yours", "s")));
+        for number in 0..1000 {
+            facts.remove(Kind::Service, &Id::new("mine", &format!("s-{number}")));
+            facts.remove(Kind::Service, &Id::new("mine", &format!("t-{number}")));
+        }
+        assert_eq!((facts.room.namespaces.len(), facts.unreadable.len()), (1, 0));
+        assert!(facts.room.large == 0 && facts.put(service("mine", "s", 100_000)));
+        assert!(facts.unreadable.is_empty());
+    }
+
+    #[test]
+    fn where_a_cluster_may_have_found_no_room_nothing_is_destroyed() {
+        let mut facts = Facts::default().within(1 << 20);
+        let deletes = |kind: Kind, namespace: &str, name: &str| {
+            let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"1"}}}}"#);
+            let object = Object::read(kind, &json).unwrap();
+            Review {
+                operation: Operation::Delete,
+                user: "editor".to_owned(),
+                old: Some(object.clone()),
+                new: None,
+                ..Review::as_created(Origin::Validating, kind, namespace, name, Ok(object))
+            }
+        };
+        for (full, allowed) in [(false, true), (true, false)] {
+            if full {
+                facts.put(service("db", "large", 200_000));
+            }
+            let (settings, world) = (Settings::default(), World::build(facts.clone(), Freshness::Current));
+            let view = View::new(&world, Timestamp::UNIX_EPOCH, &settings);
+            for review in [deletes(Kind::Namespace, "", "db"), deletes(Kind::Claim, "db", "data-galera-0")] {
+                let decision = rules::evaluate(&review, &view);
+                assert_eq!(decision.allowed(), allowed, "{full}: {decision:?}");
+                let says = "part of its namespace did not fit into gatera's memory";
+                assert_eq!(format!("{decision:?}").contains(says), full, "{decision:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_namespaces_of_large_objects_leave_room_for_ordinary_ones() {
+        let mut facts = Facts::default().within(128 << 20);
+        for number in 0..1000 {
+            facts.put(service(&format!("n-{number}"), "s", 100_000));
+        }
+        let kept = facts.services.len();
+        assert!((150..170).contains(&kept), "{kept}");
+        facts.put(service("yours", "s", 10_000));
+        assert!(facts.services.contains_key(&Id::new("yours", "s")));
+    }
+}

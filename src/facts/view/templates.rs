@@ -1,0 +1,49 @@
+//! Which template a revision of a StatefulSet stands for.
+//!
+//! Pods carry the name of the revision that they were made from; a request shows a template, and no name. A StatefulSet whose
+//! controller has seen its last change shows both. Must not know: rules. Each process learns this from what it watches, so one
+//! that started in the middle of a rollout knows the newest only.
+
+use imbl::OrdMap;
+
+use super::{Id, View};
+use objects::{Fingerprint, Template, Workload};
+
+/// The templates of each StatefulSet, by revision: the newest, and the one from which its controller rolls it out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Templates(OrdMap<Id, Vec<(String, Fingerprint)>>);
+
+impl Templates {
+    /// Learns from a StatefulSet as it is now.
+    pub(super) fn learn(&mut self, id: &Id, set: &Workload) {
+        let status = &set.status;
+        if status.update_revision.is_empty() || !set.is_observed() {
+            return;
+        }
+        let mut known = self.0.get(id).cloned().unwrap_or_default();
+        known.retain(|(revision, _)| {
+            *revision == status.current_revision && *revision != status.update_revision
+        });
+        known.push((status.update_revision.clone(), set.spec.template.fingerprint));
+        self.0.insert(id.clone(), known);
+    }
+
+    /// Forgets a StatefulSet that is gone.
+    pub(super) fn forget(&mut self, id: &Id) {
+        self.0.remove(id);
+    }
+}
+
+impl View<'_> {
+    /// The revision of this StatefulSet that stands for this template, if that is known.
+    pub fn revision_of(&self, id: &Id, template: &Template) -> Option<&str> {
+        let known = self.world.facts().templates.0.get(id)?;
+        known.iter().find(|(_, it)| *it == template.fingerprint).map(|(revision, _)| &**revision)
+    }
+
+    /// A template is known for this revision.
+    pub fn knows_revision(&self, id: &Id, revision: &str) -> bool {
+        let known = self.world.facts().templates.0.get(id);
+        known.is_some_and(|known| known.iter().any(|(it, _)| it == revision))
+    }
+}

@@ -1,0 +1,250 @@
+//! Texts of ConfigMaps: which are worth knowing, and how many of them are kept.
+//!
+//! Owns: the [`Room`]. People who may write in one namespace may name any number of ConfigMaps there, a megabyte each, and the guard
+//! has little memory: what finds no room is known by its name ([`Facts::cannot_read`]), its readers are judged without it, in words
+//! (G00), and no namespace takes the room of all others. Must not know: how a text is asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::index::By;
+use super::{Facts, Id};
+use objects::{ConfigMap, Kind, Unreadable};
+use crate::revision::Unknown;
+
+/// Of one ConfigMap: option files are a few kilobytes, scripts and dumps that a first start reads some hundred.
+const LARGEST: usize = 512 << 10;
+/// Of those of one namespace,
+const ROOM_OF_A_NAMESPACE: usize = 2 << 20;
+/// and of all.
+const ROOM: usize = 16 << 20;
+
+/// By what a reader of ConfigMaps is found.
+const READS: [By; 4] = [By::SetThatReads, By::SetThatNotes, By::DeploymentThatReads, By::PodThatReads];
+
+/// What texts weigh, of those that are kept and of those that found no room.
+#[derive(Debug, Default)]
+pub struct Room {
+    kept: BTreeMap<Id, usize>,
+    by_namespace: BTreeMap<String, usize>,
+    all: usize,
+    without: BTreeMap<Id, usize>,
+    /// Something went since all of those were looked at.
+    is_freed: bool,
+}
+
+impl Room {
+    /// Takes room for this text, in place of the one that its ConfigMap had before.
+    pub fn take(&mut self, map: &ConfigMap) -> Result<(), Unreadable> {
+        let (id, weight) = (Id::of(&map.metadata), map.weight());
+        self.leave(&id);
+        if let Some(why) = self.lacks(&id.namespace, weight) {
+            self.without.insert(id, weight);
+            return Err(Unreadable::TooMuch(why));
+        }
+        *self.by_namespace.entry(id.namespace.clone()).or_default() += weight;
+        self.all += weight;
+        self.kept.insert(id, weight);
+        Ok(())
+    }
+
+    /// Nothing is kept of this one any more, and nothing is to be.
+    pub fn leave(&mut self, id: &Id) {
+        self.without.remove(id);
+        let Some(weight) = self.kept.remove(id) else { return };
+        self.all -= weight;
+        self.is_freed = true;
+        if let Some(of_its_namespace) = self.by_namespace.get_mut(&id.namespace) {
+            *of_its_namespace -= weight;
+            if *of_its_namespace == 0 {
+                self.by_namespace.remove(&id.namespace);
+            }
+        }
+    }
+
+    /// Marks one that found no room to be tried again, because it has changed. False: it has room, or is unknown.
+    pub fn try_again(&mut self, id: &Id) -> bool {
+        let Some(weight) = self.without.get_mut(id) else { return false };
+        *weight = 0;
+        self.is_freed = true;
+        true
+    }
+
+    /// One that found no room, and would find it now.
+    pub fn that_fits(&mut self) -> Option<Id> {
+        let fits = |(id, weight): &(&Id, &usize)| self.lacks(&id.namespace, **weight).is_none();
+        let next = self.without.iter().filter(|_| self.is_freed).find(fits).map(|(id, _)| id.clone());
+        self.is_freed = next.is_some();
+        next
+    }
+
+    /// Why there is no room for one more.
+    fn lacks(&self, namespace: &str, weight: usize) -> Option<&'static str> {
+        let of_its_namespace = self.by_namespace.get(namespace).copied().unwrap_or_default();
+        match weight {
+            large if large > LARGEST => Some("it holds more than 512 KiB"),
+            more if of_its_namespace + more > ROOM_OF_A_NAMESPACE => {
+                Some("2 MiB of ConfigMaps of its namespace are kept already")
+            }
+            more if self.all + more > ROOM => Some("16 MiB of ConfigMaps are kept already"),
+            _ => None,
+        }
+    }
+}
+
+impl Facts {
+    /// The ConfigMaps whose text this object makes worth knowing: what a template refers to, and copies that are in use or
+    /// asked for.
+    pub fn config_maps_of(&self, kind: Kind, id: &Id) -> impl Iterator<Item = Id> + use<> {
+        let (words, namespace) = (self.words(kind, id).into_iter(), id.namespace.clone());
+        words.filter(|(by, _)| READS.contains(by)).map(move |(_, name)| Id::new(&namespace, &name))
+    }
+
+    /// Some object makes the text of this ConfigMap worth knowing.
+    pub fn reads(&self, config_map: &Id) -> bool {
+        let Id { namespace, name } = config_map;
+        READS.into_iter().any(|by| self.index.names(by, namespace, name).next().is_some())
+    }
+
+    /// All ConfigMaps whose text is worth knowing.
+    pub fn config_maps_that_are_read(&self) -> BTreeSet<Id> {
+        let sets = self.stateful_sets.keys().map(|id| (Kind::StatefulSet, id));
+        let deployments = self.deployments.keys().map(|id| (Kind::Deployment, id));
+        let pods = self.pods.keys().map(|id| (Kind::Pod, id));
+        sets.chain(deployments).chain(pods).flat_map(|(kind, id)| self.config_maps_of(kind, id)).collect()
+    }
+
+    /// The text of this ConfigMap was asked for and has not come, or it is not so.
+    pub fn awaits(&mut self, config_map: &Id, is_so: bool) {
+        if is_so {
+            self.awaited.insert(config_map.clone());
+        } else {
+            self.awaited.remove(config_map);
+        }
+    }
+
+    /// Why nothing is known of the text of this ConfigMap, though it is there.
+    pub fn without_room(&self, config_map: &Id) -> Option<&Unreadable> {
+        let problem = self.unreadable.get(&(Kind::ConfigMap, config_map.clone()))?;
+        matches!(problem, Unreadable::TooMuch(_)).then_some(problem)
+    }
+
+    /// Nobody has to look what this ConfigMap says: it is known, or it found no room, or it was not there when the watches were heard
+    /// last, which is an answer unless it may have been made since then.
+    pub(super) fn answers_for(&self, config_map: &Id, may_be_new: bool) -> bool {
+        let is_there = || self.without_room(config_map).is_some();
+        self.config_maps.contains_key(config_map)
+            || !self.awaited.contains(config_map) && self.reads(config_map) && (!may_be_new || is_there())
+    }
+
+    /// The same problem, if that is what it is; what found no room is there.
+    pub(super) fn named(&self, namespace: &str, problem: Unknown) -> Unknown {
+        match problem {
+            Unknown::NotThere(name) => match self.without_room(&Id::new(namespace, &name)) {
+                Some(why) => Unknown::NoRoom(name, why.to_string()),
+                None => Unknown::NotThere(name),
+            },
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inspect::audit;
+    use crate::config::Settings;
+    use crate::galera::adopt::Adoption;
+    use objects::Object;
+    use crate::review::{Origin, Review};
+    use engine::rules;
+    use crate::view::{Freshness, View, World};
+
+    fn map(namespace: &str, name: &str, kib: usize) -> ConfigMap {
+        let text = "x".repeat(kib << 10);
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}},"data":{{"a":"{text}"}}}}"#
+        );
+        let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else {
+            unreachable!("it is one")
+        };
+        map
+    }
+
+    #[test]
+    fn no_namespace_takes_the_room_of_the_others() {
+        let mut room = Room::default();
+        let refused = |room: &mut Room, map: &ConfigMap| room.take(map).err().map(|it| it.to_string());
+        let own = Some("is not looked at: 2 MiB of ConfigMaps of its namespace are kept already".to_owned());
+        for number in 0..150 {
+            let found = refused(&mut room, &map("hostile", &format!("m-{number:03}"), 500));
+            assert_eq!(found.is_none(), number < 4, "{number}: {found:?}");
+            assert!(found.is_none() || found == own, "{found:?}");
+        }
+        assert_eq!(refused(&mut room, &map("db", "conf", 4)), None);
+        let large = refused(&mut room, &map("db", "dump", 900));
+        assert_eq!(large.as_deref(), Some("is not looked at: it holds more than 512 KiB"));
+        assert_eq!(room.that_fits(), None, "nothing has gone");
+        room.leave(&Id::new("hostile", "m-001"));
+        assert_eq!(room.that_fits(), Some(Id::new("hostile", "m-004")));
+        assert_eq!(
+            refused(&mut room, &map("hostile", "m-100", 500)),
+            None,
+            "it is written again, and fits now"
+        );
+        assert_eq!(room.that_fits(), None);
+        assert_eq!(refused(&mut room, &map("db", "dump", 100)), None, "it is smaller now");
+        for number in 0..10 {
+            for name in ["a", "b", "c"] {
+                drop(room.take(&map(&format!("n-{number}"), name, 500)));
+            }
+        }
+        assert!(room.all <= ROOM, "{}", room.all);
+        let all = refused(&mut room, &map("other", "conf", 500));
+        assert_eq!(all.as_deref(), Some("is not looked at: 16 MiB of ConfigMaps are kept already"));
+        for id in room.kept.keys().chain(room.without.keys()).cloned().collect::<Vec<_>>() {
+            room.leave(&id);
+        }
+        assert_eq!((room.all, room.by_namespace.len(), room.without.len()), (0, 0, 0));
+    }
+
+    /// It is not taken for empty, nor for one that is not there.
+    #[test]
+    fn readers_of_what_found_no_room_are_judged_without_it_in_words() {
+        let mount = r#""volumeMounts":[{"name":"v","mountPath":"/docker-entrypoint-initdb.d"}]"#;
+        let containers = format!(r#"[{{"name":"mariadb","image":"mariadb:10.11",{mount}}}]"#);
+        let volumes = r#"[{"name":"v","configMap":{"name":"dump"}}]"#;
+        let labels = r#""metadata":{"labels":{"gatera.dev/cluster":"a"}}"#;
+        let template = format!(r#"{{{labels},"spec":{{"containers":{containers},"volumes":{volumes}}}}}"#);
+        let json = format!(
+            r#"{{"metadata":{{"name":"a","namespace":"db"}},"spec":{{"replicas":3,"template":{template}}}}}"#
+        );
+        let set = Object::read(Kind::StatefulSet, &json).unwrap();
+        let mut facts = Facts::of(&Adoption::default());
+        facts.put(set.clone());
+        facts.put(Object::ConfigMap(map("db", "dump", 1)));
+        let problem = Room::default().take(&map("db", "dump", 900)).unwrap_err();
+        facts.cannot_read(Kind::ConfigMap, Id::new("db", "dump"), problem);
+        let (world, settings) = (World::build(facts, Freshness::Current), Settings::default());
+        let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
+        let says = "ConfigMap dump is not looked at: it holds more than 512 KiB";
+        let live = view.cluster("db", "a").unwrap().live.as_ref().map_err(ToString::to_string);
+        assert_eq!(live, Err(says.to_owned()));
+        let review = Review::as_created(Origin::Validating, Kind::StatefulSet, "db", "a", Ok(set));
+        let decision = rules::evaluate(&review, &view);
+        let found: Vec<_> = decision.judged.iter().map(|it| (it.finding.rule, &*it.finding.says)).collect();
+        assert!(found.contains(&("G00", &*format!("its {says}"))), "{found:?}");
+        let audited = audit::run(&view).objects;
+        let map = audited.iter().find(|it| it.kind == Kind::ConfigMap).unwrap();
+        assert_eq!(map.decision.judged[0].finding.says, "is not looked at: it holds more than 512 KiB");
+    }
+
+    #[test]
+    fn thousands_of_empty_keys_weigh_something() {
+        let keys: Vec<_> = (0..50_000).map(|number| format!(r#""{number}":"""#)).collect();
+        let json = format!(r#"{{"metadata":{{"name":"a"}},"data":{{{}}}}}"#, keys.join(","));
+        let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else {
+            unreachable!("it is one")
+        };
+        assert!(Room::default().take(&map).is_err());
+    }
+}

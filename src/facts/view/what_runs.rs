@@ -1,0 +1,308 @@
+//! The StatefulSet as its pods show it, where it is gone: `kubectl delete --cascade=orphan` leaves the members running.
+//!
+//! They are still the cluster. Owns: which pods are such members ([`left_by`]), the StatefulSet that one of them shows
+//! ([`shown_by`]), and what a StatefulSet that takes them over, or a ConfigMap that comes after its template, is compared with. Must not know: rules.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Facts, Id, TEMPLATE, View, is_cluster};
+use crate::galera::{added, adopt, server, start};
+use crate::marks;
+use objects::{
+    AntiAffinity, ClaimTemplate, ConfigMap, Container, Fingerprint, Labels, Meta, Object, Pod, PodSpec,
+    Retention, Template, Term, Volume, Workload, WorkloadSpec, ordinal,
+};
+use crate::review::{Operation, Review};
+use crate::revision::{self, Digest, Revision};
+
+/// The StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a claim named after it.
+pub(super) fn left_by(pod: &Pod) -> Option<&str> {
+    let meta = &pod.metadata;
+    let is_a_members =
+        |set: &str| ordinal(&meta.name, set).is_some_and(|it| (0..MOST_ORDINALS).contains(&it));
+    let (set, _) = meta.name.rsplit_once('-').filter(|(set, _)| is_a_members(set))?;
+    let has_own_claim = pod.spec.volumes.iter().any(|volume| is_from_a_template(volume, &meta.name));
+    let is_member = has_own_claim && meta.controller().is_none() && !adopt::is_bootstrap(&meta.labels);
+    (is_member && server::in_pod(meta, &pod.spec).is_some()).then_some(set)
+}
+
+/// No cluster has a member with a higher ordinal. Without this bound one pod name could invent thousands of missing members.
+const MOST_ORDINALS: i64 = 10_000;
+
+/// The volume has the name of the claim template, and its claim is called TEMPLATE-POD.
+fn is_from_a_template(volume: &Volume, pod: &str) -> bool {
+    let claim = volume.persistent_volume_claim.as_ref().map(|it| &*it.claim_name);
+    claim.and_then(|claim| claim.strip_suffix(pod)?.strip_suffix('-')) == Some(&*volume.name)
+}
+
+/// The StatefulSet that left this pod behind, with the template that the pod shows: without what the StatefulSet controller, the
+/// API server and injection added to it.
+pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
+    let (set, meta) = (left_by(pod)?, &pod.metadata);
+    let mut all = Workload::default();
+    (all.metadata.name, all.metadata.namespace) = (set.to_owned(), meta.namespace.clone());
+    all.spec.service_name.clone_from(&pod.spec.subdomain);
+    let template = &mut all.spec.template;
+    template.spec = pod.spec.clone();
+    let from_a_template = |volume: &mut Volume| is_from_a_template(volume, &meta.name);
+    for volume in template.spec.volumes.extract_if(.., from_a_template) {
+        let mut claim = ClaimTemplate::default();
+        claim.metadata.name = volume.name;
+        all.spec.volume_claim_templates.push(claim);
+    }
+    let injected = server::in_pod(meta, &pod.spec).filter(|_| meta.mark(marks::INJECTED).is_some());
+    if let Some(server) = injected {
+        take_back_injection(&mut template.spec, &server.name);
+    }
+    if let Some(revision) = meta.mark(marks::REVISION).and_then(Revision::read) {
+        point_at_sources(&mut template.spec, &revision);
+    }
+    without_additions(&mut template.spec);
+    let entries = |of: &Labels, keep: &dyn Fn(&str) -> bool| {
+        of.iter().filter(|(key, _)| keep(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    template.metadata.labels = entries(&meta.labels, &|key| !ADDED_LABELS.contains(&key));
+    template.metadata.marks = entries(&meta.marks, &|key| !marks::is_guards(key));
+    all.spec.selector.match_labels = template.metadata.labels.clone();
+    Some(all)
+}
+
+/// The StatefulSet as its lowest Ready pod shows it, or its lowest pod if none is Ready; `None` if every pod is being deleted.
+pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
+    let all: Vec<_> = shown_of(set, facts).collect();
+    let ordinals = all.iter().map(|(_, ordinal, _)| *ordinal);
+    let (first, last) = (ordinals.clone().min()?, ordinals.max()?);
+    let (_, _, shown) = all.into_iter().min_by_key(|(waits, ordinal, _)| (*waits, *ordinal))?;
+    let mut left = Workload::clone(shown);
+    left.spec.ask_for(first..last + 1);
+    Some(left)
+}
+
+/// For each pod that is not being deleted: whether it is not Ready, its ordinal, and the StatefulSet that it shows.
+fn shown_of<'f>(set: &Id, facts: &'f Facts) -> impl Iterator<Item = (bool, i64, &'f Arc<Workload>)> {
+    let (set, begins) = (set.clone(), format!("{}-", set.name));
+    let from = facts.shown.range(Id::new(&set.namespace, &begins)..);
+    let (namespace, name) = (set.namespace, set.name);
+    let here = from.take_while(move |(id, _)| id.namespace == namespace && id.name.starts_with(&begins));
+    here.filter_map(move |(id, shown)| {
+        let pod = facts.pod(id).filter(|pod| !pod.going)?;
+        Some((!pod.ready, ordinal(&id.name, &name)?, shown))
+    })
+}
+
+/// By the StatefulSet controller, and by the API server where the pod has a node.
+const ADDED_LABELS: [&str; 5] = [
+    TEMPLATE,
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+];
+/// By the API server: the token of the ServiceAccount.
+const TOKEN: &str = "kube-api-access-";
+/// By the API server: pods stay for some minutes on a node that is not heard.
+const ADDED_TOLERATIONS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+fn without_additions(spec: &mut PodSpec) {
+    spec.volumes.retain(|volume| !volume.name.starts_with(TOKEN));
+    for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
+        container.volume_mounts.retain(|mount| !mount.name.starts_with(TOKEN));
+    }
+    spec.tolerations.retain(|it| !ADDED_TOLERATIONS.contains(&&*it.key));
+    if spec.service_account_name == "default" {
+        spec.service_account_name.clear();
+    }
+    spec.node_name.clear();
+    spec.subdomain.clear();
+    spec.ephemeral_containers.clear();
+}
+
+/// What injection sets itself is not shown: the template may have had the same, another, or none.
+fn take_back_injection(spec: &mut PodSpec, server: &str) {
+    spec.volumes.retain(|volume| !added::VOLUMES.contains(&&*volume.name));
+    spec.termination_grace_period_seconds = None;
+    for server in spec.containers.iter_mut().filter(|it| it.name == server) {
+        server.volume_mounts.retain(|mount| !added::VOLUMES.contains(&&*mount.name));
+        added::take_off(server);
+        (server.liveness_probe, server.readiness_probe, server.startup_probe) = (None, None, None);
+        server.lifecycle.pre_stop = None;
+    }
+}
+
+/// Members read copies of their ConfigMaps.
+fn point_at_sources(spec: &mut PodSpec, revision: &Revision) {
+    let source = |copy: &str| {
+        let digest = Digest::of_copy(copy)?;
+        revision.iter().find(|(source, it)| **it == digest && it.copy_name(source) == copy)
+    };
+    for volume in &mut spec.volumes {
+        let projected = volume.projected.iter_mut().flat_map(|it| &mut it.sources);
+        let maps = projected.filter_map(|it| it.config_map.as_mut()).chain(&mut volume.config_map);
+        for map in maps {
+            if let Some((name, _)) = source(&map.name) {
+                name.clone_into(&mut map.name);
+            }
+        }
+    }
+}
+
+impl View<'_> {
+    /// Members of a StatefulSet of this name run, whether or not it is there and was seen.
+    pub fn members_run(&self, namespace: &str, stateful_set: &str) -> bool {
+        let set = Id::new(namespace, stateful_set);
+        self.world.facts.pods_of(&set).any(|pod| pod.server && pod.running && !pod.going)
+    }
+
+    /// If this request creates a StatefulSet whose members already run, or a ConfigMap in place of one that they read: the same
+    /// request as an update of what they run with.
+    pub fn taken_over(&self, review: &Review) -> Option<Review> {
+        let created = review.operation == Operation::Create && review.subresource.is_empty();
+        let old = match review.new.as_ref().filter(|_| created)? {
+            Object::StatefulSet(new) => Object::StatefulSet(Box::new(self.template_before(review, new)?)),
+            Object::ConfigMap(new) => Object::ConfigMap(self.config_map_before(review, new)?),
+            _ => return None,
+        };
+        Some(Review { operation: Operation::Update, takes_over: true, old: Some(old), ..review.clone() })
+    }
+
+    fn template_before(&self, review: &Review, new: &Workload) -> Option<Workload> {
+        // An operator that re-creates its own StatefulSet is not held up.
+        let operators = new.metadata.operator().is_some() && !is_cluster(new, self.adoption());
+        let cluster = self.cluster(&review.namespace, &review.name).filter(|it| it.left && !operators)?;
+        // If members differ, compare with the one that already runs the new template.
+        let shown = shown_of(&cluster.id, &self.world.facts).map(|(.., shown)| &**shown);
+        let same = |was: &Workload| was.spec.template.fingerprint == new.spec.template.fingerprint;
+        let mut all = shown.map(|shown| as_it_was(shown, &cluster.workload, new));
+        Some(all.find(same).unwrap_or_else(|| as_it_was(&cluster.workload, &cluster.workload, new)))
+    }
+
+    /// A template may name a ConfigMap before that exists: what members read under
+    /// the names that the template no longer has.
+    fn config_map_before(&self, review: &Review, new: &ConfigMap) -> Option<ConfigMap> {
+        let ns = &*review.namespace;
+        let cluster = self.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data())?;
+        let (spec, server) = cluster.server()?;
+        let named = revision::sources(spec, server);
+        let pods = || cluster.members.iter().filter_map(|it| it.pod.as_deref());
+        let ran = pods().filter(|pod| pod.ready).chain(pods()).find_map(|pod| pod.revision.as_ref());
+        let ran = ran.or_else(|| Some(&cluster.note.as_ref()?.good))?;
+        // One of several that came in place of others cannot be compared by itself.
+        if named.keys().any(|name| *name != new.metadata.name && ran.get(name).is_none()) {
+            return None;
+        }
+        let sources = ran.iter().map(|(source, _)| source);
+        let is_gone = |source: &&str| !named.contains_key(*source) || self.config_map(ns, source).is_none();
+        let mut gone = sources.filter(is_gone).map(|source| self.text_of(cluster, ran, source));
+        let mut was = gone.next()??.clone();
+        for other in gone {
+            let all = was.data.iter().chain(other?.data.iter());
+            was.data = all.map(|(key, text)| (key.clone(), text.clone())).collect();
+        }
+        was.metadata = Meta { name: new.metadata.name.clone(), namespace: ns.to_owned(), ..Meta::default() };
+        Some(was)
+    }
+}
+
+/// The old side of the comparison: what a pod shows; fields that no pod shows are copied from the new StatefulSet. A retention policy and
+/// `maxUnavailable` are not copied, because they would delete claims or stop several members at once.
+fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
+    let mut was = new.clone();
+    let (shown, asked) = (&shown.spec, &new.spec);
+    (was.metadata.owner_references, was.metadata.marks) = (Vec::new(), Labels::default());
+    was.spec.persistent_volume_claim_retention_policy = Retention::default();
+    if let Some(details) = &mut was.spec.update_strategy.rolling_update {
+        details.max_unavailable = None;
+    }
+    was.spec.ask_for(left.ordinals());
+    was.spec.service_name.clone_from(&shown.service_name);
+    if !asked.selector.selects(&shown.template.metadata.labels) {
+        was.spec.selector = shown.selector.clone();
+    }
+    // A pod has them in any order.
+    let names = |of: &[ClaimTemplate]| of.iter().map(|it| it.metadata.name.clone()).collect::<BTreeSet<_>>();
+    if names(&shown.volume_claim_templates) != names(&asked.volume_claim_templates) {
+        was.spec.volume_claim_templates.clone_from(&shown.volume_claim_templates);
+    }
+    let template = &mut was.spec.template;
+    (template.metadata.labels, template.metadata.marks) =
+        (shown.template.metadata.labels.clone(), shown.template.metadata.marks.clone());
+    template.spec = completed(&shown.template, &asked.template);
+    take_off_added_terms(&mut template.spec.affinity.pod_anti_affinity, asked);
+    if !says_all_of(template, &asked.template) {
+        template.fingerprint = Fingerprint::default();
+    }
+    was
+}
+
+/// The templates are equal, apart from what other webhooks add to pods: containers, volumes and labels that the new template does not name,
+/// and resources.
+fn says_all_of(was: &Template, asked: &Template) -> bool {
+    let mut was = was.clone();
+    let (spec, of) = (&mut was.spec, &asked.spec);
+    spec.volumes.retain(|volume| of.volumes.iter().any(|it| it.name == volume.name));
+    spec.tolerations.retain(|it| of.tolerations.contains(it));
+    for (all, asked) in
+        [(&mut spec.containers, &of.containers), (&mut spec.init_containers, &of.init_containers)]
+    {
+        all.retain(|container| asked.iter().any(|it| it.name == container.name));
+        for (container, asked) in all.iter_mut().zip(asked) {
+            container.resources = asked.resources.clone();
+        }
+    }
+    let labels = was.metadata.labels.iter().filter(|(key, _)| asked.metadata.labels.contains_key(key));
+    let labels: Labels = labels.map(|(key, value)| (key.clone(), value.clone())).collect();
+    was.spec == asked.spec && labels == asked.metadata.labels && was.metadata.marks == asked.metadata.marks
+}
+
+/// Injection keeps members apart by the selector of their StatefulSet.
+fn take_off_added_terms(shown: &mut AntiAffinity, asked: &WorkloadSpec) {
+    let by = asked.selector.as_expressions();
+    let is_added = |term: &Term| {
+        let selector = term.label_selector.as_ref();
+        selector.is_some_and(|it| it.match_labels.is_empty() && it.match_expressions == by)
+    };
+    let own = &asked.template.spec.affinity.pod_anti_affinity;
+    shown.required.retain(|term| own.required.contains(term) || !is_added(term));
+    shown.preferred.retain(|it| own.preferred.contains(it) || !is_added(&it.pod_affinity_term));
+}
+
+/// What a pod does not show is taken from the template that comes.
+fn completed(shown: &Template, asked: &Template) -> PodSpec {
+    let (mut spec, asked) = (shown.spec.clone(), &asked.spec);
+    spec.termination_grace_period_seconds =
+        spec.termination_grace_period_seconds.or(asked.termination_grace_period_seconds);
+    for (was, is) in [
+        (&mut spec.service_account_name, &asked.service_account_name),
+        (&mut spec.subdomain, &asked.subdomain),
+    ] {
+        if was.is_empty() {
+            was.clone_from(is);
+        }
+    }
+    if asked.image_pull_secrets.is_empty() {
+        spec.image_pull_secrets.clear();
+    }
+    for container in &mut spec.containers {
+        let Some(asked) = asked.containers.iter().find(|it| it.name == container.name) else { continue };
+        complete(container, asked);
+    }
+    spec
+}
+
+fn complete(was: &mut Container, asked: &Container) {
+    if start::started(was) == start::started(asked) {
+        (was.command, was.args) = (asked.command.clone(), asked.args.clone());
+    }
+    let probes = [
+        (&mut was.liveness_probe, &asked.liveness_probe),
+        (&mut was.readiness_probe, &asked.readiness_probe),
+        (&mut was.startup_probe, &asked.startup_probe),
+        (&mut was.lifecycle.pre_stop, &asked.lifecycle.pre_stop),
+    ];
+    for (was, is) in probes {
+        if was.is_none() {
+            was.clone_from(is);
+        }
+    }
+}

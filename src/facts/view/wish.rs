@@ -1,0 +1,107 @@
+//! What a person asks of a rollout, in one annotation of the StatefulSet: `paused`, `retry` what was given up, or a revision
+//! that members are to run although the ConfigMaps say another.
+//!
+//! Owns: how that is written. The revision to keep names the one that it stands against: when the ConfigMaps change again,
+//! it is over by itself.
+
+use std::fmt;
+
+use crate::marks;
+use objects::Meta;
+use crate::revision::Revision;
+
+/// What a person asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nobody is restarted.
+    Paused,
+    /// What was given up is tried once more; asked with other words after `retry`, once more again.
+    Retry(String),
+    /// Members run this revision,
+    Keep {
+        /// this one,
+        revision: Revision,
+        /// as long as the ConfigMaps say that one.
+        instead_of: Revision,
+    },
+    /// It is not understood, so nobody is restarted.
+    Odd,
+}
+
+impl Wish {
+    /// Of a StatefulSet.
+    pub fn of(meta: &Meta) -> Option<Self> {
+        meta.mark(marks::ROLLOUT).map(Self::read)
+    }
+
+    /// What was given up is to be tried once more, in these words.
+    pub fn retry(self) -> Option<String> {
+        match self {
+            Self::Retry(once) => Some(once),
+            Self::Paused | Self::Keep { .. } | Self::Odd => None,
+        }
+    }
+
+    fn read(text: &str) -> Self {
+        let keep = || {
+            let (revision, instead_of) = text.strip_prefix(KEEP)?.split_once(INSTEAD_OF)?;
+            Some(Self::Keep { revision: Revision::read(revision)?, instead_of: Revision::read(instead_of)? })
+        };
+        match text.trim() {
+            PAUSED => Self::Paused,
+            RETRY => Self::Retry(String::new()),
+            other
+                if other
+                    .strip_prefix(RETRY)
+                    .is_some_and(|it| it.starts_with(' ') && it.len() <= LONGEST_WORDS) =>
+            {
+                Self::Retry(other[RETRY.len()..].trim().to_owned())
+            }
+            _ => keep().unwrap_or(Self::Odd),
+        }
+    }
+}
+
+const PAUSED: &str = "paused";
+const RETRY: &str = "retry";
+/// What comes after it is written down again, when that failed, too.
+const LONGEST_WORDS: usize = 64;
+const KEEP: &str = "keep ";
+const INSTEAD_OF: &str = " instead of ";
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused => f.write_str(PAUSED),
+            Self::Keep { revision, instead_of } => write!(f, "{KEEP}{revision}{INSTEAD_OF}{instead_of}"),
+            Self::Retry(once) => f.write_str(format!("{RETRY} {once}").trim_end()),
+            Self::Odd => f.write_str("odd"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_read_as_it_is_written() {
+        let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
+        let keep = Wish::Keep { revision: revision("a"), instead_of: revision("b") };
+        let retry = |once: &str| Wish::Retry(once.to_owned());
+        for wish in [Wish::Paused, keep, retry(""), retry("2026-12-01T10:00:00Z")] {
+            assert_eq!(Wish::read(&wish.to_string()), wish);
+        }
+        for odd in [
+            &*format!("retry {}", "x".repeat(65)),
+            "retrying",
+            "",
+            "pause",
+            "keep",
+            "keep conf=aaaaaaaaaaaaaaaa",
+            "keep x instead of y",
+        ] {
+            assert_eq!(Wish::read(odd), Wish::Odd, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Everything known, at one moment: the facts, and the clusters that are drawn from them.
+//!
+//! A World never changes. The next one shares with it whatever a change did not touch, so its cost follows the change and not
+//! the number of clusters.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::index::By;
+use super::{Cluster, Facts, Freshness, Id};
+use crate::galera::{adopt, server};
+use objects::{Node, PodSpec, Workload};
+
+/// Everything known, at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// How current it was when it was drawn.
+    pub freshness: Freshness,
+    pub(super) facts: Facts,
+    clusters: OrdMap<Id, Arc<Cluster>>,
+}
+
+impl World {
+    /// Before anything is known.
+    pub fn empty(adoption: &adopt::Adoption, freshness: Freshness) -> Self {
+        Self { freshness, facts: Facts::of(adoption), ..Self::default() }
+    }
+
+    /// Draws all conclusions from the facts.
+    pub fn build(mut facts: Facts, freshness: Freshness) -> Self {
+        facts.touch_all();
+        Self { freshness, ..Self::default() }.after(&mut facts)
+    }
+
+    /// The world that follows this one. The facts are those that it was drawn from, with what they were told since: only
+    /// clusters that this touches are drawn anew.
+    #[must_use]
+    pub fn after(&self, facts: &mut Facts) -> Self {
+        let mut clusters = self.clusters.clone();
+        for id in facts.take_touched() {
+            match facts.stateful_set(&id).filter(|it| is_cluster(it, facts.adoption())) {
+                Some(workload) => {
+                    let cluster = Cluster::gather(id.clone(), Arc::clone(workload), facts);
+                    clusters.insert(id, Arc::new(cluster));
+                }
+                None => drop(clusters.remove(&id)),
+            }
+        }
+        Self { freshness: self.freshness, facts: facts.clone(), clusters }
+    }
+
+    /// By what pods are adopted.
+    pub fn adoption(&self) -> &adopt::Adoption {
+        self.facts.adoption()
+    }
+
+    /// The cluster of this StatefulSet.
+    pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Cluster> {
+        self.clusters.get(&Id::new(namespace, name)).map(Arc::as_ref)
+    }
+
+    /// All clusters.
+    pub fn clusters(&self) -> impl Iterator<Item = &Cluster> {
+        self.clusters.values().map(Arc::as_ref)
+    }
+
+    /// The clusters of a namespace.
+    pub(super) fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &Cluster> {
+        let from = self.clusters.range(Id::new(namespace, "")..);
+        from.take_while(move |(id, _)| id.namespace == namespace).map(|(_, cluster)| cluster.as_ref())
+    }
+
+    /// The cluster that these pods call theirs. Of two with the same name the one that has something to lose counts.
+    pub(super) fn cluster_of_instance(&self, namespace: &str, instance: &str) -> Option<&Cluster> {
+        let names = self.facts.index.names(By::SetOfInstance, namespace, instance);
+        let clusters: Vec<_> = names.filter_map(|name| self.cluster(namespace, name)).collect();
+        clusters.iter().find(|it| it.has_data()).or(clusters.last()).copied()
+    }
+
+    /// What the watches know.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// How many objects the view holds, by kind, for metrics.
+    pub fn sizes(&self) -> [(&'static str, usize); 3] {
+        [
+            ("clusters", self.clusters.len()),
+            ("pods", self.facts.pods.len()),
+            ("claims", self.facts.claims.len()),
+        ]
+    }
+
+    /// The nodes an ordinary pod could be placed on now.
+    pub fn schedulable_nodes(&self) -> usize {
+        self.facts.nodes.values().filter(|node| node.schedulable()).count()
+    }
+
+    /// The nodes such a pod could be placed on now; `None` if that is for the scheduler alone to say.
+    pub fn nodes_for(&self, pod: &PodSpec) -> Option<usize> {
+        self.places(pod).map(Iterator::count)
+    }
+
+    /// The values that this label has on those nodes; `None` also if one of them lacks it.
+    pub fn domains_for(&self, pod: &PodSpec, label: &str) -> Option<usize> {
+        let values: Option<BTreeSet<_>> =
+            self.places(pod)?.map(|node| node.metadata.labels.get(label)).collect();
+        values.map(|values| values.len())
+    }
+
+    fn places<'a>(&'a self, pod: &'a PodSpec) -> Option<impl Iterator<Item = &'a Node>> {
+        let told = pod.affinity.node_affinity.required.is_none() && !self.facts.nodes.is_empty();
+        told.then(|| self.facts.nodes.values().map(Arc::as_ref).filter(|node| node.takes(pod)))
+    }
+}
+
+/// A StatefulSet is a cluster if its *template* is adopted (real manifests often label nothing else), a server runs in
+/// it, and no other operator looks after it — unless it was labelled for us on purpose.
+pub fn is_cluster(workload: &Workload, adoption: &adopt::Adoption) -> bool {
+    let on_purpose = workload.spec.template.metadata.labels.contains_key("gatera.dev/cluster");
+    is_cluster_by_template(workload, adoption) && (on_purpose || workload.metadata.operator().is_none())
+}
+
+/// It would be a cluster, unless another operator looks after it.
+pub fn is_cluster_by_template(workload: &Workload, adoption: &adopt::Adoption) -> bool {
+    let template = &workload.spec.template;
+    adoption.adopts(&template.metadata.labels) && server::of(template).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+    use objects::{Kind, Object};
+
+    /// Kind, name, and an object; none: it is deleted.
+    type Change = (Kind, String, Option<String>);
+
+    fn change() -> impl Strategy<Value = Change> {
+        let one = |texts: &[&str]| select(texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
+        let labels = one(&["", r#""app":"galera","instance":"x""#, r#""app":"galera","instance":"y""#]);
+        let set = (one(&["a", "b-a"]), labels.clone(), one(&["one", "two"]), 0..3).prop_map(
+            |(name, labels, reads, replicas)| {
+                let volumes = format!(r#"[{{"name":"conf","configMap":{{"name":"{reads}"}}}}]"#);
+                let mounts = r#"[{"name":"conf","mountPath":"/etc/mysql/conf.d"}]"#;
+                let containers = format!(r#"[{{"name":"mariadb","image":"mariadb:10.11","volumeMounts":{mounts}}}]"#);
+                let template = format!(
+                    r#"{{"metadata":{{"labels":{{{labels}}}}},"spec":{{"containers":{containers},"volumes":{volumes}}}}}"#
+                );
+                let claims = r#"[{"metadata":{"name":"data"}},{"metadata":{"name":"b"}}]"#;
+                let spec = format!(
+                    r#"{{"replicas":{replicas},"template":{template},"volumeClaimTemplates":{claims}}}"#
+                );
+                (Kind::StatefulSet, name, spec)
+            },
+        );
+        let deployment = (one(&["boot", "c"]), labels.clone()).prop_map(|(name, labels)| {
+            let spec = format!(
+                r#"{{"template":{{"metadata":{{"labels":{{{labels}}}}},"spec":{{"containers":[]}}}}}}"#
+            );
+            (Kind::Deployment, name, spec)
+        });
+        let owner = one(&["StatefulSet/a", "StatefulSet/b-a", "ReplicaSet/boot", ""]);
+        let pod = (one(&["a-0", "a-1", "b-a-0", "boot-0"]), labels.clone(), owner).prop_map(
+            |(name, labels, owner)| {
+                let owners = owner.split_once('/').map_or(String::new(), |(kind, name)| {
+                    format!(r#"{{"apiVersion":"apps/v1","kind":"{kind}","name":"{name}","uid":"1","controller":true}}"#)
+                });
+                let meta = format!(
+                    r#"{{"name":"{name}","namespace":"db","labels":{{{labels}}},"ownerReferences":[{owners}]}}"#
+                );
+                let state = r#"{"running":{"startedAt":"2026-12-01T09:00:00Z"}}"#;
+                let text = format!(
+                    r#"{{"metadata":{meta},"spec":{{"containers":[{{"name":"mariadb","image":"mariadb:10.11"}}],
+                    "volumes":[{{"name":"data","persistentVolumeClaim":{{"claimName":"data-{name}"}}}}]}},
+                    "status":{{"containerStatuses":[{{"name":"mariadb","state":{state}}}]}}}}"#
+                );
+                (Kind::Pod, name, text)
+            },
+        );
+        let claim = (one(&["data-a-0", "b-a-0", "data-b-a-0", "x"]), labels, one(&["Bound", "Pending"]))
+            .prop_map(|(name, labels, phase)| {
+                let meta = format!(r#"{{"name":"{name}","namespace":"db","labels":{{{labels}}}}}"#);
+                (Kind::Claim, name, format!(r#"{{"metadata":{meta},"status":{{"phase":"{phase}"}}}}"#))
+            });
+        let config = (one(&["one", "two"]), one(&["[galera]", "[mysqld]"])).prop_map(|(name, text)| {
+            let meta = format!(r#"{{"name":"{name}","namespace":"db"}}"#);
+            (Kind::ConfigMap, name, format!(r#"{{"metadata":{meta},"data":{{"a.cnf":"{text}"}}}}"#))
+        });
+        let whole = |(kind, name, spec): (Kind, String, String)| {
+            let meta = format!(r#"{{"name":"{name}","namespace":"db"}}"#);
+            (kind, name, format!(r#"{{"metadata":{meta},"spec":{spec}}}"#))
+        };
+        let put = prop_oneof![set.prop_map(whole), deployment.prop_map(whole), pod, claim, config];
+        (put, prop::bool::weighted(0.3))
+            .prop_map(|((kind, name, text), gone)| (kind, name, (!gone).then_some(text)))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_drawn_change_by_change_is_what_is_drawn_at_once(
+            changes in prop::collection::vec(change(), 1..24)
+        ) {
+            let adoption = adopt::Adoption::default();
+            let (mut facts, mut there) = (Facts::of(&adoption), BTreeMap::new());
+            let mut world = World::empty(&adoption, Freshness::Current);
+            for (kind, name, text) in changes {
+                match &text {
+                    Some(text) => facts.put(Object::read(kind, text).unwrap()),
+                    None => {
+                        facts.remove(kind, &Id::new("db", &name));
+                        true
+                    }
+                };
+                there.insert((kind, name), text);
+                // That room was freed is asked for by the keeper.
+                let _ = facts.that_may_fit();
+                world = world.after(&mut facts);
+                let mut anew = Facts::of(&adoption);
+                for ((kind, _), text) in &there {
+                    if let Some(text) = text {
+                        anew.put(Object::read(*kind, text).unwrap());
+                    }
+                }
+                let anew = World::build(anew, Freshness::Current);
+                prop_assert_eq!(format!("{world:#?}"), format!("{anew:#?}"));
+            }
+        }
+    }
+}

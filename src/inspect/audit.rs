@@ -1,0 +1,298 @@
+//! The audit: what would be refused or warned about if it were applied today as it is.
+//!
+//! Owns: the way from a World to findings, object by object, and what of them is news. Must not know: clients, formats.
+//! Every object of which the view holds all that is judged becomes a review, a CREATE, for the same `evaluate` as
+//! everything else. Data: World -> reviews -> decisions, sorted by namespace and name; `audit/rounds.rs` looks again only where something
+//! changed.
+
+mod rounds;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use facts::galera::identity::Identity;
+use facts::galera::start_note::StartNote;
+use objects::{Kind, Object, Unreadable};
+use leader::plan::rollout;
+use leader::recovery;
+use facts::review::{Origin, Review};
+use facts::revision::Digest;
+use engine::rule::Verb;
+use engine::rulebook::Rulebook;
+use engine::verdict::{Decision, Effect, Finding};
+use facts::view::condition::{self, Matter};
+use facts::view::{Facts, Id, State, View};
+
+pub use rounds::{Round, Rounds};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Audit {
+    /// Every cluster.
+    pub clusters: Vec<Summary>,
+    /// The objects about which there is something to say.
+    pub objects: Vec<Audited>,
+    /// How many objects were judged.
+    pub judged: usize,
+}
+
+/// How a cluster is.
+#[derive(Debug)]
+pub struct Summary {
+    /// Namespace and name of its StatefulSet.
+    pub id: Id,
+    /// Its state.
+    pub state: State,
+    /// How far it is with its configuration, in a word.
+    pub rollout: &'static str,
+    /// How many members there should be.
+    pub members: i64,
+    /// How many of them are Ready.
+    pub ready: usize,
+    /// "3 of 3 members Synced".
+    pub says: String,
+    /// Its id, once that is recorded.
+    pub identity: Option<Identity>,
+    /// Members that have not joined, and where each reported to start from.
+    pub starts: Vec<(String, StartNote)>,
+    /// The one command that brings it back, if no member is Ready.
+    pub way_back: Option<String>,
+    /// What is the matter, and the way out.
+    pub matters: Vec<Matter>,
+}
+
+/// One object about which there is something to say.
+#[derive(Debug)]
+pub struct Audited {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace and name.
+    pub id: Id,
+    /// Differs when it was re-created; empty where it is not known.
+    pub uid: String,
+    /// "StatefulSet db/galera", as every message begins.
+    pub subject: String,
+    /// What was found.
+    pub decision: Decision,
+}
+
+/// Judges everything.
+pub fn run(rulebook: &Rulebook, view: &View<'_>) -> Audit {
+    let mut all = Audit::default();
+    for namespace in namespaces(view) {
+        let Audit { clusters, objects, judged } = of(rulebook, view, &namespace);
+        all.clusters.extend(clusters);
+        all.objects.extend(objects);
+        all.judged += judged;
+    }
+    all
+}
+
+/// Every namespace in which there is anything.
+fn namespaces(view: &View<'_>) -> BTreeSet<String> {
+    let facts = view.world.facts();
+    let mut all = BTreeSet::new();
+    each_namespace(&facts.stateful_sets, &mut all);
+    each_namespace(&facts.left, &mut all);
+    each_namespace(&facts.deployments, &mut all);
+    each_namespace(&facts.config_maps, &mut all);
+    facts.kept.all().for_each(|(_, kept)| each_namespace(kept, &mut all));
+    all.extend(facts.unreadable.keys().map(|(_, id)| id.namespace.clone()));
+    all
+}
+
+fn each_namespace<T>(known: &OrdMap<Id, Arc<T>>, all: &mut BTreeSet<String>) {
+    let mut next = known.get_min().map(|(id, _)| id);
+    while let Some(id) = next {
+        // No name is longer than all names.
+        let last = Id::new(&id.namespace, "\u{10ffff}");
+        all.insert(id.namespace.clone());
+        next = known.range(last..).next().map(|(id, _)| id);
+    }
+}
+
+/// Judges what is in a namespace.
+fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
+    let facts = view.world.facts();
+    let mut audit = Audit { clusters: clusters(view, namespace), ..Audit::default() };
+    let mut judge = |review: &Review, uid: &str| {
+        audit.judged += 1;
+        let decision = rulebook.evaluate(review, view);
+        if !decision.judged.is_empty() || !decision.remarks.is_empty() {
+            let id = Id::new(&review.namespace, &review.name);
+            let (kind, subject) = (review.kind, review.subject());
+            audit.objects.push(Audited { kind, id, uid: uid.to_owned(), subject, decision });
+        }
+    };
+    for ((kind, id), problem) in facts.unreadable.iter().filter(|((_, id), _)| id.namespace == namespace) {
+        judge(&review(*kind, id, Err(problem.clone())), "");
+    }
+    // One at a time: an object lives no longer than its review.
+    each(rulebook, facts, namespace, &mut |kind, id, object| {
+        let meta = object.meta();
+        if !meta.going() && !facts.unreadable.contains_key(&(kind, id.clone())) {
+            let uid = meta.uid.clone();
+            judge(&review(kind, id, Ok(object)), &uid);
+        }
+    });
+    audit.objects.sort_by(|a, b| (&a.id, a.kind).cmp(&(&b.id, b.kind)));
+    audit
+}
+
+/// The clusters of a namespace, and their state.
+fn clusters(view: &View<'_>, namespace: &str) -> Vec<Summary> {
+    let summary = view.clusters_in(namespace).map(|cluster| Summary {
+        id: cluster.id.clone(),
+        state: view.state(cluster),
+        rollout: rollout::stage(cluster, view).word(),
+        members: cluster.workload.replicas(),
+        ready: cluster.ready(),
+        says: cluster.describe(),
+        identity: cluster.identity().cloned(),
+        starts: cluster.starts().map(|(name, note)| (name.to_owned(), note.clone())).collect(),
+        way_back: recovery::way_back(cluster, view),
+        matters: condition::matters(cluster, view),
+    });
+    summary.collect()
+}
+
+/// Hands out every object of a namespace that some rule looks at and of which the view holds all that is judged: not pods, of
+/// which it keeps a few facts. What carries no labels of ours counts only in a namespace of ours.
+fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
+    let judged = |kind| rulebook.rules().iter().any(|rule| rule.looks_at(kind, Verb::Create));
+    let take = &mut |kind, id: &Id, object| {
+        if judged(kind) {
+            take(kind, id, object);
+        }
+    };
+    let any = |_: &Id| true;
+    all(Kind::StatefulSet, ns, &facts.stateful_sets, any, |it| Object::StatefulSet(Box::new(it)), take);
+    all(Kind::Deployment, ns, &facts.deployments, any, |it| Object::Deployment(Box::new(it)), take);
+    // A copy says what its original says or said.
+    let original = |id: &Id| Digest::of_copy(&id.name).is_none();
+    all(Kind::ConfigMap, ns, &facts.config_maps, original, Object::ConfigMap, take);
+    for (kind, kept) in facts.kept.all() {
+        all(kind, ns, kept, any, |it| it, take);
+    }
+    let is_ours = within(&facts.stateful_sets, ns).chain(within(&facts.left, ns)).next().is_some()
+        || within(&facts.deployments, ns).next().is_some()
+        || facts.kept.any_in(ns);
+    if is_ours {
+        all(Kind::Service, ns, &facts.services, any, Object::Service, take);
+        all(Kind::Claim, ns, &facts.claims, any, Object::Claim, take);
+        all(Kind::Budget, ns, &facts.budgets, any, Object::Budget, take);
+    }
+}
+
+fn all<T: Clone>(
+    kind: Kind,
+    namespace: &str,
+    known: &OrdMap<Id, Arc<T>>,
+    ours: impl Fn(&Id) -> bool,
+    open: impl Fn(T) -> Object,
+    take: &mut impl FnMut(Kind, &Id, Object),
+) {
+    for (id, it) in within(known, namespace).filter(|(id, _)| ours(id)) {
+        take(kind, id, open(T::clone(it)));
+    }
+}
+
+fn within<'a, T>(known: &'a OrdMap<Id, T>, namespace: &str) -> impl Iterator<Item = (&'a Id, &'a T)> {
+    known.range(Id::new(namespace, "")..).take_while(move |(id, _)| id.namespace == namespace)
+}
+
+fn review(kind: Kind, id: &Id, object: Result<Object, Unreadable>) -> Review {
+    Review::as_created(Origin::Audit, kind, &id.namespace, &id.name, object)
+}
+
+/// How many objects a rule finds something on, by rule and verdict, whatever its mode.
+pub type Counts = BTreeMap<(&'static str, &'static str), usize>;
+
+impl Audit {
+    /// Objects by rule and verdict.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for object in &self.objects {
+            let found = object.decision.judged.iter().map(|it| (it.finding.rule, it.finding.verdict.name()));
+            for key in found.collect::<BTreeSet<_>>() {
+                *counts.entry(key).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// How many objects would be refused.
+    pub fn refused(&self) -> usize {
+        self.objects.iter().filter(|it| !it.decision.allowed()).count()
+    }
+
+    /// How many would be allowed with a warning.
+    pub fn warned(&self) -> usize {
+        let warned = |it: &&Audited| {
+            let Decision { remarks, .. } = &it.decision;
+            it.decision.allowed()
+                && (it.decision.with(Effect::Warned).next().is_some() || !remarks.is_empty())
+        };
+        self.objects.iter().filter(warned).count()
+    }
+}
+
+/// Names a finding that refuses, from one audit to the next. Not its words: they tell the time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Fingerprint {
+    kind: Kind,
+    id: Id,
+    rule: &'static str,
+    field: String,
+}
+
+/// What everybody knows already: nothing is told twice while it stays.
+#[derive(Debug, Default)]
+pub struct Announced(BTreeSet<Fingerprint>);
+
+/// Findings of one rule on one object, at least one of them new.
+#[derive(Debug)]
+pub struct News<'a> {
+    /// The object.
+    pub object: &'a Audited,
+    /// The rule.
+    pub rule: &'static str,
+    /// What it refuses, worst first.
+    pub findings: Vec<&'a Finding>,
+}
+
+impl Announced {
+    /// What is new and would be refused, `most` of it, and how much more there is. The rest is still news next time.
+    pub fn news<'a>(&mut self, audit: &'a Audit, most: usize) -> (Vec<News<'a>>, usize) {
+        let mut news = Vec::new();
+        let mut held_back = 0;
+        let mut stays = BTreeSet::new();
+        for object in &audit.objects {
+            let mut by_rule: BTreeMap<&'static str, Vec<&Finding>> = BTreeMap::new();
+            for judged in object.decision.with(Effect::Refused) {
+                by_rule.entry(judged.finding.rule).or_default().push(&judged.finding);
+            }
+            for (rule, findings) in by_rule {
+                let prints: Vec<_> = findings.iter().map(|finding| fingerprint(object, finding)).collect();
+                let known = prints.iter().all(|print| self.0.contains(print));
+                if known {
+                    stays.extend(prints);
+                } else if news.len() < most {
+                    stays.extend(prints);
+                    news.push(News { object, rule, findings });
+                } else {
+                    stays.extend(prints.into_iter().filter(|print| self.0.contains(print)));
+                    held_back += 1;
+                }
+            }
+        }
+        self.0 = stays;
+        (news, held_back)
+    }
+}
+
+fn fingerprint(object: &Audited, finding: &Finding) -> Fingerprint {
+    Fingerprint { kind: object.kind, id: object.id.clone(), rule: finding.rule, field: finding.field.clone() }
+}

@@ -1,0 +1,179 @@
+//! What changes between two sets of manifests: each object as an update, a creation or a deletion.
+//!
+//! While one object is judged, all others are as they will be, so that what is changed together is judged together, in whatever
+//! order it is applied. Must not know: where either set comes from.
+
+use std::collections::BTreeMap;
+
+use super::What;
+use super::deployed::Deployed;
+use super::desk::Desk;
+use super::item::Item;
+use facts::galera::adopt::Adoption;
+use crate::manifest::Place;
+use facts::mode::Mode;
+use objects::{Kind, Object};
+use facts::review::{Operation, Review};
+use facts::view::{Facts, Freshness, Id, MODE_LABEL, View, World};
+
+/// Judges what differs from `before`.
+pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], before: &[Item]) {
+    let pairs = Pairs::of(desk, items, before);
+    let mut stage = Stage::new(desk, items, &pairs);
+    for (item, was) in items.iter().zip(&pairs.was) {
+        match was {
+            Some(was) if was.document.json() == item.document.json() => desk.note(item, None, true),
+            Some(was) if item.kind() == Kind::Namespace => {
+                // For all others it stays as it was: nothing that is changed with it is judged more mildly.
+                let review =
+                    Review { operation: Operation::Update, old: was.object().cloned(), ..item.created() };
+                stage.judge(desk, item, &review, milder(was.object(), item.object(), item));
+            }
+            Some(was) => {
+                let (old, created) = (was.object().cloned(), item.created());
+                let unknown = old.is_none().then(|| unknown(item));
+                let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+                let review = Review { operation, old, ..created };
+                stage.swap(Some(item), Some(was));
+                stage.judge(desk, item, &review, unknown);
+                stage.swap(Some(was), Some(item));
+            }
+            None => stage.judge(desk, item, &item.created(), milder(None, item.object(), item)),
+        }
+    }
+    for was in pairs.gone {
+        let twin = was.key().and_then(|key| items.iter().find(|it| it.key() == Some(key)));
+        let unknown = was.object().is_none().then(|| unknown(was));
+        let review = Review {
+            operation: Operation::Delete,
+            old: was.object().cloned(),
+            new: None,
+            unreadable: None,
+            ..was.created()
+        };
+        stage.swap(twin, Some(was));
+        stage.judge(desk, was, &review, unknown);
+        stage.swap(Some(was), twin);
+    }
+}
+
+fn unknown(item: &Item) -> (Place, What) {
+    let words = format!("how {} was cannot be read, so what changes was not judged", item.named().subject);
+    (item.document.start(), What::Unjudged(words))
+}
+
+/// What a namespace's label says.
+pub(super) fn mode(object: &Object) -> Option<Mode> {
+    match object {
+        Object::Namespace(it) => it.metadata.labels.get(MODE_LABEL).and_then(|text| Mode::read(text)),
+        _ => None,
+    }
+}
+
+/// A namespace in which rules refuse less than before.
+pub(super) fn milder(was: Option<&Object>, is: Option<&Object>, item: &Item) -> Option<(Place, What)> {
+    let (from, to) = (was.and_then(mode).unwrap_or(Mode::Enforce), is.and_then(mode)?);
+    (to < from).then(|| {
+        let words = format!(
+            "{}: {MODE_LABEL} {} -> {}: rules refuse less here from then on; what else changes was judged as before",
+            item.named().subject,
+            from.name(),
+            to.name()
+        );
+        (item.document.find("metadata.labels"), What::Remark(words))
+    })
+}
+
+/// Which object was which.
+struct Pairs<'a> {
+    /// For each object of the new set.
+    was: Vec<Option<&'a Item>>,
+    /// Those that are not there any more.
+    gone: Vec<&'a Item>,
+}
+
+impl<'a> Pairs<'a> {
+    /// Of several with the same names, as folders for several clusters have them, first those in the same file.
+    fn of(desk: &Desk<'_>, items: &[Item], before: &'a [Item]) -> Self {
+        let mut left: BTreeMap<(Kind, &Id), Vec<&'a Item>> = BTreeMap::new();
+        for was in before {
+            if let Some(key) = was.key() {
+                left.entry(key).or_default().push(was);
+            }
+        }
+        let file = |item: &Item| desk.file(item);
+        let mut was: Vec<Option<&Item>> = vec![None; items.len()];
+        for same_file in [true, false] {
+            for (item, was) in items.iter().zip(&mut was).filter(|(_, was)| was.is_none()) {
+                let Some(candidates) = item.key().and_then(|key| left.get_mut(&key)) else { continue };
+                let found = candidates.iter().position(|it| !same_file || file(it) == file(item));
+                *was = found.map(|at| candidates.remove(at));
+            }
+        }
+        let taken = |it: &&Item| {
+            it.key().is_some_and(|key| {
+                left.get(&key).is_some_and(|left| left.iter().any(|one| std::ptr::eq(*one, *it)))
+            })
+        };
+        let gone = before.iter().filter(taken).collect();
+        Self { was, gone }
+    }
+}
+
+/// The world in which one object after the other is judged.
+struct Stage<'a> {
+    facts: Facts,
+    world: World,
+    adoption: &'a Adoption,
+}
+
+impl<'a> Stage<'a> {
+    /// As all will be, but for namespaces. What is new has no members yet.
+    fn new(desk: &Desk<'a>, items: &[Item], pairs: &Pairs<'_>) -> Self {
+        let adoption = &desk.question.settings.adoption;
+        let mut facts = Facts::of(adoption);
+        for (item, was) in items.iter().zip(&pairs.was) {
+            if item.kind() == Kind::Namespace {
+                if let Some(was) = was {
+                    was.put_into(&mut facts);
+                }
+                continue;
+            }
+            item.put_into(&mut facts);
+            if let (Some(_), Some(object)) = (was, item.object()) {
+                Deployed::of(object, &item.id.namespace, adoption).put_into(&mut facts);
+            }
+        }
+        // A ConfigMap may only have got another name: its readers are compared with what it said.
+        let stays = |it: &&&Item| matches!(it.kind(), Kind::Namespace | Kind::ConfigMap);
+        for was in pairs.gone.iter().filter(stays) {
+            was.put_into(&mut facts);
+        }
+        let world = World::build(facts.clone(), Freshness::Current);
+        Self { facts, world, adoption }
+    }
+
+    fn judge(&self, desk: &mut Desk<'_>, item: &Item, review: &Review, besides: Option<(Place, What)>) {
+        let view = View::new(&self.world, desk.question.now, desk.question.settings);
+        desk.judge(item, review, &View { supposed: true, ..view }, besides);
+    }
+
+    fn swap(&mut self, out: Option<&Item>, into: Option<&Item>) {
+        let deployed =
+            |item: &Item| item.object().map(|it| Deployed::of(it, &item.id.namespace, self.adoption));
+        let (leave, come) = (out.and_then(deployed), into.and_then(deployed));
+        if let Some(item) = out {
+            if let Some(leave) = leave {
+                leave.take_out_of(&mut self.facts);
+            }
+            self.facts.remove(item.kind(), &item.id);
+        }
+        if let Some(item) = into {
+            item.put_into(&mut self.facts);
+            if let Some(come) = come {
+                come.put_into(&mut self.facts);
+            }
+        }
+        self.world = self.world.after(&mut self.facts);
+    }
+}

@@ -1,0 +1,72 @@
+//! What there is when a manifest has been applied and all is well: the members of a cluster, Ready, and their claims.
+//!
+//! A base that lies in files says what is wanted, and nothing of what is. A change to it is judged as on a good day: whatever is
+//! refused then is refused on any day. Must not know: rules.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use facts::galera::adopt::Adoption;
+use facts::marks;
+use objects::{Kind, Object, Workload};
+use facts::view::{Facts, Id, is_cluster};
+
+/// More members nobody has; a huge number is a mistake in a file, and told as such.
+const MOST: i64 = 64;
+
+/// Members and claims of this object, if it is a cluster.
+pub(super) struct Deployed(Vec<(Kind, Id, Object)>);
+
+impl Deployed {
+    /// Of this object.
+    pub(super) fn of(object: &Object, namespace: &str, adoption: &Adoption) -> Self {
+        match object {
+            Object::StatefulSet(set) if is_cluster(set, adoption) => Self(members(set, namespace)),
+            _ => Self(Vec::new()),
+        }
+    }
+
+    /// They are there.
+    pub(super) fn put_into(&self, facts: &mut Facts) {
+        for (.., object) in &self.0 {
+            facts.put(object.clone());
+        }
+    }
+
+    /// They are not.
+    pub(super) fn take_out_of(&self, facts: &mut Facts) {
+        for (kind, id, _) in &self.0 {
+            facts.remove(*kind, id);
+        }
+    }
+}
+
+fn members(set: &Workload, namespace: &str) -> Vec<(Kind, Id, Object)> {
+    let name = &set.metadata.name;
+    let first = set.spec.ordinals.start;
+    let ordinals = first..first.saturating_add(set.replicas().clamp(0, MOST));
+    let labels: BTreeMap<_, _> = set.spec.template.metadata.labels.iter().collect();
+    let mut all = Vec::new();
+    let mut put = |kind: Kind, name: String, object: serde_json::Value| {
+        // Made here, of texts that were read before.
+        if let Ok(object) = Object::read(kind, &object.to_string()) {
+            all.push((kind, Id { namespace: namespace.to_owned(), name }, object));
+        }
+    };
+    for ordinal in ordinals {
+        let member = format!("{name}-{ordinal}");
+        let owner =
+            json!([{ "kind": "StatefulSet", "name": name, "uid": set.metadata.uid, "controller": true }]);
+        let injected = format!("{}{}", marks::PREFIX, marks::INJECTED);
+        let metadata = json!({ "namespace": namespace, "name": member, "uid": member, "labels": labels, "annotations": { injected: env!("CARGO_PKG_VERSION") }, "ownerReferences": owner });
+        let status = json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] });
+        put(Kind::Pod, member.clone(), json!({ "metadata": metadata, "spec": {}, "status": status }));
+        for template in &set.spec.volume_claim_templates {
+            let claim = format!("{}-{member}", template.metadata.name);
+            let metadata = json!({ "namespace": namespace, "name": claim, "labels": labels });
+            put(Kind::Claim, claim, json!({ "metadata": metadata, "status": { "phase": "Bound" } }));
+        }
+    }
+    all
+}

@@ -1,0 +1,227 @@
+//! Where texts lie open while their objects are judged.
+//!
+//! Owns: what is quoted of a text and waived in it, and the order in which everything is told. Must not know: where texts come from,
+//! what changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::excerpt::Lines;
+use super::item::{self, Item, NoItem};
+use super::unjudged;
+use super::waiver::Waivers;
+use super::{Checked, Hit, Input, Level, NoText, Outcome, Question, Spot, What};
+use crate::manifest::{self, Place};
+use facts::review::Review;
+use engine::rule::Rule;
+use engine::rules::UNREADABLE;
+use engine::verdict::{Effect, Judged};
+use facts::view::{Freshness, View, World};
+
+/// Where texts lie open while they are judged.
+pub(super) struct Desk<'a> {
+    pub(super) question: &'a Question<'a>,
+    sheets: Vec<Sheet<'a>>,
+    checked: Checked,
+}
+
+/// A text that was read: what is quoted of it, and what its comments waive.
+struct Sheet<'a> {
+    name: Arc<str>,
+    in_base: bool,
+    lines: Lines<'a>,
+    waivers: Waivers,
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(question: &'a Question<'a>) -> Self {
+        let checked = Checked {
+            rules: question.rulebook.rules().iter().map(Rule::page).collect(),
+            ..Checked::default()
+        };
+        Self { question, sheets: Vec::new(), checked }
+    }
+
+    /// The text that this stands in.
+    pub(super) fn file(&self, item: &Item) -> &str {
+        &self.sheets[item.sheet].name
+    }
+
+    /// Every object in the texts; what is none is said. Of a base only what cannot be read: what else is odd in it was odd before.
+    pub(super) fn read(&mut self, inputs: &'a [Input], in_base: bool) -> Vec<Item> {
+        let mut items = Vec::new();
+        for input in inputs {
+            let sheet = self.sheets.len();
+            let spot = |place| Spot { file: input.name.clone(), place, template: None, in_base, sheet };
+            let text = input.text.as_deref();
+            let waivers = text.map(|text| Waivers::read(text, self.question.rulebook)).unwrap_or_default();
+            let lines = Lines::of(text.unwrap_or_default());
+            self.sheets.push(Sheet { name: input.name.clone(), in_base, lines, waivers });
+            let documents = match text {
+                Ok(text) => manifest::read(text),
+                Err(why) => {
+                    let what = match why.clone() {
+                        NoText::Unread(problem) => What::Unread(problem),
+                        NoText::LeftOut(words) => What::Unjudged(words),
+                    };
+                    self.checked.hits.push(Hit::plain(spot(None), what));
+                    continue;
+                }
+            };
+            for document in documents {
+                match document.map(|it| item::of(sheet, it, self.question)) {
+                    Ok(Ok(item)) => items.push(item),
+                    Ok(Err(NoItem::Stranger)) => self.checked.strangers += usize::from(!in_base),
+                    Ok(Err(NoItem::Odd(place, words))) => {
+                        let hit = Hit::plain(spot(Some(place)), What::Unjudged(words));
+                        self.checked.hits.extend(Some(hit).filter(|_| !in_base));
+                    }
+                    Ok(Err(NoItem::Unreadable(place, words))) => {
+                        self.checked.hits.push(Hit::plain(spot(Some(place)), unreadable(words, in_base)));
+                    }
+                    Err(problem) => {
+                        let what = unreadable(problem.to_string(), in_base);
+                        self.checked.hits.push(Hit::plain(spot(Some(problem.place)), what));
+                    }
+                }
+            }
+        }
+        if !in_base {
+            self.look_for_twins(&items);
+        }
+        items
+    }
+
+    /// The same object twice: patches for a kustomization, or a mistake. For all others the last one counts, as in a cluster.
+    fn look_for_twins(&mut self, items: &[Item]) {
+        let mut first = BTreeMap::new();
+        for item in items {
+            let Some((kind, id)) = item.key() else { continue };
+            let place = item.document.start();
+            let Some((sheet, other)) = first.insert((kind, id), (item.sheet, place)) else { continue };
+            let (name, line, subject) = (&self.sheets[sheet].name, other.line, item.named().subject);
+            let words = format!(
+                "{subject} stands in {name} line {line} as well; what is built of several files is judged as it comes out: kubectl kustomize DIR | gatera check -"
+            );
+            self.checked
+                .hits
+                .push(Hit::plain(self.sheets[item.sheet].spot(item, place), What::Unjudged(words)));
+        }
+    }
+
+    /// Each as if it were created, beside all others.
+    pub(super) fn judge_as_created(&mut self, items: &[Item]) {
+        let mut facts = self.question.rulebook.facts(&self.question.settings.adoption);
+        for item in items {
+            item.put_into(&mut facts);
+        }
+        let world = World::build(facts, Freshness::Current);
+        let view = View::new(&world, self.question.now, self.question.settings);
+        for item in items {
+            self.judge(item, &item.created(), &view, None);
+        }
+    }
+
+    /// Asks the rules about an object.
+    pub(super) fn judge(
+        &mut self,
+        item: &Item,
+        review: &Review,
+        view: &View<'_>,
+        besides: Option<(Place, What)>,
+    ) {
+        let decision = self.question.rulebook.evaluate(review, view);
+        let sheet = &self.sheets[item.sheet];
+        let named = item.named();
+        let asked = |judged: &Judged| {
+            let (rule, rules) = (judged.finding.rule, self.question.rules);
+            rules.is_empty() || rules.contains(&rule) || rule == UNREADABLE
+        };
+        let finding = |judged: Judged| {
+            let place = item.document.find(&judged.finding.field);
+            let excerpt = sheet.lines.quoted(place, item.kind(), &judged.finding).filter(|_| !sheet.in_base);
+            let waived = sheet.waivers.waives(judged.finding.rule, place, &item.document);
+            let what = What::Finding { judged, waived };
+            Hit { spot: sheet.spot(item, place), object: Some(named.clone()), what, excerpt }
+        };
+        let mut found: Vec<_> = decision.judged.into_iter().filter(asked).map(finding).collect();
+        let plain = |place: Place, what: What| Hit {
+            object: Some(named.clone()),
+            ..Hit::plain(sheet.spot(item, place), what)
+        };
+        let remarks = decision.remarks.into_iter();
+        found.extend(remarks.map(|remark| plain(item.document.start(), What::Remark(remark))));
+        let version = unjudged::version(item).map(|(place, words)| (place, What::Remark(words)));
+        let odd = unjudged::of(item, review, view, self.question.rulebook.kinds())
+            .map(|(place, words)| (place, What::Unjudged(words)));
+        found.extend(version.into_iter().chain(odd).chain(besides).map(|(place, what)| plain(place, what)));
+        // What is only recorded is as good as allowed.
+        let recorded = |hit: &&Hit| matches!(&hit.what, What::Finding { judged, .. } if judged.effect == Effect::Recorded);
+        let worst = found.iter().filter(|hit| !recorded(hit)).map(Hit::level).max();
+        self.checked.hits.append(&mut found);
+        self.note(item, worst, false);
+    }
+
+    /// It could not be judged, in these words.
+    pub(super) fn unjudged(&mut self, item: &Item, words: String) {
+        self.plain(item, What::Unjudged(words));
+    }
+
+    /// It cannot be told, in these words.
+    pub(super) fn unread(&mut self, item: &Item, words: String) {
+        self.plain(item, What::Unread(words));
+    }
+
+    fn plain(&mut self, item: &Item, what: What) {
+        let spot = self.sheets[item.sheet].spot(item, item.document.start());
+        let hit = Hit { object: Some(item.named()), ..Hit::plain(spot, what) };
+        let worst = hit.level();
+        self.checked.hits.push(hit);
+        self.note(item, Some(worst), false);
+    }
+
+    /// What became of it.
+    pub(super) fn note(&mut self, item: &Item, worst: Option<Level>, unchanged: bool) {
+        let spot = self.sheets[item.sheet].spot(item, item.document.start());
+        self.checked.clusters += usize::from(item.is_cluster(&self.question.settings.adoption));
+        self.checked.objects.push(Outcome { spot, object: item.named(), worst, unchanged });
+    }
+
+    /// Everything in the order of the texts, with what is to be said of comments.
+    pub(super) fn cleared(self) -> Checked {
+        let Self { question, sheets, mut checked } = self;
+        let compared = sheets.iter().any(|sheet| sheet.in_base);
+        for (number, sheet) in sheets.iter().enumerate().filter(|(_, sheet)| !sheet.in_base) {
+            checked.hits.extend(sheet.waivers.left(question.rules, compared).map(|(line, words)| {
+                let place = Some(Place { line, column: 1 });
+                let spot =
+                    Spot { file: sheet.name.clone(), place, template: None, in_base: false, sheet: number };
+                Hit::plain(spot, What::Comment(words))
+            }));
+        }
+        checked.hits.sort_by_key(|hit| (hit.spot.sheet, hit.spot.place));
+        checked
+    }
+}
+
+/// A document that cannot be read. In the base it is only a note, since the change may be what mends it.
+fn unreadable(words: String, in_base: bool) -> What {
+    if in_base {
+        What::Unjudged(format!("what stood here was not compared: {words}"))
+    } else {
+        What::Unread(words)
+    }
+}
+
+impl Sheet<'_> {
+    fn spot(&self, item: &Item, place: Place) -> Spot {
+        let template = item.document.template.clone();
+        Spot {
+            file: self.name.clone(),
+            place: Some(place),
+            template,
+            in_base: self.in_base,
+            sheet: item.sheet,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The line of a text that a finding is about, as far as it can be shown: a line may hold a password.
+//!
+//! Owns: what of a line is quoted. Names of keys are; a value only where the finding itself says it. Must not know: rules, formats.
+
+use std::cell::OnceCell;
+
+use crate::manifest::Place;
+use objects::Kind;
+use objects::visible;
+use engine::rules::UNREADABLE;
+use engine::verdict::Finding;
+
+/// More of a line is not quoted.
+const LONGEST: usize = 120;
+/// These are about what must not be shown.
+const SILENT: [&str; 3] = [UNREADABLE, "G11", "G12"];
+
+/// The line, without what could be a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// For a terminal.
+    pub line: String,
+    /// How far from its beginning what is meant stands.
+    pub caret: usize,
+}
+
+/// A text by its lines.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    text: &'a str,
+    lines: OnceCell<Vec<&'a str>>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn of(text: &'a str) -> Self {
+        Self { text, lines: OnceCell::new() }
+    }
+
+    fn line(&self, place: Place) -> Option<&'a str> {
+        let lines = self.lines.get_or_init(|| self.text.trim_start_matches('\u{feff}').lines().collect());
+        lines.get(usize::try_from(place.line.checked_sub(1)?).ok()?).copied()
+    }
+
+    /// The line that a finding is about.
+    pub(super) fn quoted(&self, place: Place, kind: Kind, finding: &Finding) -> Option<Excerpt> {
+        let line = self.line(place)?;
+        let says = if SILENT.contains(&finding.rule) || kind == Kind::Secret { "" } else { &*finding.says };
+        let line = visible(&shown(&line.replace('\t', " "), says));
+        let caret = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
+        let caret = caret.min(line.chars().count().saturating_sub(1));
+        (!line.trim().is_empty() && line.chars().count() <= LONGEST).then_some(Excerpt { line, caret })
+    }
+}
+
+/// The line with an ellipsis for a value that these words do not say anyway.
+fn shown(line: &str, says: &str) -> String {
+    let (before, value) = line.split_at(value_of(line));
+    // A comment may say anything.
+    let bare = value.split(" #").next().unwrap_or_default().trim();
+    let known = bare.trim_matches(['"', '\'']);
+    let key = before.trim_matches([' ', '-', ':', '=', '"', '\'']);
+    let plain = known.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c));
+    let named = plain && ["apiVersion", "kind", "name"].contains(&key);
+    let mark = bare.is_empty() || named || ["|", "|-", "|+", ">", ">-", "{}", "[]"].contains(&bare);
+    if mark || says_word(says, known) { format!("{before}{bare}") } else { format!("{before}…") }
+}
+
+/// Where the value of a line begins: behind `key:` or `key =`, and behind the dashes of lists.
+fn value_of(line: &str) -> usize {
+    let mut at = line.len() - line.trim_start().len();
+    while let Some(rest) = line[at..].strip_prefix("- ") {
+        at = line.len() - rest.trim_start().len();
+    }
+    let part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let rest = &line[at..];
+    let key = rest
+        .trim_start_matches(['"', '\''])
+        .trim_start_matches(part)
+        .trim_start_matches(['"', '\''])
+        .trim_start();
+    let named = key.len() < rest.len();
+    match key.strip_prefix([':', '=']) {
+        Some(value) if named && (value.is_empty() || value.starts_with(' ') || key.starts_with('=')) => {
+            line.len() - value.trim_start().len()
+        }
+        _ => at,
+    }
+}
+
+/// The words say this, as a word of its own.
+fn says_word(says: &str, word: &str) -> bool {
+    let apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    let mut found = says.match_indices(word).filter(|_| !word.is_empty());
+    found
+        .any(|(at, _)| apart(says[..at].chars().next_back()) && apart(says[at + word.len()..].chars().next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_shown_where_the_finding_says_it() {
+        for (line, says, quoted) in [
+            ("  replicas: 1", "3 -> 1 replicas", "  replicas: 1"),
+            ("  replicas: 11", "3 -> 1 replicas", "  replicas: …"),
+            (
+                "    - image: \"mariadb:latest\"  # hunter2",
+                "image mariadb:latest is not pinned",
+                "    - image: \"mariadb:latest\"",
+            ),
+            ("    livenessProbe:", "", "    livenessProbe:"),
+            ("- apiVersion: apps/v1", "", "- apiVersion: apps/v1"),
+            ("  my.cnf: |", "", "  my.cnf: |"),
+            ("    binlog_format = STATEMENT", "binlog_format=STATEMENT", "    binlog_format = STATEMENT"),
+            ("    wsrep_sst_auth=root:hunter2", "wsrep_sst_auth is old", "    wsrep_sst_auth=…"),
+            ("    mysql -phunter2", "", "    …"),
+            ("    - mysql", "", "    - …"),
+            ("    [galera]", "", "    …"),
+            ("  spec: {password: hunter2}", "spec", "  spec: …"),
+            ("hunter2", "", "…"),
+            ("- - a: b", "", "- - a: …"),
+            ("  - name: mariadb", "", "  - name: mariadb"),
+            ("  \"name\": \"A\", \"value\": \"hunter2\"", "", "  \"name\": …"),
+            ("  name: A, value: hunter2}]", "", "  name: …"),
+            ("kind: ConfigMap, data: {c: \"wsrep_sst_auth=root:hunter2\"}}", "", "kind: …"),
+        ] {
+            assert_eq!(shown(line, says), quoted, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_about_secrets_is_never_quoted() {
+        let lines = Lines::of("a: mariadb\nb: 1\n");
+        let quoted = |rule, kind| {
+            let finding = Finding::new(rule, engine::verdict::Verdict::Deny, "", "mariadb", "", "");
+            lines.quoted(Place { line: 1, column: 4 }, kind, &finding).unwrap().line
+        };
+        assert_eq!(quoted("G09", Kind::ConfigMap), "a: mariadb");
+        assert_eq!(quoted("G09", Kind::Secret), "a: …");
+        for rule in SILENT {
+            assert_eq!(quoted(rule, Kind::ConfigMap), "a: …");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! An object in a text, as the API server would present it.
+//!
+//! Owns: the way from a document to a review. Must not know: rules, other objects.
+
+use serde_json::Value;
+
+use super::Question;
+use facts::galera::adopt::Adoption;
+use crate::manifest::{Document, Place};
+use objects::{Kind, Object, Unreadable};
+use facts::review::{self, Origin, Review};
+use crate::stored::complete;
+use facts::view::{self, Facts, Id};
+
+use super::Named;
+
+/// An object in a text.
+#[derive(Debug)]
+pub(super) struct Item {
+    /// In which text.
+    pub(super) sheet: usize,
+    /// What stands there.
+    pub(super) document: Document,
+    kind: Kind,
+    /// Its namespace and name.
+    pub(super) id: Id,
+    /// Its `apiVersion`.
+    pub(super) version: String,
+    has_name: bool,
+    object: Result<Object, Unreadable>,
+}
+
+/// A document that is no object.
+pub(super) enum NoItem {
+    /// It does not look like a manifest: values of a chart, settings of a tool.
+    Stranger,
+    /// It looks like one, and something is missing.
+    Odd(Place, String),
+    /// It has no apiVersion, so its kind is not known: where, and in words.
+    Unreadable(Place, String),
+}
+
+/// The object of a document; an object that says no namespace is in the default one.
+pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> Result<Item, NoItem> {
+    let mut json = document.json();
+    let text = |json: &Value, pointer: &str| {
+        json.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let (version, kind) = (text(&json, "/apiVersion"), text(&json, "/kind"));
+    if kind.is_empty() {
+        let has = |key: &str| json.get(key).is_some();
+        let looks_like_one = has("metadata") && (has("apiVersion") || has("spec"));
+        let words = "it has no kind, so it was not judged, and kubectl does not take it";
+        return Err(if looks_like_one {
+            NoItem::Odd(document.start(), words.into())
+        } else {
+            NoItem::Stranger
+        });
+    }
+    if version.is_empty() {
+        let looks_like_one = ["metadata", "spec"].iter().any(|key| json.get(*key).is_some());
+        let words = "it has no apiVersion, so it cannot be judged, and kubectl does not take it";
+        return Err(if looks_like_one {
+            NoItem::Unreadable(document.start(), words.into())
+        } else {
+            NoItem::Stranger
+        });
+    }
+    let kind = question.rulebook.kinds().named(version.split_once('/').map_or("", |(group, _)| group), &kind);
+    let namespace = match (kind, text(&json, "/metadata/namespace")) {
+        // As in a review: a namespace is in itself.
+        (Kind::Namespace, _) => text(&json, "/metadata/name"),
+        (kind, _) if kind.is_cluster_wide() => String::new(),
+        (_, own) if own.is_empty() => question.namespace.to_owned(),
+        (_, own) => own,
+    };
+    complete(&mut json, kind, &namespace);
+    let name = text(&json, "/metadata/name");
+    let has_name = !name.is_empty();
+    let name = if has_name { name } else { text(&json, "/metadata/generateName") };
+    let object = Object::read(kind, &json.to_string());
+    Ok(Item { sheet, document, kind, id: Id { namespace, name }, version, has_name, object })
+}
+
+impl Item {
+    /// What it is.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The object as it would be stored.
+    pub(super) fn json(&self) -> Value {
+        let mut json = self.document.json();
+        let namespace = if self.kind.is_cluster_wide() { "" } else { &self.id.namespace };
+        complete(&mut json, self.kind, namespace);
+        json
+    }
+
+    /// The object; `None`: it cannot be read.
+    pub(super) fn object(&self) -> Option<&Object> {
+        self.object.as_ref().ok()
+    }
+
+    /// It is a Galera cluster.
+    pub(super) fn is_cluster(&self, adoption: &Adoption) -> bool {
+        matches!(self.object(), Some(Object::StatefulSet(set)) if view::is_cluster(set, adoption))
+    }
+
+    /// By what the same object is found in another text; `None`: each is another.
+    pub(super) fn key(&self) -> Option<(Kind, &Id)> {
+        (self.has_name && self.kind != Kind::Other).then_some((self.kind, &self.id))
+    }
+
+    /// It is in no namespace, or is one.
+    pub(super) fn stands_alone(&self) -> bool {
+        // What is not known is not asked for.
+        self.kind.is_cluster_wide() || self.kind == Kind::Other
+    }
+
+    /// Which it is.
+    pub(super) fn named(&self) -> Named {
+        let subject = review::subject(self.kind, &self.id.namespace, &self.id.name);
+        Named { kind: self.kind, id: self.id.clone(), subject }
+    }
+
+    /// It is created.
+    pub(super) fn created(&self) -> Review {
+        Review::as_created(Origin::Check, self.kind, &self.id.namespace, &self.id.name, self.object.clone())
+    }
+
+    /// The world has it.
+    pub(super) fn put_into(&self, facts: &mut Facts) {
+        if let Some(object) = self.object() {
+            facts.put(object.clone());
+        }
+    }
+}

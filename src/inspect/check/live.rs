@@ -1,0 +1,180 @@
+//! What a set of manifests would change in a cluster that lives: each object as an update of what is there, or as a creation.
+//!
+//! The world is the cluster's. ConfigMaps, Services and whatever else is no workload are in it as they will be, so that what is
+//! applied together is judged together; workloads and their members are as they are. Each object is judged as a request of its own,
+//! as the API server will send it. Must not know: how the cluster is asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::What;
+use super::change::mode;
+use super::desk::Desk;
+use super::item::Item;
+use facts::mode::Mode;
+use objects::{Kind, Object};
+use facts::review::{Operation, Origin, Review};
+use facts::revision;
+use crate::stored::{applied, last};
+use facts::view::{Facts, Id, View, World};
+
+/// A cluster as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Live<'a> {
+    /// What the guard would know of it.
+    pub world: &'a World,
+    /// The objects of the manifests, and what those read, as far as they are there.
+    pub objects: &'a BTreeMap<(Kind, Id), Found>,
+    /// What whoever asks may not see, though rules go by it.
+    pub unseen: &'a [&'static str],
+}
+
+/// An object that was asked for.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// As it is.
+    There(Value),
+    /// In words, why that is not known.
+    Unseen(String),
+}
+
+/// The ConfigMaps that this workload would read.
+pub(super) fn reads(item: &Item) -> Vec<(Kind, Id)> {
+    let Some(Object::StatefulSet(it) | Object::Deployment(it)) = item.object() else { return Vec::new() };
+    let names = revision::reaching(&it.spec.template.spec).into_keys();
+    names.map(|name| (Kind::ConfigMap, Id::new(&item.id.namespace, &name))).collect()
+}
+
+/// Judges what would change.
+pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], live: Live<'_>) {
+    let becomes: Vec<_> = items.iter().map(|item| Becomes::of(item, live)).collect();
+    let facts = together(items, &becomes, live);
+    let world = World::build(facts.clone(), live.world.freshness);
+    let created: BTreeSet<_> =
+        items.iter().filter(|it| it.kind() == Kind::Namespace).map(|it| &*it.id.name).collect();
+    for (item, becomes) in items.iter().zip(becomes) {
+        let ns = &*item.id.namespace;
+        if !item.stands_alone() && !live.world.facts().has_namespace(ns) && !created.contains(ns) {
+            let words = format!("there is no namespace {ns}, and none of these manifests creates it");
+            desk.unread(item, words);
+            continue;
+        }
+        let (now, settings) = (desk.question.now, desk.question.settings);
+        match becomes {
+            Becomes::Unchanged => desk.note(item, None, true),
+            Becomes::Unknown(words) => {
+                let subject = item.named().subject;
+                desk.unjudged(item, format!("what changes of {subject} was not judged: {words}"));
+            }
+            Becomes::Created => {
+                let review = Review { origin: Origin::Live, ..item.created() };
+                desk.judge(item, &review, &View::new(&world, now, settings), besides(item, live, None));
+            }
+            Becomes::Changed(change) => {
+                // While it is judged it is as it is.
+                let mut facts = facts.clone();
+                if let Some(old) = &change.review.old {
+                    facts.put(old.clone());
+                }
+                let world = world.after(&mut facts);
+                let view = View::new(&world, now, settings);
+                desk.judge(item, &change.review, &view, besides(item, live, Some(&change)));
+            }
+        }
+    }
+}
+
+/// The facts as they will be, but for workloads. A namespace is in the stricter of both modes: nothing that is changed with it is
+/// judged more mildly, and what is applied after it is judged by it.
+fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
+    let mut facts = live.world.facts().clone();
+    for found in live.objects.iter().filter(|((kind, _), _)| *kind == Kind::ConfigMap) {
+        if let (_, Found::There(json)) = found
+            && let Ok(object) = Object::read(Kind::ConfigMap, &json.to_string())
+        {
+            facts.put(object);
+        }
+    }
+    for (item, becomes) in items.iter().zip(becomes) {
+        let strict = |it: &Option<Object>| it.as_ref().and_then(mode).unwrap_or(Mode::Enforce);
+        let new = match (item.kind(), becomes) {
+            (Kind::StatefulSet | Kind::Deployment | Kind::Pod, _) => None,
+            (Kind::Namespace, Becomes::Changed(it)) if strict(&it.review.new) < strict(&it.review.old) => {
+                None
+            }
+            (_, Becomes::Changed(it)) => it.review.new.clone(),
+            (_, Becomes::Created) => item.object().cloned(),
+            _ => None,
+        };
+        if let Some(new) = new {
+            facts.put(new);
+        }
+    }
+    facts
+}
+
+/// What goes without saying at the API server, and is not known here.
+fn besides(item: &Item, live: Live<'_>, change: Option<&Change>) -> Option<(crate::manifest::Place, What)> {
+    if item.kind() == Kind::StatefulSet && !live.unseen.is_empty() {
+        let words = format!(
+            "{} could not be listed, so what depends on them was not judged",
+            live.unseen.join(" and ")
+        );
+        return Some((item.document.start(), What::Unjudged(words)));
+    }
+    let Change { review, first } = change?;
+    if item.kind() == Kind::Namespace {
+        return super::change::milder(review.old.as_ref(), review.new.as_ref(), item);
+    }
+    first.then(|| {
+        let words = format!(
+            "{} was not made by kubectl apply, so fields that its manifest no longer has are taken to stay; server-side apply, or a \
+             Helm upgrade, may take them out",
+            item.named().subject
+        );
+        (item.document.start(), What::Unjudged(words))
+    })
+}
+
+/// What becomes of an object of the manifests.
+enum Becomes {
+    Unchanged,
+    Unknown(String),
+    Created,
+    Changed(Box<Change>),
+}
+
+struct Change {
+    review: Review,
+    /// What its manifest said before is not known.
+    first: bool,
+}
+
+impl Becomes {
+    fn of(item: &Item, live: Live<'_>) -> Self {
+        let found = item.key().and_then(|(kind, id)| live.objects.get(&(kind, id.clone())));
+        let before = match found {
+            None => return Self::Created,
+            Some(Found::Unseen(words)) => return Self::Unknown(words.clone()),
+            Some(Found::There(before)) => before,
+        };
+        let after = applied(before, &item.json());
+        if after == *before {
+            return Self::Unchanged;
+        }
+        let read = |json: &Value| Object::read(item.kind(), &json.to_string());
+        let (old, new) = (read(before), read(&after));
+        let unreadable = new.as_ref().err().or(old.as_ref().err()).cloned();
+        let (old, new) = (old.ok(), new.ok());
+        let review = Review {
+            origin: Origin::Live,
+            operation: Operation::Update,
+            old,
+            new,
+            unreadable,
+            ..item.created()
+        };
+        Self::Changed(Box::new(Change { review, first: last(before).is_none() }))
+    }
+}

@@ -1,0 +1,149 @@
+//! What looks like something of a cluster and is not judged, or not as it is written: nothing of that is called fine.
+//!
+//! Owns: those remarks. Must not know: rules.
+
+use facts::galera::{options, server};
+use crate::manifest::Place;
+use objects::{Container, Kind, Kinds, Object, Template, Workload};
+use facts::review::Review;
+use facts::view::{View, is_cluster};
+
+use super::item::Item;
+
+/// Versions that API servers since 1.30 offer, of kinds that once had others.
+const OFFERED: [(Kind, &[&str]); 6] = [
+    (Kind::StatefulSet, &["apps/v1"]),
+    (Kind::Deployment, &["apps/v1"]),
+    (Kind::Budget, &["policy/v1"]),
+    (Kind::Autoscaler, &["autoscaling/v1", "autoscaling/v2"]),
+    (Kind::Eviction, &["policy/v1"]),
+    (Kind::Scale, &["autoscaling/v1"]),
+];
+/// Groups of Kubernetes itself: a known kind in another one of them is a mistake, in any other group it is a stranger's.
+const OF_KUBERNETES: [&str; 5] = ["", "apps", "extensions", "policy", "autoscaling"];
+
+/// Why this one was not judged, if it was not.
+pub(super) fn of(item: &Item, review: &Review, view: &View<'_>, kinds: &Kinds) -> Option<(Place, String)> {
+    kind(item, kinds)
+        .or_else(|| contents(item))
+        .or_else(|| empty(item, review))
+        .or_else(|| adoption(item, view))
+}
+
+/// An object of a kind that no rule is about, with something in it that would be judged by itself.
+fn contents(item: &Item) -> Option<(Place, String)> {
+    if item.kind() != Kind::Other {
+        return None;
+    }
+    let json = item.document.json();
+    let kind = json["kind"].as_str()?;
+    if json["objects"].as_array().is_some_and(|all| all.iter().any(|it| it["kind"].is_string())) {
+        let words = format!(
+            "what is in this {kind} was not judged; judge what comes of it: oc process --local -f FILE -o yaml | gatera check -"
+        );
+        return Some((item.document.find("objects"), words));
+    }
+    let template: Template = serde_json::from_str(&json.pointer("/spec/template")?.to_string()).ok()?;
+    let server = server::of(&template)?;
+    let words = format!(
+        "container {} runs a database server, and no rule is about a {kind}, so it was not judged: only a StatefulSet is a cluster",
+        server.name
+    );
+    Some((item.document.find("kind"), words))
+}
+
+/// A workload or a pod that would run nothing.
+fn empty(item: &Item, review: &Review) -> Option<(Place, String)> {
+    let (spec, field) = match review.new.as_ref()? {
+        Object::StatefulSet(it) | Object::Deployment(it) => {
+            (&it.spec.template.spec, "spec.template.spec.containers")
+        }
+        Object::Pod(it) => (&it.spec, "spec.containers"),
+        _ => return None,
+    };
+    spec.containers.is_empty().then(|| {
+        let words = format!("it has no {field}, so it was not judged, and no API server takes it");
+        (item.document.start(), words)
+    })
+}
+
+/// A version that no server offers any more. It is judged all the same.
+pub(super) fn version(item: &Item) -> Option<(Place, String)> {
+    let (_, offered) = OFFERED.iter().find(|(kind, _)| *kind == item.kind())?;
+    let version = &item.version;
+    (!offered.contains(&&**version)).then(|| {
+        let now = offered.join(" or ");
+        let words = format!(
+            "apiVersion {version} of a {} is offered by no API server since 1.30; it was judged as {now}",
+            item.kind().name()
+        );
+        (item.document.find("apiVersion"), words)
+    })
+}
+
+/// A kind that kubectl does not know as it is written.
+fn kind(item: &Item, kinds: &Kinds) -> Option<(Place, String)> {
+    if item.kind() != Kind::Other {
+        return None;
+    }
+    let (version, json) = (&item.version, item.document.json());
+    let written = json.get("kind")?.as_str()?;
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    let one = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name.strip_suffix('s').map(str::to_owned).unwrap_or(name)
+    };
+    let meant = kinds.all().find(|kind| one(kind.name()) == one(written))?;
+    let name = meant.name();
+    if !OF_KUBERNETES.contains(&group) {
+        return None;
+    }
+    if written == name {
+        let offered = OFFERED.iter().find(|(kind, _)| *kind == meant);
+        let offered = offered.map_or("v1".to_owned(), |(_, all)| all.join(" or "));
+        let words = format!("there is no {name} in {version}, so it was not judged; it is of {offered}");
+        return Some((item.document.find("apiVersion"), words));
+    }
+    let words = format!("there is no kind {written}, so it was not judged; kubectl knows {name}");
+    Some((item.document.find("kind"), words))
+}
+
+/// A server that no selector adopts: the guard does not know it.
+fn adoption(item: &Item, view: &View<'_>) -> Option<(Place, String)> {
+    let Object::StatefulSet(workload) = item.object()? else { return None };
+    let words = unadopted(workload, view, &item.id.namespace, "was not judged")?;
+    Some((item.document.find("spec.template.metadata.labels"), words))
+}
+
+/// This StatefulSet runs a server that no selector adopts: in words, and what to do. `so`: what follows from that.
+pub fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str, so: &str) -> Option<String> {
+    let container = server::of(&workload.spec.template)?;
+    if is_cluster(workload, view.adoption()) {
+        return None;
+    }
+    let name = &workload.metadata.name;
+    Some(if let Some(owner) = workload.metadata.operator() {
+        format!(
+            "container {} runs a database server, and {} {} owns this StatefulSet, so it {so}: the guard leaves it to its operator",
+            container.name, owner.kind, owner.name
+        )
+    } else {
+        let sure = if is_galera(workload, view, namespace) {
+            "a Galera server"
+        } else {
+            "a database server; if that is Galera"
+        };
+        format!(
+            "container {} runs {sure}, and no selector adopts the labels of its pod template, so it {so} as a cluster: add the label gatera.dev/cluster: {name} to spec.template.metadata.labels, or a selector to `adopt` in the settings",
+            container.name
+        )
+    })
+}
+
+/// It listens for a group, or a file that it reads configures one.
+fn is_galera(workload: &Workload, view: &View<'_>, namespace: &str) -> bool {
+    let spec = &workload.spec.template.spec;
+    let listens = |it: &Container| it.ports.iter().any(|port| port.container_port == server::GALERA_PORT);
+    let files = view.files(namespace, spec);
+    spec.containers.iter().any(listens) || files.iter().any(|file| options::configures_galera(file.text))
+}

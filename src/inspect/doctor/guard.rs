@@ -1,0 +1,337 @@
+//! The guard itself: its entries, its certificates, its replicas, its rights.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::{Asked, Row, count};
+use facts::config::Settings;
+use facts::mode::Mode;
+use objects::Kind;
+use engine::rulebook::Rulebook;
+use engine::webhooks::compare::{decoded, foreign};
+use engine::webhooks::{Destination, Endpoint};
+
+/// A replica of the guard.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    /// Its pod.
+    pub name: String,
+    /// Its kubelet says that it is ready.
+    pub ready: bool,
+    /// Which version its pod is labelled with.
+    pub version: Option<String>,
+    /// What it says of itself: the text of its `/readyz`.
+    pub says: Asked<String>,
+}
+
+/// What the guard's account may do, or not.
+#[derive(Clone, Debug)]
+pub struct Right {
+    /// As one would say it: `list pods`.
+    pub words: String,
+    /// Whether it may.
+    pub allowed: Asked<bool>,
+}
+
+const API_SERVER: &str = "api server";
+const WEBHOOKS: &str = "webhooks";
+const REPLICAS: &str = "replicas";
+const AUTHORITY: &str = "CA";
+const SETTINGS: &str = "settings";
+/// A CA is replaced months before.
+const SOON: SignedDuration = SignedDuration::from_hours(24 * 14);
+/// A leader renews its Lease every few seconds.
+const SILENT: SignedDuration = SignedDuration::from_secs(60);
+/// Conditions of webhook entries are general from here on.
+const OLDEST_MINOR: u32 = 30;
+const AGAIN: &str = "helm upgrade gatera charts/gatera --reuse-values";
+
+/// The version of the API server.
+pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
+    let digits: String = minor.chars().take_while(char::is_ascii_digit).collect();
+    let old = major == "1" && digits.parse().is_ok_and(|minor: u32| minor < OLDEST_MINOR);
+    if !old {
+        return Row::well(API_SERVER, text);
+    }
+    let says = format!("{text} does not know what webhook entries of the guard need");
+    Row::wrong(API_SERVER, says, format!("take Kubernetes 1.{OLDEST_MINOR} or later"))
+}
+
+/// The entries of both configurations, validating first, against those that a guard of this version writes where these kinds of packs
+/// are served.
+pub fn webhooks(
+    rulebook: &Rulebook,
+    found: &[Asked<Option<Vec<Value>>>; 2],
+    settings: Option<&Settings>,
+    target: Option<&Destination>,
+    served: &BTreeSet<Kind>,
+    same_version: bool,
+) -> Vec<Row> {
+    let kinds = [
+        (Endpoint::Validate, "ValidatingWebhookConfiguration"),
+        (Endpoint::Mutate, "MutatingWebhookConfiguration"),
+    ];
+    if found.iter().all(|it| matches!(it, Ok(None))) {
+        let says =
+            "neither of its webhook configurations exists (gatera): nothing in this cluster is guarded";
+        return vec![Row::wrong(
+            WEBHOOKS,
+            says,
+            "helm upgrade --install gatera charts/gatera -n gatera --create-namespace",
+        )];
+    }
+    let row = |(found, (endpoint, kind)): (&Asked<Option<Vec<Value>>>, (Endpoint, &str))| match found {
+        Err(why) => Row::not_asked(WEBHOOKS, format!("{kind} gatera: {why}")),
+        Ok(None) => Row::wrong(WEBHOOKS, format!("there is no {kind} gatera"), AGAIN),
+        Ok(Some(found)) if found.is_empty() => Row::wrong(
+            WEBHOOKS,
+            format!("{kind} gatera is empty, so nothing is sent to the guard"),
+            "it fills it as soon as it is ready; its /readyz says what it waits for",
+        ),
+        Ok(Some(found)) => {
+            let (Some(settings), Some(target)) = (settings, target) else {
+                let says = format!(
+                    "whether the {} of {kind} gatera are as its settings have them: those are not known",
+                    count(found.len(), "entry", "entries")
+                );
+                return Row::not_asked(WEBHOOKS, says);
+            };
+            match foreign(found, &rulebook.entries(endpoint, settings, served, target, "")) {
+                None => Row::well(
+                    WEBHOOKS,
+                    format!(
+                        "{} of {kind} gatera, as the guard writes them",
+                        count(found.len(), "entry", "entries")
+                    ),
+                ),
+                Some(difference) if same_version => Row::wrong(
+                    WEBHOOKS,
+                    format!("{kind} gatera: {difference}"),
+                    "the leading replica writes it again within seconds; if it does not, look at its /readyz and at what else changes \
+                     webhook configurations",
+                ),
+                Some(difference) => Row::remark(
+                    WEBHOOKS,
+                    format!("{kind} gatera: {difference}, as far as this version knows"),
+                    "ask again with the version that the guard has",
+                ),
+            }
+        }
+    };
+    found.iter().zip(kinds).map(row).collect()
+}
+
+/// The CA in the entries: the same in all, and how long it counts. `ends` reads the end of each certificate of a bundle.
+pub fn authority(
+    found: &[Asked<Option<Vec<Value>>>; 2],
+    ends: impl Fn(&str) -> Asked<Vec<Timestamp>>,
+    now: Timestamp,
+) -> Option<Row> {
+    let all = found.iter().flatten().flatten().flatten();
+    let bundles: BTreeSet<String> =
+        all.map(|entry| decoded(entry["clientConfig"]["caBundle"].as_str().unwrap_or_default())).collect();
+    let mut bundles = bundles.into_iter();
+    let bundle = bundles.next()?;
+    if bundles.next().is_some() {
+        let says = "not all entries trust the same CA, so API servers reach the guard for some requests only";
+        return Some(Row::wrong(
+            AUTHORITY,
+            says,
+            "the leading replica writes them again; if it does not, look at its /readyz",
+        ));
+    }
+    let last = match ends(&bundle) {
+        Err(problem) => {
+            return Some(Row::wrong(
+                AUTHORITY,
+                format!("the caBundle of the entries is no certificate: {problem}"),
+                AGAIN,
+            ));
+        }
+        Ok(ends) => ends.into_iter().max()?,
+    };
+    let left = last.duration_since(now);
+    let days = left.as_hours() / 24;
+    Some(if left.is_negative() || left.is_zero() {
+        let says = format!("the CA that API servers trust expired at {last}: they reach no guard");
+        Row::wrong(
+            AUTHORITY,
+            says,
+            "kubectl -n gatera delete secret gatera-tls (the guard makes another one)",
+        )
+    } else if left < SOON {
+        let says = format!("the CA that API servers trust ends at {last}, in {days} days");
+        Row::remark(
+            AUTHORITY,
+            says,
+            "the guard replaces it when a third of its life is left, unless its certificates are somebody else's",
+        )
+    } else {
+        Row::well(AUTHORITY, format!("API servers trust one CA, until {last} ({days} days)"))
+    })
+}
+
+/// Its replicas run somewhere else.
+pub fn outside(url: &str) -> Row {
+    let says = format!("it runs outside this cluster, at {url}; its replicas were not asked");
+    Row::remark(REPLICAS, says, "ask each at its operations port: /readyz")
+}
+
+/// Its pods. `own` is the version of whoever asks.
+pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
+    let found = match found {
+        Err(why) => return vec![Row::not_asked(REPLICAS, why)],
+        Ok(found) if found.is_empty() => {
+            return vec![Row::wrong(
+                REPLICAS,
+                "no pod of the guard exists",
+                "kubectl -n gatera describe deployment gatera",
+            )];
+        }
+        Ok(found) => found,
+    };
+    let mut rows = Vec::new();
+    let ready = found.iter().filter(|it| it.ready).count();
+    if ready == 0 {
+        let says = format!(
+            "none of {} is ready: what the guard insists on is refused, and the rest passes",
+            count(found.len(), "replica", "replicas")
+        );
+        rows.push(Row::wrong(
+            REPLICAS,
+            says,
+            "kubectl -n gatera describe pods; kubectl -n gatera logs deployment/gatera",
+        ));
+    }
+    for Replica { name, ready, version, says } in found {
+        match says {
+            Err(why) => rows.push(Row::not_asked(REPLICAS, format!("what pod {name} says of itself: {why}"))),
+            Ok(text) if !is_readyz(text) => {
+                rows.push(Row::not_asked(REPLICAS, format!("pod {name} answers what no guard answers")));
+            }
+            Ok(text) => {
+                for line in text.lines().filter_map(trouble) {
+                    let says = format!("pod {name} says: {line}");
+                    // One that begins or goes while others serve is part of every rollout.
+                    rows.push(if *ready || found.iter().all(|it| !it.ready) {
+                        Row::wrong(REPLICAS, says, "its log says more")
+                    } else {
+                        Row::remark(REPLICAS, says, "")
+                    });
+                }
+            }
+        }
+        if let Some(version) = version.as_ref().filter(|it| *it != own) {
+            let says = format!("pod {name} is of version {version}, and this program of {own}");
+            rows.push(Row::remark(REPLICAS, says, "take a program of the guard's version"));
+        }
+        if !ready && !rows.iter().any(|row| row.says.contains(&**name)) {
+            rows.push(Row::remark(
+                REPLICAS,
+                format!("pod {name} is not ready"),
+                "kubectl -n gatera describe pod",
+            ));
+        }
+    }
+    if rows.is_empty() {
+        rows.push(Row::well(
+            REPLICAS,
+            format!("{ready} of {} ready, and each says that all is well", found.len()),
+        ));
+    }
+    rows
+}
+
+/// A line of `/readyz` that says that something is not as it should be.
+fn trouble(line: &str) -> Option<&str> {
+    let (sign, words) = line.split_at_checked(4)?;
+    let (part, says) = words.split_once(": ")?;
+    let well = match part {
+        "view" | "settings" => says == "current",
+        "webhooks" => says == "registered",
+        // What is the matter with it stands behind it.
+        "certificate" => {
+            says.strip_prefix("valid until ").is_some_and(|until| until.parse::<Timestamp>().is_ok())
+        }
+        _ => sign == "[+] ",
+    };
+    (!well).then_some(words)
+}
+
+/// Each of these is a line of every guard's `/readyz`.
+const PARTS: [&str; 5] = ["view", "certificate", "webhooks", "settings", "server"];
+
+fn is_readyz(text: &str) -> bool {
+    let says = |part: &str| {
+        text.lines().any(|line| line.get(4..).is_some_and(|it| it.starts_with(&format!("{part}: "))))
+    };
+    PARTS.into_iter().all(says)
+}
+
+/// Who leads, and when that was said last.
+pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row {
+    const LEADER: &str = "leader";
+    let consequence =
+        "so entries are not renewed, no bootstrap node is removed, and no configuration rolled out";
+    let instead = "kubectl -n gatera get pods; a ready replica takes over within seconds";
+    match found {
+        Err(why) => Row::not_asked(LEADER, why),
+        Ok(None) => Row::wrong(LEADER, format!("no replica leads, {consequence}"), instead),
+        Ok(Some((holder, renewed))) if now.duration_since(*renewed) > SILENT => {
+            let ago = now.duration_since(*renewed).as_secs();
+            Row::wrong(
+                LEADER,
+                format!("{holder} led, and has not been heard for {ago} s, {consequence}"),
+                instead,
+            )
+        }
+        Ok(Some((holder, _))) => Row::well(LEADER, holder),
+    }
+}
+
+/// The settings file in the cluster.
+pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
+    match found {
+        Err(why) if why.starts_with("ConfigMap ") => Row::wrong(
+            SETTINGS,
+            why,
+            "correct it with helm upgrade; until then the guard goes on with the settings it had",
+        ),
+        Err(why) => Row::not_asked(SETTINGS, why),
+        Ok(None) => Row::remark(
+            SETTINGS,
+            "there is no ConfigMap gatera-settings, so the defaults were taken here",
+            "a guard that is not of the chart has its settings elsewhere",
+        ),
+        Ok(Some(settings)) => {
+            let milder = rulebook.rules().iter().filter(|rule| settings.mode(rule.id) < Mode::Enforce);
+            let milder: Vec<_> = milder.map(|rule| rule.id).collect();
+            if milder.is_empty() {
+                return Row::well(SETTINGS, "ConfigMap gatera-settings can be read, and every rule refuses");
+            }
+            let says = format!(
+                "{} of {} rules refuse nothing, in no namespace: {}",
+                milder.len(),
+                rulebook.rules().len(),
+                milder.join(", ")
+            );
+            Row::remark(SETTINGS, says, "when you have moved in: mode: enforce in the chart's settings")
+        }
+    }
+}
+
+/// What its account may do.
+pub fn rights(user: &str, all: &[Right]) -> Vec<Row> {
+    const RIGHTS: &str = "rights";
+    if let Some(Err(why)) = all.iter().map(|it| &it.allowed).find(|it| it.is_err()) {
+        return vec![Row::not_asked(RIGHTS, why)];
+    }
+    let lacks: Vec<_> = all.iter().filter(|it| it.allowed == Ok(false)).collect();
+    if lacks.is_empty() {
+        return vec![Row::well(RIGHTS, format!("{user} may do all of the {} things it does", all.len()))];
+    }
+    let row = |it: &&Right| Row::wrong(RIGHTS, format!("{user} may not {}", it.words), AGAIN);
+    lacks.iter().map(row).collect()
+}

@@ -1,0 +1,118 @@
+//! What is guarded, as far as it matters to whoever asks after the guard: namespaces and clusters.
+
+use std::collections::BTreeSet;
+
+use super::{Row, count};
+use crate::audit;
+use engine::exceptions;
+use facts::marks::{BREAK_GLASS, PREFIX};
+use facts::mode::Mode;
+use objects::{Meta, Workload};
+use leader::once_guarded;
+use engine::rulebook::Rulebook;
+use facts::view::{Cluster, Id, MODE_LABEL, State as Health, View};
+
+const NAMESPACES: &str = "namespaces";
+
+/// How the namespaces with clusters are guarded.
+pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
+    let names: BTreeSet<&str> = clusters.iter().map(|it| &*it.id.namespace).collect();
+    let row = |ns: &str| {
+        if let Some(glass) = view.broken_glass(ns) {
+            let says = format!(
+                "namespace {ns}: its glass is broken until {}, so nothing is refused there: {}",
+                glass.until, glass.reason
+            );
+            return Row::remark(
+                NAMESPACES,
+                says,
+                format!("when that is done: gatera break-glass {ns} --close"),
+            );
+        }
+        if let Some(label) = view.mode_that_is_none(ns) {
+            let says = format!(
+                "namespace {ns} carries {MODE_LABEL}: {label}, which is no mode, and counts as enforce"
+            );
+            return Row::remark(
+                NAMESPACES,
+                says,
+                format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite"),
+            );
+        }
+        if let Some(problem) = view.useless_glass(ns) {
+            let says =
+                format!("namespace {ns} carries {PREFIX}{BREAK_GLASS}, which opens nothing now: {problem}");
+            return Row::remark(NAMESPACES, says, exceptions::mend(ns));
+        }
+        match view.namespace_mode(ns) {
+            None => Row::remark(
+                NAMESPACES,
+                format!(
+                    "namespace {ns} has no label {MODE_LABEL}: what carries no labels itself (scaling, evictions, a ConfigMap somebody \
+                     made by hand) is judged only while a guard answers, or not at all"
+                ),
+                format!("kubectl label namespace {ns} {MODE_LABEL}=enforce"),
+            ),
+            Some(Mode::Enforce) => Row::well(NAMESPACES, format!("namespace {ns} is guarded as a whole")),
+            Some(mode) => Row::remark(
+                NAMESPACES,
+                format!("namespace {ns} is in mode {}, so nothing is refused there", mode.name()),
+                format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite"),
+            ),
+        }
+    };
+    names.into_iter().map(row).collect()
+}
+
+/// The clusters that are guarded, those that are not well, and what would be refused as it is.
+pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
+    const CLUSTERS: &str = "clusters";
+    if clusters.is_empty() {
+        let says = "no Galera cluster is adopted: the guard has nothing to guard";
+        return vec![Row::remark(CLUSTERS, says, "label the pod template: gatera.dev/cluster: NAME")];
+    }
+    let unwell = clusters.iter().filter(|it| view.state(it) != Health::Healthy);
+    let mut rows: Vec<_> = unwell
+        .map(|it| {
+            let says = format!("{} is {}: {}", it.id, view.state(it).name(), view.describe(it));
+            let Cluster { id, .. } = it;
+            Row::remark(CLUSTERS, says, format!("gatera status {} -n {}", id.name, id.namespace))
+        })
+        .collect();
+    let refused = audit::run(rulebook, view).refused();
+    if refused > 0 {
+        let says =
+            format!("{} would be refused if applied today as they are", count(refused, "object", "objects"));
+        rows.push(Row::remark(CLUSTERS, says, "gatera audit"));
+    }
+    if rows.is_empty() {
+        rows.push(Row::well(
+            CLUSTERS,
+            format!("{} adopted, and healthy", count(clusters.len(), "cluster", "clusters")),
+        ));
+    }
+    rows
+}
+
+/// What the settings do not adopt any more.
+pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
+    let row = |(id, _): (&Id, &str)| {
+        let says = format!("StatefulSet {id}: {}", once_guarded::SAYS);
+        Row::wrong("adoption", says, once_guarded::instead(id))
+    };
+    view.no_longer_adopted().map(row).collect()
+}
+
+/// What an installation that failed leaves behind: no cluster, and a server that runs.
+pub fn lone_founders(view: &View<'_>) -> Vec<Row> {
+    let row = |it: &Workload| {
+        let Meta { namespace, name, .. } = &it.metadata;
+        let instead =
+            format!("kubectl -n {namespace} delete deployment {name}, then its Service and ConfigMap");
+        let says = format!(
+            "Deployment {namespace}/{name} runs, and there is no StatefulSet whose members join it; if its installation failed: {instead}"
+        );
+        Row::remark("bootstrap node", says, instead)
+    };
+    view.lone_founders().map(row).collect()
+}

@@ -1,0 +1,253 @@
+//! Manifests: YAML text in, documents with positions out.
+//!
+//! Owns: the reading of YAML and the way from a finding's field back to a line. Must not know: rules, files. A finding
+//! names list items by their names (`containers[mariadb]`), so that its field means the same in kubectl and in CI.
+
+mod node;
+mod part;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+use self::node::Node;
+pub use self::part::NoYaml;
+use self::part::Part;
+use facts::galera::options;
+
+/// One document of a text.
+#[derive(Debug)]
+pub struct Document {
+    root: Spanned<Node>,
+    /// What this was read from.
+    text: Arc<str>,
+    /// Lines above that.
+    above: u64,
+    /// The template that it was made of, as Helm writes above each.
+    pub template: Option<String>,
+}
+
+/// A place in a file, both counted from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "line and column")]
+pub struct Place {
+    pub line: u64,
+    pub column: u64,
+}
+
+/// Reads every document of a text. Empty ones are left out; lists are opened. What is no YAML costs only what stands between the
+/// same two `---`.
+pub fn read(text: &str) -> Vec<Result<Document, NoYaml>> {
+    part::all(text.trim_start_matches('\u{feff}')).flat_map(|part| each(&part)).collect()
+}
+
+fn each(part: &Part<'_>) -> Vec<Result<Document, NoYaml>> {
+    let (above, template) = (part.above, part.template());
+    let roots = match part.read() {
+        Ok(roots) => roots,
+        Err(problem) => return vec![Err(problem)],
+    };
+    let full = roots.into_iter().filter(|root| !matches!(root.value, Node::Null));
+    let opened = full.flat_map(opened);
+    let text: Arc<str> = part.text.into();
+    opened
+        .map(|root| Ok(Document { root, text: Arc::clone(&text), above, template: template.clone() }))
+        .collect()
+}
+
+/// What has `items` is a list to kubectl, whatever it is called, as deep as YAML is read; an item that says nothing of itself is of the list's kind.
+fn opened(root: Spanned<Node>) -> Vec<Spanned<Node>> {
+    let list = matches!(root.value.get("items").map(|it| &it.value), Some(Node::List(_)))
+        && root.value.get("kind").is_some();
+    if !list {
+        return vec![root];
+    }
+    let said = |key: &str| root.value.text(key).unwrap_or_default().to_owned();
+    let (version, kind) = (said("apiVersion"), said("kind"));
+    let items = root.value.into_entry("items");
+    let Some(Node::List(items)) = items else { return Vec::new() };
+    let of_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+    let named = items.into_iter().map(|mut item| {
+        if let Some(kind) =
+            of_kind.filter(|_| item.value.get("kind").is_none() && item.value.get("apiVersion").is_none())
+        {
+            item.value.say("apiVersion", &version, &item.referenced);
+            item.value.say("kind", kind, &item.referenced);
+        }
+        item
+    });
+    named.flat_map(opened).collect()
+}
+
+impl Document {
+    /// The document as JSON, which is how a webhook would get it.
+    pub fn json(&self) -> Value {
+        self.root.value.json()
+    }
+
+    /// Where the document begins.
+    pub fn start(&self) -> Place {
+        self.place(&self.root)
+    }
+
+    /// The place of a field, or of the nearest thing above it that is there.
+    pub fn find(&self, field: &str) -> Place {
+        let mut node = &self.root;
+        let mut lines = 0;
+        let mut steps = steps(field);
+        while let Some(step) = steps.next() {
+            let (name, line) =
+                step.rsplit_once(" line ").map_or((step, None), |(name, line)| (name, line.parse().ok()));
+            let Some(next) = node.value.step(name) else {
+                if let Node::Text(text) = &node.value {
+                    let inside = options::line_of(text, name, steps.next()).filter(|_| text.contains('\n'));
+                    lines = inside.and_then(|line| u64::try_from(line).ok()).unwrap_or(0);
+                }
+                break;
+            };
+            node = next;
+            // The place of a block text is its first line, not its `|`.
+            lines =
+                line.filter(|_| matches!(&node.value, Node::Text(text) if text.contains('\n'))).unwrap_or(0);
+        }
+        let place = self.place(node);
+        let inside = lines > 0 && self.is_block(node);
+        if inside { Place { line: place.line + lines - 1, column: 1 } } else { place }
+    }
+
+    /// A text whose lines are lines of the file: not one in quotes, which says where its own lines end.
+    fn is_block(&self, node: &Spanned<Node>) -> bool {
+        let line = usize::try_from(node.referenced.line())
+            .ok()
+            .and_then(|line| self.text.lines().nth(line.checked_sub(1)?));
+        let before = usize::try_from(node.referenced.column()).unwrap_or_default().saturating_sub(1);
+        line.is_some_and(|line| line.chars().take(before).all(char::is_whitespace))
+    }
+
+    fn place(&self, node: &Spanned<Node>) -> Place {
+        Place { line: self.above + node.referenced.line(), column: node.referenced.column() }
+    }
+}
+
+/// `a.b[c.d].e` is a, b, c.d, e.
+fn steps(field: &str) -> impl Iterator<Item = &str> {
+    let mut rest = field;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches('.');
+        let end = match rest.strip_prefix('[') {
+            Some(inner) => {
+                let close = inner.find(']')?;
+                rest = &inner[close + 1..];
+                return Some(&inner[..close]);
+            }
+            None => rest.find(['.', '[']).unwrap_or(rest.len()),
+        };
+        let (step, following) = rest.split_at(end);
+        rest = following;
+        (!step.is_empty()).then_some(step)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> Vec<Document> {
+        read(text).into_iter().map(Result::unwrap).collect()
+    }
+
+    const TEXT: &str = "# first\napiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: a\n  - name: b\n    env:\n    - {name: P, value: x}\n---\n---\nkind: ConfigMap\ndata:\n  g.cnf: |\n    [galera]\n    a = 1\n";
+
+    #[test]
+    fn fields_are_found_by_name() {
+        for text in [TEXT.to_owned(), TEXT.replace('\n', "\r\n"), format!("\u{feff}{TEXT}")] {
+            let documents = all(&text);
+            assert_eq!(documents.len(), 2, "empty documents are none");
+            let line = |document: usize, field: &str| documents[document].find(field).line;
+            assert_eq!(line(0, "spec.containers[b].env[P].value"), 9);
+            assert_eq!(line(0, "spec.containers[b].livenessProbe"), 7, "the nearest thing that is there");
+            assert_eq!(line(0, "spec.containers[1].name"), 7);
+            assert_eq!(line(1, "data[g.cnf line 2]"), 16, "a line inside a block text");
+            assert_eq!(line(1, "data[g.cnf].a"), 16, "an option in it");
+            assert_eq!(line(0, ""), 2);
+        }
+    }
+
+    #[test]
+    fn lines_of_a_text_in_quotes_are_none_of_the_file() {
+        let quoted = all("data: {a: \"[galera]\\nb = 1\"}\n");
+        assert_eq!(quoted[0].find("data[a line 2]"), Place { line: 1, column: 11 });
+        let block = all("data:\n  a: |\n    [galera]\n    b = 1\n");
+        assert_eq!(block[0].find("data[a line 2]").line, 4);
+    }
+
+    #[test]
+    fn json_lists_numbers_and_text_are_what_kubectl_makes_of_them() {
+        let documents = all("kind: List\nitems:\n- {a: 1, b: '1', c: true, d: , e: 1.5, f: 0x10}\n- {}\n");
+        assert_eq!(documents.len(), 2);
+        assert_eq!(documents[0].json().to_string(), r#"{"a":1,"b":"1","c":true,"d":null,"e":1.5,"f":16}"#);
+        assert_eq!(all(r#"{"kind":"Pod"}"#).len(), 1);
+        let merged = all("kind: Pod\nbase: &b {x: 1}\nspec:\n  <<: *b\n  y: 2\n");
+        assert_eq!(merged[0].json()["spec"], serde_json::json!({ "x": 1, "y": 2 }));
+    }
+
+    /// As kubectl's `UnstructuredJSONScheme` does it.
+    #[test]
+    fn whatever_has_items_is_a_list() {
+        let kinds = |text: &str| {
+            let kind = |it: Document| {
+                let json = it.json();
+                format!(
+                    "{} {}",
+                    json["apiVersion"].as_str().unwrap_or("-"),
+                    json["kind"].as_str().unwrap_or("-")
+                )
+            };
+            all(text).into_iter().map(kind).collect::<Vec<_>>()
+        };
+        let text = "apiVersion: v1\nkind: ConfigMapList\nitems:\n- data: {}\n- {apiVersion: v1, kind: Secret}\n- {kind: Pod}\n";
+        assert_eq!(kinds(text), ["v1 ConfigMap", "v1 Secret", "- Pod"]);
+        assert_eq!(
+            kinds("apiVersion: v1\nkind: List\nitems:\n- {a: 1}\n- {kind: PodList, items: [{}]}\n"),
+            ["- -", " Pod"]
+        );
+        assert_eq!(kinds("apiVersion: v1\nkind: List\nitems: []\n"), [""; 0]);
+        assert_eq!(kinds("apiVersion: v1\nkind: Config\nitems: 3\n"), ["v1 Config"]);
+        let deep = format!("{}{{kind: Pod}}{}", "{kind: List, items: [".repeat(20), "]}".repeat(20));
+        assert_eq!(kinds(&deep), ["- Pod"]);
+    }
+
+    #[test]
+    fn what_is_no_yaml_says_where_and_spoils_nothing_else() {
+        let read =
+            read("kind: Pod\n---\na: 1\nb: [\n---\nkind: Pod\n\tpassword: hunter2\n---\nkind: Secret\n");
+        let lines: Vec<_> = read
+            .iter()
+            .map(|it| it.as_ref().map_or_else(|error| error.place.line, |it| it.start().line))
+            .collect();
+        assert_eq!(lines.len(), 4);
+        assert!(read[1].is_err() && (4..=5).contains(&lines[1]), "{lines:?}");
+        assert!(read[2].is_err() && (6..=7).contains(&lines[2]), "{lines:?}");
+        assert_eq!(lines[3], 9);
+        let error = read[2].as_ref().unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn a_long_text_holds_many_documents() {
+        let text = "kind: ConfigMap\n---\n".repeat(10_000);
+        assert_eq!(all(&text).len(), 10_000);
+    }
+
+    #[test]
+    fn an_alias_bomb_is_an_error_and_no_outage() {
+        let mut bomb = String::from("a: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for n in 1..12 {
+            let refs = vec![format!("*a{}", n - 1); 10].join(", ");
+            bomb.push_str(&format!("b{n}: &a{n} [{refs}]\n"));
+        }
+        let error = read(&bomb).remove(0).unwrap_err();
+        assert_eq!(error.to_string(), "this is not YAML: its aliases make it too large");
+    }
+}

@@ -1,0 +1,54 @@
+//! The plan, again and again: what there is to do in a namespace stands until something in it changes, or for ten seconds.
+//!
+//! Must not know: what a step is for, or a clock: times are counted by the caller, from wherever it likes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Step, no_longer_adopted, of};
+use facts::view::{Changed, Freshness, LastLook, View};
+
+/// Some steps follow from time alone: somebody was let go moments ago. Few follow from another namespace.
+const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
+
+/// What the leader remembers of its looks.
+#[derive(Debug, Default)]
+pub struct Lookout {
+    last: LastLook,
+    /// By namespace, where there are any.
+    steps: BTreeMap<String, Vec<Step>>,
+}
+
+impl Lookout {
+    /// Everything there is to do, in the order of [`super::next`].
+    pub fn next(&mut self, view: &View<'_>, now: Duration) -> Vec<Step> {
+        if view.freshness != Freshness::Current {
+            *self = Self::default();
+            return Vec::new();
+        }
+        match self.last.changed(view, now, AT_LEAST_EVERY) {
+            Changed::Everywhere => {
+                self.steps.clear();
+                for cluster in view.world.clusters() {
+                    let steps = of(cluster, view);
+                    if !steps.is_empty() {
+                        self.steps.entry(cluster.id.namespace.clone()).or_default().extend(steps);
+                    }
+                }
+            }
+            Changed::In(mut places) => {
+                // What is planned may be over by time alone.
+                places.extend(self.steps.keys().cloned());
+                for place in places {
+                    let steps: Vec<_> = view.clusters_in(&place).flat_map(|it| of(it, view)).collect();
+                    if steps.is_empty() {
+                        self.steps.remove(&place)
+                    } else {
+                        self.steps.insert(place, steps)
+                    };
+                }
+            }
+        }
+        self.steps.values().flatten().cloned().chain(no_longer_adopted(view)).collect()
+    }
+}

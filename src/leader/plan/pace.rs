@@ -1,0 +1,141 @@
+//! When a planned step is done: what was done and is not yet seen in the world rests, and some steps have to be due for a while.
+//!
+//! Must not know: what a step does, or a clock: times are counted by the caller, from wherever it likes. All of it is
+//! forgotten with the leader: whoever leads next waits anew.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::Step;
+
+/// A step that failed, or that the world does not show, is tried again after this.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Where nothing is due something may become so without any change: that somebody was let go moments ago ends by itself.
+const IDLE: Duration = Duration::from_secs(30);
+/// The watch shows somebody else's change within this.
+const SOON: Duration = Duration::from_millis(200);
+/// Somebody who tells nothing is asked less and less often.
+const MOST_PATIENT: Duration = Duration::from_secs(600);
+
+/// What the leader remembers between two looks.
+#[derive(Default)]
+pub struct Pace {
+    /// Until when each is not done again; `None`: as long as it is planned.
+    rests: HashMap<Step, Option<Duration>>,
+    /// How long somebody who did not tell is not asked again.
+    asked: HashMap<Step, Duration>,
+    /// Since when each that needs patience is planned.
+    waits: HashMap<Step, Duration>,
+    /// What somebody had against it.
+    refused: HashMap<Step, String>,
+}
+
+impl Pace {
+    /// What is to be done now.
+    pub fn due<'s>(&mut self, steps: &'s [Step], now: Duration) -> Vec<&'s Step> {
+        self.asked.retain(|step, _| steps.contains(step));
+        self.rests.retain(|step, until| steps.contains(step) && until.is_none_or(|until| now < until));
+        self.waits.retain(|step, _| steps.contains(step));
+        self.refused.retain(|step, _| steps.contains(step));
+        for step in steps.iter().filter(|step| !step.patience().is_zero()) {
+            self.waits.entry(step.clone()).or_insert(now);
+        }
+        let lasts = |step: &Step| self.waits.get(step).is_none_or(|since| now >= *since + step.patience());
+        steps.iter().filter(|step| !self.rests.contains_key(step) && lasts(step)).collect()
+    }
+
+    /// How long until something may be due that is not now.
+    pub fn again(&self, steps: &[Step], now: Duration) -> Duration {
+        if steps.is_empty() {
+            return IDLE;
+        }
+        let due = self.waits.iter().filter(|(step, _)| !self.rests.contains_key(*step));
+        let due = due.map(|(step, since)| *since + step.patience());
+        let next = due.chain(self.rests.values().flatten().copied()).min();
+        next.map_or(AGAIN, |next| next.saturating_sub(now).min(AGAIN))
+    }
+
+    /// It was done; or it was tried, and is not repeated any sooner for that.
+    pub fn did(&mut self, step: &Step, now: Duration) {
+        let pause = match step {
+            // What was told is not told again while it lasts.
+            Step::Announce(_) => None,
+            Step::Ask { .. } => {
+                let pause = self.asked.entry(step.clone()).or_insert(AGAIN / 2);
+                *pause = (*pause * 2).min(MOST_PATIENT);
+                Some(*pause)
+            }
+            _ => Some(AGAIN),
+        };
+        self.rests.insert(step.clone(), pause.map(|pause| now + pause));
+    }
+
+    /// It was refused, and not for the same reason as before.
+    pub fn is_news(&mut self, step: &Step, why: &str) -> bool {
+        self.refused.insert(step.clone(), why.to_owned()).is_none_or(|before| before != why)
+    }
+
+    /// What was to be told could not be told, so it is not over.
+    pub fn failed(&mut self, step: &Step, now: Duration) {
+        self.rests.insert(step.clone(), Some(now + AGAIN));
+    }
+
+    /// Its object was changed meanwhile, as a StatefulSet is when its last member becomes Ready.
+    pub fn missed(&mut self, step: &Step, now: Duration) {
+        self.rests.insert(step.clone(), Some(now + SOON));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Announcement;
+    use facts::view::Id;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn announce(note: &str) -> Step {
+        let id = Id::new("db", "galera");
+        Step::Announce(Announcement { id, uid: "u".to_owned(), reason: "R", note: note.to_owned() })
+    }
+
+    fn ask() -> Step {
+        Step::Ask { id: Id::new("db", "galera"), uid: "u".to_owned() }
+    }
+
+    #[test]
+    fn what_needs_patience_is_due_when_it_was_planned_for_long_enough_without_a_break() {
+        let (mut pace, steps) = (Pace::default(), [announce("a")]);
+        assert!(pace.due(&steps, at(0)).is_empty());
+        assert_eq!(pace.again(&steps, at(0)), at(10));
+        assert!(pace.due(&steps, at(9)).is_empty());
+        assert_eq!(pace.again(&steps, at(9)), at(1));
+        pace.due(&[], at(9));
+        assert_eq!(pace.again(&[], at(9)), IDLE, "time alone may change what is due");
+        assert!(pace.due(&steps, at(10)).is_empty(), "it begins anew");
+        assert_eq!(pace.due(&steps, at(20)), [&steps[0]]);
+        pace.did(&steps[0], at(20));
+        assert!(pace.due(&steps, at(1_020)).is_empty(), "what was told is told");
+    }
+
+    #[test]
+    fn what_was_done_rests_and_what_missed_is_tried_soon() {
+        let (mut pace, steps) = (Pace::default(), [ask()]);
+        for (now, pause) in [(0, 10), (10, 20), (30, 40)] {
+            assert_eq!(pace.due(&steps, at(now)), [&steps[0]]);
+            pace.did(&steps[0], at(now));
+            assert!(pace.due(&steps, at(now + pause - 1)).is_empty());
+        }
+        assert!(
+            pace.is_news(&steps[0], "a") && !pace.is_news(&steps[0], "a") && pace.is_news(&steps[0], "b")
+        );
+        assert_eq!(pace.due(&steps, at(70)), [&steps[0]]);
+        pace.failed(&steps[0], at(70));
+        assert!(pace.due(&steps, at(79)).is_empty() && pace.again(&steps, at(70)) == AGAIN);
+        pace.missed(&steps[0], at(70));
+        assert!(pace.due(&steps, at(70)).is_empty() && pace.again(&steps, at(70)) == SOON);
+        assert_eq!(pace.due(&steps, at(70) + SOON), [&steps[0]]);
+    }
+}

@@ -1,0 +1,396 @@
+//! When members restart with a changed configuration: one, then the others one at a time.
+//!
+//! Owns: [`stage`], how far a cluster is (`rollout/turn.rs`: whose turn it is; `rollout/back.rs`: when it is given up, and the way
+//! back; `snapshot.rs`: what a snapshot is). Must not know: clients; how a pod gets its revision (`inject/configuration.rs`).
+//! The first member to start with a revision is the canary: only when it is well do the others follow, and if it is not,
+//! everybody goes back to the revision that was good. The note on the StatefulSet says which revision that is and who starts
+//! with the new one; what is due next follows from it and from what pods run, so a leader that comes in the middle goes on
+//! where the other stopped. Nobody is deleted: members are evicted, and that is judged like anybody's eviction.
+
+mod back;
+mod turn;
+
+use std::time::Duration;
+
+use super::{Announcement, Step};
+use facts::revision::Revision;
+use facts::view::{Cluster, Member, Next, Note, State, View, Wish};
+
+/// Helm and kubectl apply a ConfigMap before the StatefulSet that goes with it.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Whoever starts with a new configuration may still fall over when it serves: for so long the first one is watched.
+const PROVES: Duration = Duration::from_secs(10);
+
+/// More options than this are counted, not named.
+const MOST: usize = 4;
+
+const TEMPLATE_ROLLS: &str = "a rollout of the StatefulSet runs";
+const ROLLS: &str = "RollingOut";
+const ROLLED: &str = "RolledOut";
+/// The one that somebody should look at.
+pub const STOPPED: &str = "RolloutStopped";
+/// Somebody, or something, is in its way.
+pub const WAITS: &str = "RolloutWaits";
+
+/// How far a cluster is with its configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing of it is looked after.
+    Absent,
+    /// Everybody runs what they should.
+    Settled,
+    /// It does not go on by itself: why.
+    Held(String),
+    /// It goes on when something else is over: what.
+    Waits(String),
+    /// It goes on: what is done, and the next step unless that is only to wait.
+    Rolls(String, Option<Box<Step>>),
+    /// It was given up: why, and the next step of the way back.
+    Stopped(String, Option<Box<Step>>),
+}
+
+impl Stage {
+    /// Every word for one.
+    pub const WORDS: [&str; 6] = ["absent", "settled", "held", "waits", "rolls", "stopped"];
+
+    /// In one word, for metrics.
+    pub fn word(&self) -> &'static str {
+        let [absent, settled, held, waits, rolls, stopped] = Self::WORDS;
+        match self {
+            Self::Absent => absent,
+            Self::Settled => settled,
+            Self::Held(_) => held,
+            Self::Waits(_) => waits,
+            Self::Rolls(..) => rolls,
+            Self::Stopped(..) => stopped,
+        }
+    }
+
+    pub(super) fn step(self) -> Option<Step> {
+        match self {
+            Self::Rolls(_, step) | Self::Stopped(_, step) => step.map(|step| *step),
+            Self::Absent | Self::Settled | Self::Held(_) | Self::Waits(_) => None,
+        }
+    }
+}
+
+/// A new note, and what everybody should know of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Configure {
+    /// The StatefulSet.
+    pub id: super::Id,
+    /// Its uid.
+    pub uid: String,
+    /// Counts its changes: after another one this is judged anew.
+    pub generation: i64,
+    /// What is written on it.
+    pub note: Note,
+    /// What is told.
+    pub told: Vec<Announcement>,
+    /// It has to be due for so long before it is done.
+    pub patience: Duration,
+}
+
+/// How far this cluster is.
+pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
+    if cluster.left {
+        return Stage::Held("its StatefulSet is gone".to_owned());
+    }
+    if let Some(why) = super::looks_only(cluster, view) {
+        return if cluster.note.is_some() { Stage::Held(why) } else { Stage::Absent };
+    }
+    match back::of_an_earlier_template(cluster, view) {
+        None => of_configuration(cluster, view),
+        Some((says, None)) => match of_configuration(cluster, view) {
+            stage @ (Stage::Rolls(_, Some(_)) | Stage::Stopped(..) | Stage::Held(_)) => stage,
+            // Nothing else is done meanwhile.
+            _ => Stage::Rolls(says, None),
+        },
+        Some((says, step)) => Stage::Rolls(says, step),
+    }
+}
+
+fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
+    let Some(note) = &cluster.note else { return first(cluster, view) };
+    let it = Rollout { cluster, view, note };
+    match (&note.next, it.wanted()) {
+        // Whoever fails is helped, whatever holds up the others.
+        (Some(next), Err(why)) => it.ill_of(&next.revision).unwrap_or(Stage::Held(why)),
+        (None, Err(why)) => it.put_back(true).unwrap_or(Stage::Held(why)),
+        (Some(next), Ok(wanted)) if next.revision == wanted => it.goes_on(next),
+        (Some(_), Ok(wanted)) => it.turns_to(&wanted),
+        (None, Ok(wanted)) if wanted == note.good => it.is_good(),
+        (None, Ok(wanted)) => it.begins(&wanted),
+    }
+}
+
+/// Nothing is written down yet: what members run is good, or what they would start with.
+fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
+    // Of those that serve: whoever fails may fail by what it runs.
+    let serves =
+        cluster.members.iter().filter_map(|it| it.pod.as_ref().filter(|pod| pod.ready && pod.verified));
+    let runs = || serves.clone().filter_map(|pod| pod.revision.as_ref());
+    let count = |revision: &Revision| runs().filter(|it| *it == revision).count();
+    let most = runs().filter(|it| view.is_kept(&cluster.id.namespace, it)).max_by_key(|it| count(it));
+    let good = match (most, &cluster.live) {
+        (Some(most), _) => most,
+        (None, Ok(live)) if live.is_empty() => return Stage::Absent,
+        (None, Ok(live)) => live,
+        (None, Err(unknown)) => return Stage::Held(unknown.to_string()),
+    };
+    let step = Step::Configure(Box::new(configure(cluster, Note::settled(good.clone()), None)));
+    Stage::Rolls("writing down which configuration members run".to_owned(), Some(Box::new(step)))
+}
+
+fn configure(cluster: &Cluster, note: Note, told: Option<Announcement>) -> Configure {
+    let meta = &cluster.workload.metadata;
+    Configure {
+        id: cluster.id.clone(),
+        uid: meta.uid.clone(),
+        generation: meta.generation,
+        note,
+        told: told.into_iter().collect(),
+        patience: Duration::ZERO,
+    }
+}
+
+struct Rollout<'a, 'v> {
+    cluster: &'a Cluster,
+    view: &'v View<'a>,
+    note: &'a Note,
+}
+
+impl Rollout<'_, '_> {
+    /// What members are to run; or why that cannot be told, or may not be done.
+    fn wanted(&self) -> Result<Revision, String> {
+        let live = match &self.cluster.live {
+            Ok(live) if live.is_empty() => {
+                return Err("no ConfigMap holds an option file any more".to_owned());
+            }
+            Ok(live) => live,
+            Err(unknown) => return Err(unknown.to_string()),
+        };
+        match Wish::of(&self.cluster.workload.metadata) {
+            None | Some(Wish::Retry(_)) => Ok(live.clone()),
+            Some(Wish::Paused) => Err("paused by gatera.dev/rollout".to_owned()),
+            Some(Wish::Odd) => Err("gatera.dev/rollout says nothing that gatera understands".to_owned()),
+            Some(Wish::Keep { instead_of, .. }) if instead_of != *live => Ok(live.clone()),
+            Some(Wish::Keep { revision, .. }) if !revision.is_about_the_same(live) => {
+                Err(format!("members do not read all of {revision}, which gatera.dev/rollout asks for"))
+            }
+            Some(Wish::Keep { revision, .. }) => {
+                let gone = format!("there is no copy of {revision}, which gatera.dev/rollout asks for");
+                Some(revision).filter(|it| self.is_kept(it)).ok_or(gone)
+            }
+        }
+    }
+
+    fn is_kept(&self, revision: &Revision) -> bool {
+        self.view.is_kept(&self.cluster.id.namespace, revision)
+    }
+
+    fn is_given_up(&self, revision: &Revision) -> bool {
+        self.note.has_given_up(revision, &self.cluster.workload.metadata)
+    }
+
+    fn runs(member: &Member) -> Option<&Revision> {
+        member.pod.as_ref()?.revision.as_ref()
+    }
+
+    fn all_run(&self, revision: &Revision) -> bool {
+        let members = &self.cluster.members;
+        !members.is_empty() && members.iter().all(|it| it.ready() && Self::runs(it) == Some(revision))
+    }
+
+    fn evict(&self, member: &Member, patience: Duration) -> Option<Box<Step>> {
+        let pod = member.pod.as_ref().filter(|pod| !pod.going)?;
+        let (id, pod, uid) = (self.cluster.id.clone(), pod.name.clone(), pod.uid.clone());
+        Some(Box::new(Step::Evict { id, pod, uid, patience }))
+    }
+
+    /// For so long whoever restarted is to be Ready before the next one goes.
+    fn between_two(&self) -> Duration {
+        Duration::from_secs(self.cluster.workload.spec.min_ready_seconds.into())
+    }
+
+    fn write(&self, note: Note, told: Option<Announcement>, patience: Duration) -> Box<Step> {
+        let configure = Configure { patience, ..configure(self.cluster, note, told) };
+        Box::new(Step::Configure(Box::new(configure)))
+    }
+
+    fn names(&self, revision: &Revision) -> String {
+        let all = self.view.differences(self.cluster, &self.note.good, revision);
+        match all.len() {
+            0 => "what it reads".to_owned(),
+            1..=MOST => all.join(", "),
+            more => format!("{} and {} more", all[..MOST].join(", "), more - MOST),
+        }
+    }
+
+    /// What is wanted is good already.
+    fn is_good(&self) -> Stage {
+        if let Some(back) = self.put_back(false) {
+            return back;
+        }
+        let live = self.cluster.live.as_ref().ok().filter(|live| **live == self.note.good);
+        match &self.note.stopped {
+            // What failed is not asked for any more.
+            Some(_) => {
+                let note = Note::settled(self.note.good.clone());
+                Stage::Rolls(
+                    "forgetting what failed".to_owned(),
+                    Some(self.write(note, None, Duration::ZERO)),
+                )
+            }
+            None => match live.filter(|_| !self.is_kept(&self.note.good)) {
+                Some(live) => {
+                    let says = "making a copy again that is gone".to_owned();
+                    let note = Note::settled(live.clone());
+                    Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
+                }
+                None => Stage::Settled,
+            },
+        }
+    }
+
+    /// Something new is wanted.
+    fn begins(&self, wanted: &Revision) -> Stage {
+        if self.is_given_up(wanted) {
+            let why = self.note.stopped.iter().map(|it| it.why.clone()).collect::<String>();
+            return self.put_back(false).unwrap_or(Stage::Stopped(why, None));
+        }
+        // By a template that changed with it, or before anybody held data.
+        if self.all_run(wanted) && !self.cluster.rolls() {
+            return self.is_done(wanted);
+        }
+        let nobody_runs = match self.view.state(self.cluster) {
+            State::Forming => "nobody holds data yet",
+            // Members would otherwise start with the old one, and take the new one over one by one.
+            State::Stopped => "its members are stopped, and start with it together",
+            _ => "",
+        };
+        if !nobody_runs.is_empty() {
+            let note = Note::settled(wanted.clone());
+            return Stage::Rolls(nobody_runs.to_owned(), Some(self.write(note, None, Duration::ZERO)));
+        }
+        let Some(first) = self.next_for(wanted) else {
+            let rolls = self.cluster.rolls() && self.all_run(wanted);
+            return if rolls {
+                Stage::Waits(TEMPLATE_ROLLS.to_owned())
+            } else {
+                Stage::Held(self.held_back())
+            };
+        };
+        if let Some(why) = self.not_now(first) {
+            return Stage::Waits(why);
+        }
+        let (names, name) = (self.names(wanted), &first.name);
+        let told = format!(
+            "{names}: {name} restarts with the new configuration, then the others, one at a time ({wanted})"
+        );
+        let next = Next { canary: Some(first.ordinal), ..Next::of(wanted) };
+        let note = Note { next: Some(next), stopped: None, ..self.note.clone() };
+        let told = Announcement::about(self.cluster, ROLLS, told);
+        Stage::Rolls(format!("{names}: {name} is the first"), Some(self.write(note, Some(told), QUIET)))
+    }
+
+    /// Under way, and what is wanted is another by now.
+    fn turns_to(&self, wanted: &Revision) -> Stage {
+        let took =
+            self.cluster.members.iter().any(|it| Self::runs(it).is_some_and(|it| *it != self.note.good));
+        let first = self.next_for(wanted).filter(|_| took && *wanted != self.note.good);
+        let next = first.map(|first| Next { canary: Some(first.ordinal), ..Next::of(wanted) });
+        let note = Note { next, ..self.note.clone() };
+        let says = "the configuration changed again".to_owned();
+        Stage::Rolls(says, Some(self.write(note, None, QUIET)))
+    }
+
+    /// Under way.
+    fn goes_on(&self, next: &Next) -> Stage {
+        let revision = &next.revision;
+        let taken = |it: &&Member| Self::runs(it) == Some(revision);
+        let canary =
+            next.canary.and_then(|canary| self.cluster.members.iter().find(|it| it.ordinal == canary));
+        match (self.ill_of(revision), canary.filter(|it| !taken(it) && turn::fails(it))) {
+            // Whoever only starts does not hold up one that fails by something else.
+            (Some(Stage::Rolls(_, None)), Some(fails)) => return self.restarts(fails, revision),
+            (Some(ill), _) => return ill,
+            (None, _) => {}
+        }
+        match canary {
+            // It is well: whoever restarts now may take it, too.
+            Some(member) if taken(&member) => {
+                let next = Next { canary: None, ..next.clone() };
+                let note = Note { next: Some(next), ..self.note.clone() };
+                let says = format!(
+                    "{} is Ready with {}, and is watched for some seconds",
+                    member.name,
+                    self.names(revision)
+                );
+                return Stage::Rolls(says, Some(self.write(note, None, PROVES.max(self.between_two()))));
+            }
+            Some(member) => return self.restarts(member, revision),
+            None if next.canary.is_some() => return self.turns_to(revision),
+            None => {}
+        }
+        if self.all_run(revision) {
+            return self.is_done(revision);
+        }
+        match self.next_for(revision) {
+            Some(member) => self.restarts(member, revision),
+            None => Stage::Held(self.held_back()),
+        }
+    }
+
+    fn restarts(&self, member: &Member, revision: &Revision) -> Stage {
+        let count = self.cluster.members.iter().filter(|it| Self::runs(it) == Some(revision)).count();
+        let says = format!("{} of {} run with {}", count, self.cluster.members.len(), self.names(revision));
+        if let Some(why) = self.not_now(member) {
+            let says = format!("{says}; {why}");
+            return if self.cluster.members.len() == 1 {
+                Stage::Held(says)
+            } else {
+                Stage::Rolls(says, None)
+            };
+        }
+        let name = &member.name;
+        let without = member.pod.as_ref().filter(|pod| pod.revision.is_none());
+        match (without, self.note.next.as_ref().and_then(|next| next.healed.as_ref())) {
+            // It was made without the guard. Once it is made again; if that does not help, restarting it never will.
+            (Some(pod), Some((healed, uid))) if healed == name && *uid != pod.uid => self.gives_up(
+                revision,
+                format!("{name} starts without a copy of its configuration"),
+                Duration::ZERO,
+            ),
+            (Some(pod), healed) if healed.is_none_or(|(healed, _)| healed != name) => {
+                let next = self
+                    .note
+                    .next
+                    .clone()
+                    .map(|next| Next { healed: Some((name.clone(), pod.uid.clone())), ..next });
+                let note = Note { next, ..self.note.clone() };
+                Stage::Rolls(
+                    format!("{says}; {name} is the next"),
+                    Some(self.write(note, None, Duration::ZERO)),
+                )
+            }
+            _ => Stage::Rolls(
+                format!("{says}; {name} is the next"),
+                self.evict(member, if turn::fails(member) { Duration::ZERO } else { self.between_two() }),
+            ),
+        }
+    }
+
+    fn is_done(&self, revision: &Revision) -> Stage {
+        let told = format!(
+            "all {} members run the new {} ({revision})",
+            self.cluster.members.len(),
+            self.names(revision)
+        );
+        let told = Announcement::about(self.cluster, ROLLED, told);
+        let note = Note::settled(revision.clone());
+        let says = "every member runs the new configuration".to_owned();
+        Stage::Rolls(says, Some(self.write(note, Some(told), Duration::ZERO)))
+    }
+}

@@ -1,0 +1,85 @@
+//! Whose turn it is to restart, and why it is nobody's now.
+//!
+//! Must not know: with what they restart, or why.
+
+use super::super::bootstrap;
+use super::Rollout;
+use facts::revision::Revision;
+use facts::view::{Member, PodFact};
+
+impl<'a> Rollout<'a, '_> {
+    /// The next one to start with this revision: one that fails anyway, one that was made without the guard, or the highest.
+    pub(super) fn next_for(&self, revision: &Revision) -> Option<&'a Member> {
+        let held_back = self.cluster.workload.reaches_from();
+        let other = |it: &&Member| Self::runs(it) != Some(revision) && it.ordinal >= held_back;
+        let members = || self.cluster.members.iter().rev().filter(other);
+        let with =
+            |is: &dyn Fn(&PodFact) -> bool| members().find(|it| it.pod.as_ref().is_some_and(|pod| is(pod)));
+        with(&|pod| pod.stuck).or_else(|| with(&|pod| !pod.verified)).or_else(|| members().next())
+    }
+
+    /// Why this member does not restart now. All others have to be well; it may itself fail, or run what is not good.
+    pub(super) fn not_now(&self, whom: &Member) -> Option<String> {
+        let may_be_ill = fails(whom) || self.is_astray(whom);
+        let waits = !whom.ready() && !may_be_ill;
+        waits.then(|| self.cluster.describe()).or_else(|| self.others_need(whom))
+    }
+
+    /// It runs something that is not known to be good.
+    pub(super) fn is_astray(&self, member: &Member) -> bool {
+        Self::runs(member).is_some_and(|it| *it != self.note.good)
+    }
+
+    /// Why the others cannot do without this one now, however it is itself. Of one that fails nobody has anything.
+    pub(super) fn others_need(&self, whom: &Member) -> Option<String> {
+        let Self { cluster, view, .. } = self;
+        if fails(whom) {
+            return None;
+        }
+        if cluster.has_no_identity() {
+            return Some(
+                "it has no identity, and whoever leaves never joins again: gatera explain G04".to_owned(),
+            );
+        }
+        let workload = &cluster.workload;
+        let mut others = cluster.members.iter().filter(|it| it.ordinal != whom.ordinal);
+        let everybody = i64::try_from(cluster.members.len()) == Ok(workload.replicas());
+        if !everybody || !cluster.leaving.is_empty() || !others.clone().all(Member::ready) {
+            return Some(cluster.describe());
+        }
+        if cluster.rolls() {
+            return Some(super::TEMPLATE_ROLLS.to_owned());
+        }
+        if let bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..) = bootstrap::stage(cluster, view) {
+            return Some("the bootstrap node is there".to_owned());
+        }
+        if let Some((pod, _)) = view.reservations.besides(cluster, "") {
+            return Some(format!("{pod} was allowed to leave moments ago"));
+        }
+        if cluster.members.len() == 1 {
+            return Some("it has one member, and who restarts it stops the cluster".to_owned());
+        }
+        let unproven = others.find(|it| it.pod.as_ref().is_some_and(|pod| !pod.verified))?;
+        Some(format!(
+            "{} is Ready, and nothing proves it Synced: gatera status names the way out",
+            unproven.name
+        ))
+    }
+
+    /// Whoever may restart is done; the rest are not to.
+    pub(super) fn held_back(&self) -> String {
+        if self.cluster.workload.spec.update_strategy.on_delete() {
+            "its updateStrategy is OnDelete, so members restart when you delete them".to_owned()
+        } else {
+            format!(
+                "members below {} are held back by the partition of its updateStrategy",
+                self.cluster.workload.reaches_from()
+            )
+        }
+    }
+}
+
+/// Its server falls over again and again, or is not even started; a container beside it is another matter.
+pub(super) fn fails(member: &Member) -> bool {
+    member.pod.as_ref().is_some_and(|pod| pod.stuck && !pod.running && !pod.going)
+}

@@ -1,0 +1,123 @@
+//! The right to delete one object of a bootstrap node, derived from the world and not from what was written down.
+//!
+//! A Deployment and a Service are in the view, so `plan/bootstrap.rs` derives theirs. A ConfigMap is in it only while a
+//! workload of ours reads it, and whoever else may read it never is: both are [`Found`] right before.
+
+use super::Finish;
+use super::bootstrap::UNMARKED;
+use facts::marks;
+use objects::{ConfigMap, Kind, Meta, Reader};
+use facts::view::{Cluster, RemovalTarget, View};
+
+/// What the API server showed right before.
+#[derive(Debug)]
+pub struct Found {
+    /// The ConfigMap of the target's name, if the target is one and it is there.
+    pub map: Option<ConfigMap>,
+    /// Everything that may read it; or why that could not be found out.
+    pub readers: Result<Vec<Reader>, String>,
+}
+
+impl Found {
+    /// The metadata of the object itself, if it was found.
+    pub fn meta(&self, target: &RemovalTarget) -> Option<&Meta> {
+        let map = self.map.iter().map(|map| (Kind::ConfigMap, &map.metadata));
+        let readers = self.readers.iter().flatten().filter(|it| it.kind == "Deployment");
+        let mut all = map.chain(readers.map(|it| (Kind::Deployment, &it.metadata)));
+        all.find(|(kind, meta)| target.is(*kind, meta)).map(|(_, meta)| meta)
+    }
+}
+
+/// What becomes of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warrant {
+    /// It is the bootstrap node's alone, in this version of it: it may be deleted.
+    Given(String),
+    /// It is not there any more.
+    Gone,
+    /// Something else goes first: what.
+    Waits(String),
+    /// It is left alone: why.
+    Stays(String),
+}
+
+/// Whether this object of a clean-up may be deleted now.
+pub fn warrant(
+    cluster: &Cluster,
+    view: &View<'_>,
+    finish: &Finish,
+    target: &RemovalTarget,
+    found: &Found,
+) -> Warrant {
+    let readers = match &found.readers {
+        Ok(readers) => readers,
+        Err(why) => return Warrant::Stays(format!("{why}, so nobody can tell who needs it")),
+    };
+    match target.kind {
+        Kind::Deployment => deployment(cluster, target, readers),
+        Kind::ConfigMap => config_map(cluster, view, finish, target, found.map.as_ref(), readers),
+        _ => Warrant::Gone,
+    }
+}
+
+/// Those of a bootstrap node are gone by now.
+fn deployment(cluster: &Cluster, target: &RemovalTarget, all: &[Reader]) -> Warrant {
+    let there = all.iter().any(|it| it.kind == "Deployment" && target.is(Kind::Deployment, &it.metadata));
+    if there {
+        Warrant::Stays(format!("it is not the bootstrap node of {}", cluster.id.name))
+    } else {
+        Warrant::Gone
+    }
+}
+
+fn config_map(
+    cluster: &Cluster,
+    view: &View<'_>,
+    finish: &Finish,
+    target: &RemovalTarget,
+    map: Option<&ConfigMap>,
+    readers: &[Reader],
+) -> Warrant {
+    // A successor of its name is somebody's who applied it.
+    let Some(map) = map.filter(|map| target.is(Kind::ConfigMap, &map.metadata) && !map.metadata.going())
+    else {
+        return Warrant::Gone;
+    };
+    if let Some(why) = view.config_map_stays(cluster, map, &[]) {
+        return Warrant::Stays(why);
+    }
+    let reading = || readers.iter().filter(|it| it.reads(&target.name));
+    if let Some(Reader { kind, metadata, .. }) = reading().find(|it| !goes(&it.metadata, finish, readers)) {
+        return Warrant::Stays(format!("{kind} {} reads it", metadata.name));
+    }
+    if let Some(Reader { kind, metadata, .. }) = reading().next() {
+        return Warrant::Waits(format!("{kind} {} goes first", metadata.name));
+    }
+    // Written while its Deployment was there and everything could be seen.
+    if !is_marked(&map.metadata, &cluster.workload.metadata.uid) {
+        return Warrant::Stays(UNMARKED.to_owned());
+    }
+    Warrant::Given(map.metadata.resource_version.clone())
+}
+
+/// It belongs to a Deployment that is gone, and goes after it.
+fn goes(reader: &Meta, finish: &Finish, all: &[Reader]) -> bool {
+    let of_deployment = |meta: &Meta| {
+        meta.controller().is_some_and(|owner| {
+            let listed = || all.iter().any(|it| it.metadata.uid == owner.uid);
+            let noted = || finish.rest.iter().any(|target| target.uid == owner.uid);
+            owner.kind == "Deployment" && noted() && !listed()
+        })
+    };
+    let of_replica_set = |owner: &str| {
+        all.iter()
+            .any(|it| it.kind == "ReplicaSet" && it.metadata.uid == owner && of_deployment(&it.metadata))
+    };
+    of_deployment(reader)
+        || reader.controller().is_some_and(|owner| owner.kind == "ReplicaSet" && of_replica_set(&owner.uid))
+}
+
+/// The guard's mark, for the StatefulSet of this uid.
+pub fn is_marked(meta: &Meta, uid: &str) -> bool {
+    meta.mark(marks::REMOVING) == Some(uid)
+}

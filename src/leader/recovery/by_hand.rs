@@ -1,0 +1,46 @@
+//! Members whose servers do not start by gatera's step: they tell nobody where their data ends, and go on without comparing it, so
+//! that members made now could form a cluster that lacks what only one of them has. No pod of theirs is made.
+//!
+//! Must not know: how they are started instead (`gatera explain G20`, "Without the step").
+
+use serde_json::Value;
+
+use facts::galera::start::Front;
+use engine::inject::{Prospect, Start};
+use objects::{Kind, Object};
+use facts::view::{Cluster, PodFact, View};
+
+/// Why servers of new pods would not start by the step; `None`: they would.
+pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
+    let (spec, server) = cluster.server()?;
+    if Front::of(server) == Front::Step {
+        return None;
+    }
+    let claims = cluster.workload.spec.volume_claim_templates.iter().map(|claim| &*claim.metadata.name);
+    match Prospect::of(server, &cluster.workload.spec.template.metadata, spec, claims).start {
+        Start::Prepended => None,
+        Start::Blind { why, .. } => Some(why),
+        Start::Recovers => Some("its image or command recovers the position itself and does not report it"),
+    }
+}
+
+/// Why no pod is made beside those that are there.
+pub(super) fn beside(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let blind = |pod: &&PodFact| pod.server && !pod.step && !pod.going;
+    let pod = cluster.members.iter().filter_map(|member| member.pod.as_deref()).find(blind)?;
+    let (ns, name) = (&cluster.id.namespace, &pod.name);
+    let until = view.half_an_hour_from_now();
+    Some(format!(
+        "the server of {name} does not start by gatera's step; pods created beside it may join it without comparing data. Look at its \
+         grastate.dat first: if its uuid is zeros, see gatera explain G04; otherwise: kubectl -n {ns} annotate pod {name} \
+         'gatera.dev/override=G02 until={until} reason=…', then kubectl -n {ns} delete pod {name}, then run this again"
+    ))
+}
+
+/// The server in this pod, as an API server would make it.
+pub fn starts_by_the_step(pod: &Value) -> bool {
+    match Object::read(Kind::Pod, &pod.to_string()) {
+        Ok(Object::Pod(pod)) => PodFact::of(&pod).step,
+        _ => false,
+    }
+}

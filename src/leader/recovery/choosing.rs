@@ -1,0 +1,59 @@
+//! Who starts the cluster, once every member told where its data ends.
+//!
+//! Must not know: what happens next to whoever that is.
+
+use super::held_up;
+use super::steps::{Step, Want};
+use engine::grant::{Row, Stake, best, stake};
+use facts::view::{Cluster, Member};
+
+/// The newest, or whom the person names.
+pub(super) fn next(cluster: &Cluster, rows: &[Row<'_>], want: &Want) -> Step {
+    let best = best(rows, cluster);
+    let chosen = match &want.from {
+        None => best,
+        Some(name) => {
+            match rows.iter().find(|row| row.member.name == *name || row.member.ordinal.to_string() == *name)
+            {
+                None => return Step::Cannot(format!("{name} is not a member of it")),
+                row => row,
+            }
+        }
+    };
+    let why_not = |member: &Member| format!("{}: {}", member.name, held_up(cluster, member));
+    match chosen {
+        Some(Row { member, .. }) if member.does_not_run() => return Step::Cannot(why_not(member)),
+        None if rows.iter().all(|row| row.member.does_not_run()) => {
+            return Step::Cannot(rows.iter().map(|row| why_not(row.member)).collect::<Vec<_>>().join("; "));
+        }
+        _ => {}
+    }
+    let Some(row) = chosen else {
+        let why = rows.iter().map(|row| format!("{} {}", row.member.name, row.told)).collect();
+        return Step::Refuse { stake: Stake::Unknown(why), from: None };
+    };
+    let stake = stake(rows, row, cluster);
+    let accepted = stake.loss().is_none_or(|loss| want.from.is_some() && want.loss.as_ref() == Some(&loss));
+    match row.told.position() {
+        Some(at) if accepted => {
+            let (member, node) = (row.member.name.clone(), place_to_keep(cluster, row.member));
+            Step::Ask { member, at: at.clone(), node, loss: stake.loss() }
+        }
+        at => {
+            // Of two histories the longer one need not be the right one: a person has to say which.
+            let ids = || rows.iter().filter_map(|row| row.told.position()).map(|it| &it.id);
+            let one = cluster.identity().is_some()
+                || want.from.is_some()
+                || ids().all(|id| Some(id) == ids().next());
+            Step::Refuse { stake, from: at.filter(|_| one).map(|_| row.member.name.clone()) }
+        }
+    }
+}
+
+/// The node that another member's pod, which no node takes, would be given as soon as this one leaves.
+fn place_to_keep(cluster: &Cluster, member: &Member) -> Option<String> {
+    let waits = |it: &Member| it.pod.as_deref().is_some_and(|pod| pod.node.is_empty() && !pod.going);
+    let node = &member.pod.as_deref()?.node;
+    let contested = cluster.members.iter().any(|it| it.name != member.name && waits(it));
+    (contested && !node.is_empty()).then(|| node.clone())
+}

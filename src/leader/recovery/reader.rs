@@ -1,0 +1,164 @@
+//! A pod that only reads what a member has, and tells it: for a member whose own pod does not run, because no node takes it or
+//! nothing can be started in it.
+//!
+//! It is the member's pod as it was prepared, without what may keep it from running, and with the step alone, which ends when it
+//! has told. It brings the step's text along, so that whoever prepares pods need not be there.
+
+use serde_json::{Map, Value, json};
+
+use facts::galera::adopt::READER;
+use facts::galera::start::{STEP, behind_the_step};
+use engine::inject::START_SCRIPT_TEXT;
+use facts::marks::{CONTAINER, PREFIX};
+
+/// It is never Ready: nobody sets this condition.
+const NEVER: &str = "gatera.dev/never";
+/// A crash that takes longer to recover from than this has to be looked at by a person.
+const LONGEST: i64 = 3600;
+/// What it keeps of the container: where its data and its options are, and as whom it reads them.
+const KEPT: [&str; 8] = [
+    "name",
+    "image",
+    "imagePullPolicy",
+    "envFrom",
+    "volumeMounts",
+    "securityContext",
+    "terminationMessagePath",
+    "workingDir",
+];
+/// What it leaves of the pod: where it may not run, and what makes it a member.
+const LEFT: [&str; 13] = [
+    "affinity",
+    "nodeSelector",
+    "topologySpreadConstraints",
+    "initContainers",
+    "ephemeralContainers",
+    "hostname",
+    "subdomain",
+    "nodeName",
+    "schedulingGates",
+    "readinessGates",
+    "overhead",
+    "resources",
+    "resourceClaims",
+];
+
+/// Why there is no such pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoReader {
+    /// It is no pod with this container.
+    #[error("its pod has no server")]
+    NoServer,
+    /// Nothing in it could tell.
+    #[error("its server does not start by gatera's step, so no other pod can read its data")]
+    NoStep,
+    /// Its server would be asked with other options than its own.
+    #[error(
+        "an init container makes files for its server, perhaps its options, so no other pod can read its data"
+    )]
+    Prepared,
+}
+
+/// Of the pod of a member as the API server holds it, and the container of its server. `image` takes the place of one that
+/// cannot be had.
+pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<Value, NoReader> {
+    let spec = own["spec"].as_object().ok_or(NoReader::NoServer)?;
+    let [member, uid] = ["name", "uid"].map(|field| own["metadata"][field].as_str().unwrap_or_default());
+    let named = |it: &&Value| it["name"] == container;
+    let server = own["spec"]["containers"].as_array().and_then(|all| all.iter().find(named));
+    let server = server.and_then(Value::as_object).ok_or(NoReader::NoServer)?;
+    if is_prepared(&own["spec"], &server["volumeMounts"]) {
+        return Err(NoReader::Prepared);
+    }
+    let mut reads: Map<_, _> = server.clone();
+    reads.retain(|field, _| KEPT.contains(&&**field));
+    reads.insert("command".to_owned(), command(server).ok_or(NoReader::NoStep)?);
+    reads.insert("env".to_owned(), environment(server));
+    reads.insert("resources".to_owned(), resources(server));
+    if let Some(image) = image {
+        reads.insert("image".to_owned(), json!(image));
+    }
+    for source in reads.get_mut("envFrom").and_then(Value::as_array_mut).into_iter().flatten() {
+        let_be_missing(source);
+    }
+    let mut pod = spec.clone();
+    pod.retain(|field, _| !LEFT.contains(&&**field));
+    pod.extend([
+        ("containers".to_owned(), json!([reads])),
+        ("restartPolicy".to_owned(), json!("Never")),
+        ("terminationGracePeriodSeconds".to_owned(), json!(10)),
+        ("activeDeadlineSeconds".to_owned(), json!(LONGEST)),
+        ("readinessGates".to_owned(), json!([{ "conditionType": NEVER }])),
+    ]);
+    // Its volume is on that node already.
+    if let Some(node) = own["spec"]["nodeName"].as_str() {
+        let there =
+            json!([{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] }]);
+        let required =
+            json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": there } });
+        pod.insert("affinity".to_owned(), json!({ "nodeAffinity": required }));
+    }
+    Ok(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("{member}-reader"),
+            "namespace": own["metadata"]["namespace"],
+            "labels": { READER: member },
+            "annotations": { format!("{PREFIX}{CONTAINER}"): container },
+            // It goes with the pod that it stands beside.
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": member, "uid": uid }],
+        },
+        "spec": pod,
+    }))
+}
+
+/// The step, and what it would start.
+fn command(server: &Map<String, Value>) -> Option<Value> {
+    let words = ["command", "args"].into_iter().filter_map(|field| server.get(field)?.as_array()).flatten();
+    let words: Vec<&str> = words.filter_map(Value::as_str).collect();
+    // Kubernetes makes one of two dollars, and puts variables in place of some that stand alone.
+    let step = START_SCRIPT_TEXT.replace('$', "$$");
+    Some(["sh", "-c", &step, STEP].into_iter().chain(behind_the_step(&words)?.iter().copied()).collect())
+}
+
+/// Its own, where none has to be there: the step needs no password.
+fn environment(server: &Map<String, Value>) -> Value {
+    let own = server.get("env").and_then(Value::as_array).into_iter().flatten().cloned();
+    let own = own.map(|mut variable| {
+        if let Some(source) = variable.get_mut("valueFrom") {
+            let_be_missing(source);
+        }
+        variable
+    });
+    own.chain([json!({ "name": "GATERA_ONLY_TELLS", "value": "yes" })]).collect()
+}
+
+fn let_be_missing(source: &mut Value) {
+    for kind in ["secretKeyRef", "configMapKeyRef", "secretRef", "configMapRef"] {
+        if let Some(it) = source.get_mut(kind) {
+            it["optional"] = json!(true);
+        }
+    }
+}
+
+/// Little, so that there is room for it, and no more than its own: a quota wants both named.
+fn resources(server: &Map<String, Value>) -> Value {
+    let limits = server.get("resources").and_then(|it| it["limits"].as_object()).cloned().unwrap_or_default();
+    let limits: Map<_, _> =
+        limits.into_iter().filter(|(name, _)| matches!(&**name, "cpu" | "memory")).collect();
+    json!({ "requests": { "cpu": "10m", "memory": "64Mi" }, "limits": limits })
+}
+
+/// An init container writes where the server reads, and not only on its claims: without it the server may look elsewhere for its data.
+fn is_prepared(spec: &Value, server: &Value) -> bool {
+    let each = |of: &Value| of.as_array().cloned().unwrap_or_default();
+    let mounts = |of: &Value, volume: &Value| each(of).iter().any(|it| it["name"] == volume["name"]);
+    let inits = each(&spec["initContainers"]);
+    let written = |volume: &Value| {
+        volume["emptyDir"].is_object()
+            && mounts(server, volume)
+            && inits.iter().any(|init| mounts(&init["volumeMounts"], volume))
+    };
+    each(&spec["volumes"]).iter().any(written)
+}

@@ -1,0 +1,201 @@
+//! What `gatera stop` does next: a pure function of the view, asked again after every look, like the way back (`recovery/steps.rs`).
+//!
+//! Members leave one at a time, the highest ordinal first, while all others are Ready: each knows that the others go on, and the last
+//! one that it is the last. Where each one's data ends is recorded on its claims. Nothing is remembered between two looks.
+
+use engine::exceptions::take_off;
+use facts::galera::data::Backing;
+use facts::marks::overrides::Override;
+use facts::marks::{OVERRIDE, RECOVER};
+use objects::Kind;
+use crate::plan::bootstrap;
+use facts::view::condition;
+use facts::view::{Cluster, Id, Member, PodFact, State, View, back_or_out_of_service};
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: no member is left.
+    Stopped,
+    /// Nothing for the moment.
+    Wait(String),
+    /// It cannot be done.
+    Cannot(String),
+    /// Record on these claims that their members are about to be stopped: how many they are has to outlive them.
+    Record {
+        /// The claims.
+        claims: Vec<String>,
+    },
+    /// This one leaves: as many replicas are left.
+    Leave {
+        /// The member.
+        member: String,
+        /// Its claims.
+        claims: Vec<String>,
+        /// How many are left.
+        to: i64,
+    },
+    /// It is leaving: where its data ends is recorded when it has.
+    Follow {
+        /// The member.
+        member: String,
+        /// Its claims.
+        claims: Vec<String>,
+        /// What keeps it from leaving, and what to do about that.
+        kept: Option<String>,
+    },
+}
+
+impl Step {
+    /// The same without the words that change while nothing happens.
+    #[must_use]
+    pub fn without_words(&self) -> Self {
+        match self {
+            Self::Wait(_) => Self::Wait(String::new()),
+            Self::Follow { member, claims, .. } => {
+                Self::Follow { member: member.clone(), claims: claims.clone(), kept: None }
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// What comes next.
+pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
+    let recorded =
+        |name: &String| cluster.claims.iter().any(|claim| claim.name == *name && claim.stopped.is_some());
+    if let Some(pod) = cluster.leaving.first() {
+        let ordinal = pod.name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok());
+        // Who was scaled away before is none of those that are stopped.
+        let stopped = ordinal.map_or_else(Vec::new, |it| claims(cluster, it)).into_iter();
+        let claims = stopped.filter(recorded).collect();
+        return Step::Follow { member: pod.name.clone(), claims, kept: node_away(pod, view) };
+    }
+    let Some(last) = cluster.members.last() else { return Step::Stopped };
+    if let Some(why) = cannot(cluster, view) {
+        return Step::Cannot(why);
+    }
+    if let Some(step) = not_now(cluster, view) {
+        return step;
+    }
+    let all = || cluster.members.iter().flat_map(|member| claims(cluster, member.ordinal));
+    if all().any(|name| !recorded(&name)) {
+        return Step::Record { claims: all().filter(|name| !recorded(name)).collect() };
+    }
+    Step::Leave {
+        member: last.name.clone(),
+        claims: claims(cluster, last.ordinal),
+        to: cluster.workload.replicas() - 1,
+    }
+}
+
+/// A pod of a node that does not answer stays until the node is back.
+fn node_away(pod: &PodFact, view: &View<'_>) -> Option<String> {
+    let node = view.node(&pod.node).filter(|node| !node.answers())?;
+    let name = &node.metadata.name;
+    Some(format!("its node {name} does not answer: {}", back_or_out_of_service(name)))
+}
+
+fn claims(cluster: &Cluster, ordinal: i64) -> Vec<String> {
+    cluster.claims.iter().filter(|claim| claim.ordinal == ordinal).map(|claim| claim.name.clone()).collect()
+}
+
+/// The override by which the last member leaves says so; it is nobody else's.
+pub const RELEASE: &str = "gatera stop stops the last member";
+
+/// This override is that one.
+pub fn is_ours(text: &str) -> bool {
+    text.strip_suffix(RELEASE).is_some_and(|rest| rest.ends_with(" reason="))
+}
+
+/// Why not, whoever waits.
+fn cannot(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    not_in_this_state(cluster, view)
+        .or_else(|| loses_data(cluster, view))
+        .or_else(|| never_starts_again(cluster))
+        .or_else(|| released(cluster, view))
+}
+
+fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    match view.state(cluster) {
+        _ if cluster.workload.metadata.mark(RECOVER).is_some() => Some(format!(
+            "a recovery is under way: {} goes on with it, and --abort takes it back",
+            cluster.recover_command()
+        )),
+        State::Forming => Some("no member ever held data: it is a first install".to_owned()),
+        State::Down => Some(format!(
+            "no member is Ready, so who has the newest data is not known ({}): {} leads it back first",
+            view.describe(cluster),
+            cluster.recover_command()
+        )),
+        _ => None,
+    }
+}
+
+/// A member that leaves would take its data along.
+pub fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    if cluster.workload.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete" {
+        let why = "persistentVolumeClaimRetentionPolicy.whenScaled is Delete, so members that leave lose their data: write Retain first";
+        return Some(why.to_owned());
+    }
+    if let Some(claim) = cluster.claims.iter().find(|claim| claim.going) {
+        let name = &claim.name;
+        return Some(format!(
+            "claim {name} is being deleted, and goes with its pod: copy what is on it first"
+        ));
+    }
+    let place = view.place_of_data(&cluster.id.namespace, &cluster.workload);
+    let kept = |member: &&Member| match place.as_ref().map(|place| &place.backing) {
+        Some(Backing::Template(template)) => {
+            claims(cluster, member.ordinal).contains(&format!("{template}-{}", member.name))
+        }
+        Some(_) => false,
+        None => !claims(cluster, member.ordinal).is_empty(),
+    };
+    let member = cluster.members.iter().find(|member| !kept(member))?;
+    Some(format!("{} keeps its data on no claim of its own: what it has would go with its pod", member.name))
+}
+
+/// Nobody would know who may start first.
+fn never_starts_again(cluster: &Cluster) -> Option<String> {
+    if cluster.has_no_identity() {
+        let why = "it has no identity, so nothing would tell who may start first: gatera explain G04, a cluster without an identity";
+        return Some(why.to_owned());
+    }
+    let blind = cluster.members.iter().find(|member| member.pod.as_deref().is_some_and(|pod| !pod.step))?;
+    Some(format!(
+        "{} does not start by gatera's step, so gatera start could not ask it where its data ends; gatera explain G01 and G04 tell how \
+         to stop and start it by hand",
+        blind.name
+    ))
+}
+
+/// Somebody's override would be written over.
+fn released(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let text = cluster.workload.metadata.mark(OVERRIDE)?;
+    let counts = Override::read(text, view.now).is_ok_and(|it| it.reason != RELEASE);
+    let Id { namespace, name } = &cluster.id;
+    counts.then(|| {
+        format!(
+            "there is an override on its StatefulSet; take it off first: {}",
+            take_off(Kind::StatefulSet, namespace, name)
+        )
+    })
+}
+
+/// What is waited for, or what no waiting ends.
+fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Step> {
+    if view.state(cluster) == State::Unknown || !cluster.members.iter().all(Member::ready) {
+        let ways_out: Vec<_> = condition::matters(cluster, view).iter().map(ToString::to_string).collect();
+        let all = [&[view.describe(cluster)][..], &ways_out].concat();
+        return Some(Step::Wait(all.join("; ")));
+    }
+    if cluster.rolls() {
+        return Some(Step::Wait("a rollout of its template is under way".to_owned()));
+    }
+    let pod = cluster.bootstrap.pods.first().map(|pod| &pod.name)?;
+    Some(match bootstrap::kept_by_more_than_time(cluster, view) {
+        Some(why) => Step::Cannot(format!("{pod}, its bootstrap node, is still there, and stays: {why}")),
+        None => Step::Wait(format!("{pod} still exists; the guard removes it when no member needs it")),
+    })
+}

@@ -1,0 +1,234 @@
+//! Kubernetes objects, as far as the guard reads them.
+//!
+//! Owns: the shape of an object once its JSON has been read, and the one function that reads it ([`Object::read`]).
+//! Must not know: rules, clusters, HTTP. Data passes once: JSON text in, a value or [`Unreadable`] out; nothing here
+//! keeps the text. The webhook, the watches and `gatera check` all read through this door, so they cannot disagree.
+//!
+//! Only the fields that are judged have a place here; everything else is skipped while reading.
+
+mod affinity;
+mod by_name;
+mod container;
+mod custom;
+mod fingerprint;
+mod kinds;
+pub mod loose;
+mod meta;
+mod node;
+mod pod;
+mod pod_status;
+mod policy;
+mod quantity;
+mod reader;
+mod references;
+mod secret;
+mod selector;
+mod service;
+mod unreadable;
+mod visible;
+mod workload;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+pub use affinity::{Affinity, AntiAffinity, Spread, Term};
+pub use by_name::ByName;
+pub use container::{Container, EnvVar, Handler, Literal, Mount};
+pub use custom::{Custom, CustomKind, CustomObject};
+pub use fingerprint::Fingerprint;
+pub use kinds::{KINDS, Kind, Kinds, Object, Row};
+pub use meta::{LONGEST_NAME, PROTECTION};
+pub use meta::{Labels, Meta, Owner, PREFIX};
+pub use node::Node;
+pub use pod::{Pod, PodSpec, Template, Volume};
+pub use policy::{Autoscaler, Budget};
+pub use quantity::Quantity;
+pub use reader::Reader;
+pub use references::{SourceRef, Uses};
+pub use secret::{Form, Secret};
+pub use selector::Selector;
+pub use service::{Service, ServicePort};
+pub use unreadable::{Unreadable, read};
+pub use visible::visible;
+pub use workload::{ClaimTemplate, Retention, Scale, Workload, WorkloadSpec, ordinal};
+
+pub use meta::or_default;
+
+use meta::by_name;
+
+/// Something is there. What, nobody asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Present;
+
+impl<'de> Deserialize<'de> for Present {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(input).map(|_| Self)
+    }
+}
+
+/// An object of which only the metadata is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Plain {
+    /// Name, labels, marks.
+    #[serde(default, deserialize_with = "or_default")]
+    pub metadata: Meta,
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct Claim {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    /// What is asked for.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: workload::ClaimSpec,
+    #[serde(deserialize_with = "or_default")]
+    status: ClaimStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+struct ClaimStatus {
+    #[serde(deserialize_with = "or_default")]
+    phase: String,
+    #[serde(deserialize_with = "or_default")]
+    capacity: ByName<Quantity>,
+}
+
+impl Claim {
+    /// A Bound claim has a volume; whether that volume holds a database is for the cluster's data mark to say.
+    pub fn bound(&self) -> bool {
+        self.status.phase == "Bound"
+    }
+
+    /// How large its volume is, if it has one.
+    pub fn capacity(&self) -> Option<&Quantity> {
+        self.status.capacity.get("storage")
+    }
+}
+
+/// The body of a `pods/eviction` request: the pod's name, and how it is to be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Eviction {
+    /// The pod's name.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    /// How it is to be deleted.
+    #[serde(deserialize_with = "or_default")]
+    pub delete_options: DeleteOptions,
+}
+
+/// How an object is to be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DeleteOptions {
+    /// Seconds between "stop" and "die"; absent: the object's own.
+    pub grace_period_seconds: Option<i64>,
+    /// Orphan, Background, Foreground.
+    #[serde(deserialize_with = "or_default")]
+    pub propagation_policy: String,
+    #[serde(deserialize_with = "or_default")]
+    orphan_dependents: bool,
+    #[serde(deserialize_with = "or_default")]
+    dry_run: Vec<String>,
+}
+
+impl DeleteOptions {
+    /// As they are sent. What cannot be read asks for nothing unusual.
+    pub fn read(json: &Value) -> Self {
+        Self::deserialize(json).unwrap_or_default()
+    }
+
+    /// Nothing happens. An API server says so of an eviction nowhere else, if it was asked for in these options.
+    pub fn dry_run(&self) -> bool {
+        self.dry_run.iter().any(|it| it == "All")
+    }
+
+    /// What the object made stays.
+    pub fn orphans(&self) -> bool {
+        self.propagation_policy == "Orphan" || self.orphan_dependents
+    }
+}
+
+/// A ConfigMap. Values may hold what must never be printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ConfigMap {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    /// File name or key, and its text.
+    #[serde(deserialize_with = "by_name")]
+    pub data: ByName<Literal>,
+    #[serde(rename = "binaryData", deserialize_with = "by_name")]
+    binary_data: ByName<Fingerprint>,
+}
+
+/// What one entry of a map takes beside its letters.
+const ENTRY: usize = 128;
+
+impl ConfigMap {
+    /// It holds something under this key.
+    pub fn has(&self, key: &str) -> bool {
+        self.data.contains_key(key) || self.binary_data.contains_key(key)
+    }
+
+    /// Nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty() && self.binary_data.is_empty()
+    }
+
+    /// About as many bytes as it takes in memory, with the sums of its entries.
+    pub fn weight(&self) -> usize {
+        let Meta { labels, marks, .. } = &self.metadata;
+        let data = self.data.iter().map(|(key, text)| key.len() + text.look().len());
+        let bytes = self.binary_data.keys().map(String::len);
+        let labels = labels.iter().map(|(key, value)| key.len() + value.len());
+        let marks = marks.iter().map(|(key, value)| key.len() + value.len());
+        data.chain(bytes).chain(labels).chain(marks).map(|length| ENTRY + length).sum()
+    }
+
+    /// Some of it is no text.
+    pub fn holds_bytes(&self) -> bool {
+        !self.binary_data.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_api_server_stores_are_not_read() {
+        for (kind, before, after, most) in [
+            (Kind::StatefulSet, r#"{"metadata":{"name":""#, r#""}}"#, 253),
+            (Kind::Pod, r#"{"metadata":{"generateName":""#, r#""}}"#, 253),
+            (Kind::Pod, r#"{"spec":{"containers":[{"name":""#, r#""}]}}"#, 253),
+            (Kind::Pod, r#"{"spec":{"containers":[{"env":[{"name":""#, r#""}]}]}}"#, 1024),
+            (Kind::Pod, r#"{"spec":{"containers":[{"volumeMounts":[{"name":""#, r#""}]}]}}"#, 253),
+            (Kind::Pod, r#"{"spec":{"volumes":[{"name":""#, r#""}]}}"#, 253),
+            (Kind::Pod, r#"{"spec":{"volumes":[{"secret":{"secretName":""#, r#""}}]}}"#, 253),
+            (Kind::StatefulSet, r#"{"spec":{"serviceName":""#, r#""}}"#, 253),
+            (Kind::ConfigMap, r#"{"data":{""#, r#"":""}}"#, 253),
+        ] {
+            let with = |length: usize| Object::read(kind, &format!("{before}{}{after}", "n".repeat(length)));
+            assert!(with(most).is_ok(), "{before}");
+            let words = with(100_000).unwrap_err().to_string();
+            let says = format!("a name has 100000 bytes, and {most} is the most there can be");
+            assert!(words.contains(&says) && words.len() < 200, "{words}");
+        }
+    }
+
+    #[test]
+    fn null_and_absent_are_the_same() {
+        for json in
+            ["{}", r#"{"metadata":null,"spec":null,"status":null}"#, r#"{"spec":{"containers":null}}"#]
+        {
+            assert!(Object::read(Kind::Pod, json).is_ok(), "{json}");
+        }
+    }
+}

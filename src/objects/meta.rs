@@ -1,0 +1,222 @@
+//! The metadata of an object: who it is, how it is labelled, whom it belongs to, and the guard's own marks on it.
+//!
+//! Annotations of others are dropped while reading: `last-applied-configuration` repeats the whole object, passwords
+//! included, and would double the memory of the view.
+
+use serde::{Deserialize, Deserializer, de};
+
+use super::ByName;
+
+/// What every mark begins with.
+pub const PREFIX: &str = "gatera.dev/";
+
+/// Labels of an object or of a pod template.
+pub type Labels = ByName<String>;
+
+/// Reads `null` as if the field were absent: YAML's `env:` with nothing behind it is a null.
+pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    input: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(input)?.unwrap_or_default())
+}
+
+/// No API server stores an object, a container or a volume of a longer name, or a longer key of a ConfigMap.
+pub const LONGEST_NAME: usize = 253;
+/// Of environment variables none is too long for an API server; of those that anybody reads, all are shorter.
+const LONGEST_VARIABLE: usize = 1024;
+
+/// A name of at most so many bytes. Messages repeat names, and a mutating webhook is asked before the API server has
+/// looked at them: what it would never store is not read.
+#[derive(Default)]
+struct Name<const MOST: usize>(String);
+
+impl<'de, const MOST: usize> Deserialize<'de> for Name<MOST> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(input)?;
+        short::<MOST, D::Error>(&name)?;
+        Ok(Self(name))
+    }
+}
+
+/// Reads a name.
+pub(super) fn name<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
+    or_default(input).map(|Name::<LONGEST_NAME>(name)| name)
+}
+
+/// Reads the name of an environment variable.
+pub(super) fn variable<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
+    or_default(input).map(|Name::<LONGEST_VARIABLE>(name)| name)
+}
+
+/// Reads what stands under names.
+pub(super) fn by_name<'de, D, T>(input: D) -> Result<ByName<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let named: ByName<T> = or_default(input)?;
+    named.keys().try_for_each(|name| short::<LONGEST_NAME, _>(name))?;
+    Ok(named)
+}
+
+/// Reads a list, in no more memory than it needs: many are held for long.
+pub(super) fn list<'de, D, T>(input: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let mut all: Vec<T> = or_default(input)?;
+    all.shrink_to_fit();
+    Ok(all)
+}
+
+fn short<const MOST: usize, E: de::Error>(name: &str) -> Result<(), E> {
+    let bytes = name.len();
+    if bytes > MOST {
+        return Err(E::custom(format!("a name has {bytes} bytes, and {MOST} is the most there can be")));
+    }
+    Ok(())
+}
+
+/// What every object says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Meta {
+    /// Empty in a request that asks for `generateName`.
+    #[serde(deserialize_with = "name")]
+    pub name: String,
+    /// The prefix of a name that the API server has yet to choose.
+    #[serde(deserialize_with = "name")]
+    pub generate_name: String,
+    /// Empty for cluster-wide objects, and in manifests that leave it to the command line.
+    #[serde(deserialize_with = "name")]
+    pub namespace: String,
+    /// Differs when an object was deleted and created again under the same name.
+    #[serde(deserialize_with = "or_default")]
+    pub uid: String,
+    /// Differs after every write; empty in a manifest.
+    #[serde(deserialize_with = "or_default")]
+    pub resource_version: String,
+    /// Counts the changes of what is asked for.
+    #[serde(deserialize_with = "or_default")]
+    pub generation: i64,
+    /// All labels.
+    #[serde(deserialize_with = "or_default")]
+    pub labels: Labels,
+    /// Only the guard's own annotations, those whose key begins with `gatera.dev/`, and Helm's.
+    #[serde(rename = "annotations", deserialize_with = "own_marks")]
+    pub marks: ByName<String>,
+    /// Who made it.
+    #[serde(deserialize_with = "list")]
+    pub owner_references: Vec<Owner>,
+    /// Set once it is going away.
+    pub deletion_timestamp: Option<String>,
+    /// Kubernetes keeps it, a claim, until no pod uses it any more.
+    #[serde(rename = "finalizers", deserialize_with = "is_protected")]
+    pub protected: bool,
+}
+
+impl Meta {
+    /// It is going away; nothing holds it up any more.
+    pub fn going(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    /// The controller among the owners.
+    pub fn controller(&self) -> Option<&Owner> {
+        self.owner_references.iter().find(|owner| owner.controller)
+    }
+
+    /// The operator that looks after it and knows what it is. KUDO's Instance has it made as somebody's templates say, and knows nothing
+    /// of a database.
+    pub fn operator(&self) -> Option<&Owner> {
+        self.controller().filter(|owner| !owner.is_of("kudo.dev", "Instance"))
+    }
+
+    /// The release by which Helm manages it. A name that Helm would not take is none.
+    pub fn helm_release(&self) -> Option<&str> {
+        let plain = |it: &&str| {
+            !it.is_empty()
+                && it.len() <= 53
+                && it.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
+        };
+        self.marks.get(HELM_RELEASE).map(String::as_str).filter(plain)
+    }
+
+    /// One of the guard's own annotations, by the part of its key after `gatera.dev/`.
+    pub fn mark(&self, name: &str) -> Option<&str> {
+        self.marks.iter().find(|(key, _)| key.strip_prefix(PREFIX) == Some(name)).map(|(_, value)| &**value)
+    }
+}
+
+/// Who made an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Owner {
+    /// Group and version of the owner.
+    #[serde(deserialize_with = "name")]
+    pub api_version: String,
+    /// Kind of the owner.
+    #[serde(deserialize_with = "name")]
+    pub kind: String,
+    /// Name of the owner.
+    #[serde(deserialize_with = "name")]
+    pub name: String,
+    /// uid of the owner.
+    #[serde(deserialize_with = "name")]
+    pub uid: String,
+    /// The one owner that manages the object.
+    #[serde(deserialize_with = "or_default")]
+    pub controller: bool,
+}
+
+impl Owner {
+    /// It is of this kind, of this group.
+    pub fn is_of(&self, group: &str, kind: &str) -> bool {
+        self.kind == kind && self.api_version.split('/').next() == Some(group)
+    }
+}
+
+/// Keeps claims that pods use.
+pub const PROTECTION: &str = "kubernetes.io/pvc-protection";
+
+/// Of all finalizers this one alone matters.
+fn is_protected<'de, D: Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
+    let finalizers: Vec<String> = or_default(input)?;
+    Ok(finalizers.iter().any(|it| it == PROTECTION))
+}
+
+/// Helm writes it on everything that it manages.
+const HELM_RELEASE: &str = "meta.helm.sh/release-name";
+
+/// Keeps the guard's own annotations, and Helm's, without ever allocating for the others.
+fn own_marks<'de, D: Deserializer<'de>>(input: D) -> Result<ByName<String>, D::Error> {
+    struct Own;
+    impl<'de> de::Visitor<'de> for Own {
+        type Value = ByName<String>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("annotations")
+        }
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(ByName::default())
+        }
+        fn visit_none<E>(self) -> Result<Self::Value, E> {
+            Ok(ByName::default())
+        }
+        fn visit_some<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
+            input.deserialize_map(self)
+        }
+        fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut own = Vec::new();
+            while let Some(key) = map.next_key::<String>()? {
+                if key.starts_with(PREFIX) || key == HELM_RELEASE {
+                    own.push((key, map.next_value()?));
+                } else {
+                    map.next_value::<de::IgnoredAny>()?;
+                }
+            }
+            Ok(own.into_iter().collect())
+        }
+    }
+    input.deserialize_option(Own)
+}

@@ -1,0 +1,60 @@
+//! K03: ANTI_AFFINITY of an Instance is spelled as KUDO reads it.
+//!
+//! Refuses an ANTI_AFFINITY that is neither `true` nor `false`; warns of `false`.
+//!
+//! # Why
+//!
+//! The operator's template compares the text with "true". "True", "yes" and "1" are other texts, so they switch it off, and nobody says so:
+//! two members share a node, and with that node goes the majority.
+//!
+//! The guard gives each pod the rule that is left out, unless the pod template carries the annotation `gatera.dev/anti-affinity: none`: an
+//! operator whose members may share a node has to write that as well.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl kudo update --instance galera -p ANTI_AFFINITY=True
+//! [K03] Instance db/galera: ANTI_AFFINITY is neither true nor false, so it is off
+//! ```
+//!
+//! # What to do instead
+//!
+//! Write `true`. On a single node for a test write `false`.
+//!
+//! # How to waive it
+//!
+//! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
+
+use super::{INSTANCE, rewritten};
+use facts::review::Review;
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "K03",
+    name: "kudo-anti-affinity",
+    touches: &[(INSTANCE, WRITTEN)],
+    source: include_str!("anti_affinity.rs"),
+    check,
+};
+
+const NAME: &str = "ANTI_AFFINITY";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some((_, switch)) = rewritten(review, view, NAME).filter(|(_, it)| it.given()) else {
+        return Findings::new();
+    };
+    let (verdict, says) = match switch.look() {
+        "true" => return Findings::new(),
+        "false" => (
+            Verdict::Warn,
+            format!(
+                "{NAME} is off: members may share a node if their template carries gatera.dev/anti-affinity: none"
+            ),
+        ),
+        _ => (Verdict::Deny, format!("{NAME} is neither true nor false, so it is off")),
+    };
+    let why = "the operator knows the word true and nothing else, and members that share a node go with it together";
+    vec![RULE.finding(verdict, format!("spec.parameters[{NAME}]"), says, why, "write \"true\"")]
+}

@@ -1,0 +1,108 @@
+//! K01: a changed parameter of an Instance does not found its cluster a second time.
+//!
+//! Refuses a change of an Instance that has KUDO run the plan `deploy` over a cluster that has data: a parameter whose plan that is, the
+//! plan by hand, or another version of the operator without a plan `upgrade` or `update`.
+//!
+//! # Why
+//!
+//! A parameter without a `trigger` runs the plan `update`, and where there is none (the well-known Galera operator has none) `deploy`. That
+//! makes the bootstrap node again, which founds a new, empty cluster, and puts it first in the address that members start with. G04 keeps
+//! that node at 0 replicas, and KUDO takes that for done: its plan ends as COMPLETE, and the database is as it was. Without G04 (its mode
+//! is `warn`, or an override is on) there are two clusters.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl kudo update --instance galera -p VOLUME_SIZE=20Gi
+//! [K01] Instance db/galera: VOLUME_SIZE runs plan deploy again over cluster galera (3 of 3 members Synced, seen now)
+//! ```
+//!
+//! # What to do instead
+//!
+//! Give the parameter a plan without the bootstrap steps in the operator's `params.yaml` (`trigger: node_update`), and the operator a plan
+//! `update` without them, which `kubectl kudo upgrade` runs and every parameter that has no trigger. Passwords change in the database first (G12), volumes
+//! by their claims.
+//!
+//! # How to waive it
+//!
+//! Annotate the Instance, for an hour at most: `gatera.dev/override: "K01 until=TIME reason=…"`. G04 still holds the
+//! bootstrap node at 0 replicas.
+
+use super::{INSTANCE, Instance, visible, written};
+use facts::review::Review;
+use engine::rule::{Rule, UNTIL_SEEN, Verb};
+use engine::verdict::{Findings, Verdict};
+use facts::view::{Freshness, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "K01",
+    name: "kudo-deploy-again",
+    touches: &[(INSTANCE, &[Verb::Update])],
+    source: include_str!("deploy_again.rs"),
+    check,
+};
+
+/// KUDO's law: what an operator without a better plan runs.
+const DEPLOY: &str = "deploy";
+const WHY: &str = "plan deploy makes the bootstrap node again, which founds a new, empty cluster beside this one; only G04 keeps that node at 0 replicas";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some((Some(old), new)) = written(review, view) else { return Findings::new() };
+    let changed: Vec<_> = new.changed(old).collect();
+    let moves = old.spec.operator_version != new.spec.operator_version;
+    let by_hand = new.spec.plan_execution.plan_name.look() == DEPLOY
+        && old.spec.plan_execution != new.spec.plan_execution;
+    if changed.is_empty() && !moves && !by_hand {
+        return Findings::new();
+    }
+    let over = match view.cluster_called(&review.namespace, &new.metadata.name) {
+        Some(cluster) if cluster.has_data() => {
+            format!("over cluster {} ({})", cluster.id.name, view.describe(cluster))
+        }
+        // A first install, or one that never was.
+        Some(_) => return Findings::new(),
+        None if view.freshness == Freshness::Current => return Findings::new(),
+        None => {
+            let says = format!("it is not known whether its cluster has data ({})", view.seen());
+            return vec![RULE.finding(Verdict::Unknown, "spec", says, WHY, UNTIL_SEEN)];
+        }
+    };
+    let Some(version) = new.version(&review.namespace, view) else {
+        return unknown(new, &over);
+    };
+    let again: Vec<_> = changed.into_iter().filter(|name| version.plan_of(name) == DEPLOY).collect();
+    let found = |field: String, says: String, instead: &str| {
+        vec![RULE.finding(Verdict::Deny, field, says, WHY, instead)]
+    };
+    if let Some(first) = again.first() {
+        let names = again.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", ");
+        let runs = if again.len() == 1 { "runs" } else { "run" };
+        let instead = "give it a trigger in params.yaml whose plan has no bootstrap steps (node_update), and the operator a plan update \
+                       without them; then kubectl kudo upgrade";
+        let says = format!("{names} {runs} plan {DEPLOY} again {over}");
+        return found(format!("spec.parameters[{first}]"), says, instead);
+    }
+    if moves && version.first_of(&["upgrade", "update", DEPLOY]) == DEPLOY {
+        let says = format!("the other version of the operator runs plan {DEPLOY} again {over}");
+        let instead = "give that version a plan upgrade or update without the bootstrap steps";
+        return found("spec.operatorVersion.name".to_owned(), says, instead);
+    }
+    // KUDO's own webhook names the plan of a changed parameter in the same request.
+    if by_hand {
+        let says = format!("plan {DEPLOY} would run again {over}");
+        return found(
+            "spec.planExecution.planName".to_owned(),
+            says,
+            "run a plan without the bootstrap steps",
+        );
+    }
+    Findings::new()
+}
+
+fn unknown(new: &Instance, over: &str) -> Findings {
+    let name = visible(new.spec.operator_version.name.look());
+    let says = format!("OperatorVersion {name} is not known, so nobody can tell which plan runs {over}");
+    let instead =
+        "install that version of the operator first; kubectl get operatorversions lists what there is";
+    vec![RULE.finding(Verdict::Unknown, "spec.operatorVersion.name", says, WHY, instead)]
+}

@@ -1,0 +1,267 @@
+//! KUDO's own resource: an operator's Instance, where people change the parameters of a Galera cluster.
+//!
+//! Owns: what an [`Instance`] and its [`OperatorVersion`] say, and which Instances are Galera's. What KUDO makes of them is judged by
+//! Galera's rules, object by object; told at the Instance, it is told to whoever asked, and before half of a plan is done. Must not know:
+//! KUDO's plans beyond their names.
+
+mod anti_affinity;
+mod deploy_again;
+mod end;
+mod node_count;
+mod plain_password;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use objects::loose::{self, Listed, Loose};
+use objects::{Custom, CustomKind, Kind, Meta, Object, Row, Unreadable};
+use facts::review::Review;
+use engine::rulebook::Pack;
+use facts::view::View;
+use engine::webhooks::{Endpoint, Entry, Only, Selects};
+
+/// The pack.
+pub const PACK: Pack = Pack {
+    name: "kudo",
+    protects: "a Galera cluster from a changed parameter of its KUDO Instance that would found it a second time, or take its majority, and from going with it",
+    kinds: &[INSTANCE_KIND, OPERATOR_VERSION_KIND],
+    rules: &[deploy_again::RULE, node_count::RULE, anti_affinity::RULE, plain_password::RULE, end::RULE],
+    entries: ENTRIES,
+    keeps: |_| false,
+};
+
+const fn kind(name: &'static str, plural: &'static str, read: Read) -> CustomKind {
+    let row = Row { group: "kudo.dev", version: "v1beta1", name, plural };
+    CustomKind { row, watched: true, cluster_wide: false, read }
+}
+
+type Read = fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadable>;
+
+const INSTANCE_KIND: &CustomKind = &kind("Instance", "instances", CustomKind::read_into::<Instance>);
+/// An operator that KUDO runs, with its parameters.
+const INSTANCE: Kind = Kind::Custom(INSTANCE_KIND);
+const OPERATOR_VERSION_KIND: &CustomKind =
+    &kind("OperatorVersion", "operatorversions", CustomKind::read_into::<OperatorVersion>);
+/// What such an operator can do.
+const OPERATOR_VERSION: Kind = Kind::Custom(OPERATOR_VERSION_KIND);
+
+impl Custom for Instance {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn weight(&self) -> usize {
+        loose::weight(self)
+    }
+}
+
+impl Custom for OperatorVersion {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn weight(&self) -> usize {
+        loose::weight(self)
+    }
+}
+
+/// CEL: KUDO writes their status and their finalizers all the time; owners nobody does.
+const ANOTHER_SPEC: &str = "oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec || has(object.metadata.ownerReferences) && (!has(oldObject.metadata.ownerReferences) || object.metadata.ownerReferences != oldObject.metadata.ownerReferences)";
+/// CEL: an Instance, or the definition of all of them.
+const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'instances.kudo.dev'";
+
+const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "kudo-instances",
+        endpoint: Endpoint::Validate,
+        asks: &[("kudo.dev", "instances", &["CREATE", "UPDATE"])],
+        selects: Selects::Anywhere,
+        only: Only::When("another-spec", ANOTHER_SPEC),
+        fail_closed: true,
+        why: "the parameters of a cluster, before KUDO acts on them",
+    },
+    Entry {
+        name: "kudo-ends",
+        endpoint: Endpoint::Validate,
+        asks: &[
+            ("kudo.dev", "instances", &["DELETE"]),
+            ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
+        ],
+        selects: Selects::Anywhere,
+        only: Only::When("kudo", OURS),
+        fail_closed: true,
+        why: "a cluster goes with its Instance, and all of them with their definition",
+    },
+];
+
+/// An operator that runs, and its parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct Instance {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "objects::or_default")]
+    pub metadata: Meta,
+    #[serde(deserialize_with = "loose::map")]
+    spec: InstanceSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct InstanceSpec {
+    #[serde(deserialize_with = "loose::map")]
+    operator_version: Named,
+    #[serde(deserialize_with = "loose::map")]
+    parameters: BTreeMap<String, Loose>,
+    #[serde(deserialize_with = "loose::map")]
+    plan_execution: Execution,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+struct Named {
+    name: Loose,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Execution {
+    plan_name: Loose,
+}
+
+/// What an operator can do: its plans, and which of them a parameter runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct OperatorVersion {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "objects::or_default")]
+    pub metadata: Meta,
+    #[serde(deserialize_with = "loose::map")]
+    spec: VersionSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+struct VersionSpec {
+    parameters: Listed<Parameter>,
+    #[serde(deserialize_with = "loose::map")]
+    plans: BTreeMap<String, Loose>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+struct Parameter {
+    name: Loose,
+    default: Loose,
+    trigger: Loose,
+}
+
+impl Instance {
+    fn parameter(&self, name: &str) -> Option<&Loose> {
+        self.spec.parameters.get(name)
+    }
+
+    /// The names of parameters that are not what they were.
+    fn changed<'i>(&'i self, old: &'i Instance) -> impl Iterator<Item = &'i str> {
+        let names = self
+            .spec
+            .parameters
+            .keys()
+            .chain(old.spec.parameters.keys().filter(|it| self.parameter(it).is_none()));
+        names.map(String::as_str).filter(|name| self.parameter(name) != old.parameter(name))
+    }
+
+    /// It is Galera's, as far as its name, or a cluster that calls itself so, tells.
+    fn is_galeras(&self, namespace: &str, view: &View<'_>) -> bool {
+        let operator = self.spec.operator_version.name.look();
+        operator.contains("galera") || view.cluster_called(namespace, &self.metadata.name).is_some()
+    }
+
+    /// What its operator can do, if that is known.
+    fn version<'a>(&self, namespace: &str, view: &View<'a>) -> Option<&'a OperatorVersion> {
+        let name = self.spec.operator_version.name.look();
+        let mut all = view.kept(OPERATOR_VERSION, namespace).filter_map(Object::custom::<OperatorVersion>);
+        all.find(|it| it.metadata.name == name)
+    }
+}
+
+impl OperatorVersion {
+    fn parameter(&self, name: &str) -> Option<&Parameter> {
+        self.spec.parameters.all().iter().find(|it| it.name.look() == name)
+    }
+
+    /// The plan that runs when this parameter changes.
+    fn plan_of(&self, parameter: &str) -> &str {
+        let trigger = self.parameter(parameter).map(|it| it.trigger.look()).filter(|it| !it.is_empty());
+        trigger.unwrap_or_else(|| self.first_of(&["update", "deploy"]))
+    }
+
+    /// The first of these plans that there is.
+    fn first_of<'p>(&self, plans: &[&'p str]) -> &'p str {
+        let there = |plan: &&&str| self.spec.plans.contains_key(**plan);
+        plans.iter().find(there).or(plans.last()).copied().unwrap_or_default()
+    }
+}
+
+/// As far as anybody reads the name of a parameter.
+fn visible(name: &str) -> String {
+    name.chars().filter(|it| !it.is_control()).take(60).collect()
+}
+
+/// A parameter that is another one by this write; one that is taken out is left to the default of its operator.
+fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r Instance, &'r Loose)> {
+    let (old, new) = written(review, view)?;
+    let Some(old) = old else { return Some((new, new.parameter(name)?)) };
+    let default = |it: &'r Instance| Some(&it.version(&review.namespace, view)?.parameter(name)?.default);
+    let value = |it: &'r Instance| it.parameter(name).or_else(|| default(it));
+    let now = value(new)?;
+    (value(old) != Some(now)).then_some((new, now))
+}
+
+/// The Instance of Galera's that is written, before and after.
+fn written<'r>(review: &'r Review, view: &View<'_>) -> Option<(Option<&'r Instance>, &'r Instance)> {
+    let new: &Instance = review.new.as_ref()?.custom()?;
+    let old = review.old.as_ref().and_then(Object::custom);
+    new.is_galeras(&review.namespace, view).then_some((old, new))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            ".{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            let key = prop_oneof![
+                Just("parameters"),
+                Just("plans"),
+                Just("operatorVersion"),
+                Just("planExecution"),
+                Just("name")
+            ];
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((key, inner), 0..4)
+                    .prop_map(|all| all.into_iter().map(|(key, it)| (key.to_owned(), it)).collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_in_them_is_read(spec in any_json()) {
+            let json = serde_json::json!({ "metadata": { "name": "a" }, "spec": spec }).to_string();
+            prop_assert!(serde_json::from_str::<Instance>(&json).is_ok());
+            prop_assert!(serde_json::from_str::<OperatorVersion>(&json).is_ok());
+        }
+    }
+}

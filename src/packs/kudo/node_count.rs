@@ -1,0 +1,77 @@
+//! K02: NODE_COUNT of an Instance leaves a majority at every step.
+//!
+//! Refuses a NODE_COUNT that is not a whole number, that stops every member, or that takes the majority away in one step; warns of an even
+//! number and of fewer than three. What it says of a step is what G01 says of the same step of the StatefulSet, before KUDO begins.
+//!
+//! # Why
+//!
+//! KUDO takes the number as a text: "abc" is 0, and 0 members stop the database. A step that G01 refuses at the StatefulSet leaves KUDO in
+//! the middle of its plan: the configuration has other members by then.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl kudo update --instance galera -p NODE_COUNT=1
+//! [K02] Instance db/galera: NODE_COUNT: 5 -> 1 replicas would leave 1 of 5 members; 3 is the smallest next step
+//! ```
+//!
+//! # What to do instead
+//!
+//! Go down in steps (5, 3, then 2 and 1), and wait between them until all members are Ready.
+//!
+//! # How to waive it
+//!
+//! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
+
+use super::{INSTANCE, rewritten};
+use facts::review::Review;
+use engine::rule::{Rule, WRITTEN};
+use engine::rules::scale_order;
+use engine::verdict::{Finding, Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "K02",
+    name: "kudo-node-count",
+    touches: &[(INSTANCE, WRITTEN)],
+    source: include_str!("node_count.rs"),
+    check,
+};
+
+const NAME: &str = "NODE_COUNT";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some((new, count)) = rewritten(review, view, NAME).filter(|(_, it)| it.given()) else {
+        return Findings::new();
+    };
+    let field = format!("spec.parameters[{NAME}]");
+    let Ok(to) = count.look().parse::<i64>() else {
+        let says = format!("{NAME} is not a whole number");
+        let why = "KUDO takes what is not a number for 0, and 0 members stop the database";
+        return vec![RULE.finding(Verdict::Deny, field, says, why, "write a number in quotes: \"3\"")];
+    };
+    if to <= 0 {
+        let says = format!("{NAME} {to} stops every member");
+        let why = "after a full stop no member may start by itself, and KUDO starts none";
+        return vec![RULE.finding(
+            Verdict::Deny,
+            field,
+            says,
+            why,
+            "keep 1 at least; gatera stop stops a cluster in order",
+        )];
+    }
+    let said = match view.cluster_called(&review.namespace, &new.metadata.name) {
+        Some(cluster) if cluster.has_data() => scale_order::resized(review, cluster, to, view),
+        _ => scale_order::chosen(to),
+    };
+    let here = |it: Finding| {
+        let instead = match it.verdict {
+            Verdict::Warn => it.instead,
+            Verdict::Wait | Verdict::Unknown => "wait until all members are Ready, then ask again".to_owned(),
+            _ => "go down in steps, and wait between them until all members are Ready".to_owned(),
+        };
+        Finding { rule: RULE.id, field: field.clone(), says: format!("{NAME}: {}", it.says), instead, ..it }
+    };
+    said.into_iter().map(here).collect()
+}

@@ -1,0 +1,82 @@
+//! K04: a password is no parameter.
+//!
+//! Refuses a parameter whose name says that it is a password, where it is written out; warns of an Instance that leaves such a parameter
+//! to the default of its operator. The value is never repeated.
+//!
+//! # Why
+//!
+//! Parameters are plain text: in the Instance, in KUDO's own annotations on everything it makes, in the messages of its webhook, and in the
+//! ConfigMaps and environments that it fills in. The default (`admin`, in the well-known operator) is published with the operator.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl kudo install . -p MYSQL_ROOT_PASSWORD=…
+//! [K04] Instance db/galera: parameter MYSQL_ROOT_PASSWORD is written out
+//! ```
+//!
+//! # What to do instead
+//!
+//! Have the operator's templates read a Secret (`valueFrom.secretKeyRef`), and let the parameter be the name of that Secret.
+//!
+//! # How to waive it
+//!
+//! Annotate the Instance, for an hour at most: `gatera.dev/override: "K04 until=TIME reason=…"`. While you migrate:
+//! `modes: {K04: warn}`.
+
+use super::{INSTANCE, visible, written};
+use objects::loose::Loose;
+use facts::review::Review;
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "K04",
+    name: "kudo-password",
+    touches: &[(INSTANCE, WRITTEN)],
+    source: include_str!("plain_password.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some((old, new)) = written(review, view) else { return Findings::new() };
+    let is_new = |name: &str, value: &Loose| old.and_then(|it| it.parameter(name)) != Some(value);
+    let finding = |verdict, name: &str, says: String| {
+        let why = "parameters are copied into annotations, ConfigMaps and messages, and everybody who may read one of them may log in";
+        let instead =
+            "have the operator's templates read a Secret, and let the parameter be the name of that Secret";
+        RULE.finding(verdict, format!("spec.parameters[{name}]"), says, why, instead)
+    };
+    let given =
+        new.spec.parameters.iter().filter(|(name, value)| is_password(name) && !value.look().is_empty());
+    let mut found: Findings = given
+        .filter(|(name, value)| is_new(name, value))
+        .map(|(name, _)| finding(Verdict::Deny, name, format!("parameter {} is written out", visible(name))))
+        .collect();
+    let version = new.version(&review.namespace, view).filter(|_| old.is_none());
+    let left = version.into_iter().flat_map(|it| it.spec.parameters.all()).filter(|it| {
+        let name = it.name.look();
+        is_password(name) && !it.default.look().is_empty() && new.parameter(name).is_none()
+    });
+    found.extend(left.map(|it| {
+        let name = it.name.look();
+        finding(
+            Verdict::Warn,
+            name,
+            format!(
+                "parameter {} is left to the default of the operator, which everybody knows",
+                visible(name)
+            ),
+        )
+    }));
+    found
+}
+
+fn is_password(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let says =
+        ["PASSWORD", "PASSWD", "TOKEN"].iter().any(|word| name.contains(word)) || name.ends_with("_AUTH");
+    // That is how the name of a Secret is called.
+    says && !name.contains("SECRET")
+}

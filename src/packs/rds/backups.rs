@@ -1,0 +1,74 @@
+//! R08: the backups of an Rds have a window and a time for which they are kept.
+//!
+//! Refuses a new Rds whose `backupstarttime` is not an hour of the form 01:00-02:00 that begins at a quarter, and one that keeps backups
+//! for no days with MySQL or SQLServer. Later changes of these are R01's.
+//!
+//! # Why
+//!
+//! The cloud refuses another window, the operator drops the error, and there is never an instance. An instance that keeps no backups
+//! cannot be restored.
+//!
+//! # Example
+//!
+//! ```text
+//! spec:
+//!   backupstarttime: 01:10-02:10          # refused: not a quarter of an hour
+//! ```
+//!
+//! # What to do instead
+//!
+//! `backupstarttime: 01:15-02:15` (UTC) and `backupkeepdays: 12`.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
+
+use super::{RDS, Write, contents, shown};
+use facts::review::Review;
+use engine::rule::{Rule, Verb};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R08",
+    name: "rds-backups",
+    touches: &[(RDS, &[Verb::Create])],
+    source: include_str!("backups.rs"),
+    check,
+};
+
+const WHY: &str = "the cloud refuses it and the operator drops the error, or nothing can ever be restored";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(new) = Write::creation(review, view) else { return Findings::new() };
+    let mut found = Findings::new();
+    let window = new.spec.window();
+    if !is_window(window) {
+        let says = format!("spec.backupstarttime {} is not an hour that begins at a quarter", shown(window));
+        found.push(RULE.finding(
+            Verdict::Deny,
+            "spec.backupstarttime",
+            says,
+            WHY,
+            "write 01:15-02:15, in UTC",
+        ));
+    }
+    let least = i64::from(new.spec.engine() != "PostgreSQL");
+    if !new.spec.keeps().is_some_and(|days| (least..=732).contains(&days)) {
+        let says =
+            format!("spec.backupkeepdays {} is not {least} to 732", contents(&new.spec.backupkeepdays));
+        found.push(RULE.finding(Verdict::Deny, "spec.backupkeepdays", says, WHY, "write backupkeepdays: 12"));
+    }
+    found
+}
+
+/// 01:15-02:15: one hour from a quarter on.
+fn is_window(text: &str) -> bool {
+    let read = |it: &str| {
+        let (hour, minute) = it.split_once(':').filter(|_| it.len() == 5)?;
+        let hour: u8 = hour.parse().ok().filter(|it| *it < 24)?;
+        ["00", "15", "30", "45"].contains(&minute).then(|| (hour, minute.to_owned()))
+    };
+    let both = text.split_once('-').and_then(|(from, to)| Some((read(from)?, read(to)?)));
+    both.is_some_and(|((from, at), (to, until))| (from + 1) % 24 == to && at == until)
+}

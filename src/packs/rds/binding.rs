@@ -1,0 +1,119 @@
+//! R17: what an Rds holds is not readable for every pod.
+//!
+//! Refuses a ClusterRoleBinding of a role of the operator (`rdsoperator` in its name) to all ServiceAccounts or to all users. Warns where
+//! Helm makes it: the operator's own chart does with `rbac.master.enabled`, and has no value that leaves it out.
+//!
+//! # Why
+//!
+//! The chart of the operator binds `rdsoperator-view` to the group `system:serviceaccounts`. An Rds holds passwords in plain text: with
+//! that binding any pod of the cluster reads the root password of every database.
+//!
+//! # Example
+//!
+//! ```text
+//! subjects:
+//! - {kind: Group, name: "system:serviceaccounts"}      # refused
+//! ```
+//!
+//! # What to do instead
+//!
+//! Bind the role to the people and accounts that need it, with a RoleBinding in each namespace. After an installation with Helm give the
+//! operator's account a binding of its own, and delete that of the group, again after each `helm upgrade`; of a release called
+//! rdsoperator in a namespace of that name:
+//!
+//! ```text
+//! $ kubectl create clusterrolebinding rdsoperator-own --clusterrole=rdsoperator-view --serviceaccount=rdsoperator:rdsoperator-otc-rds-operator
+//! $ kubectl delete clusterrolebinding rdsoperator-otc-rds-operator-view
+//! ```
+//!
+//! # How to waive it
+//!
+//! Annotate the ClusterRoleBinding, for an hour at most: `gatera.dev/override: "R17 until=TIME reason=…"`.
+
+use serde::Deserialize;
+
+use objects::loose::{self, Listed, Loose};
+use objects::{Custom, CustomKind, Kind, Meta, Object, Row, or_default};
+use facts::review::Review;
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R17",
+    name: "rds-binding",
+    touches: &[(Kind::Custom(KIND), WRITTEN)],
+    source: include_str!("binding.rs"),
+    check,
+};
+
+pub(super) const KIND: &CustomKind = &CustomKind {
+    row: Row {
+        group: "rbac.authorization.k8s.io",
+        version: "v1",
+        name: "ClusterRoleBinding",
+        plural: "clusterrolebindings",
+    },
+    watched: false,
+    cluster_wide: true,
+    read: CustomKind::read_into::<ClusterRoleBinding>,
+};
+
+impl Custom for ClusterRoleBinding {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn weight(&self) -> usize {
+        0
+    }
+}
+
+/// Who may do what a role says, everywhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClusterRoleBinding {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    #[serde(deserialize_with = "loose::map")]
+    role_ref: Named,
+    subjects: Listed<Named>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Named {
+    kind: Loose,
+    name: Loose,
+}
+
+const EVERYBODY: [&str; 3] = ["system:serviceaccounts", "system:authenticated", "system:unauthenticated"];
+
+fn check(review: &Review, _: &View<'_>) -> Findings {
+    let Some(it) = review.new.as_ref().and_then(Object::custom::<ClusterRoleBinding>) else {
+        return Findings::new();
+    };
+    let role = it.role_ref.name.look();
+    let group =
+        it.subjects.all().iter().find(|it| it.kind.look() == "Group" && EVERYBODY.contains(&it.name.look()));
+    let Some(group) = group.filter(|_| role.contains("rdsoperator")) else { return Findings::new() };
+    let group = group.name.look();
+    let says =
+        format!("role {} for group {group} shows every database password to every pod", super::shown(role));
+    let why = "an Rds holds passwords in plain text, and pods of all namespaces are in this group";
+    // To refuse one object of a release leaves the others half installed, and the chart has no value for it.
+    let (verdict, instead) = if it.metadata.helm_release().is_some() {
+        // To refuse one object of a release leaves the others half installed, and the chart has no value for it.
+        (
+            Verdict::Warn,
+            "gatera explain R17 has the two commands that mend it after the installation".to_owned(),
+        )
+    } else {
+        let instead = format!(
+            "kubectl -n NAMESPACE create rolebinding {role} --clusterrole={role} --serviceaccount=NAMESPACE:ACCOUNT, for each account that needs it"
+        );
+        (Verdict::Deny, instead)
+    };
+    vec![RULE.finding(verdict, format!("subjects[{group}]"), says, why, instead)]
+}

@@ -1,0 +1,79 @@
+//! R16: whoever may enlarge an Rds is named by an address that proves itself.
+//!
+//! Refuses an `endpoint` that is no https URL with a host of its own name.
+//!
+//! # Why
+//!
+//! With an endpoint the operator enlarges the disk and the flavor when the cloud calls that address, and nobody checks who calls: over http
+//! everybody on the way can read and repeat it, and a bare address or `localhost` is nobody's name. Emptied later, the alarms in the cloud
+//! stay.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch rds orders --type=merge -p '{"spec":{"endpoint":"http://10.0.0.7/"}}'
+//! [R16] Rds shop/orders: spec.endpoint is not https
+//! ```
+//!
+//! # What to do instead
+//!
+//! `https://NAME/…` of an ingress that lets only the cloud's addresses in.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R16 until=TIME reason=…"`.
+
+use super::{RDS, Write, shown};
+use facts::review::Review;
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R16",
+    name: "rds-endpoint",
+    touches: &[(RDS, WRITTEN)],
+    source: include_str!("endpoint.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    if !write.changes(|it| &it.endpoint) {
+        return Findings::new();
+    }
+    let was = write.old.map_or("", |old| old.spec.endpoint.look());
+    let is = &write.new.spec.endpoint;
+    let finding = |verdict, says: String, instead: &str| {
+        let why =
+            "whoever calls it makes the operator enlarge the database, which costs and cannot be taken back";
+        vec![RULE.finding(verdict, "spec.endpoint", says, why, instead)]
+    };
+    if is.is_empty() {
+        let says = "the alarms of the endpoint stay in the cloud, and go on calling it".to_owned();
+        return if was.is_empty() {
+            Findings::new()
+        } else {
+            finding(Verdict::Warn, says, "delete the alarms in the cloud")
+        };
+    }
+    let instead = match write.old {
+        None => "write endpoint: https://NAME/…, of an ingress".to_owned(),
+        Some(_) => {
+            let patch = r#"{"spec":{"endpoint":"https://NAME/…"}}"#;
+            format!("kubectl -n {} patch rds {} --type=merge -p '{patch}'", review.namespace, review.name)
+        }
+    };
+    let Some(rest) = is.look().strip_prefix("https://") else {
+        return finding(Verdict::Deny, "spec.endpoint is not https".to_owned(), &instead);
+    };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = host.split(':').next().unwrap_or_default();
+    let is_name = host.contains('.')
+        && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
+        && !host.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if is_name {
+        return Findings::new();
+    }
+    finding(Verdict::Deny, format!("spec.endpoint does not name a host: {}", shown(host)), &instead)
+}

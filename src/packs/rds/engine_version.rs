@@ -1,0 +1,92 @@
+//! R05: the engine, the version and the port of an Rds go together.
+//!
+//! Refuses a new Rds of an engine that the cloud does not have, of a version that is not one of that engine's, or on a port on which it
+//! does not listen. Later changes of these are R01's.
+//!
+//! # Why
+//!
+//! The schema looks at each of the three alone: PostgreSQL 8.0 on port 0000 passes. The cloud then refuses it, the operator drops the
+//! error, and there is never an instance.
+//!
+//! # Example
+//!
+//! ```text
+//! spec:
+//!   datastoretype: PostgreSQL
+//!   datastoreversion: "8.0"               # refused: a version of MySQL, and the default
+//! ```
+//!
+//! # What to do instead
+//!
+//! | engine | versions | ports |
+//! |---|---|---|
+//! | MySQL | 5.6, 5.7, 8.0 | 1024 to 65535, not 12017 and 33071 |
+//! | PostgreSQL | 9.5, 9.6, 10, 11, 12 | 2100 to 9500 |
+//! | SQLServer | 2014 SE, 2016 SE, 2016 EE, 2017 SE, 2017 EE | 1433, or 2100 to 9500 and not 5355 and 5985 |
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R05 until=TIME reason=…"`. It is right where the cloud has a newer
+//! version than this table.
+
+use super::{RDS, Spec, Write, shown};
+use facts::review::Review;
+use engine::rule::{Rule, Verb};
+use engine::verdict::{Finding, Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R05",
+    name: "rds-engine",
+    touches: &[(RDS, &[Verb::Create])],
+    source: include_str!("engine_version.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(new) = Write::creation(review, view) else { return Findings::new() };
+    let engine = new.spec.engine();
+    if !["MySQL", "PostgreSQL", "SQLServer"].contains(&engine) {
+        let says = format!("spec.datastoretype {} is not an engine of the cloud", shown(engine));
+        return vec![finding("spec.datastoretype", says, "write MySQL, PostgreSQL or SQLServer")];
+    }
+    version(&new.spec).into_iter().chain(port(&new.spec)).collect()
+}
+
+fn finding(field: &str, says: String, instead: &str) -> Finding {
+    let why = "the cloud refuses it and the operator drops the error: there is never an instance";
+    RULE.finding(Verdict::Deny, field, says, why, instead)
+}
+
+fn version(spec: &Spec) -> Option<Finding> {
+    let version = spec.version();
+    let (known, instead) = match spec.engine() {
+        "MySQL" => (matches!(version, "5.6" | "5.7" | "8.0"), "write 5.6, 5.7 or 8.0"),
+        "PostgreSQL" => {
+            (matches!(version, "9.5" | "9.6" | "10" | "11" | "12"), "write 9.5, 9.6, 10, 11 or 12")
+        }
+        _ => (
+            matches!(version, "2014 SE" | "2016 SE" | "2016 EE" | "2017 SE" | "2017 EE"),
+            "write it as the operator's schema does: 2014 SE, 2016 SE, 2016 EE, 2017 SE or 2017 EE",
+        ),
+    };
+    let says = format!("spec.datastoreversion {} is not a version of {}", shown(version), spec.engine());
+    (!known).then(|| finding("spec.datastoreversion", says, instead))
+}
+
+fn port(spec: &Spec) -> Option<Finding> {
+    let port = spec.port().parse::<u16>().ok();
+    let (may, instead) = match spec.engine() {
+        "MySQL" => (
+            port.is_some_and(|it| it >= 1024 && !matches!(it, 12_017 | 33_071)),
+            "choose 1024 to 65535, and neither 12017 nor 33071: 3306",
+        ),
+        "PostgreSQL" => (port.is_some_and(|it| (2100..=9500).contains(&it)), "choose 2100 to 9500: 5432"),
+        _ => (
+            port.is_some_and(|it| it == 1433 || (2100..=9500).contains(&it) && !matches!(it, 5355 | 5985)),
+            "choose 1433, or 2100 to 9500 and neither 5355 nor 5985",
+        ),
+    };
+    let says = format!("spec.port {} is not one of {}", shown(spec.port()), spec.engine());
+    (!may).then(|| finding("spec.port", says, instead))
+}

@@ -1,0 +1,124 @@
+//! R03: the flavor of an Rds fits its engine, and changes alone and while the instance is active.
+//!
+//! Refuses a `flavorref` of another engine, one that ends with `.ha` without `hamode: Ha` or the other way round, and one of a read
+//! replica (`.rr`). Refuses a change of it together with `volumesize`, and lets it wait until the instance is ACTIVE. A change that is
+//! right is a warning: the instance restarts.
+//!
+//! # Why
+//!
+//! The operator asks the cloud for the new flavor every ten seconds until it has it. One that does not fit is refused by the cloud each
+//! time, and everything that the operator would do after that waits. While the instance is not ACTIVE nothing is done at all.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch rds orders --type=merge -p '{"spec":{"flavorref":"rds.mysql.c2.large.ha"}}'
+//! [R03] Rds shop/orders: flavor "rds.mysql.c2.large.ha" ends with .ha, and spec.hamode is not Ha
+//! ```
+//!
+//! # What to do instead
+//!
+//! Take a flavor of the same engine (`rds.mysql.`, `rds.pg.`, `rds.mssql.`), with `.ha` if and only if the instance is highly available.
+//! Change flavor and volume one after the other, at an hour at which a restart is fine.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
+
+use super::{RDS, Rds, Spec, Write, bare, shown, until_active};
+use facts::review::Review;
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Finding, Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R03",
+    name: "rds-flavor",
+    touches: &[(RDS, WRITTEN)],
+    source: include_str!("flavor.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    if !write.changes(|it| &it.flavorref) {
+        return Findings::new();
+    }
+    let mut found: Findings = unfit(&write.new.spec).into_iter().collect();
+    let Some(old) = write.old else { return found };
+    found.extend(together(old, write.new));
+    found.extend(too_early(write.new, review));
+    if found.is_empty() {
+        let says = format!(
+            "flavor {} -> {}: the instance restarts",
+            shown(old.spec.flavor()),
+            shown(write.new.spec.flavor())
+        );
+        let why = "the cloud moves the instance to another machine, and connections break";
+        found.push(RULE.finding(
+            Verdict::Warn,
+            "spec.flavorref",
+            says,
+            why,
+            "do it at an hour at which a restart is fine",
+        ));
+    }
+    found
+}
+
+fn unfit(spec: &Spec) -> Option<Finding> {
+    let flavor = spec.flavor();
+    let prefix = match spec.engine() {
+        "MySQL" => "rds.mysql.",
+        "PostgreSQL" => "rds.pg.",
+        "SQLServer" => "rds.mssql.",
+        _ => "rds.",
+    };
+    let (_, last) = flavor.rsplit_once('.').unwrap_or_default();
+    let ha = last == "ha";
+    let (wrong, instead) = if last == "rr" {
+        ("is of a read replica".to_owned(), "choose a flavor that does not end with .rr".to_owned())
+    } else if !flavor.starts_with(prefix) {
+        (
+            format!("is not one of {}", bare(spec.engine())),
+            format!("choose a flavor that begins with {prefix}"),
+        )
+    } else if ha && !spec.highly_available() {
+        (
+            "ends with .ha, and spec.hamode is not Ha".to_owned(),
+            format!("write flavorref: {}", bare(flavor.trim_end_matches(".ha"))),
+        )
+    } else if !ha && spec.highly_available() {
+        (
+            "does not end with .ha, and spec.hamode is Ha".to_owned(),
+            format!("write flavorref: {}.ha", bare(flavor)),
+        )
+    } else {
+        return None;
+    };
+    let why =
+        "the cloud refuses it, and the operator asks again and again and does nothing else for this instance";
+    Some(RULE.finding(
+        Verdict::Deny,
+        "spec.flavorref",
+        format!("flavor {} {wrong}", shown(flavor)),
+        why,
+        instead,
+    ))
+}
+
+fn together(old: &Rds, new: &Rds) -> Option<Finding> {
+    let both = !old.spec.volumesize.says_as(&new.spec.volumesize);
+    let says = "spec.flavorref and spec.volumesize change in one write";
+    let why = "an instance does one thing at a time, and the cloud refuses the second";
+    let instead =
+        "change spec.volumesize first, wait until the status is ACTIVE again, then change spec.flavorref";
+    both.then(|| RULE.finding(Verdict::Deny, "spec", says, why, instead))
+}
+
+fn too_early(new: &Rds, review: &Review) -> Option<Finding> {
+    let says = format!("the flavor cannot change now: the status is {}, not ACTIVE", new.status.words());
+    let why = "the operator works on instances that are ACTIVE, and on no others";
+    let instead = format!("{}, then repeat the command", until_active(new, review));
+    (!new.status.active()).then(|| RULE.finding(Verdict::Wait, "status.status", says, why, instead))
+}

@@ -1,0 +1,161 @@
+//! R10: what a user of an Rds may do is one grant for that user.
+//!
+//! Refuses a privilege that is not one `GRANT … ON … TO` the user it stands at, one for everything (`ON *.*`) or on the server's own
+//! databases (`mysql`), one over the whole server (SUPER, CREATE USER, PROXY), one that may be passed on (`WITH GRANT OPTION`), and more
+//! than one statement. On `*.*` PROCESS, REPLICATION CLIENT, SHOW DATABASES and USAGE are fine. Refuses other privileges for a user that
+//! is there; the same in another order are the same. Warns of a grant of which version 0.7.6 of the operator makes nothing: one with other
+//! characters than letters, digits, spaces and `'*._%`, and one without a host for a user who has one.
+//!
+//! # Why
+//!
+//! The operator sends each as it stands, as root. `DROP DATABASE x` is taken as willingly as a grant. A user that is there it never looks
+//! at again.
+//!
+//! # Example
+//!
+//! ```text
+//! privileges:
+//! - GRANT SELECT ON shop.* TO 'app1'          # fine
+//! - DROP DATABASE shop                        # refused
+//! ```
+//!
+//! # What to do instead
+//!
+//! One grant on one database for each privilege; everything else in SQL.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R10 until=TIME reason=…"`.
+
+use std::collections::BTreeSet;
+
+use super::grant::Grant;
+use super::spec::User;
+use super::{RDS, Write, shown};
+use objects::loose::Loose;
+use facts::review::Review;
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R10",
+    name: "rds-grants",
+    touches: &[(RDS, WRITTEN)],
+    source: include_str!("grants.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    if !write.changes(|it| &it.users) {
+        return Findings::new();
+    }
+    let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
+    let users = write.new.spec.users.all().iter();
+    users.flat_map(|user| of(before.get(&user.account()).copied(), user)).take(MOST).collect()
+}
+
+/// More than anybody reads at once.
+const MOST: usize = 20;
+
+fn of(before: Option<&User>, user: &User) -> Findings {
+    let name = user.name.look();
+    let field = format!("spec.users[{name}].privileges");
+    if before.is_some_and(|was| granted(was) == granted(user)) {
+        return Findings::new();
+    }
+    if before.is_some() {
+        let says = format!("privileges of user {}, who exists already, are never changed", shown(name));
+        let why = "the operator looks only whether a user of this name exists";
+        return vec![RULE.finding(
+            Verdict::Deny,
+            field,
+            says,
+            why,
+            "put them back here, and GRANT or REVOKE in SQL",
+        )];
+    }
+    let judge = |it: &Loose| {
+        let (verdict, says, instead) = wrong(it.look(), user)?;
+        let why = "the operator sends it to the database as it stands, as root";
+        let says = format!("a privilege of user {} {says}", shown(name));
+        Some(RULE.finding(verdict, field.clone(), says, why, instead))
+    };
+    user.privileges.all().iter().filter_map(judge).collect()
+}
+
+/// The grants of a user; their order and their spelling do not count.
+fn granted(user: &User) -> BTreeSet<(Option<Grant>, String)> {
+    let all = user.privileges.all().iter().map(Loose::look);
+    all.map(|text| match Grant::read(text) {
+        Some(grant) => (Some(grant), String::new()),
+        None => (None, text.to_owned()),
+    })
+    .collect()
+}
+
+/// What can be granted on a database.
+const OF_A_DATABASE: [&str; 20] = [
+    "ALL",
+    "ALTER",
+    "ALTER ROUTINE",
+    "CREATE",
+    "CREATE ROUTINE",
+    "CREATE TEMPORARY TABLES",
+    "CREATE VIEW",
+    "DELETE",
+    "DROP",
+    "EVENT",
+    "EXECUTE",
+    "INDEX",
+    "INSERT",
+    "LOCK TABLES",
+    "REFERENCES",
+    "SELECT",
+    "SHOW VIEW",
+    "TRIGGER",
+    "UPDATE",
+    "USAGE",
+];
+/// What watches a server and reads no data.
+const OF_A_WATCHER: [&str; 4] = ["PROCESS", "REPLICATION CLIENT", "SHOW DATABASES", "USAGE"];
+
+/// What is wrong with one, and what to do instead. The text itself is not repeated: it may hold a password.
+fn wrong(text: &str, user: &User) -> Option<(Verdict, &'static str, &'static str)> {
+    let one = "write one GRANT … ON DATABASE.* TO this user";
+    let deny = |says| Some((Verdict::Deny, says, one));
+    if text.contains(';') {
+        return deny("is more than one statement");
+    }
+    let Some(grant) = Grant::read(text) else { return deny("is not one plain grant") };
+    let only = |known: &[&str]| grant.privileges.iter().all(|it| known.contains(&&**it));
+    let host = Some(user.host.look()).filter(|it| !it.is_empty()).unwrap_or("%");
+    let is_of_host = grant.host.as_deref().is_none_or(|it| it.eq_ignore_ascii_case(host));
+    let makes_nothing = |c: char| !c.is_ascii_alphanumeric() && !" '*._%".contains(c);
+    match () {
+        () if grant.passed_on || grant.privileges.contains("GRANT OPTION") => {
+            Some((Verdict::Deny, "may be passed on", "leave the GRANT OPTION out"))
+        }
+        () if grant.user != user.name.look() || !is_of_host => deny("is for another account"),
+        () if grant.database == "*" && !only(&OF_A_WATCHER) => deny("is for everything"),
+        () if grant.database != "*" && !only(&OF_A_DATABASE) => {
+            deny("is over the whole server, not over one database")
+        }
+        () if grant.database.is_empty() => {
+            deny("names no database, and so counts in that of the server itself")
+        }
+        () if grant.is_on_the_servers_own() => deny("is on a database of the server itself"),
+        () if text.contains(makes_nothing) => Some((
+            Verdict::Warn,
+            "has other characters than letters, digits, spaces and '*._%, and version 0.7.6 of the operator makes nothing of it",
+            "write one privilege each and no host, or grant it in SQL",
+        )),
+        () if grant.host.is_none() && host != "%" => Some((
+            Verdict::Warn,
+            "names no host and so is for every host, but the user has one: the database refuses it",
+            "give the user host \"%\", or grant it in SQL",
+        )),
+        () => None,
+    }
+}

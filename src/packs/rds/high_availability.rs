@@ -1,0 +1,90 @@
+//! R04: an Rds is highly available in all its fields, or in none.
+//!
+//! Refuses a new Rds with a `hamode` that is not exactly `Ha`; one with `Ha` and not two zones, or without the replication mode of its
+//! engine; and a single one with two zones or a replication mode. Later changes of these are R01's.
+//!
+//! # Why
+//!
+//! The schema lets everything pass that begins with Ha: `HaX` makes a single instance, without a word. Of a mix that the cloud refuses
+//! only the operator's log tells; it drops the error, and does not try again.
+//!
+//! # Example
+//!
+//! ```text
+//! spec:
+//!   hamode: Ha
+//!   availabilityzone: eu-de-01            # refused: two zones are needed
+//!   hareplicationmode: semisync
+//! ```
+//!
+//! # What to do instead
+//!
+//! `hamode: Ha`, `availabilityzone: eu-de-01,eu-de-02` and a `hareplicationmode`: async or semisync for MySQL, async or sync for
+//! PostgreSQL, sync for SQLServer. Or none of them, and one zone.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
+
+use super::{RDS, Spec, Write, contents, shown};
+use facts::review::Review;
+use engine::rule::{Rule, Verb};
+use engine::verdict::{Finding, Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R04",
+    name: "rds-availability",
+    touches: &[(RDS, &[Verb::Create])],
+    source: include_str!("high_availability.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(new) = Write::creation(review, view) else { return Findings::new() };
+    let spec = &new.spec;
+    if !spec.hamode.is_empty() && !spec.highly_available() {
+        let says = format!("spec.hamode {} is not Ha", contents(&spec.hamode));
+        return vec![finding("spec.hamode", says, "write hamode: Ha, or leave it out")];
+    }
+    zones(spec).into_iter().chain(replication(spec)).collect()
+}
+
+fn finding(field: &str, says: String, instead: &str) -> Finding {
+    let why = "the cloud makes another instance than is meant, or none, and only the operator's log says so";
+    RULE.finding(Verdict::Deny, field, says, why, instead)
+}
+
+fn zones(spec: &Spec) -> Option<Finding> {
+    let zones = spec.zones();
+    let whole = zones.iter().all(|it| !it.is_empty());
+    let (wanted, instead) = if spec.highly_available() {
+        (2, "name two zones: availabilityzone: eu-de-01,eu-de-02")
+    } else {
+        (1, "name one zone: availabilityzone: eu-de-01")
+    };
+    let mode = if wanted == 2 {
+        "a highly available instance has two zones"
+    } else {
+        "a single instance has one zone"
+    };
+    let says = format!("{mode}, and spec.availabilityzone is {}", shown(&zones.join(",")));
+    (!whole || zones.len() != wanted).then(|| finding("spec.availabilityzone", says, instead))
+}
+
+fn replication(spec: &Spec) -> Option<Finding> {
+    let mode = &spec.hareplicationmode;
+    let field = "spec.hareplicationmode";
+    if !spec.highly_available() {
+        let says = || format!("a single instance has no replication, and {field} is {}", contents(mode));
+        return (!mode.is_empty())
+            .then(|| finding(field, says(), "leave hareplicationmode out, or write hamode: Ha"));
+    }
+    let (known, instead): (&[&str], _) = match spec.engine() {
+        "PostgreSQL" => (&["async", "sync"], "write hareplicationmode: async or sync"),
+        "SQLServer" => (&["sync"], "write hareplicationmode: sync"),
+        _ => (&["async", "semisync"], "write hareplicationmode: async or semisync"),
+    };
+    let says = format!("{field} {} is not a mode of {}", contents(mode), shown(spec.engine()));
+    (!known.contains(&mode.look())).then(|| finding(field, says, instead))
+}

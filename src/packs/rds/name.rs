@@ -1,0 +1,59 @@
+//! R15: the name of an Rds makes a name that the cloud takes.
+//!
+//! Refuses a new Rds whose namespace and name together, `NAMESPACE_NAME`, do not begin with a letter, do not have 4 to 64
+//! characters, or hold a period.
+//!
+//! # Why
+//!
+//! That is what the operator calls the instance, and of it the cloud takes letters, digits, - and _ alone. The cloud refuses another name,
+//! the operator drops the error, and there is never an instance. A Service, which the operator calls after the Rds, has no period either.
+//!
+//! # Example
+//!
+//! ```text
+//! [R15] Rds 3shop/orders: the instance would be called "3shop_orders", which does not begin with a letter
+//! ```
+//!
+//! # What to do instead
+//!
+//! A shorter name without periods, or a namespace that begins with a letter.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R15 until=TIME reason=…"`.
+
+use super::{RDS, Write, shown};
+use facts::review::Review;
+use engine::rule::{Rule, Verb};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R15",
+    name: "rds-name",
+    touches: &[(RDS, &[Verb::Create])],
+    source: include_str!("name.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(new) = Write::creation(review, view) else { return Findings::new() };
+    let name = &new.metadata.name;
+    let instance = format!("{}_{name}", review.namespace);
+    let length = instance.chars().count();
+    let problem = if name.is_empty() || review.namespace.is_empty() {
+        return Findings::new();
+    } else if !instance.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        "which does not begin with a letter".to_owned()
+    } else if instance.contains('.') {
+        "which has a period".to_owned()
+    } else if !(4..=64).contains(&length) {
+        format!("which has {length} characters and not 4 to 64")
+    } else {
+        return Findings::new();
+    };
+    let says = format!("the instance would be called {}, {problem}", shown(&instance));
+    let why = "the cloud refuses it and the operator drops the error: there is never an instance";
+    let instead = "choose a shorter name of letters, digits and -, or a namespace that begins with a letter";
+    vec![RULE.finding(Verdict::Deny, "metadata.name", says, why, instead)]
+}

@@ -1,0 +1,54 @@
+//! R13: spec and status of an Rds change one after the other.
+//!
+//! Refuses a write that changes both where it touches databases or users, and warns of any other.
+//!
+//! # Why
+//!
+//! The operator skips a write in which both differ. Sizes and restores are looked at again ten seconds later; databases and users are not
+//! made until something else changes.
+//!
+//! # Example
+//!
+//! ```text
+//! [R13] Rds shop/orders: spec and status change in one write, and the operator skips it
+//! ```
+//!
+//! # What to do instead
+//!
+//! Change the spec first, then ask for the reboot or the log in a write of its own.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R13 until=TIME reason=…"`.
+
+use super::{RDS, Write};
+use facts::review::Review;
+use engine::rule::{Rule, Verb};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R13",
+    name: "rds-one-side",
+    touches: &[(RDS, &[Verb::Update])],
+    source: include_str!("one_side.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some((old, new)) = Write::update(review, view) else { return Findings::new() };
+    if old.spec == new.spec || old.status == new.status {
+        return Findings::new();
+    }
+    let lost = old.spec.databases != new.spec.databases || old.spec.users != new.spec.users;
+    let verdict = if lost { Verdict::Deny } else { Verdict::Warn };
+    let says = "spec and status change in one write, and the operator skips it";
+    let why = "what is new in databases and users is not made until something else changes";
+    vec![RULE.finding(
+        verdict,
+        "status",
+        says,
+        why,
+        "change the spec first, then the status in a write of its own",
+    )]
+}

@@ -1,0 +1,73 @@
+//! R11: what is taken out of an Rds stays in its database.
+//!
+//! Warns where a database or a user is removed. Refuses another password or host for a user that is there.
+//!
+//! # Why
+//!
+//! The operator makes databases and users that are missing, by name, and does nothing else with them. Somebody who was removed here can
+//! still log in, and with the old password.
+//!
+//! # Example
+//!
+//! ```text
+//! [R11] Rds shop/orders: user "app1" exists already: another password or host has no effect
+//! ```
+//!
+//! # What to do instead
+//!
+//! `DROP USER`, `DROP DATABASE`, `ALTER USER` in the database.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R11 until=TIME reason=…"`.
+
+use std::collections::BTreeMap;
+
+use super::{RDS, Rds, Write, shown};
+use facts::review::Review;
+use engine::rule::{Rule, Verb};
+use engine::verdict::{Finding, Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R11",
+    name: "rds-removal",
+    touches: &[(RDS, &[Verb::Update])],
+    source: include_str!("removal.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some((old, new)) = Write::update(review, view) else { return Findings::new() };
+    users(old, new).chain(databases(old, new)).collect()
+}
+
+fn users<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + use<'r> {
+    let (before, after) = (old.spec.accounts(), new.spec.accounts());
+    // One that has no counterpart was there before under another host.
+    let came = after.iter().filter(|(account, _)| !before.contains_key(account));
+    let came: BTreeMap<_, _> = came.map(|((name, _), user)| (*name, *user)).collect();
+    old.spec.users.all().iter().filter_map(move |was| {
+        let (name, _) = was.account();
+        let field = format!("spec.users[{name}]");
+        let Some(is) = after.get(&was.account()).or_else(|| came.get(name)) else {
+            return Some(removed("user", name, field, "DROP USER"));
+        };
+        let same = was.password.says_as(&is.password) && was.account() == is.account();
+        let says = format!("user {} exists already: another password or host has no effect", shown(name));
+        let why = "the operator looks only whether a user of this name exists, and never changes one";
+        let instead = "put it back here, and change it in the database (ALTER USER, RENAME USER)";
+        (!same).then(|| RULE.finding(Verdict::Deny, field, says, why, instead))
+    })
+}
+
+fn databases<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + use<'r> {
+    let gone = old.spec.databases.all().iter().filter(|it| !new.spec.databases.all().contains(it));
+    gone.map(|it| removed("database", it.look(), format!("spec.databases[{}]", it.look()), "DROP DATABASE"))
+}
+
+fn removed(what: &str, name: &str, field: String, statement: &str) -> Finding {
+    let says = format!("removing {what} {} here does not drop it in the database", shown(name));
+    let why = "the operator makes what is missing, and removes nothing";
+    RULE.finding(Verdict::Warn, field, says, why, format!("{statement} in the database"))
+}

@@ -1,0 +1,132 @@
+//! R07: a restore of an Rds is asked for in so many words.
+//!
+//! Refuses `backuprestoretime` until an override of this rule confirms it. What is no time with seconds and zone, lies in the future or
+//! before the oldest backup, comes with other changes or with a new Rds is refused in any case. While it is set, other changes are
+//! refused; it may be emptied.
+//!
+//! # Why
+//!
+//! The operator restores in place: what the instance holds is overwritten. If another write comes between, its write that empties the
+//! field fails, and ten seconds later it restores again. A time that it cannot read stops everything else it would do.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch rds orders --type=merge -p '{"spec":{"backuprestoretime":"2026-12-01T08:00:00Z"}}'
+//! [R07] Rds shop/orders: a restore overwrites the running instance with its state at 2026-12-01T08:00:00Z
+//! ```
+//!
+//! # What to do instead
+//!
+//! Take a backup first. Then write the time alone, with its zone, in the past.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R07 until=TIME reason=…"`. That is the confirmation. It does not
+//! release a time that is wrong.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{RDS, Rds, Spec, Write, shown, until_active};
+use engine::exceptions::confirmation;
+use objects::loose::Loose;
+use facts::review::{Origin, Review};
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Finding, Findings, Verdict, YieldsTo};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R07",
+    name: "rds-restore",
+    touches: &[(RDS, WRITTEN)],
+    source: include_str!("restore.rs"),
+    check,
+};
+
+const TIME: &str = "spec.backuprestoretime";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    let asked = &write.new.spec.backuprestoretime;
+    let found = match write.old {
+        _ if asked.is_empty() => None,
+        None if review.origin == Origin::Audit => None,
+        None => Some(wrong("a new Rds has nothing to restore", "leave backuprestoretime out")),
+        Some(old) if !old.spec.backuprestoretime.is_empty() => Some(pending()),
+        Some(old) => Some(asked_for(old, write.new, review, view)),
+    };
+    found.into_iter().collect()
+}
+
+fn wrong(says: impl Into<String>, instead: &str) -> Finding {
+    let why =
+        "a restore overwrites the instance, and a time that the operator cannot use stops its other work";
+    // A confirmation does not make it right.
+    RULE.finding(Verdict::Deny, TIME, says, why, instead).yielding_to(YieldsTo::BreakGlass)
+}
+
+fn pending() -> Finding {
+    let says = "a restore is under way: spec.backuprestoretime is still set";
+    let why = "if another write comes between, the operator cannot empty it, and restores again";
+    RULE.finding(
+        Verdict::Wait,
+        "spec",
+        says,
+        why,
+        "wait until the operator has emptied it, or empty it in a write of its own",
+    )
+}
+
+fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding {
+    let now = view.now;
+    let text = new.spec.backuprestoretime.look();
+    let time = match time(text) {
+        Ok(time) => time,
+        Err(problem) => {
+            return wrong(format!("{} {problem}", shown(text)), "write a time like 2026-12-01T08:00:00Z");
+        }
+    };
+    let alone = Spec { backuprestoretime: Loose::Absent, ..old.spec.clone() }
+        == Spec { backuprestoretime: Loose::Absent, ..new.spec.clone() };
+    let days = old.spec.keeps().unwrap_or(12).clamp(0, 732);
+    if time > now {
+        return wrong(format!("{time} is in the future"), "write a time in the past");
+    }
+    if now.duration_since(time) > SignedDuration::from_hours(24 * days) {
+        return wrong(
+            format!("{time} is before the oldest backup: they are kept for {days} days"),
+            "write a later time",
+        );
+    }
+    if !alone || old.status != new.status {
+        return wrong("the restore comes together with other changes", "write backuprestoretime alone");
+    }
+    if !old.status.active() {
+        let says =
+            format!("the instance cannot be restored now: the status is {}, not ACTIVE", old.status.words());
+        let why = "the operator works on instances that are ACTIVE, and on no others";
+        return RULE.finding(Verdict::Wait, "status.status", says, why, until_active(old, review));
+    }
+    let says = format!("a restore overwrites the running instance with its state at {time}");
+    let why = "what was written since then is lost, and the operator does not ask first";
+    let instead =
+        format!("take a backup; then {}, and write the time again", confirmation(review, RULE.id, view));
+    RULE.finding(Verdict::Deny, "status.id", says, why, instead)
+}
+
+/// As the operator reads it: date, T, time with seconds, zone.
+fn time(text: &str) -> Result<Timestamp, &'static str> {
+    const SHAPE: &[u8] = b"0000-00-00T00:00:00";
+    let like = |(c, shape): (u8, &u8)| if *shape == b'0' { c.is_ascii_digit() } else { c == *shape };
+    let whole = text.len() >= SHAPE.len() && text.bytes().zip(SHAPE).all(like);
+    let rest = text.get(SHAPE.len()..).filter(|_| whole).ok_or("is not a time with date and seconds")?;
+    let zone = rest.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
+    if zone.is_empty() {
+        return Err("has no zone");
+    }
+    let plain = zone == "Z" || zone.len() == 6 && zone.starts_with(['+', '-']);
+    if !plain {
+        return Err("is not a time");
+    }
+    text.parse().map_err(|_| "is not a time")
+}

@@ -1,0 +1,149 @@
+//! What an Rds asks for and what its operator notes, read loosely.
+//!
+//! Not a rule. Must not know: what a rule makes of it. Where the schema has a default, an absent field counts as that.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use objects::Meta;
+use objects::loose::{self, Listed, Loose};
+
+/// A database in the cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct Rds {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "objects::or_default")]
+    pub metadata: Meta,
+    #[serde(deserialize_with = "loose::map")]
+    pub(super) spec: Spec,
+    #[serde(deserialize_with = "loose::map")]
+    pub(super) status: Status,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub(super) struct Spec {
+    pub(super) availabilityzone: Loose,
+    pub(super) backupkeepdays: Loose,
+    pub(super) backuprestoretime: Loose,
+    pub(super) backupstarttime: Loose,
+    pub(super) databases: Listed<Loose>,
+    pub(super) datastoretype: Loose,
+    pub(super) datastoreversion: Loose,
+    pub(super) endpoint: Loose,
+    pub(super) flavorref: Loose,
+    pub(super) hamode: Loose,
+    pub(super) hareplicationmode: Loose,
+    pub(super) password: Loose,
+    pub(super) port: Loose,
+    pub(super) region: Loose,
+    pub(super) securitygroup: Loose,
+    pub(super) subnet: Loose,
+    pub(super) users: Listed<User>,
+    pub(super) volumesize: Loose,
+    pub(super) volumetype: Loose,
+    pub(super) vpc: Loose,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub(super) struct User {
+    pub(super) name: Loose,
+    pub(super) host: Loose,
+    pub(super) password: Loose,
+    pub(super) privileges: Listed<Loose>,
+}
+
+impl User {
+    /// Name and host.
+    pub(super) fn account(&self) -> (&str, &str) {
+        (self.name.look(), self.host.look())
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub(super) struct Status {
+    pub(super) autopilot: Loose,
+    pub(super) id: Loose,
+    pub(super) ip: Loose,
+    pub(super) logs: Loose,
+    pub(super) reboot: Loose,
+    #[serde(rename = "status")]
+    pub(super) phase: Loose,
+}
+
+/// What it says, or what the schema fills in where it says nothing.
+fn or<'v>(value: &'v Loose, default: &'static str) -> &'v str {
+    if value.given() { value.look() } else { default }
+}
+
+impl Spec {
+    pub(super) fn engine(&self) -> &str {
+        or(&self.datastoretype, "MySQL")
+    }
+
+    pub(super) fn version(&self) -> &str {
+        or(&self.datastoreversion, "8.0")
+    }
+
+    pub(super) fn port(&self) -> &str {
+        or(&self.port, "3306")
+    }
+
+    pub(super) fn flavor(&self) -> &str {
+        or(&self.flavorref, "rds.mysql.c2.medium")
+    }
+
+    pub(super) fn zones(&self) -> Vec<&str> {
+        or(&self.availabilityzone, "eu-de-01").split(',').map(str::trim).collect()
+    }
+
+    pub(super) fn window(&self) -> &str {
+        or(&self.backupstarttime, "01:00-02:00")
+    }
+
+    /// Days for which backups are kept; `None`: that is no number.
+    pub(super) fn keeps(&self) -> Option<i64> {
+        if self.backupkeepdays.given() { self.backupkeepdays.number() } else { Some(12) }
+    }
+
+    /// Its size in GB; `None`: that is no number.
+    pub(super) fn size(&self) -> Option<i64> {
+        if self.volumesize.given() { self.volumesize.number() } else { Some(40) }
+    }
+
+    pub(super) fn highly_available(&self) -> bool {
+        self.hamode.look() == "Ha"
+    }
+
+    /// Its users by name and host: two of one name are two accounts.
+    pub(super) fn accounts(&self) -> BTreeMap<(&str, &str), &User> {
+        self.users.all().iter().map(|it| (it.account(), it)).collect()
+    }
+
+    /// The root password is hidden here.
+    pub(super) fn is_masked(&self) -> bool {
+        let text = self.password.look();
+        !text.is_empty() && text.bytes().all(|c| matches!(c, b'x' | b'*'))
+    }
+}
+
+impl Status {
+    pub(super) fn active(&self) -> bool {
+        self.phase.look() == "ACTIVE"
+    }
+
+    /// It does not become ACTIVE by itself.
+    pub(super) fn stuck(&self) -> bool {
+        let status = self.phase.look();
+        ["FAILED", "FROZEN", "STORAGE"].iter().any(|it| status.starts_with(it))
+    }
+
+    /// "BUILD", or that nothing is there.
+    pub(super) fn words(&self) -> String {
+        if self.phase.is_empty() { "not set".to_owned() } else { super::shown(self.phase.look()) }
+    }
+}

@@ -1,0 +1,126 @@
+//! R12: the status of an Rds is written by its operator.
+//!
+//! Refuses a write of `id`, `ip`, `status` or `autopilot`, and a new Rds that has any of the first three. `reboot` and `logs` may be set
+//! and taken back: that is how a restart and the log are asked for.
+//!
+//! # Why
+//!
+//! The resource has no status of its own in the API: whoever may edit an Rds may edit its status. With the `status.id` of another
+//! instance, deleting this Rds deletes that one.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch rds orders --type=merge -p '{"status":{"id":"b63d19…"}}'
+//! [R12] Rds shop/orders: status.id is set by the operator
+//! ```
+//!
+//! # What to do instead
+//!
+//! Leave it to the operator. To take over an instance, write its id: create the Rds with `status: {id: …}` and an override of this rule,
+//! or patch one that has no id. In the cloud the instance must be called `NAMESPACE_NAME` after the Rds: the operator looks for that name,
+//! and ends with a panic where there is none. Without the id it finds that the name is taken, and does nothing.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. It is right where `status.id` is emptied
+//! to keep an instance in the cloud whose Rds is to go, and where an instance is taken over.
+
+use super::spec::{Rds, Status};
+use super::{RDS, Write};
+use engine::exceptions::confirmation;
+use objects::loose::Loose;
+use facts::review::{Origin, Review};
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Finding, Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R12",
+    name: "rds-status",
+    touches: &[(RDS, WRITTEN)],
+    source: include_str!("status.rs"),
+    check,
+};
+
+type Field = (&'static str, fn(&Status) -> &Loose);
+
+const OPERATORS: &[Field] = &[("id", |it| &it.id), ("ip", |it| &it.ip), ("status", |it| &it.phase)];
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    let new = &write.new.status;
+    let Some(old) = write.old.map(|it| &it.status) else {
+        let given = OPERATORS.iter().any(|(_, field)| !field(new).is_empty());
+        // Another field than that of a change: what was created with an id may not be given another.
+        let found =
+            if new.id.is_empty() { set(review, "status") } else { takes_over(review, view, "status") };
+        return if given && review.origin != Origin::Audit { vec![found] } else { Findings::new() };
+    };
+    let changed = OPERATORS.iter().filter(|(_, field)| !field(old).says_as(field(new)));
+    let of_field = |(name, _): &Field| match *name {
+        "id" if new.id.is_empty() => gives_up(review, view),
+        "id" if old.id.is_empty() => takes_over(review, view, "status.id"),
+        name => set(review, &format!("status.{name}")),
+    };
+    let mut found: Findings = changed.map(of_field).collect();
+    if !old.autopilot.says_as(&new.autopilot) {
+        found.push(autopilot(review, write.new));
+    }
+    found
+}
+
+fn set(review: &Review, field: &str) -> Finding {
+    let says = format!("{field} is set by the operator");
+    let why = "with the id of another instance, deleting this Rds deletes that one";
+    let instead = format!("leave status out; only reboot and logs are for people{}", for_operators(review));
+    RULE.finding(Verdict::Deny, field, says, why, instead)
+}
+
+/// An operator that is not known needs another way out than people do.
+fn for_operators(review: &Review) -> String {
+    let user = &review.user;
+    let is_account = user.starts_with("system:serviceaccount:");
+    let says = format!(
+        "; if {user} is the operator, name it in the guard's settings: rds: {{operators: [\"{user}\"]}}"
+    );
+    if is_account { says } else { String::new() }
+}
+
+/// It is the way to take an instance under an Rds: of an Rds without an id the operator says that its instance exists, and does nothing.
+fn takes_over(review: &Review, view: &View<'_>, field: &str) -> Finding {
+    let Review { namespace, name, .. } = review;
+    let says = "with this status.id the Rds takes over an instance that exists";
+    let why = format!(
+        "deleting the Rds then deletes that instance; and if it is not called {namespace}_{name} in the cloud, the operator ends with a panic"
+    );
+    let instead = format!(
+        "if that is meant: {}, and again{}",
+        confirmation(review, RULE.id, view),
+        for_operators(review)
+    );
+    RULE.finding(Verdict::Deny, field, says, why, instead)
+}
+
+/// It is the way to keep an instance whose Rds is to go, and nothing is lost by it.
+fn gives_up(review: &Review, view: &View<'_>) -> Finding {
+    let says = "without status.id the instance stays in the cloud and belongs to no Rds";
+    let why = "the operator then neither changes it nor takes a last backup of it, and it goes on costing";
+    let instead = format!("if that is meant: {}, and again", confirmation(review, RULE.id, view));
+    RULE.finding(Verdict::Deny, "status.id", says, why, instead)
+}
+
+fn autopilot(review: &Review, new: &Rds) -> Finding {
+    let says = "status.autopilot is set by the operator";
+    let why = "it turns autopilot on again while there is a spec.endpoint, and only then";
+    let Review { namespace, name, .. } = review;
+    let instead = if new.spec.endpoint.is_empty() {
+        "write spec.endpoint".to_owned()
+    } else {
+        let patch = r#"{"spec":{"endpoint":""}}"#;
+        format!(
+            "kubectl -n {namespace} patch rds {name} --type=merge -p '{patch}'; then delete the alarms in the cloud"
+        )
+    };
+    RULE.finding(Verdict::Deny, "status.autopilot", says, why, instead)
+}

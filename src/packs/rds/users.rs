@@ -1,0 +1,107 @@
+//! R09: the databases and users of an Rds are such that its operator can make them.
+//!
+//! Refuses databases without a list of users; names of databases that are not letters and digits; names, hosts and passwords of users with
+//! a quote, a backslash or a control character. Warns of databases and users of an engine other than MySQL, and of a second user of one
+//! name: the operator looks for the name alone, and makes the first.
+//!
+//! # Why
+//!
+//! The operator takes `users` for granted as soon as there are databases: without them it ends with a panic, for every tenant, and again
+//! at every start. It writes its SQL out of these texts, as root: a quote in one of them is the end of one statement and the begin of
+//! another. Of other engines it makes neither.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch rds orders --type=merge -p '{"spec":{"databases":["shop"]}}'
+//! [R09] Rds shop/orders: spec.databases without spec.users ends the operator
+//! ```
+//!
+//! # What to do instead
+//!
+//! `users: []` beside `databases`. Letters and digits in names; other names are made in SQL.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R09 until=TIME reason=…"`.
+
+use std::collections::BTreeSet;
+
+use super::{RDS, Write, shown};
+use objects::loose::Listed;
+use facts::review::Review;
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Finding, Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R09",
+    name: "rds-users",
+    touches: &[(RDS, WRITTEN)],
+    source: include_str!("users.rs"),
+    check,
+};
+
+const SQL: &str =
+    "the operator writes SQL out of it as root, and a quote ends one statement and begins another";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    if !write.changes(|it| &it.databases) && !write.changes(|it| &it.users) {
+        return Findings::new();
+    }
+    let spec = &write.new.spec;
+    let none = spec.databases.all().is_empty() && spec.users.all().is_empty();
+    if spec.engine() != "MySQL" && !none {
+        let says = format!("databases and users of {} are not made", shown(spec.engine()));
+        let why = "the operator makes them with MySQL only";
+        return vec![RULE.finding(Verdict::Warn, "spec.databases", says, why, "make them in SQL")];
+    }
+    without_users(&write)
+        .into_iter()
+        .chain(databases(&write))
+        .chain(users(&write))
+        .chain(twice(&write))
+        .collect()
+}
+
+fn without_users(write: &Write<'_>) -> Option<Finding> {
+    let spec = &write.new.spec;
+    let says = "spec.databases without spec.users ends the operator";
+    let why = "it takes users for granted there, and ends with a panic, for every tenant and at every start";
+    let ends = !spec.databases.all().is_empty() && spec.users == Listed::Absent;
+    ends.then(|| RULE.finding(Verdict::Deny, "spec.users", says, why, "write users: [] beside databases"))
+}
+
+fn databases(write: &Write<'_>) -> Option<Finding> {
+    let plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric());
+    let odd = write.new.spec.databases.all().iter().find(|it| !plain(it.look()))?;
+    let says = format!("the name of database {} is not letters and digits", shown(odd.look()));
+    let why = "the operator makes no database of another name, and says so only in its log";
+    Some(RULE.finding(Verdict::Deny, "spec.databases", says, why, "choose another name, or make it in SQL"))
+}
+
+fn users(write: &Write<'_>) -> Option<Finding> {
+    let odd = |text: &str| text.chars().any(|c| matches!(c, '\'' | '"' | '`' | '\\') || c.is_control());
+    let first = write.new.spec.users.all().iter().find_map(|it| {
+        let all = [("name", &it.name), ("host", &it.host), ("password", &it.password)];
+        all.into_iter().find(|(_, value)| odd(value.look())).map(|(what, _)| (what, it.name.look()))
+    });
+    let (what, name) = first?;
+    let says = format!("the {what} of user {} has a quote, a backslash or a control character", shown(name));
+    Some(RULE.finding(Verdict::Deny, "spec.users", says, SQL, "choose another, or make the user in SQL"))
+}
+
+/// Of accounts of one name only the first is made, however many hosts there are.
+fn twice(write: &Write<'_>) -> Option<Finding> {
+    let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
+    let mut names = BTreeSet::new();
+    let second = write.new.spec.users.all().iter().find(|it| {
+        let (name, _) = it.account();
+        !names.insert(name) && !before.contains_key(&it.account())
+    })?;
+    let says = format!("user {} stands here twice, and only the first is made", shown(second.name.look()));
+    let why =
+        "the operator looks for a user of this name, whatever its host, and makes none where there is one";
+    Some(RULE.finding(Verdict::Warn, "spec.users.name", says, why, "make the second in SQL"))
+}

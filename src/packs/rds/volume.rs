@@ -1,0 +1,64 @@
+//! R02: the volume of an Rds has a size that the cloud offers, and never shrinks.
+//!
+//! Refuses a `volumesize` that is not a multiple of 10 from 40 to 4000, and one that is smaller than before.
+//!
+//! # Why
+//!
+//! The operator ignores a smaller size without a word: the resource says 40, and the instance keeps and costs 50. A size that is not a
+//! multiple of 10 is refused by the cloud, and only the operator's log says so.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch rds orders --type=merge -p '{"spec":{"volumesize":40}}'
+//! [R02] Rds shop/orders: volumesize 50 -> 40: RDS volumes cannot shrink
+//! ```
+//!
+//! # What to do instead
+//!
+//! Keep the size, or grow it in steps of 10. For a smaller volume, create a second Rds and move the data. If autopilot has grown the
+//! volume, write the new size in the manifest as well.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume does not shrink for it.
+
+use super::{RDS, Write, contents};
+use facts::review::Review;
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R02",
+    name: "rds-volume",
+    touches: &[(RDS, WRITTEN)],
+    source: include_str!("volume.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    if !write.changes(|it| &it.volumesize) {
+        return Findings::new();
+    }
+    let was = write.old.and_then(|old| old.spec.size());
+    let size = write.new.spec.size();
+    let (says, why, instead) = match (was, size) {
+        (Some(was), Some(size)) if size < was => (
+            format!("volumesize {was} -> {size}: RDS volumes cannot shrink"),
+            "the operator ignores a smaller size, and the instance keeps the one it has",
+            format!("keep volumesize {was}"),
+        ),
+        (_, Some(size)) if (40..=4000).contains(&size) && size % 10 == 0 => return Findings::new(),
+        _ => (
+            format!(
+                "volumesize {} is not a multiple of 10 from 40 to 4000",
+                contents(&write.new.spec.volumesize)
+            ),
+            "the cloud refuses it, and only the operator's log says so",
+            "choose a multiple of 10 from 40 to 4000: 50".to_owned(),
+        ),
+    };
+    vec![RULE.finding(Verdict::Deny, "spec.volumesize", says, why, instead)]
+}

@@ -1,0 +1,75 @@
+//! W06: a volume of a WordPress stays what it is, or grows.
+//!
+//! Refuses another storage class or access mode, and less storage than there is (`status.capacity`), on a claim of a WordPress, before
+//! the API server does, and says what works. A growth that fails may be taken back.
+//!
+//! # Why
+//!
+//! An API server refuses these with a list of fields. The usual answer is to delete the claim and to make a new one: that deletes the
+//! database.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch pvc mysql-pv-claim -p '{"spec":{"resources":{"requests":{"storage":"5Gi"}}}}'
+//! [W06] PersistentVolumeClaim web/mysql-pv-claim: 10Gi -> 5Gi: a volume does not shrink
+//! ```
+//!
+//! # What to do instead
+//!
+//! Leave it. For another class or a smaller volume make a new claim, stop both Deployments (0 replicas), copy the files with a pod that
+//! mounts both, and let the Deployment use the new claim (with the override of W05).
+//!
+//! # How to waive it
+//!
+//! Annotate the claim, for an hour at most: `gatera.dev/override: "W06 until=TIME reason=…"`. The API server refuses it all the same.
+
+use super::part;
+use objects::{Claim, Kind, Object, Quantity};
+use facts::review::Review;
+use engine::rule::{Rule, Verb};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "W06",
+    name: "wp-claims",
+    touches: &[(Kind::Claim, &[Verb::Update])],
+    source: include_str!("claims.rs"),
+    check,
+};
+
+fn check(review: &Review, _: &View<'_>) -> Findings {
+    let (Some(Object::Claim(old)), Some(Object::Claim(new))) = (&review.old, &review.new) else {
+        return Findings::new();
+    };
+    if part(&new.metadata).or(part(&old.metadata)).is_none() {
+        return Findings::new();
+    }
+    let mut found = Findings::new();
+    let mut add = |field: &str, says: String| {
+        let why = "the API server refuses it, and whoever deletes the claim to make a new one deletes what is on it";
+        let instead = "leave it; gatera explain W06 tells how the data moves to another claim";
+        found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
+    };
+    let [was, is] = [old, new].map(|it| &it.spec);
+    if was.storage_class_name.is_some() && was.storage_class_name != is.storage_class_name {
+        add("spec.storageClassName", "the storage class of a claim is chosen once".to_owned());
+    }
+    if was.access_modes != is.access_modes {
+        add("spec.accessModes", "the access modes of a claim are chosen once".to_owned());
+    }
+    let size = |it: &Claim| it.spec.resources.requests.get("storage").cloned();
+    // A growth that no storage can give is taken back as far as what there is; what there is never shrinks.
+    let shrinks = |was: &Quantity, is: &Quantity| {
+        let least = old.capacity().and_then(Quantity::bytes);
+        is.bytes() < was.bytes() && least.is_none_or(|least| is.bytes().is_some_and(|it| it < least))
+    };
+    if let (Some(was), Some(is)) = (size(old), size(new))
+        && shrinks(&was, &is)
+    {
+        let there = old.capacity().unwrap_or(&was);
+        add("spec.resources.requests.storage", format!("{there} -> {is}: a volume does not shrink"));
+    }
+    found
+}

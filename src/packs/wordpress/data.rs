@@ -1,0 +1,140 @@
+//! W04: what a WordPress holds outlives a careless command.
+//!
+//! Refuses to delete a Wordpress that owns claims, the claim of a database or of files, the namespace that they are in, and the
+//! definition `wordpresses.example.com`, with which all of them go. A Wordpress whose claims were there before it owns none, and may go.
+//! Warns of claims that stay without a label, so that nothing guards them.
+//!
+//! # Why
+//!
+//! The operator is the owner of both claims, so Kubernetes deletes them after their Wordpress: the posts, the users and the uploaded
+//! files are gone before anybody notices, and there is no question. What the garbage collector removes afterwards is not held up: then
+//! it is too late.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl delete wordpress blog
+//! [W04] Wordpress web/blog: its two volumes go with it: the database (mysql-pv-claim) and the files (wp-pv-claim)
+//! ```
+//!
+//! # What to do instead
+//!
+//! Take a backup first (`mariadb-dump` or `mysqldump` of the database, and a copy of `/var/www/html`). To keep the volumes, label the
+//! claims first (`kubectl label pvc mysql-pv-claim wp-pv-claim gatera.dev/wordpress=blog`), then delete the Wordpress with
+//! `--cascade=orphan`: everything stays, and the guard still knows what it is. A claim whose owner is gone, as one that a backup brings
+//! back, is deleted by Kubernetes: take `ownerReferences` out of it before it is created.
+//!
+//! # How to waive it
+//!
+//! Annotate the object, for an hour at most: `gatera.dev/override: "W04 until=TIME reason=…"`. That is the confirmation.
+
+use super::{GROUP, LABEL, Tier, WORDPRESS, part};
+use engine::exceptions::confirmation;
+use objects::{Kind, Meta, Object, Owner};
+use facts::review::{Operation, Review};
+use engine::rule::{Rule, Verb};
+use engine::rules::unlisted::unlisted;
+use engine::verdict::{Finding, Findings, Verdict};
+use facts::view::{Freshness, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "W04",
+    name: "wp-data",
+    touches: &[
+        (WORDPRESS, &[Verb::Delete]),
+        (Kind::Claim, &[Verb::Delete]),
+        (Kind::Namespace, &[Verb::Delete]),
+        (Kind::Definition, &[Verb::Delete]),
+    ],
+    source: include_str!("data.rs"),
+    check,
+};
+
+/// The definition of all Wordpresses.
+const DEFINITION: &str = "wordpresses.example.com";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    if review.operation != Operation::Delete {
+        return Findings::new();
+    }
+    let is_definition = matches!(&review.old, Some(Object::Definition(it)) if it.metadata.name == DEFINITION);
+    if is_definition && let Some(unknown) = unlisted(&RULE, WORDPRESS, review, view) {
+        return vec![unknown];
+    }
+    let says = match &review.old {
+        Some(it) if it.kind() == WORDPRESS => return of_one(review, view).into_iter().collect(),
+        Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| of_claim(tier).to_owned()),
+        Some(Object::Namespace(_)) => of_namespace(review, view),
+        Some(_) if is_definition && !view.has_none(WORDPRESS) => Some(format!(
+            "every Wordpress in every namespace goes with it ({}, {}), and so do the volumes that they own",
+            view.how_many(WORDPRESS),
+            view.seen()
+        )),
+        _ => None,
+    };
+    says.map(|says| refused(says, backup_first(review, view))).into_iter().collect()
+}
+
+fn refused(says: String, instead: String) -> Finding {
+    RULE.finding(Verdict::Deny, "", says, "nothing asks a second time, and nothing brings it back", instead)
+}
+
+fn backup_first(review: &Review, view: &View<'_>) -> String {
+    format!("take a backup; then {}, and again", confirmation(review, RULE.id, view))
+}
+
+/// The claims that Kubernetes deletes after it. Those that were there before it have no owner, and stay.
+fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let Review { namespace, name, .. } = review;
+    let uid = review.old.as_ref().map_or("", |it| &it.meta().uid);
+    let is_owner = |it: &Owner| {
+        it.is_of(GROUP, "Wordpress")
+            && it.name == *name
+            && (it.uid == uid || it.uid.is_empty() || uid.is_empty())
+    };
+    let owned = view.claims_in(namespace).filter(|it| it.metadata.owner_references.iter().any(is_owner));
+    let owned: Vec<_> = owned.map(|it| &it.metadata).collect();
+    if owned.is_empty() {
+        let says = format!("it is not known whether volumes go with it ({})", view.seen());
+        let blind = view.freshness != Freshness::Current && !review.options.orphans();
+        return blind
+            .then(|| Finding { verdict: Verdict::Unknown, ..refused(says, backup_first(review, view)) });
+    }
+    let names: Vec<_> = owned.iter().map(|it| &*it.name).collect();
+    let label = format!("kubectl -n {namespace} label pvc {} {LABEL}={name}", names.join(" "));
+    if review.options.orphans() {
+        let bare = owned.iter().any(|it| !it.labels.contains_key(LABEL));
+        let says = format!("its claims stay, and nothing guards them any more: {}", names.join(", "));
+        let why = "without their owner only this label says that they hold a WordPress";
+        return bare.then(|| RULE.finding(Verdict::Warn, "metadata.labels", says, why, label));
+    }
+    let instead = format!(
+        "to keep them: {label}, then kubectl -n {namespace} delete wordpress {name} --cascade=orphan; to delete them: {}",
+        backup_first(review, view)
+    );
+    Some(refused(format!("its volumes go with it: {} ({})", in_words(&owned), view.seen()), instead))
+}
+
+/// "the database (mysql-pv-claim) and the files (wp-pv-claim)"
+fn in_words(claims: &[&Meta]) -> String {
+    let word = |it: &&Meta| match part(it) {
+        Some(Tier::Database) => format!("the database ({})", it.name),
+        _ => format!("the files ({})", it.name),
+    };
+    claims.iter().map(word).collect::<Vec<_>>().join(" and ")
+}
+
+fn of_claim(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Database => "it holds the database of a WordPress",
+        Tier::Backup => "it holds the backups of a WordPress",
+        Tier::Site => "it holds the files of a WordPress: its plugins and what people uploaded",
+    }
+}
+
+/// A claim is a claim, whoever made it: that of a chart is no Wordpress's.
+fn of_namespace(review: &Review, view: &View<'_>) -> Option<String> {
+    let claim = view.claims_in(&review.name).find(|it| part(&it.metadata).is_some())?;
+    let name = &claim.metadata.name;
+    Some(format!("it holds claim {name} of a WordPress ({}), whose data goes with it", view.seen()))
+}

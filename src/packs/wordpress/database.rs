@@ -1,0 +1,202 @@
+//! W05: one server writes to the database of a WordPress, of a version that can read it.
+//!
+//! Refuses more than one replica, another volume or folder for the data (also by `--datadir`), another vendor's image, an older one
+//! (8.0.32 to 8.0.28, too), and a newer one that skips a series with long support. A strategy that would start the new server before the old one has ended is turned into Recreate on its way in. Warns of an
+//! image that can change by itself, and of a new server over a claim that is there already: nobody knows what wrote it.
+//!
+//! # Why
+//!
+//! Two servers on one folder destroy it. A rolling update starts the second before the first has ended: on one node both get the volume,
+//! on two the update never ends. A server that is newer by more than one series, older, or another vendor's does not start, or begins to
+//! convert what it finds and cannot go back.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl scale deployment wordpress-mysql --replicas=2
+//! [W05] Deployment web/wordpress-mysql: 2 servers would write to one volume
+//! ```
+//!
+//! # What to do instead
+//!
+//! Keep one replica; for more than one server take a Galera cluster (charts/wordpress, `database.galera`). Take a backup, and go from
+//! series to series: 5.6, 5.7, 8.0, 8.4, 9.7; MySQL's series between those may be skipped.
+//!
+//! # How to waive it
+//!
+//! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W05 until=TIME reason=…"`.
+
+use serde_json::json;
+
+use super::{Tier, part};
+use facts::galera::data::{Backing, Place};
+use facts::galera::image::{Image, Series, Vendor, VersionChange};
+use facts::galera::server::DATA_DIRECTORIES;
+use objects::{Container, Kind, Mount, Object, Workload};
+use facts::review::{Origin, Review};
+use engine::rule::{Rule, Verb};
+use engine::verdict::{Edit, Finding, Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "W05",
+    name: "wp-database",
+    touches: &[(Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale])],
+    source: include_str!("database.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    match (&review.old, &review.new) {
+        (_, Some(Object::Scale(scale))) => scaled(review, scale.spec.replicas, view).into_iter().collect(),
+        (old, Some(Object::Deployment(new))) if part(&new.metadata) == Some(Tier::Database) => {
+            let old = match old {
+                Some(Object::Deployment(old)) => Some(&**old),
+                _ => None,
+            };
+            let mut found: Findings = several(new.replicas()).into_iter().collect();
+            found.extend(strategy(review, new));
+            found.extend(floats(new));
+            match old {
+                Some(old) => found.extend(changed(old, new)),
+                None => found.extend(over_old_data(review, new, view)),
+            }
+            found
+        }
+        _ => Findings::new(),
+    }
+}
+
+fn scaled(review: &Review, to: i64, view: &View<'_>) -> Option<Finding> {
+    // A Scale carries no labels; the names are the operator's and the chart's, and so is the volume.
+    let claims = view.claims_in(&review.namespace);
+    let mut ours = claims.filter(|it| part(&it.metadata) == Some(Tier::Database));
+    let named = review.name.ends_with("wordpress-mysql");
+    several(to).filter(|_| named && ours.next().is_some())
+}
+
+fn several(replicas: i64) -> Option<Finding> {
+    let says = format!("{replicas} servers would write to one volume");
+    let why = "two servers in one folder destroy the database";
+    let instead = "keep one; for several take a Galera cluster (charts/wordpress, database.galera)";
+    (replicas > 1).then(|| RULE.finding(Verdict::Deny, "spec.replicas", says, why, instead))
+}
+
+fn strategy(review: &Review, new: &Workload) -> Option<Finding> {
+    let kind = &new.spec.strategy.kind;
+    if kind == "Recreate" {
+        return None;
+    }
+    let why = "an update would start the second server in the same folder before the first has ended";
+    let finding = |verdict, says| {
+        RULE.finding(verdict, "spec.strategy.type", says, why, "write strategy: {type: Recreate}")
+    };
+    Some(if review.origin == Origin::Mutating {
+        finding(Verdict::Amend, "spec.strategy is made Recreate")
+            .amended_by(Edit::set(["spec", "strategy"], json!({ "type": "Recreate" })))
+    } else {
+        finding(Verdict::Deny, "spec.strategy is RollingUpdate")
+    })
+}
+
+/// The server, and where its data is.
+fn server(it: &Workload) -> Option<&Container> {
+    let all = &it.spec.template.spec.containers;
+    all.iter().find(|it| it.volume_mounts.iter().any(is_data)).or(all.first())
+}
+
+fn is_data(mount: &Mount) -> bool {
+    mount.mount_path.trim_end_matches('/') == DATA_DIRECTORIES[0]
+}
+
+fn floats(new: &Workload) -> Option<Finding> {
+    let server = server(new).filter(|it| Image::read(&it.image).floats())?;
+    let says = format!("image {} is another one tomorrow", server.image);
+    let why = "the next restart may bring a version that converts the data, and no way back";
+    Some(RULE.finding(Verdict::Warn, image_field(server), says, why, "name the version"))
+}
+
+fn image_field(server: &Container) -> String {
+    format!("spec.template.spec.containers[{}].image", server.name)
+}
+
+fn changed(old: &Workload, new: &Workload) -> Findings {
+    let mut found = Findings::new();
+    let (Some(was), Some(is)) = (server(old), server(new)) else { return found };
+    let field = format!("spec.template.spec.containers[{}].volumeMounts", is.name);
+    let instead = "leave the volume, its claim, its folder and datadir as they are";
+    let mut moved = |verdict, says: String| {
+        let why = "an empty folder becomes an empty database, and the site asks for its setup again";
+        found.push(RULE.finding(verdict, field.clone(), says, why, instead));
+    };
+    match (Place::of(old, was, &[]), Place::of(new, is, &[])) {
+        // Nothing is lost that no volume holds.
+        (Some(before), _) if matches!(before.backing, Backing::Volume(_) | Backing::Container) => {}
+        (Some(before), Some(after)) if !before.is_same(&after) => {
+            moved(Verdict::Deny, format!("the server would look for its data on {after}, not on {before}"));
+        }
+        (Some(before), None) => {
+            moved(
+                Verdict::Warn,
+                format!("whether the server still looks for its data on {before} cannot be told"),
+            );
+        }
+        _ => {}
+    }
+    found.extend(another_server(was, is));
+    found
+}
+
+fn another_server(was: &Container, is: &Container) -> Option<Finding> {
+    let [from, to] = [was, is].map(|it| Image::read(&it.image));
+    let (vendor, other) = (from.vendor()?, to.vendor()?);
+    let finding = |what: String, instead: String| {
+        let says = format!("{} -> {}: {what}", was.image, is.image);
+        let why = "a server does not start over data that it cannot read, or converts it and cannot go back";
+        RULE.finding(Verdict::Deny, image_field(is), says, why, instead)
+    };
+    if vendor != other {
+        let instead = "dump the database, and load it into a new one".to_owned();
+        return Some(finding("the data is another vendor's".to_owned(), instead));
+    }
+    match vendor.step(from.series()?, to.series()?) {
+        VersionChange::Same => earlier(was, is),
+        VersionChange::Up => None,
+        VersionChange::Skips(next) => {
+            Some(finding(format!("{next} comes first"), format!("take a backup, then go to {next}, then on")))
+        }
+        VersionChange::Down => {
+            Some(finding("an older server".to_owned(), "load a backup into a new database".to_owned()))
+        }
+    }
+}
+
+/// MySQL 8.0 changes its dictionary between releases, and an earlier one does not start over it; of other series that is not sure.
+fn earlier(was: &Container, is: &Container) -> Option<Finding> {
+    let [from, to] = [was, is].map(|it| Image::read(&it.image));
+    to.is_earlier_than(&from).filter(|it| *it)?;
+    let never = from.vendor() != Some(Vendor::MariaDb) && from.series() == Some(Series(8, 0));
+    let verdict = if never { Verdict::Deny } else { Verdict::Warn };
+    let says = format!("{} -> {}: an earlier release", was.image, is.image);
+    let why = "a server need not start over data that a later release has written";
+    let instead = format!("keep {}; to go back, load a backup into a new database", was.image);
+    Some(RULE.finding(verdict, image_field(is), says, why, instead))
+}
+
+fn over_old_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let server = server(new)?;
+    let mut volumes =
+        new.spec.template.spec.volumes.iter().filter_map(|it| it.persistent_volume_claim.as_ref());
+    let claims = view.claims_in(&review.namespace);
+    let bound: Vec<_> = claims.filter(|it| it.bound()).map(|it| &it.metadata.name).collect();
+    let asked_once = review.origin.is_final() || review.origin == Origin::Check;
+    let claim = volumes.find(|it| bound.contains(&&it.claim_name)).filter(|_| asked_once)?;
+    let says = format!(
+        "claim {} is there already, and image {} starts over what is on it",
+        claim.claim_name, server.image
+    );
+    let why =
+        "nobody knows which version wrote it: a newer server converts the data, and there is no way back";
+    let instead = "start it with the image that wrote it (the operator's was mysql:5.6), take a backup, and go from series to series";
+    Some(RULE.finding(Verdict::Warn, image_field(server), says, why, instead))
+}

@@ -1,0 +1,85 @@
+//! W07: the database of a WordPress is reached from inside, by its own name.
+//!
+//! Refuses a Service of the database that gets an address (not headless), opens a port on the nodes or outside (NodePort, LoadBalancer), or
+//! that leads to other pods than the database's.
+//!
+//! # Why
+//!
+//! WordPress logs in as a user who may write everything, and the example's operator as root: a database with a port on every node is found
+//! within hours. A Service that leads to the site's pods sends the database's clients there.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch service wordpress-mysql -p '{"spec":{"type":"NodePort"}}'
+//! [W07] Service web/wordpress-mysql: type NodePort opens the database to whoever reaches a node
+//! ```
+//!
+//! # What to do instead
+//!
+//! `kubectl port-forward deployment/wordpress-mysql 3306` for a look from outside.
+//!
+//! # How to waive it
+//!
+//! Annotate the Service, for an hour at most: `gatera.dev/override: "W07 until=TIME reason=…"`.
+
+use super::{Tier, part};
+use objects::{Kind, Object};
+use facts::review::Review;
+use engine::rule::{Rule, WRITTEN};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "W07",
+    name: "wp-service",
+    touches: &[(Kind::Service, WRITTEN)],
+    source: include_str!("database_service.rs"),
+    check,
+};
+
+fn check(review: &Review, _: &View<'_>) -> Findings {
+    let Some(Object::Service(it)) = review.new.as_ref() else { return Findings::new() };
+    let of_database = match part(&it.metadata) {
+        Some(Tier::Database) => true,
+        // Somebody has given it another tier.
+        Some(Tier::Site | Tier::Backup) => it.metadata.name.ends_with("wordpress-mysql"),
+        None => false,
+    };
+    if !of_database {
+        return Findings::new();
+    }
+    let mut found = Findings::new();
+    let instead =
+        "leave it headless; kubectl port-forward deployment/wordpress-mysql 3306 lets you in from outside";
+    let mut add = |field: &str, says: String, why: &str| {
+        found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
+    };
+    let kind = &it.spec.kind;
+    if matches!(&**kind, "NodePort" | "LoadBalancer") {
+        add(
+            "spec.type",
+            format!(
+                "type {kind} opens the database to whoever reaches {}",
+                if kind == "NodePort" { "a node" } else { "its address" }
+            ),
+            "WordPress logs in as a user who may write everything",
+        );
+    } else if !it.headless() && kind != "ExternalName" {
+        add(
+            "spec.clusterIP",
+            "it is not headless any more".to_owned(),
+            "the address of a Service cannot be changed, and it was made without",
+        );
+    }
+    // The operator's own selects by the tier.
+    let tier = it.spec.selector.get("tier").map(String::as_str);
+    if tier != Some("mysql") {
+        add(
+            "spec.selector",
+            "it leads to other pods than the database's".to_owned(),
+            "clients of the database would talk to whatever answers there",
+        );
+    }
+    found
+}

@@ -1,0 +1,212 @@
+//! WordPress on a database of its own: by charts/wordpress, or by the well-known example of an operator.
+//!
+//! Owns: what a [`Wordpress`] says, which objects are part of one, and what API servers ask about them. The operator makes six objects
+//! with fixed names, each owned by its Wordpress, and never looks at them again; those of the chart carry the label
+//! `gatera.dev/wordpress`. Where the database is a Galera cluster, Galera's rules guard that. Must not know: Galera.
+
+mod claims;
+mod collision;
+mod data;
+mod database;
+mod database_service;
+mod name;
+mod one_per_namespace;
+mod password_change;
+mod plain_password;
+
+use serde::Deserialize;
+
+use objects::loose::{self, Loose};
+use objects::{Custom, CustomKind, Kind, Meta, Row};
+use engine::rulebook::Pack;
+use engine::webhooks::{Endpoint, Entry, Only, Selects};
+
+/// The pack.
+pub const PACK: Pack = Pack {
+    name: "wordpress",
+    protects: "the two volumes of a WordPress, and its database from a second server and from a version that cannot read it",
+    kinds: &[WORDPRESS_KIND],
+    rules: &[
+        plain_password::RULE,
+        password_change::RULE,
+        one_per_namespace::RULE,
+        data::RULE,
+        database::RULE,
+        claims::RULE,
+        database_service::RULE,
+        name::RULE,
+        collision::RULE,
+    ],
+    entries: ENTRIES,
+    keeps: |meta| part(meta).is_some(),
+};
+
+/// What people call its objects.
+const LABEL: &str = "gatera.dev/wordpress";
+/// The API group of the example's operator.
+const GROUP: &str = "example.com";
+
+/// CEL: a Wordpress, or the definition of all of them.
+const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'wordpresses.example.com'";
+/// CEL: it is a part of a WordPress, before or after.
+const PART: &str = "[object, oldObject].exists(it, it != null && has(it.metadata) && (\
+has(it.metadata.labels) && 'gatera.dev/wordpress' in it.metadata.labels || \
+has(it.metadata.ownerReferences) && it.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/'))))";
+/// CEL: it is called like a part, and is none: whatever else owns it.
+const NAMESAKE: &str = "has(object.metadata.name) && object.metadata.name == 'wordpress' && \
+!(has(object.metadata.labels) && 'gatera.dev/wordpress' in object.metadata.labels) && \
+!(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/')))";
+
+const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "wordpress-amend",
+        endpoint: Endpoint::Mutate,
+        asks: &[("apps", "deployments", &["CREATE", "UPDATE"]), ("", "persistentvolumeclaims", &["UPDATE"])],
+        selects: Selects::Anywhere,
+        only: Only::When("part-of-wordpress", PART),
+        fail_closed: false,
+        why: "takes a password from its Secret, keeps a second server from a database's volume, and explains fixed fields",
+    },
+    Entry {
+        name: "wordpresses",
+        endpoint: Endpoint::Validate,
+        asks: &[
+            (GROUP, "wordpresses", &["CREATE", "UPDATE", "DELETE"]),
+            ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
+        ],
+        selects: Selects::Anywhere,
+        only: Only::When("wordpress", OURS),
+        fail_closed: true,
+        why: "every write and the end of a Wordpress, whose volumes go with it, and of all of them with their definition",
+    },
+    Entry {
+        name: "wordpress-parts",
+        endpoint: Endpoint::Validate,
+        asks: &[("apps", "deployments", &["CREATE", "UPDATE"]), ("", "persistentvolumeclaims", &["UPDATE"])],
+        selects: Selects::Anywhere,
+        only: Only::When("part-of-wordpress", PART),
+        fail_closed: true,
+        why: "the parts of a WordPress, in every namespace",
+    },
+    Entry {
+        name: "wordpress-namesakes",
+        endpoint: Endpoint::Validate,
+        asks: &[("apps", "deployments", &["CREATE"])],
+        selects: Selects::Anywhere,
+        only: Only::When("called-wordpress", NAMESAKE),
+        fail_closed: false,
+        why: "what the operator would take for its own; strangers are never held up by a guard that is down",
+    },
+    Entry {
+        name: "wordpress-elsewhere",
+        endpoint: Endpoint::Validate,
+        asks: &[("", "persistentvolumeclaims", &["DELETE"]), ("", "services", &["CREATE", "UPDATE"])],
+        selects: Selects::OtherNamespaces,
+        only: Only::When("part-of-wordpress", PART),
+        fail_closed: true,
+        why: "the same where the namespace is not guarded as a whole, and so these are not sent anyway",
+    },
+];
+
+const WORDPRESS_KIND: &CustomKind = &CustomKind {
+    row: Row { group: GROUP, version: "v1", name: "Wordpress", plural: "wordpresses" },
+    watched: true,
+    cluster_wide: false,
+    read: CustomKind::read_into::<Wordpress>,
+};
+/// WordPress, as the operator of the example asks for it.
+const WORDPRESS: Kind = Kind::Custom(WORDPRESS_KIND);
+
+impl Custom for Wordpress {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn weight(&self) -> usize {
+        loose::weight(self)
+    }
+}
+
+/// What the operator of the example is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct Wordpress {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "objects::or_default")]
+    pub metadata: Meta,
+    #[serde(deserialize_with = "loose::map")]
+    spec: Spec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+struct Spec {
+    sqlrootpassword: Loose,
+}
+
+/// What a part is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    Database,
+    Site,
+    Backup,
+}
+
+/// Which part of a WordPress an object is, by its owner or its label, and by its name or its tier; `None`: of none.
+fn part(meta: &Meta) -> Option<Tier> {
+    let owned = meta.owner_references.iter().any(|it| it.is_of(GROUP, "Wordpress"));
+    if !owned && !meta.labels.contains_key(LABEL) {
+        return None;
+    }
+    let tier = meta.labels.get("tier").map(String::as_str);
+    Some(match tier {
+        Some("mysql") => Tier::Database,
+        None if meta.name.contains("mysql") => Tier::Database,
+        Some("backup") => Tier::Backup,
+        _ => Tier::Site,
+    })
+}
+
+/// `secretRef:<secret>/<key>`: where a password is, instead of the password.
+fn secret_ref(text: &str) -> Option<(&str, &str)> {
+    let is_name = |name: &str, also: &str| {
+        !name.is_empty()
+            && name.len() <= 253
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
+    };
+    let (secret, key) = text.strip_prefix("secretRef:")?.split_once('/')?;
+    (is_name(secret, "-.") && is_name(key, "-._")).then_some((secret, key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_is_one_name_and_one_key() {
+        assert_eq!(secret_ref("secretRef:mysql/root-password"), Some(("mysql", "root-password")));
+        for text in [
+            "",
+            "abc",
+            "secretRef:",
+            "secretRef:a",
+            "secretRef:/b",
+            "secretRef:a/",
+            "secretRef:a/b/c",
+            "secretref:a/b",
+            "secretRef:a b/c",
+        ] {
+            assert_eq!(secret_ref(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn whatever_stands_in_it_is_read() {
+        for spec in ["null", "[]", "7", r#"{"sqlrootpassword":7}"#, r#"{"sqlrootpassword":{"a":1}}"#, "{}"] {
+            let json = format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec}}}"#);
+            assert!(serde_json::from_str::<Wordpress>(&json).is_ok(), "{spec}");
+        }
+        let it: Wordpress = serde_json::from_str(r#"{"spec":{"sqlrootpassword":"hunter2"}}"#).unwrap();
+        assert!(!format!("{it:?}").contains("hunter2"));
+    }
+}

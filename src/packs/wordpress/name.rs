@@ -1,0 +1,67 @@
+//! W08: the name of a Wordpress can be the name of a port.
+//!
+//! Refuses a name with a dot, or of more than 63 characters.
+//!
+//! # Why
+//!
+//! The operator calls the port of the database's Service, and a label of every part, by the name of the Wordpress. That of an object may
+//! have dots and 253 characters; that of a port or a label is a word of 63 without any. With another name the operator makes the database
+//! and then stops: no Service, no site, and no word but in its log.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl apply -f blog.yaml
+//! [W08] Wordpress web/blog.example.com: the name has a dot, and it becomes the name of a port, which has none
+//! ```
+//!
+//! # What to do instead
+//!
+//! A name without dots: blog.
+//!
+//! # How to waive it
+//!
+//! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W08 until=TIME reason=…"`.
+
+use super::{WORDPRESS, Wordpress};
+use objects::Object;
+use facts::review::Review;
+use engine::rule::{Rule, Verb};
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "W08",
+    name: "wp-name",
+    touches: &[(WORDPRESS, &[Verb::Create])],
+    source: include_str!("name.rs"),
+    check,
+};
+
+/// The longest name of a port and of a label.
+const LONGEST: usize = 63;
+
+fn check(review: &Review, _: &View<'_>) -> Findings {
+    let Some(it) = review.new.as_ref().and_then(Object::custom::<Wordpress>) else { return Findings::new() };
+    let name = &it.metadata.name;
+    let wrong = if name.is_empty() {
+        return Findings::new();
+    } else if name.len() > LONGEST {
+        format!(
+            "the name has {} characters, and it becomes the name of a port, which has {LONGEST} at most",
+            name.len()
+        )
+    } else if name.contains('.') {
+        "the name has a dot, and it becomes the name of a port, which has none".to_owned()
+    } else {
+        return Findings::new();
+    };
+    let why = "the operator makes the database, and then stops at its Service: there is never a site, and only its log says so";
+    vec![RULE.finding(
+        Verdict::Deny,
+        "metadata.name",
+        wrong,
+        why,
+        "give it a shorter name, of letters and digits: blog",
+    )]
+}

@@ -1,0 +1,60 @@
+//! W03: a namespace has one Wordpress.
+//!
+//! Refuses a second one.
+//!
+//! # Why
+//!
+//! The operator calls what it makes by fixed names (wordpress, wordpress-mysql, mysql-pv-claim, wp-pv-claim). Of a second Wordpress it
+//! makes nothing: what is there already serves both, one site and one database; and whoever deletes the first one deletes the data of
+//! the second.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl apply -f second.yaml
+//! [W03] Wordpress web/shop: namespace web has Wordpress blog already
+//! ```
+//!
+//! # What to do instead
+//!
+//! Give it a namespace of its own. charts/wordpress can be installed several times in one (`namePrefix`).
+//!
+//! # How to waive it
+//!
+//! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W03 until=TIME reason=…"`.
+
+use super::WORDPRESS;
+use facts::review::{Origin, Review};
+use engine::rule::{Rule, Verb};
+use engine::rules::unlisted::unlisted;
+use engine::verdict::{Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "W03",
+    name: "one-wordpress",
+    touches: &[(WORDPRESS, &[Verb::Create])],
+    source: include_str!("one_per_namespace.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    if review.new.is_none() {
+        return Findings::new();
+    }
+    let ns = &*review.namespace;
+    let others = view.named(WORDPRESS, ns).filter(|name| *name != review.name);
+    let finding = |other: &str| {
+        let says = format!("namespace {ns} has Wordpress {other} already");
+        let why = "their parts have the same names: both would be one site on one database, and the end of one is the end of both";
+        RULE.finding(Verdict::Deny, "metadata.namespace", says, why, "give it a namespace of its own")
+    };
+    // An audit tells it of each but the first.
+    let found: Findings = others
+        .filter(|other| review.origin != Origin::Audit || **other < *review.name)
+        .take(1)
+        .map(finding)
+        .collect();
+    let unknown = || unlisted(&RULE, WORDPRESS, review, view).into_iter().collect();
+    if found.is_empty() && review.origin != Origin::Audit { unknown() } else { found }
+}

@@ -1,0 +1,109 @@
+//! W01: the password of a WordPress's database is in a Secret.
+//!
+//! Refuses a Wordpress that writes out `sqlrootpassword`. It may name a Secret and a key instead, `secretRef:NAME/KEY`: when the operator
+//! makes its Deployments of that, each variable with such a value is turned into a `secretKeyRef` on its way in. Warns of a Deployment of
+//! a WordPress in which a password is written out; the path of a file with one (`MYSQL_ROOT_PASSWORD_FILE`) is none. The value is never
+//! repeated.
+//!
+//! # Why
+//!
+//! The operator copies the text into two Deployments, and everybody who may read one of the three, or a backup of them, has the root
+//! password of the database. It never compares what it made, so a variable that reads a Secret stays as it is.
+//!
+//! # Example
+//!
+//! ```text
+//! spec:
+//!   sqlrootpassword: …                                # refused
+//!   sqlrootpassword: secretRef:mysql/root-password    # the operator's Deployments read the Secret
+//! ```
+//!
+//! # What to do instead
+//!
+//! `kubectl create secret generic mysql --from-literal=root-password="$(openssl rand -hex 16)"`, and name it. charts/wordpress makes a
+//! Secret by itself, and gives WordPress a database user of its own.
+//!
+//! # How to waive it
+//!
+//! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W01 until=TIME reason=…"`.
+
+use serde_json::json;
+
+use super::{WORDPRESS, Wordpress, part, secret_ref};
+use objects::{Kind, Object, Workload};
+use facts::review::{Origin, Review};
+use engine::rule::{Rule, WRITTEN};
+use engine::rules::is_secret;
+use engine::verdict::{Edit, Finding, Findings, Verdict};
+use facts::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "W01",
+    name: "wp-password",
+    touches: &[(WORDPRESS, WRITTEN), (Kind::Deployment, WRITTEN)],
+    source: include_str!("plain_password.rs"),
+    check,
+};
+
+fn check(review: &Review, _: &View<'_>) -> Findings {
+    if let Some(it) = review.new.as_ref().and_then(Object::custom) {
+        return in_resource(it).into_iter().collect();
+    }
+    match &review.new {
+        Some(Object::Deployment(it)) if part(&it.metadata).is_some() => in_deployment(review, it),
+        _ => Findings::new(),
+    }
+}
+
+fn in_resource(it: &Wordpress) -> Option<Finding> {
+    let password = &it.spec.sqlrootpassword;
+    if !password.given() || secret_ref(password.look()).is_some() {
+        return None;
+    }
+    let says = if password.look().starts_with("secretRef:") {
+        "spec.sqlrootpassword names no Secret and key: secretRef:NAME/KEY is the form"
+    } else {
+        "spec.sqlrootpassword is written out"
+    };
+    let instead = "create a Secret, and write sqlrootpassword: secretRef:NAME/KEY";
+    Some(RULE.finding(Verdict::Deny, "spec.sqlrootpassword", says, WHY, instead))
+}
+
+const WHY: &str = "whoever may read this object, a Deployment made of it, or a backup has the root password of the database";
+
+fn in_deployment(review: &Review, it: &Workload) -> Findings {
+    let spec = &it.spec.template.spec;
+    let lists = [("containers", &spec.containers), ("initContainers", &spec.init_containers)];
+    let containers = lists.into_iter().flat_map(|(list, containers)| {
+        containers.iter().enumerate().map(move |(index, container)| (list, index, container))
+    });
+    let variables = containers.flat_map(|(list, index, container)| {
+        let at = move |variable: &str| {
+            ["spec", "template", "spec", list, &index.to_string(), "env", variable].map(str::to_owned)
+        };
+        let place = format!("spec.template.spec.{list}[{}]", container.name);
+        let each = container.env.iter().enumerate();
+        each.map(move |(variable, it)| {
+            (at(&variable.to_string()), format!("{place}.env[{}].value", it.name), it)
+        })
+    });
+    let judged = variables.filter_map(|(path, field, it)| {
+        let (name, value) = (&it.name, it.value.look());
+        let instead = format!("valueFrom: {{secretKeyRef: …}} for {name}");
+        let (verdict, says) = match secret_ref(value) {
+            Some((secret, key)) if review.origin == Origin::Mutating => {
+                let says = format!("{name} is read from key {key} of Secret {secret}");
+                let from = json!({ "secretKeyRef": { "name": secret, "key": key } });
+                let edit = Edit { path: path.to_vec(), value: json!({ "name": name, "valueFrom": from }) };
+                return Some(RULE.finding(Verdict::Amend, field, says, WHY, instead).amended_by(edit));
+            }
+            Some(_) => {
+                (Verdict::Deny, format!("{name} would hold the name of a Secret instead of a password"))
+            }
+            None if is_secret(name, value) => (Verdict::Warn, format!("{name} is written out")),
+            None => return None,
+        };
+        Some(RULE.finding(verdict, field, says, WHY, instead))
+    });
+    judged.collect()
+}

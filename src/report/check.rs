@@ -1,0 +1,244 @@
+//! What was found in manifests, laid out: for people at a terminal, and for the programs that pipelines hand it to.
+//!
+//! Owns: the table of formats, and what they share. Each format is a file; the sentences are the findings' own.
+
+mod code_quality;
+mod github;
+mod json;
+mod junit;
+mod markdown;
+mod sarif;
+mod text;
+
+use std::collections::HashMap;
+
+use ring::digest;
+
+use super::because;
+use inspect::check::{Checked, Hit, Level, What};
+use objects::visible;
+use facts::pages::Pages;
+use engine::rules::UNREADABLE;
+use engine::verdict::Effect;
+
+/// Who is to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A person.
+    Text,
+    /// A person, or `grep`: a line each.
+    Concise,
+    /// A program of somebody's.
+    Json,
+    /// Code scanning: SARIF 2.1.0.
+    Sarif,
+    /// A pipeline that shows tests.
+    Junit,
+    /// A job of GitHub Actions: annotations.
+    Github,
+    /// A merge request of GitLab: code quality.
+    Gitlab,
+    /// A comment in a pull request.
+    Markdown,
+}
+
+impl Format {
+    /// All of them, by the names that `--output` takes, and for whom each is.
+    pub const ALL: [(Format, &str, &str); 8] = [
+        (Format::Text, "text", "for people: the line, the reason and the way out"),
+        (Format::Concise, "concise", "a line each"),
+        (Format::Json, "json", "for programs; docs/check.schema.json describes it"),
+        (Format::Sarif, "sarif", "SARIF 2.1.0, for code scanning"),
+        (Format::Junit, "junit", "JUnit XML: an object is a test"),
+        (Format::Github, "github", "annotations of GitHub Actions"),
+        (Format::Gitlab, "gitlab", "a code quality report of GitLab"),
+        (Format::Markdown, "markdown", "a summary for a pull request"),
+    ];
+
+    /// The format of this name.
+    pub fn read(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known, _)| *known == name).map(|(format, ..)| *format)
+    }
+}
+
+/// Lays it out. Colours are for terminals.
+pub fn lay_out(checked: &Checked, format: Format, colour: bool) -> String {
+    match format {
+        Format::Text => tame(&text::text(checked, colour)),
+        Format::Concise => tame(&text::concise(checked, colour)),
+        Format::Json => format!("{:#}\n", json::of(checked)),
+        Format::Sarif => format!("{:#}\n", sarif::of(checked)),
+        Format::Junit => junit::of(checked),
+        Format::Github => tame(&github::of(checked)),
+        Format::Gitlab => format!("{:#}\n", code_quality::of(checked)),
+        Format::Markdown => markdown::of(checked),
+    }
+}
+
+/// What is listed, and no word about the rest. If nothing is, there is nothing to judge, and that is said.
+pub fn in_brief(checked: &Checked, format: Format, colour: bool) -> String {
+    match format {
+        Format::Text if !checked.hits.is_empty() => {
+            tame(text::hits(checked, colour).trim_end_matches('\n')) + "\n"
+        }
+        Format::Concise if !checked.hits.is_empty() => tame(&text::lines(checked, colour)),
+        format => lay_out(checked, format, colour),
+    }
+}
+
+/// Also what is fine, object by object.
+pub fn in_full(checked: &Checked, format: Format, colour: bool) -> String {
+    let fine = tame(&text::fine(checked, colour));
+    let apart = if format == Format::Text && !fine.is_empty() { "\n" } else { "" };
+    format!("{fine}{apart}{}", lay_out(checked, format, colour))
+}
+
+/// Runners of pipelines look for commands anywhere in what a job prints, and names are whatever somebody wrote.
+fn tame(text: &str) -> String {
+    text.replace("##[", "#\\u{23}[").replace("##vso[", "#\\u{23}vso[")
+}
+
+/// By what programs tell apart what was found: the id of a rule, or what else it is.
+fn code(hit: &Hit) -> &'static str {
+    match &hit.what {
+        What::Finding { judged, .. } => judged.finding.rule,
+        What::Remark(_) => "remark",
+        What::Unjudged(_) => "unjudged",
+        What::Comment(_) => "waiver",
+        What::Unread(_) => "unread",
+    }
+}
+
+/// What the codes mean that are no ids of rules.
+const OTHER_CODES: [(&str, &str); 5] = [
+    (UNREADABLE, "an object of a known kind cannot be read"),
+    ("remark", "what the API server's user would be told besides"),
+    ("unjudged", "something was not judged, and why"),
+    ("waiver", "a comment that waives is not taken, or waives nothing"),
+    ("unread", "a file or a document cannot be read"),
+];
+
+/// What a code stands for: the rule's name, or the code.
+fn name(checked: &Checked, code: &'static str) -> &'static str {
+    checked.rules.iter().find(|page| page.id == code).map_or(code, |page| page.name)
+}
+
+/// One line: which object, and what.
+pub fn headline(hit: &Hit) -> String {
+    match &hit.what {
+        What::Finding { judged, .. } => {
+            let subject = hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
+            visible(&format!("{subject}: {}", judged.finding.says))
+        }
+        What::Remark(words) | What::Unjudged(words) | What::Comment(words) | What::Unread(words) => {
+            visible(words)
+        }
+    }
+}
+
+/// All that is said, and nothing about the place.
+fn whole(hit: &Hit) -> String {
+    let What::Finding { judged, waived } = &hit.what else { return headline(hit) };
+    let subject = hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
+    let mut text = super::text(subject, &judged.finding, &Pages::Program);
+    if let Some(softened) = &judged.softened {
+        let only = if judged.effect == Effect::Recorded { "only noted" } else { "only a warning" };
+        text.push_str(&format!("\n  {only}: {}", visible(&because(softened))));
+    }
+    if let Some(reason) = waived {
+        text.push_str(&format!("\n  waived here: {}", visible(reason)));
+    }
+    text
+}
+
+/// A place that other programs can show: a file of the repository, and a line of it. What came through a pipe is shown at the
+/// template that it was made of, whose lines are others.
+fn place(hit: &Hit) -> (&str, u64) {
+    let line = hit.spot.place.map_or(1, |it| it.line);
+    match (&*hit.spot.file, &hit.spot.template) {
+        ("-", Some(template)) => (template, 1),
+        ("-", None) => ("stdin", line),
+        (file, _) => (file, line),
+    }
+}
+
+/// Names that stay the same while lines move: by what was found, at which field of which object, and how often before.
+fn fingerprints(checked: &Checked) -> Vec<String> {
+    let mut seen = HashMap::<String, usize>::new();
+    let print = |hit: &Hit| {
+        let field = match &hit.what {
+            What::Finding { judged, .. } => &judged.finding.field,
+            _ => &headline(hit),
+        };
+        let object = hit.object.as_ref().map_or(place(hit).0, |it| &*it.subject);
+        let text = format!("{}\0{object}\0{field}", code(hit));
+        let times = seen.entry(text.clone()).or_default();
+        *times += 1;
+        let digest = digest::digest(&digest::SHA256, format!("{text}\0{times}").as_bytes());
+        digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    };
+    checked.hits.iter().map(print).collect()
+}
+
+/// "14 findings: 11 refused, 3 warnings", which add up.
+fn findings(checked: &Checked) -> String {
+    let parts = [
+        (Level::Unread, "that cannot be read", "that cannot be read"),
+        (Level::Refused, "refused", "refused"),
+        (Level::Warning, "warning", "warnings"),
+        (Level::Waived, "waived", "waived"),
+        (Level::Note, "note", "notes"),
+    ];
+    let said = parts.iter().map(|(level, one, many)| (checked.count(*level), one, many));
+    let said = said
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }));
+    format!("{}: {}", count(checked.hits.len(), "finding"), said.collect::<Vec<_>>().join(", "))
+}
+
+/// "8 objects: 2 would be refused, 1 allowed with a warning, 5 fine", which add up; and what else is to be known of them.
+fn objects(checked: &Checked) -> String {
+    let settings =
+        checked.settings.as_ref().map(|it| format!("; settings of {}", visible(it))).unwrap_or_default();
+    let (all, unchanged) = (checked.objects.len(), checked.objects.iter().filter(|it| it.unchanged).count());
+    if all == 0 {
+        return format!(
+            "nothing to judge: there is no Kubernetes object in what was read{}{settings}",
+            strangers(checked)
+        );
+    }
+    let refused = checked.objects_of(Level::Refused);
+    let (warned, waived) = (checked.objects_of(Level::Warning), checked.objects_of(Level::Waived));
+    let odd = checked.not_judged();
+    let not_judged = match checked.of_no_rule() {
+        0 => "not judged".to_owned(),
+        all if all == odd => "not judged (no rule is about such a kind)".to_owned(),
+        some => format!("not judged ({some} of them because no rule is about such a kind)"),
+    };
+    let fine = all - refused - warned - waived - odd - unchanged;
+    let mut text =
+        format!("{}: {refused} would be refused, {warned} allowed with a warning", count(all, "object"));
+    for (count, what) in [(waived, "waived"), (odd, &*not_judged), (fine, "fine"), (unchanged, "unchanged")] {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    let clusters = match checked.clusters {
+        0 => "no Galera cluster is among them".to_owned(),
+        clusters => count(clusters, "Galera cluster"),
+    };
+    format!("{text}; {clusters}{}{settings}", strangers(checked))
+}
+
+fn strangers(checked: &Checked) -> String {
+    match checked.strangers {
+        0 => String::new(),
+        1 => "; 1 document without a kind was left out".to_owned(),
+        many => format!("; {many} documents without a kind were left out"),
+    }
+}
+
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}

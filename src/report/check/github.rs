@@ -1,0 +1,39 @@
+//! Annotations of a GitHub Actions job: commands that its runner reads from what a step prints. It shows ten of each kind for a step.
+
+use super::{code, findings, name, objects, place, whole};
+use inspect::check::{Checked, Hit, Level};
+use objects::visible;
+
+pub(super) fn of(checked: &Checked) -> String {
+    let mut text: String = checked.hits.iter().map(|hit| annotation(checked, hit)).collect();
+    if !checked.hits.is_empty() {
+        text.push_str(&format!("{}\n", findings(checked)));
+    }
+    text + &format!("{}\n", objects(checked))
+}
+
+fn annotation(checked: &Checked, hit: &Hit) -> String {
+    let kind = match hit.level() {
+        Level::Refused | Level::Unread => "error",
+        Level::Warning => "warning",
+        Level::Waived | Level::Note => "notice",
+    };
+    let (file, line) = place(hit);
+    let column = hit.spot.place.filter(|it| it.line == line && it.column > 0);
+    let column = column.map(|it| format!(",col={}", it.column)).unwrap_or_default();
+    let title = match (code(hit), name(checked, code(hit))) {
+        (code, name) if code == name => format!("gatera: {name}"),
+        (code, name) => format!("{code} {name}"),
+    };
+    let (file, title) = (property(&visible(file.strip_prefix("./").unwrap_or(file))), property(&title));
+    format!("::{kind} file={file},line={line}{column},title={title}::{}\n", data(&whole(hit)))
+}
+
+/// As the runner takes it apart.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}

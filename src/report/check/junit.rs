@@ -1,0 +1,130 @@
+//! JUnit XML: a file is a suite, an object is a test. What would be refused fails it, what cannot be read is an error, what is
+//! waived is skipped; warnings are what the test printed.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use super::{code, headline, whole};
+use inspect::check::{Checked, Hit, Level, Outcome};
+use objects::visible;
+
+pub(super) fn of(checked: &Checked) -> String {
+    let mut files: Vec<&str> = Vec::new();
+    let spots = checked.objects.iter().map(|it| &it.spot).chain(checked.hits.iter().map(|it| &it.spot));
+    for spot in spots {
+        if !files.contains(&&*spot.file) {
+            files.push(&spot.file);
+        }
+    }
+    let suites: Vec<_> = files.into_iter().map(|file| suite(checked, file)).collect();
+    let sum = |of: fn(&Suite) -> usize| suites.iter().map(of).sum::<usize>();
+    let (tests, failures, errors) = (sum(|it| it.tests), sum(|it| it.failures), sum(|it| it.errors));
+    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let _ = writeln!(
+        text,
+        "<testsuites name=\"gatera check\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\">"
+    );
+    text.extend(suites.iter().map(|suite| &*suite.text));
+    text + "</testsuites>\n"
+}
+
+struct Suite {
+    tests: usize,
+    failures: usize,
+    errors: usize,
+    text: String,
+}
+
+fn suite(checked: &Checked, file: &str) -> Suite {
+    let objects: Vec<_> = checked.objects.iter().filter(|it| &*it.spot.file == file).collect();
+    let own: Vec<_> = checked.hits.iter().filter(|it| &*it.spot.file == file).collect();
+    let mut of_objects = HashMap::<_, Vec<&Hit>>::new();
+    for hit in &own {
+        if let Some(object) = &hit.object {
+            of_objects.entry((&object.subject, hit.spot.in_base)).or_default().push(hit);
+        }
+    }
+    let unread: Vec<_> = own.iter().filter(|it| it.level() == Level::Unread).collect();
+    let failures = objects.iter().filter(|it| it.worst == Some(Level::Refused)).count();
+    let skipped = objects
+        .iter()
+        .filter(|it| it.worst == Some(Level::Waived) || it.unchanged || it.is_of_no_rule())
+        .count();
+    let (tests, errors) = (objects.len() + unread.len(), unread.len());
+    let mut text = format!(
+        "  <testsuite name=\"{}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\">\n",
+        xml(file)
+    );
+    for hit in unread {
+        let line = hit.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
+        let (name, message) = (xml(&format!("{file}{line}")), xml(&headline(hit)));
+        let _ = writeln!(
+            text,
+            "    <testcase classname=\"{}\" name=\"{name}\"><error type=\"unread\" message=\"{message}\"/></testcase>",
+            xml(file)
+        );
+    }
+    for object in objects {
+        let hits = of_objects.get(&(&object.object.subject, object.spot.in_base));
+        test(&mut text, object, hits.map_or(&[], |hits| hits));
+    }
+    let apart: String = own
+        .iter()
+        .filter(|it| it.object.is_none() && it.level() < Level::Unread)
+        .map(|it| said(it))
+        .collect();
+    if !apart.is_empty() {
+        let _ = writeln!(text, "    <system-out>{}</system-out>", xml(&apart));
+    }
+    text.push_str("  </testsuite>\n");
+    Suite { tests, failures, errors, text }
+}
+
+fn test(text: &mut String, outcome: &Outcome, hits: &[&Hit]) {
+    let Outcome { spot, object, .. } = outcome;
+    let of_this = |level: Level| hits.iter().filter(move |it| it.level() == level);
+    let _ = write!(text, "    <testcase classname=\"{}\" name=\"{}\"", xml(&spot.file), xml(&object.subject));
+    if outcome.is_fine() {
+        text.push_str("/>\n");
+        return;
+    }
+    text.push_str(">\n");
+    let mut refused = of_this(Level::Refused).peekable();
+    if let Some(first) = refused.peek() {
+        let (code, message) = (code(first), xml(&headline(first)));
+        let all: String = refused.map(|it| said(it)).collect();
+        let _ =
+            writeln!(text, "      <failure type=\"{code}\" message=\"{message}\">{}</failure>", xml(&all));
+    } else if outcome.unchanged {
+        text.push_str("      <skipped message=\"unchanged\"/>\n");
+    } else if outcome.is_of_no_rule() {
+        text.push_str("      <skipped message=\"no rule is about such a kind\"/>\n");
+    } else if outcome.worst == Some(Level::Waived) {
+        let all: String = of_this(Level::Waived).map(|it| said(it)).collect();
+        let _ = writeln!(text, "      <skipped message=\"waived\">{}</skipped>", xml(&all));
+    }
+    let besides: String = of_this(Level::Warning).chain(of_this(Level::Note)).map(|it| said(it)).collect();
+    if !besides.is_empty() {
+        let _ = writeln!(text, "      <system-out>{}</system-out>", xml(&besides));
+    }
+    text.push_str("    </testcase>\n");
+}
+
+fn said(hit: &Hit) -> String {
+    let place = hit.spot.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
+    format!("{}{place}\n{}\n", visible(&hit.spot.file), whole(hit))
+}
+
+/// Text as it stands in XML, which has no control characters.
+fn xml(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        '\n' => "&#10;".to_owned(),
+        c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => c.escape_default().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}

@@ -1,0 +1,122 @@
+//! For people: the place, the line with what is meant marked, the reason, the way out; or a line each.
+
+use inspect::check::{Checked, Excerpt, Hit, Level, Outcome, Spot, What};
+use objects::visible;
+
+/// Everything that is known of each, and how many there are.
+pub(super) fn text(checked: &Checked, colour: bool) -> String {
+    hits(checked, colour) + &summary(checked)
+}
+
+/// Everything that is known of each.
+pub(super) fn hits(checked: &Checked, colour: bool) -> String {
+    let paint = Paint(colour);
+    let mut text = String::new();
+    for hit in &checked.hits {
+        text.push_str(&format!("{}: {}\n", paint.bold(&at(&hit.spot)), paint.level(hit.level())));
+        if let (Some(Excerpt { line, caret }), Some(place)) = (&hit.excerpt, hit.spot.place) {
+            let indent = line.len() - line.trim_start().len();
+            let (number, caret) = (place.line.to_string(), " ".repeat(caret.saturating_sub(indent)));
+            let empty = " ".repeat(number.len());
+            let bar = paint.dim("|");
+            text.push_str(&format!(
+                "  {} {bar} {}\n  {empty} {bar} {caret}{}\n",
+                paint.dim(&number),
+                line.trim_start(),
+                paint.level_of("^", hit.level())
+            ));
+        }
+        text.push_str(&format!("{}\n\n", super::whole(hit)));
+    }
+    text
+}
+
+/// A line for each object that nothing is said of.
+pub(super) fn fine(checked: &Checked, colour: bool) -> String {
+    let paint = Paint(colour);
+    let fine = checked.objects.iter().filter(|it| it.is_fine());
+    let line = |Outcome { spot, object, .. }: &Outcome| {
+        format!("{}: {} {}\n", at(spot), paint.with("32", "fine"), visible(&object.subject))
+    };
+    fine.map(line).collect()
+}
+
+/// A line each, and how many there are.
+pub(super) fn concise(checked: &Checked, colour: bool) -> String {
+    lines(checked, colour) + &summary(checked)
+}
+
+/// A line each.
+pub(super) fn lines(checked: &Checked, colour: bool) -> String {
+    let paint = Paint(colour);
+    let line = |hit: &Hit| {
+        let rule = hit.rule().map_or(":".to_owned(), |rule| format!(" [{rule}]"));
+        format!("{}: {}{rule} {}\n", at(&hit.spot), paint.level(hit.level()), super::headline(hit))
+    };
+    checked.hits.iter().map(line).collect()
+}
+
+/// "galera.yaml:97:50", as editors and terminals make it a link.
+fn at(spot: &Spot) -> String {
+    // A line that begins like a command of a pipeline's is one.
+    let here = if spot.file.starts_with("::") { "./" } else { "" };
+    let file = format!("{here}{}", visible(&spot.file));
+    let place = spot.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
+    let template = spot.template.as_ref().map(|it| format!(" ({})", visible(it))).unwrap_or_default();
+    let removed = if spot.in_base { " (in the base)" } else { "" };
+    format!("{file}{place}{template}{removed}")
+}
+
+fn summary(checked: &Checked) -> String {
+    let mut text = String::new();
+    let waived = checked.hits.iter().filter_map(|hit| match &hit.what {
+        What::Finding { judged, waived: Some(reason) } => Some((hit, judged.finding.rule, reason)),
+        _ => None,
+    });
+    for (number, (hit, rule, reason)) in waived.enumerate() {
+        if number == 0 {
+            text.push_str("waived in these files, which the API server does not see:\n");
+        }
+        let subject = hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
+        text.push_str(&visible(&format!("  {}: {rule} {subject}: {reason}", at(&hit.spot))));
+        text.push('\n');
+    }
+    if !checked.hits.is_empty() {
+        text.push_str(&format!("{}\n", super::findings(checked)));
+    }
+    text + &format!("{}\n", super::objects(checked))
+}
+
+/// Colours, where there are any.
+struct Paint(bool);
+
+impl Paint {
+    fn with(&self, code: &str, text: &str) -> String {
+        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    fn bold(&self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    fn dim(&self, text: &str) -> String {
+        self.with("2", text)
+    }
+
+    fn level(&self, level: Level) -> String {
+        let word = match level {
+            Level::Unread => "not readable",
+            level => level.name(),
+        };
+        self.level_of(word, level)
+    }
+
+    fn level_of(&self, text: &str, level: Level) -> String {
+        let code = match level {
+            Level::Refused | Level::Unread => "1;31",
+            Level::Warning => "1;33",
+            Level::Waived | Level::Note => "36",
+        };
+        self.with(code, text)
+    }
+}

@@ -1,0 +1,303 @@
+//! One decision, laid out for whoever reads it: a person at a terminal, the API server, a pipeline.
+//!
+//! Owns: layout only; the sentences are the findings' own. Must not know: rules, clients, files. Whatever leaves the
+//! process about a decision is written here, so this is where the limits of the API server are kept.
+
+pub mod audit;
+pub mod bundle;
+pub mod check;
+pub mod doctor;
+pub mod manual;
+pub mod pages;
+pub mod recovery;
+pub mod rollout;
+pub mod status;
+pub mod stop;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use facts::mode::Mode;
+use objects::visible;
+use facts::pages::Pages;
+use facts::review::{API_VERSION, Malformed, Review};
+use engine::verdict::{Decision, Effect, Finding, Judged, Softened};
+use facts::view::condition::Matter;
+
+/// A warning may have 256 characters, the first line of a denial should not have many more.
+const LONGEST_WARNING: usize = 256;
+/// A way out of more than this is taken in steps.
+const LONGEST_LINE: usize = 160;
+
+/// The full text of one finding: what was found, why it matters, what to do instead, and where there is more.
+pub fn text(subject: &str, finding: &Finding, pages: &Pages) -> String {
+    group(subject, &[finding], pages)
+}
+
+/// The full text of a refusal: every finding that refuses, worst first. Findings of one rule for one reason share
+/// their reason, so that six passwords are not six times the same advice.
+pub fn refusal(subject: &str, decision: &Decision, pages: &Pages) -> String {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    for Judged { finding, .. } in decision.with(Effect::Refused) {
+        match groups.iter_mut().find(|group| (group[0].rule, &group[0].why) == (finding.rule, &finding.why)) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups.iter().map(|findings| group(subject, findings, pages)).collect::<Vec<_>>().join("\n")
+}
+
+/// The headline of the command that brings a cluster back.
+const WAY_BACK: &str = "The way back";
+
+/// What is the matter with a cluster, for a program.
+fn matters(matters: &[Matter]) -> Value {
+    let matter = |Matter { condition, members, instead }: &Matter| json!({ "condition": condition.name(), "members": members, "instead": instead });
+    matters.iter().map(matter).collect()
+}
+
+/// The findings of one rule. Those that share a reason and a way out stand together, above these.
+fn group(subject: &str, findings: &[&Finding], pages: &Pages) -> String {
+    let Some(Finding { rule, .. }) = findings.first() else { return String::new() };
+    let mut shared: Vec<(&Finding, Vec<&str>)> = Vec::new();
+    for finding in findings {
+        let same = |(first, _): &&mut (&Finding, Vec<&str>)| {
+            (&first.why, &first.instead) == (&finding.why, &finding.instead)
+        };
+        match shared.iter_mut().find(same) {
+            Some((_, says)) => says.push(&finding.says),
+            None => shared.push((finding, vec![&finding.says])),
+        }
+    }
+    let block = |(Finding { why, instead, .. }, says): &(&Finding, Vec<&str>)| {
+        let head = |says: &&str| visible(&format!("[{rule}] {subject}: {says}")) + "\n";
+        let heads: String = says.iter().map(head).collect();
+        format!("{heads}  why: {}\n  do instead:{}", visible(why), way_out(&visible(instead)))
+    };
+    pages::added_to(pages, shared.iter().map(block).collect::<Vec<_>>().join("\n"), rule)
+}
+
+/// What is long stands in numbered lines.
+fn way_out(instead: &str) -> String {
+    let parts = parts(instead);
+    if instead.chars().count() <= LONGEST_LINE || parts.len() == 1 {
+        return format!(" {instead}");
+    }
+    parts.iter().zip(1..).map(|(part, number)| format!("\n    {number}. {part}")).collect()
+}
+
+/// Between semicolons, but for those in parentheses, brackets and quotes: what is to be pasted stays whole.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut parts, mut begin, mut depth, mut quoted) = (Vec::new(), 0, 0_i32, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            '\'' => quoted = !quoted,
+            ';' if depth <= 0 && !quoted && text[at..].starts_with("; ") => {
+                parts.push(&text[begin..at]);
+                begin = at + 2;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[begin..]);
+    parts
+}
+
+/// The warnings of a decision, one line each. A line with a control character would be dropped silently by the API
+/// server, a long one cut.
+pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
+    let warned: Vec<_> = decision.with(Effect::Warned).collect();
+    // What an object broke before is one line per rule, however often somebody labels it.
+    let old = |judged: &&Judged| judged.softened == Some(Softened::AlreadyThere);
+    let findings = warned.iter().enumerate().filter_map(|(index, judged)| {
+        let Finding { rule, says, instead, .. } = &judged.finding;
+        let same = |other: &&&Judged| old(other) && other.finding.rule == *rule;
+        match &judged.softened {
+            None => Some(one_line(&format!("[{rule}] {subject}: {says}; {instead}"), "")),
+            Some(Softened::AlreadyThere) if warned[..index].iter().any(|other| same(&other)) => None,
+            Some(softened @ Softened::AlreadyThere) => {
+                let more = match warned[index + 1..].iter().filter(same).count() {
+                    0 => String::new(),
+                    more => format!(", and {more} more"),
+                };
+                Some(one_line(
+                    &format!("[{rule}] {subject}: {says}"),
+                    &format!("{more} ({})", because(softened)),
+                ))
+            }
+            Some(softened) => {
+                Some(one_line(&format!("[{rule}] {subject}: {says}"), &format!(" ({})", because(softened))))
+            }
+        }
+    });
+    findings.chain(decision.remarks.iter().map(|remark| one_line(remark, ""))).collect()
+}
+
+/// Why something is only a warning.
+pub fn because(softened: &Softened) -> String {
+    match softened {
+        Softened::ByMode(mode) => format!("not enforced here: mode {}", mode.name()),
+        Softened::AlreadyThere => "it was so before; this change makes nothing worse".to_owned(),
+        Softened::ByOverride(release) => format!("overridden until {}: {}", release.until, release.reason),
+    }
+}
+
+/// At most 256 characters without line breaks or other control characters. What is too long loses its middle: why it is only a
+/// warning stands at the end.
+fn one_line(text: &str, end: &str) -> String {
+    let (text, end) = (visible(text), visible(end));
+    let end: String = end.chars().take(LONGEST_WARNING / 2).collect();
+    let room = LONGEST_WARNING - end.chars().count();
+    if text.chars().count() <= room {
+        return text + &end;
+    }
+    text.chars().take(room - 1).chain(['…']).chain(end.chars()).collect()
+}
+
+/// The AdmissionReview that answers a review. `patch` is only for the mutating endpoint.
+pub fn admission(
+    uid: &str,
+    review: &Review,
+    decision: &Decision,
+    age: &str,
+    patch: Option<&json_patch::Patch>,
+    pages: &Pages,
+) -> Value {
+    let subject = review.subject();
+    let mut response = json!({ "uid": uid, "allowed": decision.allowed() });
+    if !decision.allowed() {
+        response["status"] = status(review, decision, &subject, pages);
+    }
+    let warnings = warnings(&subject, decision);
+    if !warnings.is_empty() {
+        response["warnings"] = json!(warnings);
+    }
+    let audit = audit_annotations(decision, age);
+    if !audit.is_empty() {
+        response["auditAnnotations"] = Value::Object(audit);
+    }
+    if let Some(patch) = patch.filter(|patch| decision.allowed() && !patch.is_empty()) {
+        response["patchType"] = json!("JSONPatch");
+        // A patch is made of JSON values, so it cannot fail to be JSON.
+        response["patch"] = json!(BASE64.encode(serde_json::to_vec(patch).unwrap_or_default()));
+    }
+    envelope(API_VERSION, &response)
+}
+
+/// The answer to a request whose proper answer would be too long to send.
+pub fn unanswerable(uid: &str) -> Value {
+    let message = "gatera refuses this: the answer would be longer than it sends; shorten names, or change less at once";
+    let status = json!({ "code": 403, "reason": "Forbidden", "message": message });
+    envelope(API_VERSION, &json!({ "uid": uid, "allowed": false, "status": status }))
+}
+
+/// 403 Forbidden, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422 or
+/// 409, on which `kubectl apply --force` and Flux delete the object and create it anew.
+fn status(review: &Review, decision: &Decision, subject: &str, pages: &Pages) -> Value {
+    let (code, reason) =
+        if review.subresource == "eviction" { (429, "TooManyRequests") } else { (403, "Forbidden") };
+    let cause = |judged: &Judged| {
+        let Finding { rule, field, says, .. } = &judged.finding;
+        json!({ "reason": rule, "field": field, "message": says })
+    };
+    json!({
+        "code": code,
+        "reason": reason,
+        "message": refusal(subject, decision, pages),
+        "details": {
+            "name": review.name,
+            "kind": review.kind.name(),
+            "causes": decision.with(Effect::Refused).map(cause).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// What the audit log keeps: rule and verdict, softened or not, and how old the view was.
+fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, Value> {
+    let mut annotations = serde_json::Map::new();
+    for Judged { finding, effect, softened } in &decision.judged {
+        let softened = match softened {
+            None => String::new(),
+            Some(Softened::ByMode(mode)) => format!(" mode={}", mode.name()),
+            Some(Softened::AlreadyThere) => " before".to_owned(),
+            Some(Softened::ByOverride(release)) => {
+                one_line(&format!(" override until={} {}", release.until, release.reason), "")
+            }
+        };
+        let effect = match effect {
+            Effect::Recorded => Mode::Audit.name(),
+            Effect::Warned => "warned",
+            Effect::Refused => "refused",
+        };
+        let value = format!("{} {effect}{softened} {}", finding.verdict.name(), finding.field);
+        annotations.entry(finding.rule).or_insert_with(|| json!(value.trim_end()));
+    }
+    if !annotations.is_empty() {
+        annotations.insert("view".to_owned(), json!(age));
+    }
+    annotations
+}
+
+/// The answer to a body that is no review, if it can be answered at all. It names no rule: the guard could not judge.
+pub fn malformed(problem: &Malformed) -> Option<Value> {
+    let status = json!({ "code": 400, "reason": "BadRequest", "message": problem.to_string() });
+    let response = json!({ "uid": problem.uid.as_ref()?, "allowed": false, "status": status });
+    Some(envelope(&problem.api_version, &response))
+}
+
+fn envelope(api_version: &str, response: &Value) -> Value {
+    json!({ "apiVersion": api_version, "kind": "AdmissionReview", "response": response })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_survive_the_api_server() {
+        let decision =
+            Decision { remarks: vec![format!("a\nb\u{7}{}", "é".repeat(400))], ..Decision::default() };
+        let warnings = warnings("Pod a/b", &decision);
+        assert_eq!(warnings[0].chars().count(), 256);
+        assert!(warnings[0].starts_with("a\\nb\\u{7}é") && warnings[0].ends_with('…'));
+        let line = one_line(&"é".repeat(400), " (not enforced here: mode warn)");
+        assert_eq!(line.chars().count(), 256);
+        assert!(line.ends_with("é… (not enforced here: mode warn)"), "{line}");
+        assert_eq!(one_line("a", &"b".repeat(400)).chars().count(), 129);
+    }
+
+    #[test]
+    fn what_is_long_is_parted_where_nothing_breaks() {
+        let text = "find out why (kubectl describe; if not: kubectl get), then; kubectl patch '{\"a\": \"b; c\"}'; last";
+        assert_eq!(
+            parts(text),
+            [
+                "find out why (kubectl describe; if not: kubectl get), then",
+                "kubectl patch '{\"a\": \"b; c\"}'",
+                "last"
+            ]
+        );
+        assert_eq!(parts("it's; one"), ["it's; one"], "in doubt it stays whole");
+    }
+
+    #[test]
+    fn what_somebody_wrote_cannot_write_on_the_terminal() {
+        let finding = Finding::new(
+            "G11",
+            engine::verdict::Verdict::Deny,
+            "",
+            "key \u{1b}[2Jx\n[G11] all is well",
+            "w",
+            "take \u{202e}x\r away",
+        );
+        let words = text("Secret a/\u{9b}b", &finding, &Pages::Program);
+        assert_eq!(
+            words,
+            "[G11] Secret a/\\u{9b}b: key \\u{1b}[2Jx\\n[G11] all is well\n  why: w\n  do instead: take \\u{202e}x\\r away\n  \
+             more: gatera explain G11"
+        );
+    }
+}

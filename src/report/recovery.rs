@@ -1,0 +1,178 @@
+//! A recovery, laid out for a person: where each member's data ends, what would be done, what is being done, and why not.
+
+use std::fmt::Write as _;
+
+use jiff::{SignedDuration, Timestamp, Unit};
+
+use facts::galera::start_note::Position;
+use engine::grant::{Newer, Stake, rows};
+use objects::visible;
+use leader::recovery::Step;
+use facts::view::{Cluster, View};
+
+/// A line for each member.
+pub fn table(cluster: &Cluster, view: &View<'_>) -> String {
+    let mut text = format!("{} ({})\n", cluster.id, view.count(cluster));
+    if let Some(identity) = cluster.identity() {
+        let _ = writeln!(text, "  recorded identity: {identity}");
+    }
+    for row in rows(cluster, view) {
+        let read = row.member.reader.iter().filter(|_| row.told.position().is_some());
+        let told =
+            read.fold(row.told.to_string(), |told, reader| format!("{told}; read by pod {}", reader.name));
+        let ready = if row.member.ready() { "is Ready".to_owned() } else { told };
+        let _ = writeln!(text, "  {} {}", row.member.name, visible(&ready));
+    }
+    for claim in cluster.left_claims().filter(|claim| claim.bound) {
+        let _ =
+            writeln!(text, "  claim {} belongs to no current member; its data was not examined", claim.name);
+    }
+    text
+}
+
+/// Nothing is to be done.
+pub fn serves(cluster: &Cluster, view: &View<'_>) -> String {
+    format!(
+        "{} serves ({}): nothing is to be recovered; `gatera status` tells what members that are not Ready do",
+        cluster.id,
+        view.count(cluster)
+    )
+}
+
+/// What will be done, before it is.
+pub fn proposal(cluster: &Cluster, step: &Step) -> String {
+    match step {
+        Step::Ask { member, at, loss, .. } => start(cluster, member, at, loss.as_deref()),
+        step => format!(
+            "next would be: {}\nYou are asked again before a member starts the cluster.\n",
+            says(step)
+        ),
+    }
+}
+
+fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> String {
+    let names = |held: bool| {
+        let others = cluster.members.iter().filter(|it| it.name != member && it.does_not_run() == held);
+        others.map(|it| &*it.name).collect::<Vec<_>>().join(", ")
+    };
+    let (others, held) = (names(false), names(true));
+    let mut text = match loss {
+        None => format!("{member} has the newest data. It starts the cluster from {at}; nothing is lost.\n"),
+        Some(loss) => format!("{member} starts the cluster from {at}. This loses: {loss}.\n"),
+    };
+    if !others.is_empty() {
+        let _ = writeln!(text, "Then {others} are made anew, one after the other, and copy what they lack.");
+    }
+    if !held.is_empty() {
+        let _ = writeln!(text, "{held} joins later, when its pod runs.");
+    }
+    text
+}
+
+/// Why it is not done, and how it could be, also from this member all the same.
+pub fn refusal(cluster: &Cluster, stake: &Stake, from: Option<&str>) -> String {
+    let mut text = "Not started: data would be lost, or might be:\n".to_owned();
+    let recover = cluster.recover_command();
+    let (why, instead) = match stake {
+        Stake::Transactions { newer: Newer::HeldUp(name), .. } => (
+            vec![stake.to_string()],
+            format!(
+                "mend what keeps its pod from running (kubectl -n {} describe pod {name}), and run this again",
+                cluster.id.namespace
+            ),
+        ),
+        Stake::Transactions { newer: Newer::Claim(_), .. } => (
+            vec![stake.to_string()],
+            "bring back the volume that was on that claim, or its newest backup, and run this again".to_owned(),
+        ),
+        Stake::Unknown(why) => (
+            why.clone(),
+            "restore every member that may have newer data (a node that does not answer, a claim that is missing, a disk that is full, a pod that does not run), then run this again".to_owned(),
+        ),
+        other => (vec![other.to_string()], format!("{recover}, without --from: it starts from the newest")),
+    };
+    for why in why {
+        let _ = writeln!(text, "  {}", visible(&why));
+    }
+    let _ = writeln!(text, "do instead: {instead}");
+    let _ = match (from, stake.loss()) {
+        (Some(from), Some(loss)) => {
+            writeln!(
+                text,
+                "if that cannot be, from {from} all the same: {recover} --from {from} --accept-loss '{loss}'"
+            )
+        }
+        _ => writeln!(
+            text,
+            "if that cannot be, find out whose data is right, and name that member: {recover} --from MEMBER --accept-loss unknown"
+        ),
+    };
+    text
+}
+
+/// Its servers do not start by the step: what a person does in place of this command.
+pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
+    let (id, ns, set) = (&cluster.id, &cluster.id.namespace, &cluster.id.name);
+    let (begins, pods) =
+        (visible(why), cluster.members.iter().map(|it| &*it.name).collect::<Vec<_>>().join(" "));
+    let until = now.saturating_add(MOST_OF_AN_HOUR).map(|it| it.round(Unit::Second).unwrap_or(it));
+    let until = until.map(|it| it.to_string()).unwrap_or_default();
+    let mut text = format!(
+        "gatera recover cannot recover {id} and creates no pods for it: its servers do not start through gatera's step, so rows could be \
+         lost ({begins})\n\
+         by hand: gatera explain G20, \"Without the step\". First stop what is left (annotate again if the hour has ended):\n  \
+         kubectl -n {ns} annotate --overwrite statefulset {set} 'gatera.dev/override=G01,G02,G04 until={until} reason=start it by hand'\n"
+    );
+    if cluster.workload.replicas() > 0 {
+        let _ = writeln!(text, "  kubectl -n {ns} scale statefulset {set} --replicas=0");
+        let _ = writeln!(text, "  kubectl -n {ns} delete pods {pods} --ignore-not-found");
+    }
+    text
+}
+
+/// Of the hour that an override may last: the guard's clock may be behind.
+const MOST_OF_AN_HOUR: SignedDuration = SignedDuration::from_mins(55);
+
+/// At the end.
+pub fn back(cluster: &Cluster, without: &[String]) -> String {
+    if without.is_empty() {
+        return format!("{} is back: every member is Ready", cluster.id);
+    }
+    format!(
+        "{} is back without {}: gatera status tells what each of them waits for (its node, its claim, its pod, or another cluster that it \
+         is in); if what it has is newer than what was started from, its server refuses to join, and says so",
+        cluster.id,
+        without.join(", ")
+    )
+}
+
+/// What is done now.
+pub fn says(step: &Step) -> String {
+    let text = match step {
+        Step::Wait(what) => format!("waiting: {what}"),
+        Step::Scale { to } => {
+            format!("setting the replicas to {to}, on the way back to what they were before gatera stop")
+        }
+        Step::Create { member, why, .. } => format!("{member}: making its pod, {why}"),
+        Step::Read { member, .. } => {
+            format!("{member}: its pod does not run, so its data is read by a pod that does nothing else")
+        }
+        Step::StopReading { member, reader, .. } => {
+            format!("{member}: deleting {reader}, which read its data, or could not")
+        }
+        Step::Restart { member, why, .. } => format!("{member}: making its pod anew, {why}"),
+        Step::Ask { member, at, .. } => {
+            format!("{member}: asking the guard whether it may start the cluster from {at}")
+        }
+        Step::TakeBack(why) => format!("taking back what was asked for: {why}"),
+        Step::Finish { without } if without.is_empty() => {
+            "every member is Ready: taking off what was asked for".to_owned()
+        }
+        Step::Finish { without } => {
+            format!("every member but {} is Ready: taking off what was asked for", without.join(", "))
+        }
+        Step::Serves => "waiting: the others are not Ready yet".to_owned(),
+        Step::Cannot(_) | Step::ByHand(_) | Step::Refuse { .. } => String::new(),
+    };
+    visible(&text)
+}

@@ -1,0 +1,102 @@
+//! How far a changed configuration is, and which revisions are kept, laid out for a person.
+//!
+//! Must not know: clients.
+
+use jiff::Timestamp;
+
+use super::status::of_configuration;
+use objects::visible;
+use leader::plan::rollout::Stage;
+use facts::revision::Revision;
+use inspect::story::Story;
+use facts::view::Cluster;
+
+/// A copy of what members read, or read once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Its name.
+    pub name: String,
+    /// The ConfigMap that it is a copy of.
+    pub source: String,
+    /// When it was made.
+    pub made: Option<Timestamp>,
+}
+
+/// It goes on by itself.
+pub fn moves(story: &Story<'_>) -> bool {
+    let stage = &story.configuration;
+    story.cluster.rolls() || matches!(stage, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
+}
+
+/// Every member runs what it is to run, or nothing of it is looked after.
+pub fn is_done(story: &Story<'_>) -> bool {
+    !story.cluster.rolls() && matches!(story.configuration, Stage::Settled | Stage::Absent)
+}
+
+/// One cluster: what is done, and who runs what.
+pub fn status(story: &Story<'_>) -> String {
+    let cluster = story.cluster;
+    let (status, says) = of_configuration(story);
+    let says = if says.is_empty() { String::new() } else { format!(" ({says})") };
+    let mut text = visible(&format!("{}  configuration [{status}]{says}", cluster.id)) + "\n";
+    let ordinary = |revision: &Revision| {
+        word(cluster, revision).map_or_else(|| revision.to_string(), |it| format!("{revision}  {it}"))
+    };
+    let lines: Vec<_> = cluster
+        .members
+        .iter()
+        .map(|member| {
+            let pod = member.pod.as_ref();
+            let runs = match pod.map(|pod| pod.revision.as_ref().map(ordinary)) {
+                None => "does not exist".to_owned(),
+                Some(None) => "no copy: it reads the ConfigMap itself, until it restarts".to_owned(),
+                Some(Some(runs)) => runs,
+            };
+            let trouble = member.trouble().map(|it| format!("  {it}")).unwrap_or_default();
+            format!("{}  {runs}{trouble}", member.name)
+        })
+        .collect();
+    super::status::branches(&mut text, "", &lines);
+    text
+}
+
+/// What a revision is to a cluster, in a word.
+fn word(cluster: &Cluster, revision: &Revision) -> Option<&'static str> {
+    let note = cluster.note.as_ref()?;
+    match () {
+        () if note.next.as_ref().is_some_and(|next| next.revision == *revision) => Some("new"),
+        () if note.good == *revision => Some("good"),
+        () if note.stopped.as_ref().is_some_and(|it| it.revision == *revision) => Some("failed"),
+        () => None,
+    }
+}
+
+/// The copies that are kept, newest first, what each is now, and who runs it.
+pub fn history(cluster: &Cluster, copies: &[Copy]) -> String {
+    let mut text = String::new();
+    for copy in copies {
+        let is = |revision: &Revision| revision.copies().any(|name| name == copy.name);
+        let runs = cluster
+            .members
+            .iter()
+            .filter(|it| it.pod.as_ref().is_some_and(|pod| pod.revision.as_ref().is_some_and(is)));
+        let runs: Vec<_> = runs.map(|it| &*it.name).collect();
+        let mut words = Vec::new();
+        if let Some(note) = &cluster.note {
+            words.extend(is(&note.good).then_some("good"));
+            words.extend(note.next.as_ref().is_some_and(|it| is(&it.revision)).then_some("new"));
+            words.extend(note.stopped.as_ref().is_some_and(|it| is(&it.revision)).then_some("failed"));
+        }
+        words.extend(cluster.live.as_ref().is_ok_and(is).then_some("in the ConfigMap"));
+        let made = copy.made.map(|made| made.to_string()).unwrap_or_default();
+        let digest = copy.name.rsplit('-').next().unwrap_or_default();
+        let runs = if runs.is_empty() { String::new() } else { format!("  run by {}", runs.join(", ")) };
+        let line = format!("{}={digest}  {made}  {}{runs}", copy.source, words.join(", "));
+        text.push_str(visible(&line).trim_end());
+        text.push('\n');
+    }
+    if copies.is_empty() {
+        text.push_str("no copy is kept\n");
+    }
+    text
+}

@@ -1,0 +1,326 @@
+//! How clusters are and what the controller does with them, laid out as one tree each, in the manner of KUDO's
+//! `plan status`.
+//!
+//! Must not know: clients, or whom to ask (`story.rs` does). The JSON is a contract; fields are added, never renamed:
+//!
+//! ```text
+//! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
+//!                  "members": [{ "name", "says", "condition": its name, or null where it serves, "ready", "verified", "node": or null,
+//!                                "seen": looks, waits, receives, stalls, full, strays or freezes, what a probe saw last of one that served before, or null,
+//!                                "start": what it reported of a start that has not come to its end, or null:
+//!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
+//!                                           "doing": the same, as a probe saw it, or null } }],
+//!                  "wayBack": the command that brings it back where no member is Ready, and what that does, or null,
+//!                  "matters": [{ "condition", "members": [name], "instead" }],
+//!                  "override": { "rules": [id], "until", "reason" } of its StatefulSet while that counts, or null,
+//!                  "breakGlass": { "until", "reason" } of its namespace while that counts, or null,
+//!                  "leftClaims": [name],
+//!                  "findings": [text] of what would be refused in its namespace as it is,
+//!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }],
+//!   "guard": { "state", "rows" } as `gatera doctor` tells of the guard itself }
+//! ```
+//!
+//! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first), `SKIPPED` (nothing to do) or `GIVEN_UP` (it failed, and
+//! does not go on by itself).
+
+use serde_json::{Value, json};
+
+use super::WAY_BACK;
+use inspect::doctor::{self, Row};
+use engine::exceptions;
+use facts::galera::identity::Identity;
+use facts::galera::start_note::{Doing, Start, StartNote};
+use facts::marks::overrides::Override;
+use objects::Kind;
+use objects::visible;
+use leader::plan::bootstrap::Stage;
+use leader::plan::rollout;
+use inspect::story::Story;
+use facts::view::condition::Condition;
+use facts::view::{Cluster, Id, Member};
+
+/// One part of the plan.
+struct PlanStep {
+    name: &'static str,
+    status: &'static str,
+    says: String,
+}
+
+/// So many are told; the audit tells all.
+const MOST_FINDINGS: usize = 5;
+const COMPLETE: &str = "COMPLETE";
+const IN_PROGRESS: &str = "IN_PROGRESS";
+const PENDING: &str = "PENDING";
+const SKIPPED: &str = "SKIPPED";
+const GIVEN_UP: &str = "GIVEN_UP";
+
+/// The plan, part by part.
+fn steps(story: &Story<'_>) -> [PlanStep; 5] {
+    let Story { cluster, bootstrap, .. } = story;
+    let mut steps = [
+        node(cluster, bootstrap),
+        members(cluster),
+        removal(bootstrap),
+        membership(&story.behind),
+        configuration(story),
+    ];
+    if story.left_alone {
+        for step in steps.iter_mut().skip(2) {
+            (step.status, step.says) = (SKIPPED, "the namespace is in mode off".to_owned());
+        }
+    }
+    steps
+}
+
+/// Of the whole plan.
+fn plan(steps: &[PlanStep]) -> &'static str {
+    let over = |step: &PlanStep| matches!(step.status, COMPLETE | SKIPPED);
+    match () {
+        () if steps.iter().any(|it| it.status == GIVEN_UP) => GIVEN_UP,
+        () if steps.iter().all(over) => COMPLETE,
+        () => IN_PROGRESS,
+    }
+}
+
+/// How far a cluster is with its configuration, in a word and in words.
+pub(super) fn of_configuration(story: &Story<'_>) -> (&'static str, String) {
+    let [.., last] = steps(story);
+    (last.status, last.says)
+}
+
+/// The node that founds the cluster.
+fn node(cluster: &Cluster, stage: &Stage) -> PlanStep {
+    let pods: Vec<_> = cluster.bootstrap.pods.iter().filter(|pod| pod.bootstrap).collect();
+    let (status, says) = match (stage, pods.first()) {
+        (_, Some(pod)) if pod.ready => (COMPLETE, format!("{} is Ready", pod.name)),
+        (_, Some(pod)) if pod.going => (COMPLETE, format!("{} is being deleted", pod.name)),
+        (_, Some(pod)) => (IN_PROGRESS, format!("{} is not Ready yet", pod.name)),
+        (Stage::Removed, _) => (COMPLETE, "removed".to_owned()),
+        _ if cluster.has_data() => (SKIPPED, "the members hold data and need none".to_owned()),
+        (Stage::Kept(_), _) => (PENDING, "its pod does not exist".to_owned()),
+        _ => (PENDING, "there is none: the first member founds nothing by itself".to_owned()),
+    };
+    PlanStep { name: "bootstrap node", status, says }
+}
+
+fn members(cluster: &Cluster) -> PlanStep {
+    let asked = usize::try_from(cluster.workload.replicas()).unwrap_or_default();
+    let all = asked > 0 && cluster.ready() >= asked && cluster.leaving.is_empty();
+    let status = match (all, cluster.rolls()) {
+        (true, false) => COMPLETE,
+        (_, true) => IN_PROGRESS,
+        _ if asked == 0 => SKIPPED,
+        _ => IN_PROGRESS,
+    };
+    let rolls = if cluster.rolls() { ", a rollout runs" } else { "" };
+    PlanStep { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
+}
+
+fn removal(stage: &Stage) -> PlanStep {
+    let (status, says) = match stage {
+        Stage::Absent => (SKIPPED, "there is none".to_owned()),
+        Stage::Removed => (COMPLETE, String::new()),
+        Stage::LeftAlone(why) => (SKIPPED, why.clone()),
+        Stage::Kept(why) => (PENDING, why.clone()),
+        Stage::Going(what, _) => (IN_PROGRESS, what.clone()),
+    };
+    PlanStep { name: "remove the bootstrap node", status, says }
+}
+
+fn membership(behind: &[&str]) -> PlanStep {
+    let (status, says) = match behind {
+        [] => (COMPLETE, String::new()),
+        names => (IN_PROGRESS, format!("the address list is to reach {}", names.join(", "))),
+    };
+    PlanStep { name: "membership", status, says }
+}
+
+fn configuration(story: &Story<'_>) -> PlanStep {
+    use rollout::Stage;
+    let Id { namespace, name } = &story.cluster.id;
+    let given_up = story.cluster.note.as_ref().and_then(|it| it.stopped.as_ref());
+    let (status, says) = match (&story.configuration, given_up) {
+        (Stage::Absent, _) => (SKIPPED, "members read no option file of a ConfigMap".to_owned()),
+        (Stage::Settled, _) => (COMPLETE, String::new()),
+        (Stage::Stopped(why, _), Some(given_up)) => {
+            let maps = given_up.revision.config_maps();
+            let retry = format!("gatera rollout retry {name} -n {namespace}");
+            (
+                GIVEN_UP,
+                format!("{why}; correct {maps}, which is tried again, or try the same once more: {retry}"),
+            )
+        }
+        (Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None), _) => (PENDING, why.clone()),
+        (Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)), _) => (IN_PROGRESS, says.clone()),
+    };
+    PlanStep { name: "configuration", status, says }
+}
+
+/// How one member is, in two words or three.
+fn word(member: &Member, condition: Option<Condition>) -> &'static str {
+    match (condition, &member.pod) {
+        (Some(condition), _) => condition.says(),
+        (None, Some(pod)) if pod.verified => "Synced",
+        _ => "Ready, unverified",
+    }
+}
+
+/// For a person.
+pub fn text(all: &[Story<'_>]) -> String {
+    all.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn one(story: &Story<'_>) -> String {
+    let Story { cluster, state, members, way_back, matters, unverified, waived, glass, .. } = story;
+    let (state, steps) = (state.name(), steps(story));
+    let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
+    text.extend(way_back.iter().map(|way| visible(&format!("├── {WAY_BACK}: {way}")) + "\n"));
+    match cluster.identity() {
+        Some(identity) => text.push_str(&format!("├── Identity {identity}\n")),
+        None if cluster.has_no_identity() => text.push_str("├── Identity none\n"),
+        None => {}
+    }
+    if let Some(release) = waived {
+        let Id { namespace, name } = &cluster.id;
+        let take_off = exceptions::take_off(Kind::StatefulSet, namespace, name);
+        let line = visible(&format!("├── Override {release} (when that is done: {take_off})"));
+        text.push_str(&format!("{line}\n"));
+    }
+    if let Some(open) = glass {
+        let mend = exceptions::mend(&cluster.id.namespace);
+        let Override { until, reason, .. } = open;
+        let line = format!(
+            "├── Glass broken: nothing is refused until {until}: {reason} (when that is done: {mend})"
+        );
+        text.push_str(&format!("{}\n", visible(&line)));
+    }
+    if !members.is_empty() {
+        text.push_str("├── Members\n");
+    }
+    let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
+    let wide = |words: &mut dyn Iterator<Item = usize>| words.max().unwrap_or_default();
+    let names = wide(&mut rows.iter().map(|(it, _)| it.name.len()));
+    let words = wide(&mut rows.iter().map(|(_, word)| word.len()));
+    let lines = rows.iter().map(|(member, word)| {
+        let node = member.pod.as_ref().map_or("", |pod| &pod.node);
+        format!("{:names$}  {word:words$}  {node}", member.name)
+    });
+    branches(&mut text, "│   ", &lines.collect::<Vec<_>>());
+    let starts: Vec<_> = cluster.starts().map(|(name, note)| format!("{name:names$}  {note}")).collect();
+    if !starts.is_empty() {
+        text.push_str("├── Where members that have not joined start from, as each reported\n");
+        branches(&mut text, "│   ", &starts);
+    }
+    if !matters.is_empty() {
+        text.push_str("├── What is the matter, and the way out (each: gatera explain G02)\n");
+        branches(&mut text, "│   ", &matters.iter().map(ToString::to_string).collect::<Vec<_>>());
+    }
+    let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
+    if !left.is_empty() {
+        text.push_str("├── Claims of members that are gone, kept with their data\n");
+        branches(&mut text, "│   ", &left);
+    }
+    if !story.findings.is_empty() {
+        text.push_str("├── What would be refused in its namespace as it is (gatera audit)\n");
+        let more = story.findings.len().saturating_sub(MOST_FINDINGS);
+        let more = (more > 0).then(|| format!("and {more} more"));
+        let told = story.findings.iter().take(MOST_FINDINGS).cloned().chain(more);
+        branches(&mut text, "│   ", &told.collect::<Vec<_>>());
+    }
+    text.push_str(&format!("└── Plan deploy (serial) [{}]\n", plan(&steps)));
+    let lines = steps.iter().map(|PlanStep { name, status, says }| match &**says {
+        "" => format!("Step {name} [{status}]"),
+        says => format!("Step {name} [{status}] ({says})"),
+    });
+    branches(&mut text, "    ", &lines.collect::<Vec<_>>());
+    if let Some(advice) = unverified {
+        text.push_str(&format!("unverified: {}\n", visible(advice)));
+    }
+    text
+}
+
+pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
+    for (index, line) in lines.iter().enumerate() {
+        let branch = if index + 1 == lines.len() { "└──" } else { "├──" };
+        text.push_str(format!("{indent}{branch} {}", visible(line)).trim_end());
+        text.push('\n');
+    }
+}
+
+/// How the guard is, for a person: in a word, and what is not as it should be.
+pub fn guard(rows: &[Row]) -> String {
+    let state = doctor::worst(rows);
+    let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());
+    let told = rows.iter().filter(|row| matches!(row.state, doctor::State::Remark | doctor::State::Wrong));
+    let line = |Row { about, says, state, instead }: &Row| match state {
+        doctor::State::Wrong if !instead.is_empty() => format!("{about}: {says}; do: {instead}"),
+        _ => format!("{about}: {says}"),
+    };
+    let mut lines: Vec<_> = told.map(line).collect();
+    let not_asked = rows.iter().filter(|row| row.state == doctor::State::NotAsked).count();
+    if not_asked > 0 {
+        lines.push(format!(
+            "{not_asked} of {} questions could not be asked; gatera doctor tells which",
+            rows.len()
+        ));
+    }
+    branches(&mut text, "", &lines);
+    text
+}
+
+/// For a program.
+pub fn json(all: &[Story<'_>], guard: &[Row]) -> Value {
+    let guard = json!({ "state": doctor::worst(guard).name(), "rows": super::doctor::json(guard)["rows"] });
+    json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>(), "guard": guard })
+}
+
+fn start(told: &StartNote) -> Value {
+    let (at, safe) = match told {
+        StartNote::Started(Start { at, safe_to_bootstrap, .. }) => (Some(at.to_string()), *safe_to_bootstrap),
+        StartNote::Refused(_) => (None, None),
+    };
+    let position = told.position();
+    json!({
+        "says": told.to_string(),
+        "at": at,
+        "id": position.map(|it| &it.id),
+        "seqno": position.map(|it| it.seqno),
+        "safeToBootstrap": safe,
+        "doing": told.doing().map(Doing::name),
+    })
+}
+
+fn cluster(story: &Story<'_>) -> Value {
+    let Story { cluster, state, members, matters, waived, glass, .. } = story;
+    let steps = steps(story);
+    let member = |(it, condition): &(&Member, Option<Condition>)| {
+        let pod = it.pod.as_ref();
+        json!({
+            "name": it.name,
+            "says": word(it, *condition),
+            "condition": condition.map(Condition::name),
+            "ready": it.ready(),
+            "verified": pod.is_some_and(|pod| pod.verified),
+            "node": pod.map(|pod| &pod.node).filter(|node| !node.is_empty()),
+            "seen": pod.and_then(|pod| pod.seen).map(Doing::name),
+            "start": pod.filter(|_| !it.ready()).and_then(|pod| pod.start_note.as_deref()).map(start),
+        })
+    };
+    let step =
+        |PlanStep { name, status, says }: &PlanStep| json!({ "name": name, "status": status, "says": says });
+    json!({
+        "namespace": cluster.id.namespace,
+        "name": cluster.id.name,
+        "state": state.name(),
+        "says": cluster.describe(),
+        "id": cluster.identity().map(Identity::as_str),
+        "members": members.iter().map(member).collect::<Vec<_>>(),
+        "wayBack": story.way_back,
+        "matters": super::matters(matters),
+        "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
+        "breakGlass": glass.as_ref().map(|it| json!({ "until": it.until.to_string(), "reason": it.reason })),
+        "findings": story.findings,
+        "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
+        "plan": { "status": plan(&steps), "steps": steps.iter().map(step).collect::<Vec<_>>() },
+    })
+}
