@@ -29,8 +29,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use objects::visible;
 use jiff::Timestamp;
+use objects::visible;
 
 use crate::act::reload;
 use crate::act::telemetry::chain;

@@ -6,12 +6,12 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use decide::{report, rules};
 use engine::amend::amend;
 use facts::config::Settings;
-use objects::{Kind, Object};
 use facts::review::{self, Origin, Review};
 use facts::view::{View, World};
-use decide::{report, rules};
+use objects::{Kind, Object};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use inspect::audit::{self, Announced, Audit};
 use facts::config::Settings;
+use facts::view::{Facts, Freshness, Id, View, World};
+use inspect::audit::{self, Announced, Audit};
+use inspect::story::Story;
 use objects::{Kind, Object};
 use report;
-use inspect::story::Story;
-use facts::view::{Facts, Freshness, Id, View, World};
 use serde_json::{Value, json};
 
 use crate::cluster::{STATEFUL_SET, running_cluster};

@@ -10,11 +10,11 @@ pub mod live;
 mod small;
 
 use facts::config::Settings;
+use facts::view::View;
+use inspect::story::Story;
 use leader::plan::bootstrap::{self, Stage};
 use leader::plan::{self, Step};
 use report::status;
-use inspect::story::Story;
-use facts::view::View;
 use serde_json::{Value, json};
 
 use crate::scene::{self, BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene};

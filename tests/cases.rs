@@ -16,16 +16,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use facts::config::Settings;
-use facts::galera::options::keys::KEYS;
-use objects::Kind;
 use decide::packs::{self, PACKS};
-use report::{self, pages::Pages};
-use facts::review::{self, Origin};
 use engine::rules::{self, Verb};
 use engine::verdict::{Effect, Judged, Verdict};
-use facts::view::{View, World};
 use engine::webhooks::{ENTRIES, Endpoint};
+use facts::config::Settings;
+use facts::galera::options::keys::KEYS;
+use facts::review::{self, Origin};
+use facts::view::{View, World};
+use objects::Kind;
+use report::{self, pages::Pages};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -7,11 +7,11 @@ mod scripts;
 
 use std::collections::BTreeMap;
 
+use engine::inject;
 use facts::config::Settings;
 use facts::galera::options;
-use engine::inject;
-use objects::{Kind, Object};
 use facts::view::View;
+use objects::{Kind, Object};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use facts::config::Settings;
 use decide::packs::PACKS;
-use facts::pages::Pages;
 use engine::rules::{self, RULES};
 use engine::webhooks::{self, Destination, Endpoint};
+use facts::config::Settings;
+use facts::pages::Pages;
 use gatera::command::explain;
 use serde_json::{Value, json};
 

@@ -8,8 +8,8 @@ mod live;
 mod odd;
 mod pipelines;
 
-use inspect::check::{self, Checked, Hit, Input, Level, Question};
 use facts::config::Settings;
+use inspect::check::{self, Checked, Hit, Input, Level, Question};
 
 use crate::scene;
 

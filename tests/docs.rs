@@ -5,14 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use engine::exemptions::users::EXEMPT;
-use facts::galera::runs::EXAMPLES;
-use facts::marks::{MARKS, Whose};
-use objects::Kind;
 use decide::packs::PACKS;
+use engine::exemptions::users::EXEMPT;
 use engine::rules;
 use engine::webhooks::{ENTRIES, Entry, Selects};
+use facts::galera::runs::EXAMPLES;
+use facts::marks::{MARKS, Whose};
 use gatera::command::explain;
+use objects::Kind;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use facts::config::Settings;
-use inspect::doctor::{self, Replica, State};
 use facts::view::View;
 use gatera::command::doctor::rights::{GRANTS, Where};
+use inspect::doctor::{self, Replica, State};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -1,12 +1,12 @@
 //! Broken glass: what it opens, for how long, and what it never does. The rules' own cases are under `tests/cases`.
 
-use inspect::audit;
-use facts::config::Settings;
-use report;
-use facts::review::{self, Origin, Review};
 use engine::rules;
+use facts::config::Settings;
+use facts::review::{self, Origin, Review};
 use facts::view::View;
+use inspect::audit;
 use jiff::{SignedDuration, Timestamp};
+use report;
 use serde_json::{Value, json};
 
 use crate::cluster::{STATEFUL_SET, running_cluster};

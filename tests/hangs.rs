@@ -1,15 +1,15 @@
 //! What an install hangs on: a copy that does not end, and a bootstrap node that is left without a majority. It is named, with a way
 //! out that is allowed.
 
+use decide::{report, rules};
 use facts::config::Settings;
 use facts::galera::start_note::StartNote;
-use objects::{Kind, Object};
 use facts::pages::Pages;
 use facts::review::{self, Origin};
 use facts::view::condition;
 use facts::view::{Facts, Freshness, Id, PodFact, View, World};
-use decide::{report, rules};
 use jiff::Timestamp;
+use objects::{Kind, Object};
 use serde_json::{Value, json};
 
 use crate::scene::{self, BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene, bootstrap_pod};

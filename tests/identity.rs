@@ -1,13 +1,13 @@
 //! Which cluster it is: what pods are told at their CREATE, when members are asked, what follows from what they told, and who
 //! is told then.
 
+use engine::inject;
 use facts::config::Settings;
 use facts::galera::identity::{self, Identity};
-use engine::inject;
-use objects::{Kind, Object};
+use facts::view::{Facts, Freshness, View, World};
 use leader::plan::identity::{Answers, Concluded, concluded};
 use leader::plan::{self, Step};
-use facts::view::{Facts, Freshness, View, World};
+use objects::{Kind, Object};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};

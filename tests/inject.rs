@@ -3,10 +3,10 @@
 mod step;
 mod taken;
 
-use facts::config::Settings;
 use engine::inject;
-use objects::{Kind, Object};
+use facts::config::Settings;
 use facts::view::View;
+use objects::{Kind, Object};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

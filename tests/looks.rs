@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use inspect::audit::{self, Rounds};
 use facts::config::Settings;
-use objects::{Kind, Object};
-use leader::plan::{self, Lookout};
 use facts::view::{Facts, Freshness, Id, View, World};
+use inspect::audit::{self, Rounds};
+use leader::plan::{self, Lookout};
+use objects::{Kind, Object};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::json;

@@ -3,12 +3,12 @@
 
 mod live;
 
+use decide::{plan, rules};
 use engine::amend::{amend, inject};
 use facts::config::Settings;
-use objects::{Kind, Object};
 use facts::review::{Origin, Review};
 use facts::view::View;
-use decide::{plan, rules};
+use objects::{Kind, Object};
 use serde_json::{Value, json};
 
 use crate::router::{ask, guard};

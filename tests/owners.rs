@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use engine::rules;
 use facts::config::Settings;
 use facts::review::{self, Origin};
-use engine::rules;
 use facts::view::View;
 use serde_json::{Value, json};
 

@@ -10,10 +10,10 @@ mod stop;
 
 use facts::config::Settings;
 use facts::marks::recovery::Recovery;
-use leader::recovery::{self, Step, Want};
-use report::recovery as report;
 use facts::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
+use leader::recovery::{self, Step, Want};
+use report::recovery as report;
 use serde_json::json;
 
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};

@@ -3,9 +3,9 @@
 //! The objects go through the same reader as everything else; nothing here knows a rule.
 
 use facts::config::Settings;
-use objects::{Kind, Object};
 use facts::view::{Facts, Freshness, View, World};
 use jiff::Timestamp;
+use objects::{Kind, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

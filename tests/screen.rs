@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use gatera::command::terminal::{WIDEST, wrap};
 use inspect::doctor::Row;
 use report;
-use gatera::command::terminal::{WIDEST, wrap};
 
 /// What clears the line that tells what is being done.
 const CLEAR: &str = "\r\u{1b}[K";

@@ -4,16 +4,16 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use inspect::check::{Input, Question};
+use decide::{audit, report, rules};
 use facts::config::Settings;
-use objects::{Kind, Object};
-use report::check::{Format, lay_out};
 use facts::review::{self, Origin};
 use facts::view::{Facts, Freshness, View, World};
-use decide::{audit, report, rules};
 use gatera::act::events;
 use gatera::command::check;
+use inspect::check::{Input, Question};
+use objects::{Kind, Object};
 use proptest::prelude::*;
+use report::check::{Format, lay_out};
 use serde_json::{Value, json};
 
 use crate::router::{ask, guard};

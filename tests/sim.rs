@@ -24,8 +24,8 @@ mod story;
 use std::collections::BTreeMap;
 use std::env;
 
-use facts::config::Settings;
 use engine::rules::RULES;
+use facts::config::Settings;
 
 use guard::OWN_USER;
 use stage::Sim;

@@ -1,15 +1,15 @@
 //! What `gatera status` tells of members that wait after a crash: where each starts from, and who has the newest data.
 
+use decide::{audit, report, rules};
 use facts::config::Settings;
 use facts::galera::start_note::{Doing, StartNote};
-use objects::{Kind, Object};
 use facts::pages::Pages;
-use report::status;
 use facts::review::{self, Origin};
-use inspect::story::Story;
 use facts::view::condition::Condition;
 use facts::view::{Facts, Freshness, Id, PodFact, View, World};
-use decide::{audit, report, rules};
+use inspect::story::Story;
+use objects::{Kind, Object};
+use report::status;
 use serde_json::{Value, json};
 
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use engine::rules;
 use facts::config::Settings;
 use facts::review::{self, Origin};
-use engine::rules;
 use facts::view::{View, World};
 use gatera::act::events;
 use gatera::act::guard::Guard;

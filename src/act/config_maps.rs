@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use facts::marks::{self, PREFIX};
-use objects::{self, Kind, Object, Unreadable};
 use futures_util::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt as _};
+use objects::{self, Kind, Object, Unreadable};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -64,7 +64,7 @@ impl ConfigMaps {
 
     /// These, as far as they are there and are told in time. A template that names more than a few is not looked after: what is
     /// not known is not judged. `None`: others were being read all the while.
-    pub async fn look(&self, namespace: &str, names: Vec<String>) -> Option<Vec<object::ConfigMap>> {
+    pub async fn look(&self, namespace: &str, names: Vec<String>) -> Option<Vec<objects::ConfigMap>> {
         let Some((client, turns)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
             return Some(Vec::new());
         };

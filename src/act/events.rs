@@ -8,22 +8,24 @@
 
 use std::collections::HashMap;
 
-use inspect::audit::{Audited, News};
-use facts::marks::overrides::Override;
-use facts::marks::recovery::Recovery;
-use objects::{Fingerprint, Kind, Object};
-use leader::plan::rollout::STOPPED;
-use leader::plan::{Announcement, NO_LONGER_GUARDED};
-use report;
-use facts::review::{Operation, Origin, Review};
+use engine::exceptions;
 use engine::rules::{self, Turn};
 use engine::verdict::{Decision, Effect, Finding, Softened};
+use facts::marks::overrides::Override;
+use facts::marks::recovery::Recovery;
+use facts::review::{Operation, Origin, Review};
 use facts::view::{Id, View};
+use inspect::audit::{Audited, News};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use leader::plan::rollout::STOPPED;
+use leader::plan::{Announcement, NO_LONGER_GUARDED};
+use objects::visible;
+use objects::{Fingerprint, Kind, Object};
+use report;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::warn;

@@ -11,9 +11,9 @@ mod identity;
 
 use std::sync::Arc;
 
-use leader::plan::{self, Announcement, Lookout, Pace, Step};
 use facts::view::View;
 use kube::Client;
+use leader::plan::{self, Announcement, Lookout, Pace, Step};
 use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};

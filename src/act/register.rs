@@ -17,8 +17,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use facts::view::Freshness;
 use engine::webhooks::Destination;
+use facts::view::Freshness;
 use futures_util::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,

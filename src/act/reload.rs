@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use facts::config::{self, Settings};
 use facts::galera::adopt::Adoption;
-use engine::rules;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::act::guard::Guard;
 use crate::act::telemetry::chain;
+use crate::rulebook;
 
 /// How often the content is looked at. A kubelet swaps a link somewhere above the file, which no watch on the file sees.
 const LOOK: Duration = Duration::from_secs(2);
@@ -42,8 +42,7 @@ fn text(path: &Path) -> Result<String, Error> {
 
 /// What a text says that a file had.
 pub fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
-    let ids: Vec<_> = rules::RULES.iter().map(|rule| rule.id).collect();
-    Settings::read(text, &ids).map_err(|error| Error::Form(path.to_owned(), error))
+    rulebook().settings(text).map_err(|error| Error::Form(path.to_owned(), error))
 }
 
 /// Follows the file until the process ends. `adopted` hears of another adoption, `changed` of everything else.

@@ -6,11 +6,11 @@
 use std::error::Error;
 use std::sync::atomic::AtomicU64;
 
-use inspect::audit::Counts;
-use leader::plan::rollout::Stage;
 use engine::verdict::{Decision, Softened};
 use facts::view::State;
+use inspect::audit::Counts;
 use kube::client::AuthError;
+use leader::plan::rollout::Stage;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;

@@ -19,12 +19,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use facts::galera::adopt::{Adoption, READER};
-use objects::{Kind, Object, Unreadable};
-use decide::packs;
-use facts::view::{self, Facts, Freshness, Id, World};
+use facts::view::{self, Freshness, Id, World};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 use kube::{Client, Resource as _};
+use objects::{Kind, Object, Unreadable};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::interval;
@@ -167,7 +166,7 @@ impl Watches {
         let mut tasks = JoinSet::new();
         let (tell, told) = mpsc::channel(MESSAGES);
         let collections: Vec<_> = collections(&adoption).collect();
-        let needed = collections.iter().map(|(kind, ..)| !packs::has(*kind));
+        let needed = collections.iter().map(|(kind, ..)| !kind.is_optional());
         let heard = Heard::of(needed);
         let sources: Vec<_> = collections.iter().map(|(kind, ..)| Source::new(*kind)).collect();
         let maps = sources.len() - 1;
@@ -179,7 +178,7 @@ impl Watches {
         let (want, wanted) = mpsc::unbounded_channel();
         tasks.spawn(member_events::hear(client.clone(), Arc::clone(guard), tell.clone()));
         tasks.spawn(contents::fetch(client.clone(), wanted, tell, maps));
-        let keeper = Keeper::new(sources, want, Facts::of(&adoption).within(guard.memory));
+        let keeper = Keeper::new(sources, want, crate::rulebook().facts(&adoption).within(guard.memory));
         let (show, worlds) = mpsc::channel(1);
         let guard = Arc::clone(guard);
         tasks.spawn(async move { keeper.run(told, &guard, &show).await });
@@ -189,7 +188,7 @@ impl Watches {
 
 /// What is listed and watched: kind, where it is, and which of it.
 fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Option<String>)> {
-    let of_packs = packs::kinds().map(|kind| (kind, false));
+    let of_packs = crate::rulebook().kinds().watched().map(|kind| (kind, false));
     let watched = WATCHED.iter().copied().chain(of_packs).flat_map(|(kind, narrowed)| {
         let resource = resource(kind);
         let selectors = if narrowed {

@@ -17,7 +17,7 @@ pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
         let site = options.site().await?;
         let (world, unseen) = looked(look, &site).await?;
         tell_unseen(&unseen);
-        Ok(audit::run(&site.view(&world)))
+        Ok(audit::run(crate::rulebook(), &site.view(&world)))
     })?;
     match look.output {
         Output::Text if options.quiet => out.write_all(report::audit::not_well(&audit).as_bytes())?,

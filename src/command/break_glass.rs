@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
+use engine::exceptions::open_until;
 use facts::marks::overrides::{LONGEST_OVERRIDE, Override};
 use facts::marks::{BREAK_GLASS, PREFIX};
-use objects::visible;
-use engine::rules::{self, open_until};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Patch;
 use kube::{Api, Client};
+use objects::visible;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
@@ -25,6 +25,7 @@ use super::look::{self, Look};
 use super::site::{Clock, Site};
 use super::{Exit, walk};
 use crate::act::telemetry::chain;
+use crate::rulebook;
 
 /// Options of `gatera break-glass`.
 #[derive(Clone, Debug, Args)]
@@ -260,7 +261,7 @@ async fn until_it_is(site: &Site, namespace: &str, is: impl Fn(&Answer) -> bool)
 /// What the guard makes of it.
 fn opened(answer: &Answer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
     match answer {
-        Answer::Admitted(said) => match (said.iter().find(|it| rules::said_by(it).is_some()), said.iter().any(|it| honours(it))) {
+        Answer::Admitted(said) => match (said.iter().find(|it| rulebook().said_by(it).is_some()), said.iter().any(|it| honours(it))) {
             (Some(words), true) => (Exit::Clean, format!("the guard honours it, and says so each time: {words}")),
             (Some(words), false) => (
                 Exit::Undecided,

@@ -8,15 +8,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use inspect::audit;
-use report;
-use inspect::story::Story;
 use facts::view::Cluster;
+use inspect::audit;
+use inspect::story::Story;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ApiResource, DynamicObject, ListParams, LogParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
+use report;
 use serde_json::{Map, Value, json};
 
 use super::doctor::{self, PODS};
@@ -80,7 +80,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
             Err(error) => bundle["notAsked"] = json!(chain(error.as_ref())),
             Ok((world, unseen)) => {
                 let view = site.view(&world);
-                let audit = audit::run(&view);
+                let audit = audit::run(crate::rulebook(), &view);
                 let clusters: Vec<_> = world.clusters().collect();
                 let stories: Vec<_> = clusters.iter().map(|it| Story::of(it, &view)).collect();
                 bundle["status"] = report::status::json(&stories, &[])["clusters"].take();

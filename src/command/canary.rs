@@ -5,8 +5,8 @@
 //! `break-glass` do. Nothing is left behind.
 
 use axum::http::header::WARNING;
+use engine::rule::Rule;
 use facts::galera::adopt::{Adoption, Requirement, Selector};
-use engine::rules;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{PostParams, Request};
 use kube::client::Body;
@@ -15,6 +15,7 @@ use kube::{Client, Resource as _};
 use serde_json::{Map, Value, json};
 
 use crate::act::telemetry::chain;
+use crate::rulebook;
 
 /// Its name, which no rule looks at.
 pub const NAME: &str = "gatera-selftest";
@@ -72,7 +73,7 @@ pub fn refused(code: u16, message: &str) -> Answer {
     let called = called.and_then(|(_, it)| it.split_once("\": ")).filter(is_ours);
     match (denied, called) {
         // An eviction is refused with 429, so that a drain waits.
-        (Some((_, words)), _) if matches!(code, 403 | 429) && rules::said_by(words).is_some() => {
+        (Some((_, words)), _) if matches!(code, 403 | 429) && rulebook().said_by(words).is_some() => {
             Answer::Refused(first(words))
         }
         (Some((_, words)), _) | (None, Some((_, words))) => Answer::Unanswered(first(words)),
@@ -92,12 +93,12 @@ fn warning(header: &str) -> Option<String> {
     let words = header.strip_prefix("299 ")?.split_once(" \"")?.1.strip_suffix('"')?;
     let words = words.replace("\\\"", "\"").replace("\\\\", "\\");
     // They begin with a rule, or say that a namespace is open.
-    Some(words).filter(|words| rules::said_by(words).is_some() || words.starts_with("until "))
+    Some(words).filter(|words| rulebook().said_by(words).is_some() || words.starts_with("until "))
 }
 
 /// The rule that these words begin with.
-pub fn rule(words: &str) -> Option<&'static rules::Rule> {
-    rules::find(rules::said_by(words)?.id)
+pub fn rule(words: &str) -> Option<&'static Rule> {
+    rulebook().find(rulebook().said_by(words)?.id)
 }
 
 /// A StatefulSet that breaks more than one rule, so that one mode does not make it harmless.

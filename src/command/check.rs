@@ -14,13 +14,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use inspect::check::{self, Checked, Hit, Input, Level, Live, NoText, Question, What};
 use facts::config::Settings;
 use facts::mode::Mode;
+use inspect::check::{self, Checked, Hit, Input, Level, Live, NoText, Question, What};
+use jiff::Timestamp;
 use objects::visible;
 use report::check::{Format, in_brief, in_full, lay_out};
-use engine::rules;
-use jiff::Timestamp;
 
 use super::Exit;
 use super::terminal::progress::Progress;
@@ -28,6 +27,8 @@ use super::terminal::progress::Progress;
 pub use base::Base;
 
 use settings::Chosen;
+
+use crate::rulebook;
 
 /// Options of `gatera check`.
 #[derive(Clone, Debug, Args)]
@@ -129,7 +130,7 @@ fn destination(text: &str) -> Result<Destination, String> {
 }
 
 fn rule(text: &str) -> Result<&'static str, String> {
-    let found = rules::named(text).map(|rule| rule.id);
+    let found = rulebook().named(text).map(|rule| rule.id);
     found.ok_or_else(|| format!("there is no rule {text}; `gatera explain` lists them"))
 }
 
@@ -194,7 +195,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
 
 /// What is found below these paths with these settings, and nothing else said about it.
 pub fn judged(paths: &[PathBuf], namespace: &str, settings: &Settings, now: Timestamp) -> Checked {
-    let question = Question { settings, namespace, now, rules: &[] };
+    let question = Question { rulebook: rulebook(), settings, namespace, now, rules: &[] };
     check::run(&sources::read(paths, &Progress::off()), None, &question)
 }
 
@@ -260,7 +261,7 @@ impl Options {
     }
 
     fn question<'a>(&'a self, settings: &'a Settings, namespace: &'a str, now: Timestamp) -> Question<'a> {
-        Question { settings, namespace, now, rules: &self.rule }
+        Question { rulebook: rulebook(), settings, namespace, now, rules: &self.rule }
     }
 
     fn exit(&self, checked: &Checked) -> Exit {

@@ -9,16 +9,14 @@ pub mod rights;
 use std::io::Write;
 use std::time::Duration;
 
+use crate::rulebook;
 use anyhow::Context as _;
 use axum::http::Request;
+use engine::webhooks::Destination;
+use facts::mode::Mode;
+use facts::view::{Cluster, NEVER_GUARDED, View, World};
 use inspect::check::unadopted;
 use inspect::doctor::{self, Asked, Replica, Row, State};
-use facts::mode::Mode;
-use objects::{Kind, Object};
-use report;
-use engine::rules::RULES;
-use facts::view::{Cluster, NEVER_GUARDED, View, World};
-use engine::webhooks::Destination;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -27,6 +25,8 @@ use kube::api::ListParams;
 use kube::client::Body;
 use kube::core::Status;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
+use objects::{Kind, Object};
+use report;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -148,6 +148,7 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
     let same_version = versions.clone().all(|version| version == own);
     let known = !matches!(source, Source::Defaults(_));
     let mut rows = doctor::webhooks(
+        rulebook(),
         &installed.entries,
         Some(settings).filter(|_| known),
         target.as_ref(),
@@ -163,7 +164,7 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
         });
         rows.push(doctor::leader(&leader(client, &namespace).await, site.clock.now()));
         let known = installed.settings.as_ref().map(Clone::clone).map_err(|error| chain(error.as_ref()));
-        rows.push(doctor::settings(&known));
+        rows.push(doctor::settings(rulebook(), &known));
     }
     (namespace, rows)
 }
@@ -177,7 +178,7 @@ async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&W
     if site.guard.is_there() {
         rows.extend(doctor::namespaces(&view, &clusters));
     }
-    rows.extend(doctor::clusters(&view, &clusters));
+    rows.extend(doctor::clusters(rulebook(), &view, &clusters));
     rows.extend(doctor::once_guarded(&view));
     rows.extend(doctor::lone_founders(&view));
     rows.extend(match strangers(&site.client, asked_for, &view).await {
@@ -303,7 +304,7 @@ fn canary(answer: &Answer, namespace: &str, mode: impl Fn(&str) -> Mode) -> Row 
     {
         return Row::remark(CANARY, format!("tried in namespace {namespace}: {open}"), "");
     }
-    if RULES.iter().all(|rule| mode(rule.id) < Mode::Warn) {
+    if rulebook().rules().iter().all(|rule| mode(rule.id) < Mode::Warn) {
         return Row::remark(
             CANARY,
             format!(

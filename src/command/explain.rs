@@ -4,9 +4,11 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use engine::rule::{Page, Rule, Verb};
 use facts::marks::overrides;
 use report::{manual, pages};
-use engine::rules::{self, Page, RULES};
+
+use crate::rulebook;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -59,8 +61,9 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
 }
 
 fn named(name: &str) -> anyhow::Result<Page> {
-    let known = || rules::pages().map(|it| format!("{} {}", it.id, it.name)).collect::<Vec<_>>().join(", ");
-    rules::page(name).with_context(|| format!("there is no rule {name}; there are {}", known()))
+    let known =
+        || rulebook().pages().map(|it| format!("{} {}", it.id, it.name)).collect::<Vec<_>>().join(", ");
+    rulebook().page(name).with_context(|| format!("there is no rule {name}; there are {}", known()))
 }
 
 /// The same for a place where it stays, beside the others and without the program: the time is to be filled in.
@@ -79,7 +82,7 @@ pub fn documentation(page: &Page) -> String {
         if line.starts_with('#') && !example { format!("#{line}\n") } else { format!("{line}\n") }
     });
     let whole = format!("# {} {}\n\n{}\n{}", page.id, page.name, first, lines.collect::<String>());
-    rules::pages().fold(whole, |text, other| {
+    rulebook().pages().fold(whole, |text, other| {
         text.replace(&format!("`gatera explain {}`", other.id), &format!("[{0}]({0}.md)", other.id))
     })
 }
@@ -87,23 +90,23 @@ pub fn documentation(page: &Page) -> String {
 fn list(form: Form, out: &mut impl Write) -> anyhow::Result<()> {
     match form {
         Form::Text => {
-            for rule in RULES {
+            for rule in rulebook().rules() {
                 writeln!(out, "{}  {:<18} {}", rule.id, rule.name, rule.summary())?;
             }
         }
         Form::Markdown => {
             writeln!(out, "| id | name | in short |\n|---|---|---|")?;
-            for rule in RULES {
+            for rule in rulebook().rules() {
                 writeln!(out, "| {} | {} | {} |", rule.id, rule.name, rule.summary())?;
             }
         }
         Form::Json => {
-            let touches = |rule: &rules::Rule| {
-                let row = |(kind, verbs): &(objects::Kind, &[rules::Verb])| json!({ "kind": kind.name(), "verbs": verbs.iter().map(|verb| verb.name()).collect::<Vec<_>>() });
+            let touches = |rule: &Rule| {
+                let row = |(kind, verbs): &(objects::Kind, &[Verb])| json!({ "kind": kind.name(), "verbs": verbs.iter().map(|verb| verb.name()).collect::<Vec<_>>() });
                 rule.touches.iter().map(row).collect::<Vec<_>>()
             };
-            let rule = |rule: &rules::Rule| json!({ "id": rule.id, "name": rule.name, "summary": rule.summary(), "touches": touches(rule), "page": rule.manual() });
-            writeln!(out, "{:#}", json!(RULES.iter().map(rule).collect::<Vec<_>>()))?;
+            let rule = |rule: &Rule| json!({ "id": rule.id, "name": rule.name, "summary": rule.summary(), "touches": touches(rule), "page": rule.manual() });
+            writeln!(out, "{:#}", json!(rulebook().rules().iter().map(rule).collect::<Vec<_>>()))?;
         }
     }
     Ok(())
@@ -120,7 +123,7 @@ mod tests {
     fn a_time_on_a_page_is_not_over() {
         let now: Timestamp = "2027-03-01T09:00:00Z".parse().unwrap();
         let mut shown = 0;
-        for rule in rules::RULES {
+        for rule in rulebook().rules() {
             let until = format!("until={}", overrides::example_end(now));
             let page = rule.manual().replace(ANY_TIME, &until).replace('\n', " ");
             for (at, _) in page.match_indices("until=") {

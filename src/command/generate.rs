@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
+use crate::rulebook;
 use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
-use engine::rules::RULES;
 
 /// Options of `gatera completions`.
 #[derive(Clone, Debug, Args)]
@@ -50,6 +50,6 @@ pub fn version(out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "gatera {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "commit      {}", option_env!("GATERA_COMMIT").unwrap_or("not told at the build"))?;
     writeln!(out, "build       {build}, {}-{}", std::env::consts::OS, std::env::consts::ARCH)?;
-    writeln!(out, "rules       {}", RULES.len())?;
+    writeln!(out, "rules       {}", rulebook().rules().len())?;
     writeln!(out, "kubernetes  1.30 and later")
 }

@@ -6,9 +6,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::rulebook;
 use anyhow::Context as _;
 use facts::config::Settings;
-use engine::rules::RULES;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -105,8 +105,7 @@ async fn settings(client: &Client, namespace: &str) -> anyhow::Result<Option<Set
     let (name, key) = SETTINGS;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let Some(text) = api.get_opt(name).await?.and_then(|it| it.data?.remove(key)) else { return Ok(None) };
-    let rules: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
-    let settings = Settings::read(&text, &rules).with_context(|| format!("ConfigMap {namespace}/{name}"))?;
+    let settings = rulebook().settings(&text).with_context(|| format!("ConfigMap {namespace}/{name}"))?;
     Ok(Some(settings))
 }
 

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use facts::marks::RECOVER;
-use objects::visible;
-use leader::recovery::{self, Step, Want};
-use report::recovery as report;
 use facts::view::{Cluster, View};
 use jiff::SignedDuration;
+use leader::recovery::{self, Step, Want};
+use objects::visible;
+use report::recovery as report;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;

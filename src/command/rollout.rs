@@ -9,16 +9,16 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use facts::marks::{self, PREFIX};
-use objects::visible;
-use report::rollout::{self as report, Copy};
 use facts::revision::{Digest, Revision};
-use inspect::story::Story;
 use facts::view::{Cluster, Wish};
+use inspect::story::Story;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
+use objects::visible;
+use report::rollout::{self as laid_out, Copy};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -129,13 +129,13 @@ async fn status(of: &status::Options, watch: bool, out: &mut impl Write) -> anyh
         let view = site.view(&world);
         let clusters = of.clusters(&world)?.into_iter();
         let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view)).collect();
-        let text: String = all.iter().map(report::status).collect();
+        let text: String = all.iter().map(laid_out::status).collect();
         if text != before {
             out.write_all(text.as_bytes())?;
             out.flush()?;
         }
-        if !watch || !all.iter().any(report::moves) {
-            return Ok(if all.iter().all(report::is_done) { Exit::Clean } else { Exit::Refused });
+        if !watch || !all.iter().any(laid_out::moves) {
+            return Ok(if all.iter().all(laid_out::is_done) { Exit::Clean } else { Exit::Refused });
         }
         before = text;
         sleep(LOOK).await;
@@ -146,7 +146,7 @@ async fn history(of: &Of, out: &mut impl Write) -> anyhow::Result<()> {
     let asked = of.seen().await?;
     let copies = asked.copies().await?;
     let cluster = asked.cluster()?;
-    Ok(out.write_all(report::history(cluster, &copies).as_bytes())?)
+    Ok(out.write_all(laid_out::history(cluster, &copies).as_bytes())?)
 }
 
 async fn undo(of: &Of, to: Option<&str>, out: &mut impl Write) -> anyhow::Result<()> {

@@ -6,10 +6,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::rulebook;
 use clap::Args;
 use facts::mode::Mode;
 use objects::visible;
-use engine::rules::RULES;
 
 use super::Exit;
 use super::canary::{self, Answer};
@@ -46,7 +46,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
 
 async fn tried(options: &Options, site: &Site, out: &mut impl Write) -> anyhow::Result<Exit> {
     let mode = |rule: &str| site.settings.mode(rule);
-    if RULES.iter().all(|rule| mode(rule.id) < Mode::Warn) {
+    if rulebook().rules().iter().all(|rule| mode(rule.id) < Mode::Warn) {
         writeln!(
             out,
             "by its settings the guard neither refuses nor warns, so there is nothing to see from here"

@@ -11,12 +11,12 @@ use anyhow::Context as _;
 use axum::http::Request;
 use axum::http::header::DATE;
 use facts::config::Settings;
-use objects::visible;
 use facts::view::{View, World};
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::client::Body;
+use objects::visible;
 
 use super::installed::{self, Installed, Source};
 use super::walk::is_away;

@@ -6,12 +6,12 @@ use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
 use clap::Args;
+use facts::view::{Cluster, World};
 use inspect::audit;
+use inspect::story::Story;
+use kube::Client;
 use objects::visible;
 use report;
-use inspect::story::Story;
-use facts::view::{Cluster, World};
-use kube::Client;
 use tokio::time::sleep;
 
 use super::doctor;
@@ -94,7 +94,7 @@ async fn told(of: &Options, client: &Client, clock: &mut Clock) -> anyhow::Resul
     let view = site.view(&world);
     guard.extend(inspect::doctor::once_guarded(&view));
     guard.extend(inspect::doctor::lone_founders(&view));
-    let audit = audit::run(&view);
+    let audit = audit::run(crate::rulebook(), &view);
     let clusters = of.clusters(&world)?.into_iter();
     let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view).with_findings(&audit)).collect();
     Ok(match of.look.output {

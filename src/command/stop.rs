@@ -10,14 +10,14 @@ use anyhow::Context as _;
 use facts::galera::start_note::{self, Position};
 use facts::marks::stopped::Record;
 use facts::marks::{OVERRIDE, PREFIX};
-use objects::visible;
-use report::stop as report;
-use leader::stop::{self, Step};
 use futures_util::{Stream, TryStreamExt as _};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{WatchEvent, WatchParams};
+use leader::stop::{self, Step};
+use objects::visible;
+use report::stop as report;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
@@ -248,10 +248,10 @@ mod tests {
 
     use axum::http::{Request, Response};
     use facts::config::Settings;
-    use objects::{Kind, Object};
     use facts::view::{Facts, Freshness, Id, World};
     use kube::Client;
     use kube::client::Body;
+    use objects::{Kind, Object};
     use serde_json::Value;
     use tower::service_fn;
 
@@ -304,7 +304,7 @@ mod tests {
             }
         });
         let settings = Settings::default();
-        let mut facts = Facts::of(&settings.adoption);
+        let mut facts = crate::rulebook().facts(&settings.adoption);
         let text = set(&mark.lock().unwrap()).to_string();
         facts.put(Object::read(Kind::StatefulSet, &text).unwrap());
         let world = World::build(facts, Freshness::Current);

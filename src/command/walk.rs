@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use facts::marks::{OVERRIDE, PREFIX, STOPPED};
-use objects::visible;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -17,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
+use objects::visible;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

@@ -8,11 +8,11 @@
 use serde_json::Value;
 
 use crate::inject::{self, edit};
-use objects::{Object, Pod};
-use facts::review::{Operation, Review};
 use crate::rules::{self, Correction};
 use crate::verdict::{Decision, Edit, Verdict};
+use facts::review::{Operation, Review};
 use facts::view::View;
+use objects::{Object, Pod};
 
 /// What to change.
 enum Change<'a> {

@@ -2,12 +2,12 @@
 //!
 //! Must not know: what any rule finds.
 
+use crate::verdict::Decision;
 use facts::marks::overrides::{Invalid, Override};
 use facts::marks::{self, BREAK_GLASS, PREFIX};
-use objects::{Kind, Meta, Object};
 use facts::review::{self, Operation, Origin, Review};
-use crate::verdict::Decision;
 use facts::view::View;
+use objects::{Kind, Meta, Object};
 
 /// The overrides that count: on the object in the request, on the object as it is, and on the StatefulSet of every
 /// cluster that the object belongs to or is used by; and, of every rule, on its namespace.

@@ -7,9 +7,9 @@
 pub mod unread;
 pub mod users;
 
-use objects::Kind;
 use facts::review::{Operation, Review};
 use facts::view::{NEVER_GUARDED, View};
+use objects::Kind;
 
 /// What is never held up, whatever the rules say: the control plane's own namespaces, the guard's own writes (but not the
 /// members that it evicts), and everything that is already on its way out. A pod that is going may still be forced, so its

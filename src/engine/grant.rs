@@ -15,9 +15,9 @@ pub use positions::{Newer, Row, Stake, Told, best, rows, stake};
 use jiff::SignedDuration;
 
 use facts::marks::recovery::Recovery;
-use objects::Pod;
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Freshness, Member, PodFact, View};
+use objects::Pod;
 
 /// Transfers take their time. What nobody took off after that has been forgotten.
 const LEFT_OVER: SignedDuration = SignedDuration::from_hours(6);

@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 use facts::galera::ports::Ports;
 use facts::galera::server;
 use facts::marks;
-use objects::{Container, Meta, Object, Pod, PodSpec};
 use facts::review::{Operation, Origin, Review};
 use facts::revision::Unknown;
 use facts::view::{Cluster, PodFact, View};
+use objects::{Container, Meta, Object, Pod, PodSpec};
 
 use profile::Profile;
 

@@ -2,10 +2,10 @@
 //!
 //! Must not know: any rule (`rules.rs`), or when rules are asked (`rulebook.rs`).
 
-use objects::Kind;
-use facts::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::review::{Operation, Review};
 use facts::view::View;
+use objects::Kind;
 
 /// One rule. Its module's documentation is the manual page that `gatera explain` prints.
 #[derive(Clone, Copy, Debug)]

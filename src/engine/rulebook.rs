@@ -13,18 +13,18 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use facts::config::{self, Names, Settings};
 use crate::exceptions::{self, Exceptions};
 use crate::exemptions::{self, unread, users};
-use facts::galera::adopt::Adoption;
-use facts::mode::Mode;
-use objects::{CustomKind, Kind, Kinds, Meta, Object};
-use facts::review::{Operation, Review};
 use crate::rule::{Page, Rule, Verb};
 use crate::rules::{self, UNREADABLE};
 use crate::verdict::{Decision, Finding, Verdict, YieldsTo};
-use facts::view::{Facts, MODE_LABEL, View, is_cluster};
 use crate::webhooks::{self, Destination, Endpoint, Entry};
+use facts::config::{self, Names, Settings};
+use facts::galera::adopt::Adoption;
+use facts::mode::Mode;
+use facts::review::{Operation, Review};
+use facts::view::{Facts, MODE_LABEL, View, is_cluster};
+use objects::{CustomKind, Kind, Kinds, Meta, Object};
 
 /// Rules for one other system, on the same engine.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +82,11 @@ impl Rulebook {
     /// Every kind that something reads.
     pub fn kinds(&self) -> &Kinds {
         &self.kinds
+    }
+
+    /// A pack that is on reads this kind.
+    pub fn reads(&self, kind: Kind, settings: &Settings) -> bool {
+        self.packs_on(settings).flat_map(|pack| pack.kinds).any(|it| Kind::Custom(it) == kind)
     }
 
     /// The names that a settings file may use.

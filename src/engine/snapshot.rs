@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use facts::galera::adopt::Selector;
 use facts::marks::{self, PREFIX};
-use objects::ConfigMap;
 use facts::revision::{self, Digest, Keys, Revision};
 use facts::view::{Cluster, View};
+use objects::ConfigMap;
 
 /// Whether a content is kept.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use facts::config::Settings;
 use crate::exemptions::unread;
 use crate::exemptions::users;
+use facts::config::Settings;
 use facts::galera::adopt::Requirement;
-use objects::{Kind, Kinds};
 use facts::view::{MODE_LABEL, NEVER_GUARDED};
+use objects::{Kind, Kinds};
 
 use conditions::{glass_changed, marks_changed, no_plain_member, owned_or_marked, selected, to_amend};
 

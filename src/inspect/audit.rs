@@ -12,18 +12,18 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use facts::galera::identity::Identity;
-use facts::galera::start_note::StartNote;
-use objects::{Kind, Object, Unreadable};
-use leader::plan::rollout;
-use leader::recovery;
-use facts::review::{Origin, Review};
-use facts::revision::Digest;
 use engine::rule::Verb;
 use engine::rulebook::Rulebook;
 use engine::verdict::{Decision, Effect, Finding};
+use facts::galera::identity::Identity;
+use facts::galera::start_note::StartNote;
+use facts::review::{Origin, Review};
+use facts::revision::Digest;
 use facts::view::condition::{self, Matter};
 use facts::view::{Facts, Id, State, View};
+use leader::plan::rollout;
+use leader::recovery;
+use objects::{Kind, Object, Unreadable};
 
 pub use rounds::{Round, Rounds};
 

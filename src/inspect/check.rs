@@ -20,13 +20,13 @@ use jiff::Timestamp;
 
 use self::desk::Desk;
 use self::item::Item;
-use facts::config::Settings;
 use crate::manifest::Place;
-use objects::Kind;
 use engine::rule::Page;
 use engine::rulebook::Rulebook;
 use engine::verdict::{Effect, Judged};
+use facts::config::Settings;
 use facts::view::Id;
+use objects::Kind;
 
 pub use excerpt::Excerpt;
 pub use live::{Found, Live};

@@ -4,13 +4,13 @@
 
 use crate::audit::Audit;
 use engine::inject;
+use engine::verdict::Effect;
 use facts::marks;
 use facts::marks::overrides::Override;
-use leader::plan::{bootstrap, rollout};
-use leader::recovery;
-use engine::verdict::Effect;
 use facts::view::condition::{self, Condition, Matter};
 use facts::view::{Cluster, Member, State, View};
+use leader::plan::{bootstrap, rollout};
+use leader::recovery;
 
 /// One cluster.
 #[derive(Debug)]

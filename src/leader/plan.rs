@@ -14,9 +14,9 @@ mod warrant;
 use std::fmt;
 use std::time::Duration;
 
+use crate::once_guarded;
 use engine::inject;
 use facts::marks;
-use crate::once_guarded;
 use facts::view::{Cluster, Freshness, Id, Removal, RemovalTarget, View};
 
 use bootstrap::Stage;

@@ -3,14 +3,14 @@
 //! Members leave one at a time, the highest ordinal first, while all others are Ready: each knows that the others go on, and the last
 //! one that it is the last. Where each one's data ends is recorded on its claims. Nothing is remembered between two looks.
 
+use crate::plan::bootstrap;
 use engine::exceptions::take_off;
 use facts::galera::data::Backing;
 use facts::marks::overrides::Override;
 use facts::marks::{OVERRIDE, RECOVER};
-use objects::Kind;
-use crate::plan::bootstrap;
 use facts::view::condition;
 use facts::view::{Cluster, Id, Member, PodFact, State, View, back_or_out_of_service};
+use objects::Kind;
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]

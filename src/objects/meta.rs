@@ -14,9 +14,7 @@ pub const PREFIX: &str = "gatera.dev/";
 pub type Labels = ByName<String>;
 
 /// Reads `null` as if the field were absent: YAML's `env:` with nothing behind it is a null.
-pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    input: D,
-) -> Result<T, D::Error> {
+pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(input: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(input)?.unwrap_or_default())
 }
 

@@ -17,12 +17,12 @@
 use serde_json::{Value, json};
 
 use super::{WAY_BACK, because, refusal};
-use inspect::audit::{Audit, Audited, News, Summary};
-use facts::galera::identity::Identity;
-use objects::visible;
-use facts::pages::Pages;
 use engine::verdict::{Effect, Judged};
+use facts::galera::identity::Identity;
+use facts::pages::Pages;
 use facts::view::State;
+use inspect::audit::{Audit, Audited, News, Summary};
+use objects::visible;
 
 /// For a person.
 pub fn text(audit: &Audit) -> String {

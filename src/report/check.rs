@@ -15,11 +15,11 @@ use std::collections::HashMap;
 use ring::digest;
 
 use super::because;
-use inspect::check::{Checked, Hit, Level, What};
-use objects::visible;
-use facts::pages::Pages;
 use engine::rules::UNREADABLE;
 use engine::verdict::Effect;
+use facts::pages::Pages;
+use inspect::check::{Checked, Hit, Level, What};
+use objects::visible;
 
 /// Who is to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

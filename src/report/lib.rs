@@ -18,12 +18,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
+use engine::verdict::{Decision, Effect, Finding, Judged, Softened};
 use facts::mode::Mode;
-use objects::visible;
 use facts::pages::Pages;
 use facts::review::{API_VERSION, Malformed, Review};
-use engine::verdict::{Decision, Effect, Finding, Judged, Softened};
 use facts::view::condition::Matter;
+use objects::visible;
 
 /// A warning may have 256 characters, the first line of a denial should not have many more.
 const LONGEST_WARNING: usize = 256;

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp, Unit};
 
-use facts::galera::start_note::Position;
 use engine::grant::{Newer, Stake, rows};
-use objects::visible;
-use leader::recovery::Step;
+use facts::galera::start_note::Position;
 use facts::view::{Cluster, View};
+use leader::recovery::Step;
+use objects::visible;
 
 /// A line for each member.
 pub fn table(cluster: &Cluster, view: &View<'_>) -> String {

@@ -5,11 +5,11 @@
 use jiff::Timestamp;
 
 use super::status::of_configuration;
-use objects::visible;
-use leader::plan::rollout::Stage;
 use facts::revision::Revision;
-use inspect::story::Story;
 use facts::view::Cluster;
+use inspect::story::Story;
+use leader::plan::rollout::Stage;
+use objects::visible;
 
 /// A copy of what members read, or read once.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,18 +26,18 @@
 use serde_json::{Value, json};
 
 use super::WAY_BACK;
-use inspect::doctor::{self, Row};
 use engine::exceptions;
 use facts::galera::identity::Identity;
 use facts::galera::start_note::{Doing, Start, StartNote};
 use facts::marks::overrides::Override;
-use objects::Kind;
-use objects::visible;
-use leader::plan::bootstrap::Stage;
-use leader::plan::rollout;
-use inspect::story::Story;
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Id, Member};
+use inspect::doctor::{self, Row};
+use inspect::story::Story;
+use leader::plan::bootstrap::Stage;
+use leader::plan::rollout;
+use objects::Kind;
+use objects::visible;
 
 /// One part of the plan.
 struct PlanStep {

@@ -1,8 +1,8 @@
 //! An orderly stop, laid out for a person: what will be done, what is being done, and how it is started again.
 
-use objects::visible;
-use leader::stop::Step;
 use facts::view::{Cluster, View};
+use leader::stop::Step;
+use objects::visible;
 
 /// What will be done, before it is.
 pub fn proposal(cluster: &Cluster, view: &View<'_>) -> String {

@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use decide::{report, rules};
 use engine::amend::amend;
 use facts::config::Settings;
-use objects::{Kind, Object};
 use facts::review::{self, Origin};
 use facts::view::{Facts, Freshness, View, World};
-use decide::{report, rules};
 use hdrhistogram::Histogram;
 use jiff::Timestamp;
+use objects::{Kind, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -5,8 +5,8 @@
 //! namespace, and what scheduler, provisioner and kubelet would add. They go through the reader that reads everything.
 
 use facts::config::Settings;
-use objects::{Kind, Object};
 use facts::view::Facts;
+use objects::{Kind, Object};
 use serde_json::{Value, json};
 
 /// The StatefulSet in every namespace.

@@ -10,12 +10,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use inspect::audit::Rounds;
 use facts::config::Settings;
-use objects::{Kind, Object};
-use leader::plan::Lookout;
 use facts::view::{Facts, Freshness, View, World};
+use inspect::audit::Rounds;
 use jiff::Timestamp;
+use leader::plan::Lookout;
+use objects::{Kind, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -6,9 +6,9 @@ use std::fs;
 use std::hint::black_box;
 
 use facts::config::Settings;
-use report::check::{Format, lay_out};
 use gatera::command::check;
 use jiff::Timestamp;
+use report::check::{Format, lay_out};
 use serde::Serialize;
 
 use crate::decide::Engine;

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use facts::config::Settings;
-use objects::{Kind, Object};
 use decide::packs::PACKS;
-use facts::review::{Origin, Review};
 use engine::rules;
+use facts::config::Settings;
+use facts::review::{Origin, Review};
 use facts::view::{Facts, View};
 use jiff::Timestamp;
+use objects::{Kind, Object};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! A note or a mark that somebody else wrote deletes nothing; and what others read stays, whoever they are. On small
 //! worlds; `forged_live.rs` has the attack on a control plane.
 
-use objects::{Kind, Object, Reader};
-use leader::plan::{self, Finish, Found, Step, Warrant};
 use facts::view::{Id, RemovalTarget};
+use leader::plan::{self, Finish, Found, Step, Warrant};
+use objects::{Kind, Object, Reader};
 use serde_json::{Value, json};
 
 use super::small::{Small, word};

@@ -1,8 +1,8 @@
 //! A small API server in memory: the objects of a scene, and what a step of the plan does to them.
 
-use objects::{Kind, Object, Reader};
-use leader::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
 use facts::view::{Facts, Freshness, RemovalTarget, View, World};
+use leader::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
+use objects::{Kind, Object, Reader};
 use serde_json::{Value, json};
 
 use super::{SERVICE, WITHOUT, settings, uid_of};

@@ -1,7 +1,7 @@
 //! What is done in a case, and the AdmissionReview an API server would send about it.
 
-use objects::Kind;
 use engine::rules::Verb;
+use objects::Kind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

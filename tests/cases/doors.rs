@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use facts::config::Settings;
-use objects::Kind;
-use facts::review::{self, Origin};
 use engine::rules;
 use engine::verdict::Effect;
+use facts::config::Settings;
+use facts::review::{self, Origin};
 use facts::view::View;
+use objects::Kind;
 
 use serde_json::Value;
 

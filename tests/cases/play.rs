@@ -7,9 +7,9 @@ use axum::http::Request;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use facts::config::Settings;
-use objects::Kind;
 use facts::view::{Freshness, World};
 use jiff::{SignedDuration, Timestamp};
+use objects::Kind;
 use serde_json::{Value, json};
 
 use super::Case;

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use facts::config::Settings;
-use facts::review::{self, Origin};
 use engine::rules;
 use engine::verdict::{Decision, Effect};
+use facts::config::Settings;
+use facts::review::{self, Origin};
 use facts::view::View;
 use serde_json::{Value, json};
 

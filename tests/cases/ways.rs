@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use inspect::audit;
-use inspect::check::{Level, What};
-use facts::config::Settings;
-use objects::Kind;
-use report::{self, pages::Pages};
-use facts::review::{self, Origin};
 use engine::rules;
 use engine::verdict::{Decision, Effect, Judged};
+use facts::config::Settings;
+use facts::review::{self, Origin};
 use facts::view::View;
 use gatera::command::check;
+use inspect::audit;
+use inspect::check::{Level, What};
+use objects::Kind;
+use report::{self, pages::Pages};
 use serde_json::Value;
 
 use super::asked::body;

@@ -3,8 +3,8 @@
 use facts::config::Settings;
 use facts::galera::options;
 use facts::galera::ports::Ports;
-use objects::{Kind, Object};
 use facts::view::{Freshness, View, World};
+use objects::{Kind, Object};
 use serde_json::{Value, json};
 
 use super::{pod_of, rendered};

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use inspect::check::{Level, Outcome};
-use report::check::{Format, lay_out};
 use proptest::prelude::*;
+use report::check::{Format, lay_out};
 
 use super::{CLUSTER, input, judged, lines};
 

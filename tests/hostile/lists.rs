@@ -10,8 +10,8 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::Response;
-use objects::{KINDS, Kind};
 use futures_util::{StreamExt as _, stream};
+use objects::{KINDS, Kind};
 use serde_json::{Value, json};
 
 use super::{ALLOWED_KIB, certificates, memory};

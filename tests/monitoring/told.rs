@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use facts::config::Settings;
-use leader::plan::rollout::Stage;
 use facts::view::State;
 use gatera::act::answer::operations;
+use leader::plan::rollout::Stage;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 

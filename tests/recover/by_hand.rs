@@ -2,10 +2,10 @@
 //! And the place of the pod that starts a cluster.
 
 use facts::config::Settings;
-use objects::{Kind, Object};
-use leader::recovery::{self, Step, Want};
 use facts::view::View;
 use jiff::SignedDuration;
+use leader::recovery::{self, Step, Want};
+use objects::{Kind, Object};
 use serde_json::{Value, json};
 
 use super::{at, reads};

@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 
 use facts::config::Settings;
-use objects::{Kind, Object};
-use leader::recovery;
 use facts::view::{Freshness, Id, View, World};
+use leader::recovery;
+use objects::{Kind, Object};
 use serde_json::json;
 
 use super::{ID, reader};

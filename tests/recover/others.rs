@@ -1,9 +1,9 @@
 //! The others, beside the one that starts the cluster: who copies from nobody, and who serves another cluster.
 
 use facts::config::Settings;
-use leader::recovery::{self, Step, Want};
 use facts::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
+use leader::recovery::{self, Step, Want};
 use serde_json::json;
 
 use super::{OTHER, at};

@@ -3,9 +3,9 @@
 
 use facts::config::Settings;
 use facts::marks::recovery::Recovery;
-use objects::Object;
-use leader::recovery::{self, NoReader, Want};
 use facts::view::{Facts, Freshness, View, World};
+use leader::recovery::{self, NoReader, Want};
+use objects::Object;
 use serde_json::{Value, json};
 
 use super::{ID, at, reads};

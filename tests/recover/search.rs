@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use facts::config::Settings;
 use facts::marks::recovery::Recovery;
-use leader::recovery::{self, Step, Want};
 use facts::view::View;
 use jiff::{SignedDuration, Timestamp};
+use leader::recovery::{self, Step, Want};
 
 use super::model::{Does, FRESH, Pod, Reader, State};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET};

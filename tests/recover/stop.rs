@@ -1,13 +1,13 @@
 //! `gatera stop` and `gatera start`, without a cluster: what a person reads in each situation, and that the guard permits each step.
 
-use facts::config::Settings;
-use leader::recovery::{self, Want};
-use report::stop as report;
-use facts::review::{self, Origin};
 use engine::rules;
-use leader::stop::{self, Step};
+use facts::config::Settings;
+use facts::review::{self, Origin};
 use facts::view::View;
 use jiff::SignedDuration;
+use leader::recovery::{self, Want};
+use leader::stop::{self, Step};
+use report::stop as report;
 use serde_json::json;
 
 use super::{at, away, reads};

@@ -1,11 +1,11 @@
 //! A situation: a cluster in the middle of a rollout, in a few words, and what is due in it.
 
 use facts::config::Settings;
+use facts::view::{Freshness, Id, View, World};
+use inspect::story::Story;
 use leader::plan::Step;
 use leader::plan::rollout::{self, Stage};
 use report;
-use inspect::story::Story;
-use facts::view::{Freshness, Id, View, World};
 use serde_json::{Value, json};
 
 use crate::scene::{self, STATEFUL_SET, Scene};

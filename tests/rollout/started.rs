@@ -1,10 +1,10 @@
 //! What a pod starts with: the copy of its revision, or the ConfigMap itself and a word about it.
 
-use facts::config::Settings;
 use engine::inject;
-use objects::{Kind, Object};
+use facts::config::Settings;
 use facts::review::{self, Origin};
 use facts::view::View;
+use objects::{Kind, Object};
 use serde_json::{Value, json};
 
 use super::situation::{File, Situation};

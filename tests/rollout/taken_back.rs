@@ -1,10 +1,10 @@
 //! A rollout of the template that hangs is taken back: what the guard lets through, what it does, and what it says.
 
-use facts::config::Settings;
-use report::{self, pages::Pages};
-use facts::review::{self, Origin};
 use engine::rules;
+use facts::config::Settings;
+use facts::review::{self, Origin};
 use facts::view::{Freshness, View, World};
+use report::{self, pages::Pages};
 use serde_json::{Value, json};
 
 use super::situation::{File, Situation};

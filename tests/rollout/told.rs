@@ -1,10 +1,10 @@
 //! What whoever changes a ConfigMap is told, before anything happens.
 
-use facts::config::Settings;
-use report;
-use facts::review::{self, Origin};
 use engine::rules;
+use facts::config::Settings;
+use facts::review::{self, Origin};
 use facts::view::View;
+use report;
 use serde_json::json;
 
 use super::situation::{File, Situation};

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use axum::http::Request;
 use facts::config::Settings;
-use objects::{Kind, Unreadable};
 use facts::view::{Freshness, Id, World};
 use gatera::act::config_maps::ConfigMaps;
 use gatera::act::guard::Guard;
 use jiff::SignedDuration;
+use objects::{Kind, Unreadable};
 use serde_json::{Value, json};
 
 use super::ask;

@@ -1,9 +1,9 @@
 //! The pods of a scene's members, each in a state that one word says.
 
 use engine::inject;
-use objects::{Kind, Object};
 use facts::revision::{Contents, Keys};
 use facts::view::View;
+use objects::{Kind, Object};
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, STATEFUL_SET, member_labels};

@@ -5,10 +5,10 @@
 //! that were let go exists for it. Data: a [`Request`] in; the store changes, or there is a [`Refusal`] with a rule and
 //! words.
 
-use objects::Kind;
-use facts::review::{Operation, Origin};
 use engine::verdict::{Effect, Softened};
 use engine::webhooks::Endpoint;
+use facts::review::{Operation, Origin};
+use objects::Kind;
 use serde_json::{Value, json};
 
 use super::asked::{asks, verb};

@@ -4,12 +4,12 @@
 //! namespaces never apply. Data: a request in; out come the endpoints that are asked, each with whether it fails
 //! closed.
 
-use facts::config::Settings;
 use engine::exemptions::users;
-use facts::marks;
-use objects::{Kind, Labels};
-use facts::review::Operation;
 use engine::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
+use facts::config::Settings;
+use facts::marks;
+use facts::review::Operation;
+use objects::{Kind, Labels};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 //!
 //! Must not know: rules. None of this is anybody's doing; after each of them the guard's answers still count.
 
-use objects::Kind;
 use leader::plan::{Lookout, Pace};
+use objects::Kind;
 use serde_json::json;
 
 use super::api::Leave;

@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::amend::{amend, inject};
-use facts::config::Settings;
-use report::{self, pages::Pages};
-use facts::review::{self, Origin};
 use engine::rules::{self, Departure};
 use engine::verdict::Decision;
+use facts::config::Settings;
+use facts::review::{self, Origin};
 use facts::view::{Facts, Freshness, Id, Reservation, Reservations, View, World};
 use jiff::SignedDuration;
+use report::{self, pages::Pages};
 use serde_json::Value;
 
 use super::clock::{Millis, SECOND, moment};

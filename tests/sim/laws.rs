@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use leader::plan::rollout::{self, Stage};
 use engine::rules;
+use leader::plan::rollout::{self, Stage};
 use serde_json::Value;
 
 use super::api::{Leave, Refusal};

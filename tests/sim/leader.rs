@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use facts::galera::identity::{Answer, Identity};
 use engine::inject;
+use facts::galera::identity::{Answer, Identity};
 use facts::marks::{self, PREFIX};
-use objects::{ConfigMap, Kind, Object, Reader};
+use facts::view::{Id, RemovalTarget, View};
 use leader::plan::identity::{self, Concluded};
 use leader::plan::rollout::{self, Configure, Copy};
 use leader::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
-use facts::view::{Id, RemovalTarget, View};
+use objects::{ConfigMap, Kind, Object, Reader};
 use serde_json::{Value, json};
 
 use super::clock::{SECOND, moment};

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use facts::config::Settings;
-use objects::Kind;
 use leader::plan::{Lookout, Pace};
+use objects::Kind;
 use serde_json::Value;
 
 use super::api::Approved;

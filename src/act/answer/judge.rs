@@ -3,13 +3,13 @@
 //! Must not know: HTTP. On the usual path nothing is awaited. What takes a member away is reserved at the API server before
 //! "allowed" is said, and judged again if another replica was faster.
 
-use facts::config::Settings;
-use objects::ConfigMap;
-use facts::review::Review;
 use engine::rules;
 use engine::verdict::Decision;
+use facts::config::Settings;
+use facts::review::Review;
 use facts::view::{Freshness, Reservations, View, World};
 use jiff::Timestamp;
+use objects::ConfigMap;
 
 use crate::act::guard::Guard;
 use crate::act::reserve::Outcome;
@@ -36,11 +36,11 @@ impl Known<'_> {
 pub(super) async fn judge(guard: &Guard, review: &Review, known: &Known<'_>) -> (Decision, Reservations) {
     let reservations = guard.book.reservations();
     let view = known.after(&reservations);
-    let mut decision = rules::evaluate(review, &view);
+    let mut decision = crate::rulebook().evaluate(review, &view);
     let Some(departure) = rules::departure(review, &view).filter(|_| decision.allowed()) else {
         return (decision, reservations);
     };
-    let again = |reservations: &Reservations| rules::evaluate(review, &known.after(reservations));
+    let again = |reservations: &Reservations| crate::rulebook().evaluate(review, &known.after(reservations));
     match guard.book.reserve(&departure, |reservations| again(reservations).allowed()).await {
         Outcome::Reserved => {}
         // By the same reservations, not by those of a moment later: it was not reserved, so it must not turn into allowed.

@@ -11,12 +11,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use engine::amend::{amend, inject};
-use report;
-use facts::review::{self, Origin};
+use engine::amend::amend;
+use engine::inject;
 use engine::verdict::{Decision, Judged, Softened};
-use facts::view::{Freshness, View, World};
 use engine::webhooks::Endpoint;
+use facts::review::{self, Origin};
+use facts::view::{Freshness, View, World};
+use report;
 use tracing::info;
 
 use crate::act::events;
@@ -96,7 +97,7 @@ async fn admit(
 async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) -> Response {
     let started = (guard.clock)();
     let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
-    let incoming = match review::read(body, origin) {
+    let incoming = match review::read(body, origin, crate::rulebook().kinds()) {
         Ok(incoming) => incoming,
         Err(problem) => {
             guard.metrics.not_answered(endpoint.path(), "malformed");

@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
-use leader::once_guarded;
 use facts::view::{Freshness, View};
 use jiff::Timestamp;
+use leader::once_guarded;
 
 /// What readiness is made of besides the view.
 #[derive(Debug, Default)]

@@ -4,14 +4,14 @@
 //! may stop between any two of them.
 
 use facts::marks::{self, PREFIX};
-use objects::Kind;
-use leader::plan::{Announcement, Condemned, Mark, Step};
 use facts::view::Id;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Service};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::{Api, Client, Resource};
+use leader::plan::{Announcement, Condemned, Mark, Step};
+use objects::Kind;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 

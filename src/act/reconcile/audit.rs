@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use inspect::audit::{Counts, Round, Rounds};
 use facts::marks::overrides::Override;
 use facts::view::View;
+use inspect::audit::{Counts, Round, Rounds};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -80,7 +80,7 @@ fn judge(guard: &Guard, rounds: &mut Rounds, now: Duration, most: usize) -> (Rou
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
     let mut notices = Vec::new();
-    let round = rounds.next(&view, now, most, |news| notices.push(events::found(news)));
+    let round = rounds.next(crate::rulebook(), &view, now, most, |news| notices.push(events::found(news)));
     let open = view.broken_glasses().map(|(namespace, open)| (namespace.to_owned(), open)).collect();
     (round, open, notices)
 }

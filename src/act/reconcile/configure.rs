@@ -3,14 +3,15 @@
 //! Must not know: when it is due (`plan/rollout.rs`). An eviction is asked for like anybody's: the guard itself judges it,
 //! and writes it down for all replicas.
 
+use engine::snapshot::{Snapshot, snapshot};
 use facts::marks::{self, PREFIX};
-use leader::plan::rollout::{self, Configure, Copy};
-use leader::plan::{Announcement, Step};
 use facts::view::{Id, Note};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt as _};
+use leader::plan::rollout::{self, Configure};
+use leader::plan::{Announcement, Step};
 use serde_json::{Value, json};
 
 use super::apply::{annotate, announce};
@@ -28,17 +29,17 @@ pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kub
         for (source, digest) in revision.iter() {
             let copy = means.look(|view| {
                 let cluster = view.cluster(ns, &it.id.name)?;
-                Some(rollout::copy(cluster, view, source, digest))
+                Some(snapshot(cluster, view, source, digest))
             });
             match copy {
-                Some(Copy::Make(value)) => {
+                Some(Snapshot::Make(value)) => {
                     if let Some(refused) =
                         refused(make(client, ns, value).await, it, &digest.copy_name(source))?
                     {
                         return Ok(refused);
                     }
                 }
-                Some(Copy::Lost) if *revision != it.note.good => {
+                Some(Snapshot::Lost) if *revision != it.note.good => {
                     return Ok(Done::NotNow(format!("ConfigMap {source} has changed")));
                 }
                 _ => {}

@@ -3,12 +3,12 @@
 //! Must not know: what may be deleted (`plan/warrant.rs` does). Looks right before each deletion at the object and at
 //! everything that could read it; in steady state nothing of this is asked.
 
-use objects::{self, Kind, Meta, Object, Reader};
-use leader::plan::{self, Condemned, Finish, Found, Step, Warrant};
 use facts::view::RemovalTarget;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use leader::plan::{self, Condemned, Finish, Found, Step, Warrant};
+use objects::{self, Kind, Meta, Object, Reader};
 
 use crate::act::watch::pages::Pages;
 
@@ -97,7 +97,7 @@ async fn config_map(
     client: &Client,
     namespace: &str,
     name: &str,
-) -> kube::Result<Result<Option<object::ConfigMap>, String>> {
+) -> kube::Result<Result<Option<objects::ConfigMap>, String>> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let Some(map) = api.get_opt(name).await? else { return Ok(Ok(None)) };
     let text = serde_json::to_string(&map).map_err(kube::Error::SerdeError)?;

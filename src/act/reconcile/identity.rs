@@ -2,14 +2,14 @@
 //!
 //! Must not know: what follows (`plan/identity.rs` does). Only kubelets may write the Events that are read here.
 
-use facts::galera::identity::Answer;
 use engine::inject;
+use facts::galera::identity::Answer;
 use facts::marks;
-use leader::plan::identity::{self, Concluded, concluded};
 use facts::view::Id;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
+use leader::plan::identity::{self, Concluded, concluded};
 
 use super::apply::annotate;
 use super::{Done, Means};

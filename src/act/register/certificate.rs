@@ -142,8 +142,8 @@ mod tests {
     use super::*;
     use crate::act::certs::{Leaf, Lives, Material};
     use crate::act::guard::Guard;
-    use facts::config::Settings;
     use engine::webhooks::Destination;
+    use facts::config::Settings;
 
     /// A folder of certificates counts as a whole: neither half of a set that does not fit is used, and `/readyz` says why.
     #[tokio::test]

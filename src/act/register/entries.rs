@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::webhooks::Destination;
 use engine::webhooks::compare::{encoded, foreign, same};
-use engine::webhooks::{self, Destination};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -45,7 +45,7 @@ impl Registrar {
             let Some(found) = self.known.entries[index].there().cloned() else { continue };
             let (settings, world) = (self.guard.settings.load(), self.guard.world.load());
             let (served, target) = (world.facts().kept.served(), &self.registration.target);
-            let wanted = webhooks::entries(endpoint, &settings, served, target, &encoded(&bundle));
+            let wanted = crate::rulebook().entries(endpoint, &settings, served, target, &encoded(&bundle));
             let mut difference = foreign(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
             let now = self.begun.elapsed();
             let empty = found.entries.is_empty();

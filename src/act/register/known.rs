@@ -212,9 +212,9 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
     use serde_json::json;
 
-    use facts::config::Settings;
     use engine::webhooks::compare::{encoded, foreign, same};
     use engine::webhooks::{self, Destination};
+    use facts::config::Settings;
     use k8s_openapi::api::admissionregistration::v1::ValidatingWebhook;
 
     use super::*;
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn what_the_api_server_sends_back_is_what_was_written() {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
-        let wanted = webhooks::entries(
+        let wanted = crate::rulebook().entries(
             Endpoint::Validate,
             &Settings::default(),
             &std::collections::BTreeSet::new(),

@@ -1,7 +1,7 @@
 //! A reservation as it stands in a Lease: an annotation with a list of notes.
 
-use facts::marks::PREFIX;
 use engine::rules::Departure;
+use facts::marks::PREFIX;
 use facts::view::Id;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;

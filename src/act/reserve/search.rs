@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use facts::config::Settings;
 use facts::galera::adopt::Adoption;
-use objects::{Kind, Object};
 use facts::view::{Facts, Freshness, View, World};
 use jiff::SignedDuration;
+use objects::{Kind, Object};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::sleep;

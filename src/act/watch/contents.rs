@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
 
-use objects::{ConfigMap, Object, Unreadable};
 use facts::view::{Id, Room};
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1 as api;
 use kube::{Api, Client};
+use objects::{ConfigMap, Object, Unreadable};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tracing::warn;

@@ -12,13 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use objects::Kind;
-use decide::packs;
 use http_body_util::BodyExt as _;
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
 use kube::core::{Request, Status};
 use kube::{Client, Resource as _, ResourceExt as _};
+use objects::Kind;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -135,7 +134,7 @@ impl Follower {
             let trouble = match turn {
                 Ok(()) => {
                     pause = FIRST_PAUSE;
-                    if packs::has(self.kind) && said != Said::Heard {
+                    if self.kind.is_optional() && said != Said::Heard {
                         if said == Said::Unheard && self.send(Message::Heard(true)).await.is_err() {
                             return;
                         }
@@ -147,7 +146,7 @@ impl Follower {
                 Err(trouble) => trouble,
             };
             // Somebody may install it or switch it on: as often as others are heard from it is asked for.
-            if packs::has(self.kind) && trouble.is_absent() {
+            if self.kind.is_optional() && trouble.is_absent() {
                 place = None;
                 if said != Said::Absent && self.absent().await.is_err() {
                     return;
@@ -174,7 +173,7 @@ impl Follower {
 
     /// Its pack is switched off. Settings can be read again at any time.
     fn is_off(&self) -> bool {
-        packs::has(self.kind) && !self.guard.settings.load().packs().any(|it| it.kinds.contains(&self.kind))
+        self.kind.is_optional() && !crate::rulebook().reads(self.kind, &self.guard.settings.load())
     }
 
     /// It is not offered, or not asked for, so there is nothing.
@@ -188,7 +187,7 @@ impl Follower {
     /// The kind of a pack cannot be listed now: nobody waits for it, and its rules are to know. It is offered: of what is not, an API
     /// server says so.
     async fn unheard(&self, said: &mut Said) -> Result<(), Interruption> {
-        if packs::has(self.kind) && *said != Said::Unheard {
+        if self.kind.is_optional() && *said != Said::Unheard {
             *said = Said::Unheard;
             self.send(Message::Serves(true)).await?;
             self.send(Message::Heard(false)).await?;
@@ -200,7 +199,7 @@ impl Follower {
     async fn turn_or_word(&self, place: &mut Option<Reached>, said: &mut Said) -> Result<(), Interruption> {
         let patience = if *said == Said::Nothing { SILENCE } else { LONGEST_ROUND };
         let mut turn = std::pin::pin!(self.turn(place));
-        if packs::has(self.kind) {
+        if self.kind.is_optional() {
             if let Ok(outcome) = timeout(patience, turn.as_mut()).await {
                 return outcome;
             }
@@ -238,7 +237,7 @@ impl Follower {
             let told = self.told(&piece.read().map_err(Interruption::Line)?);
             self.send(told).await?;
         }
-        if packs::has(self.kind) {
+        if self.kind.is_optional() {
             self.send(Message::Serves(true)).await?;
         }
         self.send(Message::Listed).await?;

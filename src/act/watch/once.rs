@@ -5,13 +5,12 @@
 use std::collections::BTreeSet;
 
 use facts::galera::adopt::Adoption;
-use objects::Kind;
-use decide::packs;
 use facts::view::{Facts, Id};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource as _};
+use objects::Kind;
 
 use super::contents::{self, AT_ONCE};
 use super::member_events::{MemberEvent, Topic, events};
@@ -55,8 +54,8 @@ fn is_forbidden(error: &kube::Error) -> bool {
 
 /// Lists everything, or everything of one namespace.
 pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption) -> Result<Listed, Error> {
-    let mut listed = Listed { facts: Facts::of(adoption), unseen: Vec::new() };
-    for kind in WATCHED.iter().map(|(kind, _)| *kind).chain(packs::kinds()) {
+    let mut listed = Listed { facts: crate::rulebook().facts(adoption), unseen: Vec::new() };
+    for kind in WATCHED.iter().map(|(kind, _)| *kind).chain(crate::rulebook().kinds().watched()) {
         let plural = kind.plural();
         match (kind, namespace) {
             (Kind::Namespace, Some(name)) => {
@@ -74,19 +73,19 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                     listed.unseen.push(plural);
                 }
                 // Whether there is any of it to be seen is told to everybody.
-                Err(error) if packs::has(kind) && is_forbidden(&error) => {
+                Err(error) if kind.is_optional() && is_forbidden(&error) => {
                     if offers(client, kind).await {
                         listed.unseen.push(plural);
                     }
                 }
                 // What is wrong with another system's kind is no reason to judge nothing.
-                Err(kube::Error::Api(status)) if packs::has(kind) && status.code >= 500 => {
+                Err(kube::Error::Api(status)) if kind.is_optional() && status.code >= 500 => {
                     listed.facts.kept.hears(kind, false);
                     listed.unseen.push(plural);
                 }
                 // Nobody has installed it.
-                Err(kube::Error::Api(status)) if packs::has(kind) && status.code == 404 => {}
-                Ok(()) if packs::has(kind) => listed.facts.kept.serves(kind, true),
+                Err(kube::Error::Api(status)) if kind.is_optional() && status.code == 404 => {}
+                Ok(()) if kind.is_optional() => listed.facts.kept.serves(kind, true),
                 result => result.map_err(|error| Error::List(plural, error))?,
             },
         }
@@ -105,7 +104,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
 /// The kinds of packs that the API server offers, as far as it tells.
 pub async fn served(client: &Client) -> BTreeSet<Kind> {
     let mut served = BTreeSet::new();
-    for kind in packs::kinds() {
+    for kind in crate::rulebook().kinds().watched() {
         if offers(client, kind).await {
             served.insert(kind);
         }

@@ -8,15 +8,15 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use inspect::check::Found;
-use objects::Kind;
-use objects::visible;
 use facts::view::{Freshness, Id, World};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use inspect::check::Found;
 use jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
+use objects::Kind;
+use objects::visible;
 
 use super::Options;
 use super::settings::Chosen;

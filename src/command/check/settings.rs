@@ -7,10 +7,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::rulebook;
 use anyhow::{Context as _, ensure};
 use facts::config::Settings;
 use facts::mode::Mode;
-use engine::rules::RULES;
 
 use super::{Base, sources};
 use crate::act::reload;
@@ -80,7 +80,7 @@ pub(super) fn of(named: Option<&Path>, paths: &[PathBuf], base: Option<&Base>) -
     // A change that makes rules milder does not make itself fine.
     let before = super::base::text_of(revision, &path)?;
     let before = before.map_or_else(|| Ok(Settings::default()), |text| reload::parse(&path, &text));
-    let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
+    let ids: Vec<_> = rulebook().rules().iter().map(|rule| rule.id).collect();
     Ok(Chosen::of(settings.no_milder_than(&before.unwrap_or_default(), &ids), &path, BESIDE))
 }
 

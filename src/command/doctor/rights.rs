@@ -2,8 +2,8 @@
 //!
 //! The table says what the chart's roles grant; a test holds it to them.
 
-use inspect::doctor::Right;
 use futures_util::{StreamExt as _, stream};
+use inspect::doctor::Right;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use anyhow::Context as _;
 use facts::marks::recovery::Recovery;
 use facts::marks::{PREFIX, RECOVER, RECOVERY};
-use leader::recovery::{self, Step};
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt as _};
+use leader::recovery::{self, Step};
 use serde_json::{Value, json};
 
 use crate::command::look::Seen;
@@ -163,10 +163,10 @@ mod tests {
 
     use axum::http::{Request, Response};
     use facts::config::Settings;
-    use objects::{Kind, Object};
     use facts::view::{Facts, Freshness, Id, World};
     use kube::Client;
     use kube::client::Body;
+    use objects::{Kind, Object};
     use tower::service_fn;
 
     use super::*;
@@ -194,7 +194,7 @@ mod tests {
             }
         });
         let settings = Settings::default();
-        let mut facts = Facts::of(&settings.adoption);
+        let mut facts = crate::rulebook().facts(&settings.adoption);
         facts.put(Object::read(Kind::StatefulSet, &set.to_string()).unwrap());
         for pod in pods {
             facts.put(Object::read(Kind::Pod, &pod.to_string()).unwrap());

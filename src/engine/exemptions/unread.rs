@@ -4,8 +4,8 @@
 //! Owns: the table [`UNREAD`]. Must not know: clusters. `rules.rs` asks it, `webhooks.rs` turns it into a condition. A name
 //! alone passes nothing but what Kubernetes itself keeps writing; a Secret needs its type, too, which can never be changed.
 
-use objects::{Kind, Object};
 use facts::review::Review;
+use objects::{Kind, Object};
 
 /// One row.
 #[derive(Clone, Copy, Debug)]

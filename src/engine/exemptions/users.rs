@@ -5,8 +5,8 @@
 //! the bootstrap pod's CREATE are never exempt. Must not know: clusters. `rules.rs` asks it, `webhooks.rs` turns it into
 //! conditions, so that these requests do not even wait for a guard that is down.
 
-use objects::Kind;
 use facts::review::Operation;
+use objects::Kind;
 
 /// One row: who, at what, and why.
 #[derive(Clone, Copy, Debug)]

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::Patient;
 use super::edit;
-use facts::marks;
-use objects::{Container, Pod};
-use facts::revision::{self, Digest, Revision};
 use crate::snapshot::{Snapshot, snapshot};
+use facts::marks;
+use facts::revision::{self, Digest, Revision};
+use objects::{Container, Pod};
 
 /// The revision that this pod is to start with, if there is one and the copies are to be used.
 fn read(patient: &Patient<'_>, server: &Container) -> Option<Revision> {

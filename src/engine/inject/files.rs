@@ -8,8 +8,8 @@ use super::edit;
 use super::profile::Profile;
 use facts::galera::added::{EXTRA_FLAGS, FOLDER, RUN_VOLUME, STATUS_FILE, STATUS_FLAG, VOLUME};
 use facts::marks;
-use objects::{Container, Mount, PodSpec, Volume};
 use facts::view::{Cluster, View};
+use objects::{Container, Mount, PodSpec, Volume};
 
 /// Where the server keeps its status file. It is renamed into place, so this must be no sticky directory.
 const RUN: &str = "/run/gatera";

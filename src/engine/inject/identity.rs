@@ -6,15 +6,15 @@
 use std::borrow::Cow;
 
 use super::{Patient, Prospect, Start};
+use crate::grant;
 use facts::galera::identity::Identity;
 use facts::galera::start::Front;
-use crate::grant;
 use facts::marks::overrides::Override;
 use facts::marks::recovery::Recovery;
 use facts::marks::{self, FOUNDS, FREE, NONE, UNKNOWN};
 use facts::mode::Mode;
-use objects::{Container, Meta, Pod};
 use facts::view::{Cluster, PodFact, View};
+use objects::{Container, Meta, Pod};
 
 /// The rule that refuses a second bootstrap: the gate at the pod follows its override and its mode.
 pub const SECOND_BOOTSTRAP: &str = "G04";

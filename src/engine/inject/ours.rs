@@ -6,8 +6,8 @@
 use super::{Profile, Start, VERSION, configuration, files, identity, probes};
 use facts::galera::server;
 use facts::marks::{self, IDENTITY, INJECTED, MY_CNF, PREFIX, REVISION, SCRIPT, START_SCRIPT};
-use objects::Pod;
 use facts::view::View;
+use objects::Pod;
 
 /// The marks of a pod are not what this guard would have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,12 +34,12 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.
 
-use facts::marks;
-use objects::{Kind, Object, PodSpec, Template, Workload};
-use facts::review::Review;
 use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::marks;
+use facts::review::Review;
 use facts::view::{Cluster, Freshness, View, is_cluster};
+use objects::{Kind, Object, PodSpec, Template, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G13",

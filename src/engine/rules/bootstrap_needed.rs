@@ -39,11 +39,11 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet releases it too.
 
-use objects::{Kind, Object};
-use facts::review::{Operation, Review};
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::review::{Operation, Review};
 use facts::view::{Cluster, Member, State, View, transfer};
+use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
     id: "G05",

@@ -35,14 +35,14 @@
 
 mod hosts;
 
-use facts::galera::address::{Placed, Source};
-use facts::galera::{options, runs, server};
-use objects::{ConfigMap, Kind, Literal, Object, PodSpec, Workload};
-use facts::review::{Origin, Review};
-use facts::revision;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings};
+use facts::galera::address::{Placed, Source};
+use facts::galera::{options, runs, server};
+use facts::review::{Origin, Review};
+use facts::revision;
 use facts::view::{Cluster, View, is_cluster};
+use objects::{ConfigMap, Kind, Literal, Object, PodSpec, Workload};
 
 use hosts::{Fault, Members};
 

@@ -8,11 +8,11 @@
 use super::one_at_a_time;
 use crate::exceptions::Exceptions;
 use crate::exemptions::{self, users};
-use facts::mode::Mode;
-use objects::{Kind, Object, Workload};
-use facts::review::{Operation, Origin, Review};
 use crate::verdict::{Decision, Finding, Verdict};
+use facts::mode::Mode;
+use facts::review::{Operation, Origin, Review};
 use facts::view::{Cluster, Id, View};
+use objects::{Kind, Object, Workload};
 
 /// A member that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]

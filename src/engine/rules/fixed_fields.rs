@@ -28,11 +28,11 @@
 //!
 //! Not at all: behind the guard it is the API server that refuses.
 
-use objects::{ClaimTemplate, Kind, Object, Workload};
-use facts::review::Review;
 use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::review::Review;
 use facts::view::{View, is_cluster};
+use objects::{ClaimTemplate, Kind, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G08",

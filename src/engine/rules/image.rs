@@ -41,13 +41,13 @@
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::template;
-use facts::galera::image::{Image, VersionChange};
-use facts::galera::{programs, server};
-use objects::{Container, Kind, Object, Template};
-use facts::review::Review;
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::galera::image::{Image, VersionChange};
+use facts::galera::{programs, server};
+use facts::review::Review;
 use facts::view::{Cluster, View};
+use objects::{Container, Kind, Object, Template};
 
 pub(super) const RULE: Rule = Rule {
     id: "G17",

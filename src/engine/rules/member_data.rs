@@ -55,14 +55,14 @@ mod init;
 mod size;
 
 use super::anti_affinity;
+use crate::rule::{Rule, Verb, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::data::{BITNAMIS, Backing, Place};
 use facts::galera::image::Image;
 use facts::galera::server::{self, DATA_DIRECTORIES};
-use objects::{Container, Kind, Object, Volume, Workload};
 use facts::review::{Operation, Origin, Review};
-use crate::rule::{Rule, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
 use facts::view::{ClaimOf, View, is_cluster};
+use objects::{Container, Kind, Object, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G07",

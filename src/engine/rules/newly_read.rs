@@ -4,11 +4,11 @@
 //! objects are applied saves nobody. The guard asks the API server for the text, since its view holds only what somebody
 //! reads. `gatera check` knows all of its files at once, and judges each ConfigMap itself.
 
-use objects::{ConfigMap, Kind, Object, Workload};
+use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::revision;
-use crate::verdict::{Finding, Findings, Verdict};
 use facts::view::View;
+use objects::{ConfigMap, Kind, Object, Workload};
 
 /// What is wrong with those, said of the template.
 pub(super) fn judged(

@@ -68,15 +68,15 @@ mod others;
 mod strays;
 
 use super::{managed, owners};
-use facts::galera::quorum::survives;
-use facts::galera::server;
 use crate::grant;
-use objects::{Kind, Object};
-use facts::review::{Operation, Review};
 use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::galera::quorum::survives;
+use facts::galera::server;
+use facts::review::{Operation, Review};
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, PodFact, State, View, back_or_out_of_service, transfer};
+use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
     id: "G02",

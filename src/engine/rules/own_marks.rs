@@ -52,16 +52,16 @@ pub use kept::{Correction, corrections};
 use std::collections::BTreeSet;
 
 use super::owners;
-use facts::galera::adopt;
 use crate::inject::{self, Doubt};
+use crate::rule::{Rule, Verb, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
+use facts::galera::adopt;
 use facts::marks::overrides::{Invalid, Override};
 use facts::marks::{self, PREFIX};
 use facts::mode::Mode;
-use objects::{Kind, Labels, Meta, Object, Pod};
 use facts::review::{Operation, Origin, Review};
-use crate::rule::{Rule, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
 use facts::view::{Cluster, MODE_LABEL, View, is_cluster};
+use objects::{Kind, Labels, Meta, Object, Pod};
 
 pub(super) const RULE: Rule = Rule {
     id: "G18",

@@ -9,10 +9,10 @@ use std::collections::HashSet;
 
 use crate::exceptions::confirmation;
 use crate::exemptions::users;
-use objects::{Kind, Owner, Workload};
-use facts::review::{Origin, Review};
 use crate::verdict::Finding;
+use facts::review::{Origin, Review};
 use facts::view::{Freshness, Id, View, is_cluster, is_cluster_by_template};
+use objects::{Kind, Owner, Workload};
 
 /// An owner with which an object would be deleted.
 pub struct Added<'a> {

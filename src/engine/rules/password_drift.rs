@@ -65,13 +65,13 @@
 use std::collections::BTreeMap;
 
 use super::plain_password::is_secret_name;
-use facts::galera::options::keys::{self, Class};
-use facts::galera::server;
-use objects::{EnvVar, Fingerprint, Form, Kind, Object, PodSpec, Secret, Volume, Workload};
-use facts::review::Review;
 use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::galera::options::keys::{self, Class};
+use facts::galera::server;
+use facts::review::Review;
 use facts::view::{Cluster, View};
+use objects::{EnvVar, Fingerprint, Form, Kind, Object, PodSpec, Secret, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G12",

@@ -33,12 +33,12 @@
 mod value;
 
 use super::newly_read;
-use facts::galera::options;
-use objects::{ConfigMap, Container, Kind, Literal, Meta, Object, PodSpec};
-use facts::review::Review;
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::galera::options;
+use facts::review::Review;
 use facts::view::View;
+use objects::{ConfigMap, Container, Kind, Literal, Meta, Object, PodSpec};
 
 pub use value::is_secret;
 pub(super) use value::is_secret_name;

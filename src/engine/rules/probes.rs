@@ -36,15 +36,15 @@
 //! `gatera.dev/override: "G15 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::template;
+use crate::inject::Prospect;
+use crate::rule::{Rule, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::ports::USUAL as USUAL_PORT;
 use facts::galera::programs;
 use facts::galera::server;
-use crate::inject::Prospect;
-use objects::{ConfigMap, Container, Handler, Kind, Object, Template};
 use facts::review::Review;
-use crate::rule::{Rule, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
 use facts::view::View;
+use objects::{ConfigMap, Container, Handler, Kind, Object, Template};
 
 pub(super) const RULE: Rule = Rule {
     id: "G15",

@@ -98,13 +98,13 @@
 //! something may be lost.
 
 use crate::grant::verify;
-use facts::marks;
-use facts::marks::recovery::Recovery;
-use objects::{Kind, Meta, Object};
-use facts::review::{Origin, Review};
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
+use facts::marks;
+use facts::marks::recovery::Recovery;
+use facts::review::{Origin, Review};
 use facts::view::{Member, View, is_cluster};
+use objects::{Kind, Meta, Object};
 
 pub(super) const RULE: Rule = Rule {
     id: "G20",

@@ -34,12 +34,12 @@
 //! override of G03 on the cluster's StatefulSet releases it too.
 
 use super::owners;
-use facts::marks;
-use objects::{ConfigMap, Kind, Object, Workload};
-use facts::review::{Operation, Review};
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::marks;
+use facts::review::{Operation, Review};
 use facts::view::{Cluster, State, View, is_cluster};
+use objects::{ConfigMap, Kind, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G10",

@@ -4,10 +4,10 @@
 //! not differ between members, not even for the time of a rollout, is G09's.
 
 use facts::galera::options::is_dynamic;
-use objects::{ConfigMap, Object};
 use facts::review::{Operation, Review};
 use facts::revision::{self, Contents, Unknown};
 use facts::view::{Cluster, View, Wish};
+use objects::{ConfigMap, Object};
 
 /// What a change of a ConfigMap leads to; `None`: nobody restarts for it, and nobody would expect it.
 pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {

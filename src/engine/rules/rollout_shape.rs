@@ -52,13 +52,13 @@ mod no_server;
 mod taken_back;
 
 use super::{departure, managed};
-use facts::galera::server;
-use facts::galera::start_note::Doing;
-use objects::{Autoscaler, Kind, Object, Workload};
-use facts::review::Review;
 use crate::rule::{APPLY_AGAIN, Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::galera::server;
+use facts::galera::start_note::Doing;
+use facts::review::Review;
 use facts::view::{Cluster, Freshness, Member, PodFact, State, View, is_cluster};
+use objects::{Autoscaler, Kind, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G14",

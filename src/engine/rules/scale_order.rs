@@ -45,12 +45,12 @@ use size::{created, unwise_size};
 
 use super::departure::hold;
 use super::managed;
-use facts::galera::quorum::floor_of_one_step;
-use objects::{Kind, Meta, Object};
-use facts::review::Review;
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::galera::quorum::floor_of_one_step;
+use facts::review::Review;
 use facts::view::{Cluster, Id, Member, State, View, is_cluster};
+use objects::{Kind, Meta, Object};
 
 pub(super) const RULE: Rule = Rule {
     id: "G01",

@@ -91,13 +91,13 @@
 
 mod configuration;
 
-use facts::galera::adopt::INSTANCE_LABELS;
 use crate::inject::identity::SECOND_BOOTSTRAP;
-use objects::{Kind, Labels, Meta, Object, PodSpec, Workload};
-use facts::review::{Origin, Review};
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Decision, Edit, Finding, Findings, Judged, Verdict};
+use facts::galera::adopt::INSTANCE_LABELS;
+use facts::review::{Origin, Review};
 use facts::view::{Cluster, Freshness, View, is_cluster};
+use objects::{Kind, Labels, Meta, Object, PodSpec, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: SECOND_BOOTSTRAP,

@@ -36,13 +36,13 @@
 
 mod shared;
 
-use facts::galera::adopt;
-use facts::galera::ports::USUAL as USUAL_PORT;
-use objects::{Container, Kind, Labels, Object, Service, ServicePort, Workload};
-use facts::review::Review;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::galera::adopt;
+use facts::galera::ports::USUAL as USUAL_PORT;
+use facts::review::Review;
 use facts::view::{Cluster, PodFact, View, is_cluster};
+use objects::{Container, Kind, Labels, Object, Service, ServicePort, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G16",

@@ -47,14 +47,14 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::newly_read;
-use facts::galera::options::{self, Effective};
-use facts::galera::server;
-use objects::{ConfigMap, Container, Kind, Object, Workload};
-use facts::review::Review;
-use facts::revision;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
+use facts::galera::options::{self, Effective};
+use facts::galera::server;
+use facts::review::Review;
+use facts::revision;
 use facts::view::{Cluster, View};
+use objects::{ConfigMap, Container, Kind, Object, Workload};
 
 use together::Sets;
 use under::Under;

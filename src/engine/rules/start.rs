@@ -45,11 +45,11 @@
 
 use super::template;
 use crate::inject::{Prospect, Start};
-use objects::{Kind, Object};
-use facts::review::{Origin, Review};
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
+use facts::review::{Origin, Review};
 use facts::view::View;
+use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
     id: "G19",

@@ -3,8 +3,8 @@
 //! Owns: no rule. Must not know: what any rule looks for.
 
 use facts::galera::server;
-use objects::{Container, Object, Template};
 use facts::view::{View, is_cluster};
+use objects::{Container, Object, Template};
 
 /// The pod template of a cluster or of its bootstrap node, with the container its server runs in. Strangers have none.
 pub(super) fn of<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<(&'a Template, &'a Container)> {

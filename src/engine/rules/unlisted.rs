@@ -1,11 +1,11 @@
 //! A kind that the API server offers and does not list: not a rule, but what rules say where it matters how many objects there are.
 
 use crate::exceptions::confirmation;
-use objects::Kind;
-use facts::review::Review;
 use crate::rule::Rule;
 use crate::verdict::{Finding, Verdict};
+use facts::review::Review;
 use facts::view::View;
+use objects::Kind;
 
 /// It is not known what there is of this kind.
 pub fn unlisted(rule: &Rule, kind: Kind, review: &Review, view: &View<'_>) -> Option<Finding> {

@@ -39,18 +39,17 @@
 
 use std::collections::BTreeSet;
 
-use objects::{Object, Unreadable};
-use facts::review::Review;
 use crate::rule::Page;
 use crate::verdict::{Finding, Verdict};
+use facts::review::Review;
 use facts::view::{Id, View};
+use objects::{Object, Unreadable};
 
 /// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
 pub const UNREADABLE: &str = "G00";
 
 /// What is to be known of it.
-pub const PAGE: Page =
-    Page { id: UNREADABLE, name: "unreadable", source: include_str!("unreadable.rs") };
+pub const PAGE: Page = Page { id: UNREADABLE, name: "unreadable", source: include_str!("unreadable.rs") };
 
 /// Its template reads ConfigMaps that no cluster read before, and they could not be read in time.
 pub fn busy() -> Finding {

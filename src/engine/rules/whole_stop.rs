@@ -40,11 +40,11 @@
 //! everything the cluster uses, except its claims.
 
 use super::owners;
-use objects::{Kind, Object};
-use facts::review::{Operation, Review};
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, State, View, is_cluster, is_cluster_by_template};
+use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
     id: "G03",

@@ -83,8 +83,8 @@ pub fn decoded(bundle: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use facts::config::Settings;
     use crate::webhooks::{Destination, Endpoint, entries};
+    use facts::config::Settings;
 
     /// The table, and the same as an API server sends it back.
     fn table() -> (Vec<Value>, Vec<Value>) {

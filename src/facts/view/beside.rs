@@ -10,8 +10,8 @@ use crate::galera::image::Image;
 use crate::galera::reading::File;
 use crate::galera::runs::Runs;
 use crate::galera::{address, adopt, server};
-use objects::{EnvVar, Literal, Meta, PodSpec, Workload};
 use crate::revision;
+use objects::{EnvVar, Literal, Meta, PodSpec, Workload};
 
 /// The bootstrap node beside a cluster.
 #[derive(Clone, Debug, Default)]

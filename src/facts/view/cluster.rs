@@ -12,8 +12,8 @@ use crate::galera::start_note::{Doing, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
 use crate::marks::recovery::Recovery;
-use objects::{Container, PodSpec, Workload};
 use crate::revision::{self, Revision, Unknown};
+use objects::{Container, PodSpec, Workload};
 
 /// A member that should exist.
 #[derive(Clone, Debug)]

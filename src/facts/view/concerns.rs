@@ -6,9 +6,9 @@ use super::facts::Map;
 use super::index::By;
 use super::{Cluster, Freshness, Id, Note, View};
 use crate::galera::adopt;
-use objects::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
 use crate::review::Review;
 use crate::revision::Digest;
+use objects::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
 
 impl<'a> View<'a> {
     /// The clusters that the object of a review belongs to, or that use it.

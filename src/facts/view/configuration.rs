@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Cluster, Id, View, Wish};
 use crate::marks;
-use objects::{ConfigMap, Meta, Pod, ordinal};
 use crate::revision::{self, Contents, Digest, Keys, Revision, Unknown};
+use objects::{ConfigMap, Meta, Pod, ordinal};
 
 /// Which revision members start with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

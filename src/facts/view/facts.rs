@@ -18,16 +18,16 @@ use super::{PodFact, room, what_runs};
 use crate::galera::adopt;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::marks;
+use crate::revision::Contents;
 use objects::{
     Autoscaler, Budget, Claim, ConfigMap, KINDS, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
-use crate::revision::Contents;
 
 /// Nobody reads more of what an API server said.
 const LONGEST_WORDS: usize = 300;
 
 /// The objects of one kind.
-pub type Map<T> = OrdMap<Id, Arc<T>>;
+pub(super) type Map<T> = OrdMap<Id, Arc<T>>;
 
 /// One map per kind. Objects come and go by [`Facts::put`] and [`Facts::remove`], which keep the index true.
 #[derive(Clone, Debug, Default)]

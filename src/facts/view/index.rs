@@ -10,8 +10,8 @@ use imbl::OrdSet;
 use super::facts::tail;
 use super::{Facts, Id, PodFact, Reads, configuration};
 use crate::galera::adopt;
-use objects::Kind;
 use crate::revision::Revision;
+use objects::Kind;
 
 /// By what an object is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

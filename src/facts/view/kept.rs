@@ -120,11 +120,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use inspect::audit;
     use crate::config::Settings;
     use crate::review::{Operation, Origin, Review};
-    use engine::rules;
     use crate::view::{Facts, Freshness, View, World};
+    use engine::rules;
+    use inspect::audit;
 
     /// What a request brings is read whole; only what is to be kept is bounded.
     fn rds(name: &str, users: usize, text: &str) -> Object {

@@ -99,9 +99,9 @@ fn each<K: Ord, V: PartialEq>(new: &OrdMap<K, V>, old: &OrdMap<K, V>, mut take: 
 mod tests {
     use super::*;
     use crate::galera::adopt::Adoption;
-    use objects::{Kind, Object};
     use crate::view::Facts;
     use jiff::Timestamp;
+    use objects::{Kind, Object};
 
     fn put(facts: &mut Facts, kind: Kind, namespace: &str, name: &str, rest: &str) {
         let meta = format!(

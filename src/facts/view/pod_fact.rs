@@ -12,8 +12,8 @@ use crate::galera::start::Front;
 use crate::galera::start_note::{Doing, REFUSED as START_REFUSED, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
-use objects::{Container, Fingerprint, Handler, Labels, Pod, Volume};
 use crate::revision::Revision;
+use objects::{Container, Fingerprint, Handler, Labels, Pod, Volume};
 
 /// What is kept of a pod: a thousandth of it matters once it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use crate::galera::data::Place;
 use crate::galera::ports::Ports;
 use crate::galera::reading::File;
 use crate::galera::{address, adopt, options, server};
-use objects::{ConfigMap, Container, Literal, Meta, PodSpec, Workload};
 use crate::revision;
+use objects::{ConfigMap, Container, Literal, Meta, PodSpec, Workload};
 
 impl<'a> View<'a> {
     /// What makes this pod a new cluster's first node, if anything does.

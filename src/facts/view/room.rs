@@ -177,8 +177,8 @@ mod tests {
     use super::*;
     use crate::config::Settings;
     use crate::review::{Operation, Origin, Review};
-    use engine::rules;
     use crate::view::{Freshness, View, World};
+    use engine::rules;
 
     fn service(namespace: &str, name: &str, size: usize) -> Object {
         let label = "x".repeat(size);

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::index::By;
 use super::{Facts, Id};
-use objects::{ConfigMap, Kind, Unreadable};
 use crate::revision::Unknown;
+use objects::{ConfigMap, Kind, Unreadable};
 
 /// Of one ConfigMap: option files are a few kilobytes, scripts and dumps that a first start reads some hundred.
 const LARGEST: usize = 512 << 10;
@@ -151,13 +151,13 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inspect::audit;
     use crate::config::Settings;
     use crate::galera::adopt::Adoption;
-    use objects::Object;
     use crate::review::{Origin, Review};
-    use engine::rules;
     use crate::view::{Freshness, View, World};
+    use engine::rules;
+    use inspect::audit;
+    use objects::Object;
 
     fn map(namespace: &str, name: &str, kib: usize) -> ConfigMap {
         let text = "x".repeat(kib << 10);

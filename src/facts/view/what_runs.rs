@@ -9,12 +9,12 @@ use std::sync::Arc;
 use super::{Facts, Id, TEMPLATE, View, is_cluster};
 use crate::galera::{added, adopt, server, start};
 use crate::marks;
+use crate::review::{Operation, Review};
+use crate::revision::{self, Digest, Revision};
 use objects::{
     AntiAffinity, ClaimTemplate, ConfigMap, Container, Fingerprint, Labels, Meta, Object, Pod, PodSpec,
     Retention, Template, Term, Volume, Workload, WorkloadSpec, ordinal,
 };
-use crate::review::{Operation, Review};
-use crate::revision::{self, Digest, Revision};
 
 /// The StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a claim named after it.
 pub(super) fn left_by(pod: &Pod) -> Option<&str> {

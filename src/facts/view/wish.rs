@@ -7,8 +7,8 @@
 use std::fmt;
 
 use crate::marks;
-use objects::Meta;
 use crate::revision::Revision;
+use objects::Meta;
 
 /// What a person asks.
 #[derive(Clone, Debug, PartialEq, Eq)]

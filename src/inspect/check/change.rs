@@ -9,12 +9,12 @@ use super::What;
 use super::deployed::Deployed;
 use super::desk::Desk;
 use super::item::Item;
-use facts::galera::adopt::Adoption;
 use crate::manifest::Place;
+use facts::galera::adopt::Adoption;
 use facts::mode::Mode;
-use objects::{Kind, Object};
 use facts::review::{Operation, Review};
 use facts::view::{Facts, Freshness, Id, MODE_LABEL, View, World};
+use objects::{Kind, Object};
 
 /// Judges what differs from `before`.
 pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], before: &[Item]) {

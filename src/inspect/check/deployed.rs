@@ -9,8 +9,8 @@ use serde_json::json;
 
 use facts::galera::adopt::Adoption;
 use facts::marks;
-use objects::{Kind, Object, Workload};
 use facts::view::{Facts, Id, is_cluster};
+use objects::{Kind, Object, Workload};
 
 /// More members nobody has; a huge number is a mistake in a file, and told as such.
 const MOST: i64 = 64;

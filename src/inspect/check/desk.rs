@@ -12,10 +12,10 @@ use super::unjudged;
 use super::waiver::Waivers;
 use super::{Checked, Hit, Input, Level, NoText, Outcome, Question, Spot, What};
 use crate::manifest::{self, Place};
-use facts::review::Review;
 use engine::rule::Rule;
 use engine::rules::UNREADABLE;
 use engine::verdict::{Effect, Judged};
+use facts::review::Review;
 use facts::view::{Freshness, View, World};
 
 /// Where texts lie open while they are judged.

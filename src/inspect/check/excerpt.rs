@@ -5,10 +5,10 @@
 use std::cell::OnceCell;
 
 use crate::manifest::Place;
-use objects::Kind;
-use objects::visible;
 use engine::rules::UNREADABLE;
 use engine::verdict::Finding;
+use objects::Kind;
+use objects::visible;
 
 /// More of a line is not quoted.
 const LONGEST: usize = 120;

@@ -5,12 +5,12 @@
 use serde_json::Value;
 
 use super::Question;
-use facts::galera::adopt::Adoption;
 use crate::manifest::{Document, Place};
-use objects::{Kind, Object, Unreadable};
-use facts::review::{self, Origin, Review};
 use crate::stored::complete;
+use facts::galera::adopt::Adoption;
+use facts::review::{self, Origin, Review};
 use facts::view::{self, Facts, Id};
+use objects::{Kind, Object, Unreadable};
 
 use super::Named;
 

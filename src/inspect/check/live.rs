@@ -12,12 +12,12 @@ use super::What;
 use super::change::mode;
 use super::desk::Desk;
 use super::item::Item;
+use crate::stored::{applied, last};
 use facts::mode::Mode;
-use objects::{Kind, Object};
 use facts::review::{Operation, Origin, Review};
 use facts::revision;
-use crate::stored::{applied, last};
 use facts::view::{Facts, Id, View, World};
+use objects::{Kind, Object};
 
 /// A cluster as it is.
 #[derive(Clone, Copy, Debug)]

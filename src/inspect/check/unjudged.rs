@@ -2,11 +2,11 @@
 //!
 //! Owns: those remarks. Must not know: rules.
 
-use facts::galera::{options, server};
 use crate::manifest::Place;
-use objects::{Container, Kind, Kinds, Object, Template, Workload};
+use facts::galera::{options, server};
 use facts::review::Review;
 use facts::view::{View, is_cluster};
+use objects::{Container, Kind, Kinds, Object, Template, Workload};
 
 use super::item::Item;
 

@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Asked, Row, count};
-use facts::config::Settings;
-use facts::mode::Mode;
-use objects::Kind;
 use engine::rulebook::Rulebook;
 use engine::webhooks::compare::{decoded, foreign};
 use engine::webhooks::{Destination, Endpoint};
+use facts::config::Settings;
+use facts::mode::Mode;
+use objects::Kind;
 
 /// A replica of the guard.
 #[derive(Clone, Debug)]

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use super::{Row, count};
 use crate::audit;
 use engine::exceptions;
+use engine::rulebook::Rulebook;
 use facts::marks::{BREAK_GLASS, PREFIX};
 use facts::mode::Mode;
-use objects::{Meta, Workload};
-use leader::once_guarded;
-use engine::rulebook::Rulebook;
 use facts::view::{Cluster, Id, MODE_LABEL, State as Health, View};
+use leader::once_guarded;
+use objects::{Meta, Workload};
 
 const NAMESPACES: &str = "namespaces";
 

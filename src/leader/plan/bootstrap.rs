@@ -10,8 +10,8 @@
 use super::warrant::is_marked;
 use super::{Announcement, Condemned, Finish, Mark, NOT_REMOVED, Step, not_removed};
 use engine::inject;
-use objects::{Kind, Meta, Service, Workload};
 use facts::view::{Cluster, PodFact, Removal, RemovalTarget, View, transfer};
+use objects::{Kind, Meta, Service, Workload};
 
 /// How far a cluster is with its bootstrap node.
 #[derive(Clone, Debug, PartialEq, Eq)]

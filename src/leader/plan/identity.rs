@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use facts::galera::identity::{Answer, Identity};
 use engine::inject;
+use facts::galera::identity::{Answer, Identity};
 use facts::marks::recovery::Recovery;
 use facts::marks::{FOUNDS, NONE, UNKNOWN};
 use facts::view::{Cluster, PodFact, View};

@@ -6,8 +6,8 @@
 use super::Finish;
 use super::bootstrap::UNMARKED;
 use facts::marks;
-use objects::{ConfigMap, Kind, Meta, Reader};
 use facts::view::{Cluster, RemovalTarget, View};
+use objects::{ConfigMap, Kind, Meta, Reader};
 
 /// What the API server showed right before.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use jiff::SignedDuration;
 
 use super::steps::{PATIENCE, SETTLED, Step, Want, has_lost_the_others, restart};
 use super::{by_hand, held_up};
-use facts::galera::start_note::{Doing, StartNote};
 use engine::grant::{Row, Told, has_a_right, serves};
+use facts::galera::start_note::{Doing, StartNote};
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, PodFact, View};
 

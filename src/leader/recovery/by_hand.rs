@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
-use facts::galera::start::Front;
 use engine::inject::{Prospect, Start};
-use objects::{Kind, Object};
+use facts::galera::start::Front;
 use facts::view::{Cluster, PodFact, View};
+use objects::{Kind, Object};
 
 /// Why servers of new pods would not start by the step; `None`: they would.
 pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {

@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value, json};
 
+use engine::inject::START_SCRIPT_TEXT;
 use facts::galera::adopt::READER;
 use facts::galera::start::{STEP, behind_the_step};
-use engine::inject::START_SCRIPT_TEXT;
 use facts::marks::{CONTAINER, PREFIX};
 
 /// It is never Ready: nobody sets this condition.

@@ -7,11 +7,11 @@
 use jiff::SignedDuration;
 
 use super::{asking, by_hand, choosing, held_up};
-use facts::galera::start_note::StartNote;
+use crate::stop;
 use engine::grant::{Stake, came_before, has_served, rows, serves, still_true, waits_in_vain};
+use facts::galera::start_note::StartNote;
 use facts::marks::RECOVER;
 use facts::marks::recovery::Recovery;
-use crate::stop;
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, View};
 

@@ -26,9 +26,9 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
 
 use super::{INSTANCE, rewritten};
-use facts::review::Review;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {

@@ -29,9 +29,9 @@
 //! bootstrap node at 0 replicas.
 
 use super::{INSTANCE, Instance, visible, written};
-use facts::review::Review;
 use engine::rule::{Rule, UNTIL_SEEN, Verb};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::{Freshness, View};
 
 pub(super) const RULE: Rule = Rule {

@@ -31,12 +31,12 @@
 
 use super::INSTANCE;
 use engine::exceptions::confirmation;
-use objects::{Kind, Object, Owner};
-use facts::review::{Operation, Review};
 use engine::rule::{Rule, UNTIL_SEEN, Verb};
 use engine::rules::owners;
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, State, View};
+use objects::{Kind, Object, Owner};
 
 pub(super) const RULE: Rule = Rule {
     id: "K05",

@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use engine::rulebook::Pack;
+use engine::webhooks::{Endpoint, Entry, Only, Selects};
+use facts::review::Review;
+use facts::view::View;
 use objects::loose::{self, Listed, Loose};
 use objects::{Custom, CustomKind, Kind, Meta, Object, Row, Unreadable};
-use facts::review::Review;
-use engine::rulebook::Pack;
-use facts::view::View;
-use engine::webhooks::{Endpoint, Entry, Only, Selects};
 
 /// The pack.
 pub const PACK: Pack = Pack {

@@ -24,10 +24,10 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
 
 use super::{INSTANCE, rewritten};
-use facts::review::Review;
 use engine::rule::{Rule, WRITTEN};
 use engine::rules::scale_order;
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {

@@ -25,11 +25,11 @@
 //! `modes: {K04: warn}`.
 
 use super::{INSTANCE, visible, written};
-use objects::loose::Loose;
-use facts::review::Review;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
+use objects::loose::Loose;
 
 pub(super) const RULE: Rule = Rule {
     id: "K04",

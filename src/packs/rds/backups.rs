@@ -24,9 +24,9 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
 
 use super::{RDS, Write, contents, shown};
-use facts::review::Review;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {

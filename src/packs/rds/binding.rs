@@ -32,12 +32,12 @@
 
 use serde::Deserialize;
 
-use objects::loose::{self, Listed, Loose};
-use objects::{Custom, CustomKind, Kind, Meta, Object, Row, or_default};
-use facts::review::Review;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
+use objects::loose::{self, Listed, Loose};
+use objects::{Custom, CustomKind, Kind, Meta, Object, Row, or_default};
 
 pub(super) const RULE: Rule = Rule {
     id: "R17",

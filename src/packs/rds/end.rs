@@ -29,12 +29,12 @@ use std::collections::BTreeSet;
 
 use super::{RDS, Rds, until_active};
 use engine::exceptions::confirmation;
-use objects::{Kind, Object};
-use facts::review::{Operation, Review};
 use engine::rule::{Rule, Verb};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::{Operation, Review};
 use facts::view::View;
+use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
     id: "R14",

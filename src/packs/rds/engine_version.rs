@@ -30,9 +30,9 @@
 //! version than this table.
 
 use super::{RDS, Spec, Write, shown};
-use facts::review::Review;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {

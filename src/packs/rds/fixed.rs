@@ -30,11 +30,11 @@
 
 use super::{RDS, Rds, Spec, Write, contents};
 use engine::exceptions::confirmation;
-use objects::loose::Loose;
-use facts::review::Review;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
+use objects::loose::Loose;
 
 pub(super) const RULE: Rule = Rule {
     id: "R01",

@@ -32,11 +32,11 @@ use std::collections::BTreeSet;
 use super::grant::Grant;
 use super::spec::User;
 use super::{RDS, Write, shown};
-use objects::loose::Loose;
-use facts::review::Review;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
+use objects::loose::Loose;
 
 pub(super) const RULE: Rule = Rule {
     id: "R10",

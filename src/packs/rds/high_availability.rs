@@ -27,9 +27,9 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
 
 use super::{RDS, Spec, Write, contents, shown};
-use facts::review::Review;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {

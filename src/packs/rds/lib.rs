@@ -24,12 +24,12 @@ mod status;
 mod users;
 mod volume;
 
+use engine::rulebook::Pack;
+use engine::webhooks::{Endpoint, Entry, Only, Selects};
+use facts::review::{Operation, Review};
+use facts::view::View;
 use objects::loose::{self, Loose};
 use objects::{Custom, CustomKind, Kind, Meta, Object, Row};
-use facts::review::{Operation, Review};
-use engine::rulebook::Pack;
-use facts::view::View;
-use engine::webhooks::{Endpoint, Entry, Only, Selects};
 
 pub use binding::ClusterRoleBinding;
 pub use spec::Rds;

@@ -23,9 +23,9 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R15 until=TIME reason=…"`.
 
 use super::{RDS, Write, shown};
-use facts::review::Review;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {

@@ -29,9 +29,9 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R06 until=TIME reason=…"`.
 
 use super::{RDS, Write, shown};
-use facts::review::{Origin, Review};
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::{Origin, Review};
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {

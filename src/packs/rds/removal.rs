@@ -24,9 +24,9 @@
 use std::collections::BTreeMap;
 
 use super::{RDS, Rds, Write, shown};
-use facts::review::Review;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {

@@ -29,11 +29,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{RDS, Rds, Spec, Write, shown, until_active};
 use engine::exceptions::confirmation;
-use objects::loose::Loose;
-use facts::review::{Origin, Review};
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict, YieldsTo};
+use facts::review::{Origin, Review};
 use facts::view::View;
+use objects::loose::Loose;
 
 pub(super) const RULE: Rule = Rule {
     id: "R07",

@@ -29,11 +29,11 @@
 use super::spec::{Rds, Status};
 use super::{RDS, Write};
 use engine::exceptions::confirmation;
-use objects::loose::Loose;
-use facts::review::{Origin, Review};
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::{Origin, Review};
 use facts::view::View;
+use objects::loose::Loose;
 
 pub(super) const RULE: Rule = Rule {
     id: "R12",

@@ -4,12 +4,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{RDS, Rds};
-use facts::config::Settings;
-use objects::{Kind, Object};
-use facts::review::{Operation, Origin, Review};
 use engine::rules;
 use engine::verdict::Decision;
+use facts::config::Settings;
+use facts::review::{Operation, Origin, Review};
 use facts::view::{Facts, Freshness, View, World};
+use objects::{Kind, Object};
 
 const SECRET: &str = "Zq9-kept-to-itself";
 

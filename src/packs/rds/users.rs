@@ -28,11 +28,11 @@
 use std::collections::BTreeSet;
 
 use super::{RDS, Write, shown};
-use objects::loose::Listed;
-use facts::review::Review;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
+use objects::loose::Listed;
 
 pub(super) const RULE: Rule = Rule {
     id: "R09",

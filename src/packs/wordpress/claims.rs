@@ -25,11 +25,11 @@
 //! Annotate the claim, for an hour at most: `gatera.dev/override: "W06 until=TIME reason=…"`. The API server refuses it all the same.
 
 use super::part;
-use objects::{Claim, Kind, Object, Quantity};
-use facts::review::Review;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
+use objects::{Claim, Kind, Object, Quantity};
 
 pub(super) const RULE: Rule = Rule {
     id: "W06",

@@ -23,11 +23,11 @@
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W09 until=TIME reason=…"`. It is only a warning.
 
 use super::{WORDPRESS, part};
-use objects::{Kind, Object};
-use facts::review::Review;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
+use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
     id: "W09",

@@ -30,12 +30,12 @@
 
 use super::{GROUP, LABEL, Tier, WORDPRESS, part};
 use engine::exceptions::confirmation;
-use objects::{Kind, Meta, Object, Owner};
-use facts::review::{Operation, Review};
 use engine::rule::{Rule, Verb};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Findings, Verdict};
+use facts::review::{Operation, Review};
 use facts::view::{Freshness, View};
+use objects::{Kind, Meta, Object, Owner};
 
 pub(super) const RULE: Rule = Rule {
     id: "W04",

@@ -29,14 +29,14 @@
 use serde_json::json;
 
 use super::{Tier, part};
+use engine::rule::{Rule, Verb};
+use engine::verdict::{Edit, Finding, Findings, Verdict};
 use facts::galera::data::{Backing, Place};
 use facts::galera::image::{Image, Series, Vendor, VersionChange};
 use facts::galera::server::DATA_DIRECTORIES;
-use objects::{Container, Kind, Mount, Object, Workload};
 use facts::review::{Origin, Review};
-use engine::rule::{Rule, Verb};
-use engine::verdict::{Edit, Finding, Findings, Verdict};
 use facts::view::View;
+use objects::{Container, Kind, Mount, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "W05",

@@ -24,11 +24,11 @@
 //! Annotate the Service, for an hour at most: `gatera.dev/override: "W07 until=TIME reason=…"`.
 
 use super::{Tier, part};
-use objects::{Kind, Object};
-use facts::review::Review;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
+use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
     id: "W07",

@@ -16,10 +16,10 @@ mod plain_password;
 
 use serde::Deserialize;
 
-use objects::loose::{self, Loose};
-use objects::{Custom, CustomKind, Kind, Meta, Row};
 use engine::rulebook::Pack;
 use engine::webhooks::{Endpoint, Entry, Only, Selects};
+use objects::loose::{self, Loose};
+use objects::{Custom, CustomKind, Kind, Meta, Row};
 
 /// The pack.
 pub const PACK: Pack = Pack {

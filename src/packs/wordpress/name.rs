@@ -24,11 +24,11 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W08 until=TIME reason=…"`.
 
 use super::{WORDPRESS, Wordpress};
-use objects::Object;
-use facts::review::Review;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
+use facts::review::Review;
 use facts::view::View;
+use objects::Object;
 
 pub(super) const RULE: Rule = Rule {
     id: "W08",

@@ -24,10 +24,10 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W03 until=TIME reason=…"`.
 
 use super::WORDPRESS;
-use facts::review::{Origin, Review};
 use engine::rule::{Rule, Verb};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::{Findings, Verdict};
+use facts::review::{Origin, Review};
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {

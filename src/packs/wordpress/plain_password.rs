@@ -30,12 +30,12 @@
 use serde_json::json;
 
 use super::{WORDPRESS, Wordpress, part, secret_ref};
-use objects::{Kind, Object, Workload};
-use facts::review::{Origin, Review};
 use engine::rule::{Rule, WRITTEN};
 use engine::rules::is_secret;
 use engine::verdict::{Edit, Finding, Findings, Verdict};
+use facts::review::{Origin, Review};
 use facts::view::View;
+use objects::{Kind, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "W01",

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use inspect::check::{Checked, Hit, Level, Outcome, What};
 use crate::because;
+use inspect::check::{Checked, Hit, Level, Outcome, What};
 
 pub(super) fn of(checked: &Checked) -> Value {
     let prints = super::fingerprints(checked);

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use crate::verdict::Verdict;
 use facts::galera::address::{Address, Host};
 use facts::galera::adopt;
-use objects::{Labels, Service, Workload, ordinal};
-use crate::verdict::Verdict;
 use facts::view::View;
+use objects::{Labels, Service, Workload, ordinal};
 
 /// More hosts than any cluster has.
 const MOST: usize = 64;

@@ -6,13 +6,13 @@ use super::super::owners;
 use super::{RULE, finding};
 use crate::exceptions::confirmation;
 use crate::exemptions::users;
-use facts::marks;
-use facts::marks::stopped::Record;
-use objects::{Claim, Object, PROTECTION, ordinal};
-use facts::review::{Operation, Review};
 use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::marks;
+use facts::marks::stopped::Record;
+use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, State, View};
+use objects::{Claim, Object, PROTECTION, ordinal};
 
 pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&*review.namespace, &*review.name);

@@ -1,10 +1,10 @@
 //! Containers and scripts that empty the data directory, or write who may found the cluster, whenever they run.
 
 use super::finding;
+use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::data::Place;
 use facts::galera::programs;
 use objects::{Literal, Mount, Workload};
-use crate::verdict::{Finding, Findings, Verdict};
 
 pub(super) fn rewrites(new: &Workload, place: Option<&Place>) -> Findings {
     let found = new.spec.template.spec.all_containers().filter_map(|(list, container)| {

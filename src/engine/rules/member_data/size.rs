@@ -1,9 +1,9 @@
 //! How large the volumes of members are asked to be.
 
 use super::finding;
+use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::data::{Backing, Place};
 use objects::Workload;
-use crate::verdict::{Finding, Findings, Verdict};
 
 /// A server that fills its disk stops, and all members fill theirs at the same time.
 pub(super) fn small_volumes(new: &Workload, place: Option<&Place>) -> Findings {

@@ -3,9 +3,9 @@
 //! Must not know: when a member that is asked for may go (`one_at_a_time.rs`).
 
 use super::{cluster_of, finding};
-use facts::review::Review;
 use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
 use crate::verdict::{Finding, Verdict};
+use facts::review::Review;
 use facts::view::{Cluster, Freshness, Id, PodFact, State, View};
 
 /// May it go?

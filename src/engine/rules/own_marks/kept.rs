@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use super::super::recovery;
 use facts::marks::{self, PREFIX};
-use objects::{Kind, Labels, Object, Workload};
 use facts::review::{Operation, Origin, Review};
 use facts::view::{Freshness, View, is_cluster};
+use objects::{Kind, Labels, Object, Workload};
 
 /// One annotation that is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! A template whose label says that it is a cluster, and in which no server is known.
 
 use super::finding;
+use crate::verdict::{Finding, Verdict};
 use facts::galera::runs::Runs;
 use facts::galera::{adopt, server};
 use objects::Workload;
-use crate::verdict::{Finding, Verdict};
 
 /// The way out.
 pub(super) const NAME_IT: &str =

@@ -2,10 +2,10 @@
 
 use super::super::owners;
 use super::{deny, warn};
-use objects::{Budget, Kind, Object, Template, Workload};
-use facts::review::Review;
 use crate::verdict::{Finding, Findings};
+use facts::review::Review;
 use facts::view::{Cluster, View};
+use objects::{Budget, Kind, Object, Template, Workload};
 
 pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
     let budget = |object: &'_ Option<Object>| match object {

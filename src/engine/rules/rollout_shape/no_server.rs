@@ -1,11 +1,11 @@
 //! The part of G14 about a template in which no server runs any more.
 
 use super::deny;
+use crate::verdict::Finding;
 use facts::galera::runs;
 use facts::galera::server;
-use objects::Workload;
-use crate::verdict::Finding;
 use facts::view::{Cluster, View};
+use objects::Workload;
 
 /// Members that serve would restart into something that is no database.
 pub(super) fn judge(

@@ -1,10 +1,10 @@
 //! The part of G14 about a template that is taken back while a member hangs with it.
 
 use super::{TEMPLATE, warn};
-use facts::galera::start_note::Doing;
-use objects::Workload;
 use crate::verdict::Finding;
+use facts::galera::start_note::Doing;
 use facts::view::{Cluster, HANGS, PodFact, State, View};
+use objects::Workload;
 
 /// There is a template that [`judge`] allows.
 pub(super) fn is_known(cluster: &Cluster, view: &View<'_>) -> bool {

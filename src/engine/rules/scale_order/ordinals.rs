@@ -1,10 +1,10 @@
 //! Which ordinals a StatefulSet has: members are known by them.
 
 use super::deny;
-use facts::galera::quorum::floor_of_one_step;
-use objects::Workload;
 use crate::verdict::Finding;
+use facts::galera::quorum::floor_of_one_step;
 use facts::view::{Cluster, Member, State, View};
+use objects::Workload;
 
 /// The members that run while their StatefulSet is gone are taken over, and those that it does not ask for are stopped.
 pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {

@@ -1,12 +1,12 @@
 //! A ConfigMap that members read must not tell them to found a cluster at their next restart: by a file, or by variables.
 
 use super::{data_of, member_refused};
+use crate::verdict::Finding;
 use facts::galera::address::{Address, Placed, Source};
 use facts::galera::server;
-use objects::ConfigMap;
 use facts::revision;
-use crate::verdict::Finding;
 use facts::view::{Cluster, View};
+use objects::ConfigMap;
 
 pub(super) fn founds(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
     let mut clusters = view.readers_of(ns, &new.metadata.name).filter(|cluster| cluster.has_data());

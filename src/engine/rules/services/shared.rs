@@ -3,10 +3,10 @@
 //! Must not know: budgets, which are G14's.
 
 use super::{RULE, SELECTOR, leads_to, members};
-use objects::{Kind, Service, Workload};
-use facts::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::review::Review;
 use facts::view::{Cluster, View};
+use objects::{Kind, Service, Workload};
 
 const WHY: &str = "a connection through it reaches a member of either cluster at random: what is written to the one is missing in the other";
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::together::Sets;
 use super::{MOST, RULE};
-use facts::galera::options::{self, Effective, Line, Readers, keys};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::galera::options::{self, Effective, Line, Readers, keys};
 
 /// Everything but the values.
 pub(super) fn judge(file: &str, text: &str, sets: &Sets<'_>) -> Findings {

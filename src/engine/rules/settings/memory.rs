@@ -1,11 +1,11 @@
 //! A server that may take less memory than its buffer pool needs.
 
 use super::RULE;
+use crate::verdict::{Finding, Verdict};
 use facts::galera::options;
 use facts::galera::server;
-use objects::Workload;
-use crate::verdict::{Finding, Verdict};
 use facts::view::View;
+use objects::Workload;
 
 const POOL: &str = "innodb_buffer_pool_size";
 

@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 
 use super::RULE;
+use crate::verdict::{Finding, Verdict};
 use facts::galera::options::Include;
 use facts::galera::reading::{Included, Reading, places, reading};
 use facts::galera::server;
-use objects::{ConfigMap, Workload};
-use crate::verdict::{Finding, Verdict};
 use facts::view::View;
+use objects::{ConfigMap, Workload};
 
 /// Keys of one ConfigMap, by how they are read.
 #[derive(Default)]

@@ -3,9 +3,9 @@
 use super::RULE;
 use super::together::is_numbered;
 use super::under::Under;
+use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options::keys::{self, Class, Key};
 use facts::galera::options::{Effective, Placed, same};
-use crate::verdict::{Finding, Findings, Verdict};
 
 /// Where settings stand.
 pub(super) struct Setting<'a> {
