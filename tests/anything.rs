@@ -3,10 +3,10 @@
 //! Some thousand cases, and with `make sim` 100,000. The slow ones are five reviews each, and every review is judged at both
 //! webhooks.
 
+use gatera::rulebook;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use decide::{report, rules};
 use engine::amend::amend;
 use facts::config::Settings;
 use facts::review::{self, Origin, Review};
@@ -118,9 +118,9 @@ fn answer(body: &[u8]) -> Option<Value> {
     let view = View::new(&WORLD, scene::now(), &SETTINGS);
     let mut last = None;
     for origin in [Origin::Mutating, Origin::Validating] {
-        last = match review::read(body, origin) {
+        last = match review::read(body, origin, rulebook().kinds()) {
             Ok(incoming) => {
-                let mut decision = rules::evaluate(&incoming.review, &view);
+                let mut decision = rulebook().evaluate(&incoming.review, &view);
                 let patch = incoming
                     .object
                     .and_then(|object| amend(&incoming.review, object.get(), &mut decision, &view));
@@ -238,7 +238,7 @@ fn thousands_of_files_for_one_member_each_are_judged_in_time() {
     let settings = Settings::default();
     let world = Scene::default().world(&settings);
     let began = Instant::now();
-    let decision = rules::evaluate(&review, &View::new(&world, scene::now(), &settings));
+    let decision = rulebook().evaluate(&review, &View::new(&world, scene::now(), &settings));
     assert!(!decision.allowed());
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }

@@ -1,14 +1,14 @@
 //! The audit: what is wrong with what is there already, as gauges, Events and a command say it.
 
+use gatera::rulebook;
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use facts::config::Settings;
-use facts::view::{Facts, Freshness, Id, View, World};
+use facts::view::{Freshness, Id, View, World};
 use inspect::audit::{self, Announced, Audit};
 use inspect::story::Story;
 use objects::{Kind, Object};
-use report;
 use serde_json::{Value, json};
 
 use crate::cluster::{STATEFUL_SET, running_cluster};
@@ -22,7 +22,7 @@ fn judged(scene: &Scene) -> Audit {
 }
 
 fn judged_world(world: &World) -> Audit {
-    audit::run(&View::new(world, scene::now(), &Settings::default()))
+    audit::run(rulebook(), &View::new(world, scene::now(), &Settings::default()))
 }
 
 fn with_password() -> Value {
@@ -77,9 +77,9 @@ fn a_first_installation_is_no_finding() {
 
 #[test]
 fn in_audit_mode_findings_are_counted_and_not_said() {
-    let settings = Settings::read("modes: {G11: audit}", &["G11"]).unwrap();
+    let settings = rulebook().settings("modes: {G11: audit}").unwrap();
     let world = Scene { stateful_set: with_password(), ..Scene::default() }.world(&settings);
-    let audit = audit::run(&View::new(&world, scene::now(), &settings));
+    let audit = audit::run(rulebook(), &View::new(&world, scene::now(), &settings));
     assert_eq!(audit.counts(), BTreeMap::from([(("G11", "deny"), 1)]));
     assert_eq!((audit.refused(), audit.warned()), (0, 0));
     assert!(!report::audit::text(&audit).contains("G11"));
@@ -123,7 +123,7 @@ fn an_override_counts_and_ends() {
     assert_eq!((judged(&scene).refused(), judged(&scene).warned()), (0, 1));
     let settings = Settings::default();
     let now = "2026-12-01T10:00:01Z".parse().unwrap();
-    let later = audit::run(&View::new(&scene.world(&settings), now, &settings));
+    let later = audit::run(rulebook(), &View::new(&scene.world(&settings), now, &settings));
     assert_eq!(later.refused(), 1);
 }
 
@@ -145,7 +145,7 @@ fn an_autoscaler_that_was_there_first_is_found() {
 
 #[test]
 fn what_cannot_be_read_is_a_finding() {
-    let mut facts = Facts::of(&Settings::default().adoption);
+    let mut facts = rulebook().facts(&Settings::default().adoption);
     let problem = Object::read(Kind::StatefulSet, r#"{"spec":{"replicas":"hunter2"}}"#).unwrap_err();
     facts.unreadable.insert((Kind::StatefulSet, Id::new(NAMESPACE, "odd")), problem);
     let audit = judged_world(&World::build(facts, Freshness::Current));

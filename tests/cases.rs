@@ -12,20 +12,19 @@ mod real;
 mod way_out;
 mod ways;
 
+use gatera::rulebook;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use decide::packs::{self, PACKS};
-use engine::rules::{self, Verb};
+use engine::rule::Verb;
 use engine::verdict::{Effect, Judged, Verdict};
 use engine::webhooks::{ENTRIES, Endpoint};
 use facts::config::Settings;
 use facts::galera::options::keys::KEYS;
+use facts::pages::Pages;
 use facts::review::{self, Origin};
 use facts::view::{View, World};
-use objects::Kind;
-use report::{self, pages::Pages};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -155,12 +154,13 @@ async fn judge(name: &str, case: &Case) -> String {
     // What the engine says by itself, once for each of the two calls of an API server.
     let view = View::new(&world, scene::now(), &settings);
     let bytes = serde_json::to_vec(&body).unwrap();
-    let mutating = rules::evaluate(&review::read(&bytes, Origin::Mutating).unwrap().review, &view);
-    let review = review::read(&bytes, Origin::Validating).unwrap().review;
+    let mutating = rulebook()
+        .evaluate(&review::read(&bytes, Origin::Mutating, rulebook().kinds()).unwrap().review, &view);
+    let review = review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review;
     // Whatever is corrected on the way in is said there, and nothing of it is left for the second call.
     let amends = |it: &Judged| it.finding.verdict == Verdict::Amend && it.softened.is_none();
     let amended = mutating.allowed() && mutating.judged.iter().any(amends);
-    let decision = if amended { &mutating } else { &rules::evaluate(&review, &view) };
+    let decision = if amended { &mutating } else { &rulebook().evaluate(&review, &view) };
     let worst = decision.judged.first();
     let verdict = match worst {
         _ if amended => "amend",
@@ -175,8 +175,9 @@ async fn judge(name: &str, case: &Case) -> String {
     // Whatever has to be said or done on the way in is sent there, although most updates travel once.
     let object = |field: &str| Some(&body["request"][field]).filter(|it| !it.is_null());
     let kind = &body["request"]["kind"];
-    let kind =
-        Kind::of(kind["group"].as_str().unwrap_or_default(), kind["kind"].as_str().unwrap_or_default());
+    let kind = rulebook()
+        .kinds()
+        .named(kind["group"].as_str().unwrap_or_default(), kind["kind"].as_str().unwrap_or_default());
     assert!(
         !(amended || found.contains("G08")) || to_amend(kind, object("oldObject"), object("object")),
         "{name}: it would not be sent to /mutate"
@@ -219,7 +220,7 @@ fn state(world: &World, settings: &Settings) -> String {
 fn no_rule_is_without_its_cases() {
     let cases = all();
     let mut missing = Vec::new();
-    for rule in rules::RULES {
+    for rule in rulebook().rules() {
         let own = || cases.iter().filter(|(name, _)| name.starts_with(&format!("{}/", rule.id)));
         for allowed in [true, false] {
             let word = if allowed { "is allowed" } else { "is not allowed" };
@@ -228,7 +229,7 @@ fn no_rule_is_without_its_cases() {
             }
         }
         // What packs judge is no cluster of Galera's.
-        let of_galera = packs::of_rule(rule.id).is_none();
+        let of_galera = rulebook().pack_of(rule.id).is_none();
         let states = ["HEALTHY", "DEGRADED", "JOINING", "FORMING", "DOWN", "UNKNOWN"];
         for state in states.into_iter().filter(|_| of_galera) {
             if !own().any(|(_, case)| case.state == state) {
@@ -258,14 +259,15 @@ fn rules_and_webhook_entries_agree() {
         (_, "DELETE") => Verb::Delete,
         other => panic!("no rule knows {other:?}"),
     };
-    let entries = ENTRIES.iter().chain(PACKS.iter().flat_map(|pack| pack.entries));
+    let entries = ENTRIES.iter().chain(rulebook().packs().iter().flat_map(|pack| pack.entries));
     let asks = entries.filter(|entry| entry.endpoint == Endpoint::Validate).flat_map(|entry| entry.asks);
     let sent: BTreeSet<_> = asks
         .flat_map(|(_, resource, verbs)| {
             verbs.iter().map(move |word| (plural(resource), verb(resource, word)))
         })
         .collect();
-    let wanted: BTreeSet<_> = rules::RULES
+    let wanted: BTreeSet<_> = rulebook()
+        .rules()
         .iter()
         .flat_map(|rule| rule.touches)
         .flat_map(|(kind, verbs)| verbs.iter().map(move |verb| (kind.plural().to_owned(), *verb)))

@@ -21,8 +21,8 @@ use crate::scene::{self, NAMESPACE, Scene};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/galera");
 const INSTANCE: &str = "galera-instance";
-const SCRIPT: &str = include_str!("../src/decide/inject/wait-for-sync.sh");
-const STEP: &str = include_str!("../src/decide/inject/start-member.sh");
+const SCRIPT: &str = include_str!("../src/engine/inject/wait-for-sync.sh");
+const STEP: &str = include_str!("../src/engine/inject/start-member.sh");
 /// Passwords that are the same in every run.
 const FIXED: [&str; 2] =
     ["--set-string=auth.rootPassword=for-a-test", "--set-string=auth.sstPassword=for-a-test"];
@@ -104,7 +104,7 @@ fn its_scripts_are_those_that_are_injected() {
     let objects = rendered(&[]);
     for (name, injected) in [("wait-for-sync.sh", SCRIPT), ("start-member.sh", STEP)] {
         let own = std::fs::read_to_string(format!("{CHART}/files/{name}")).unwrap();
-        assert!(own == injected, "cp src/decide/inject/{name} charts/galera/files/");
+        assert!(own == injected, "cp src/engine/inject/{name} charts/galera/files/");
         for map in ["node-scripts", "bootstrap"] {
             let text = &objects[&format!("ConfigMap/galera-instance-{map}")]["data"][name];
             assert!(text == injected, "{map} {name}");

@@ -8,12 +8,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use decide::packs::PACKS;
-use engine::rules::{self, RULES};
-use engine::webhooks::{self, Destination, Endpoint};
+use engine::webhooks::{Destination, Endpoint};
 use facts::config::Settings;
 use facts::pages::Pages;
 use gatera::command::explain;
+use gatera::rulebook;
 use serde_json::{Value, json};
 
 use crate::cluster::running_cluster;
@@ -90,13 +89,12 @@ fn what_can_be_chosen_arrives() {
     assert_eq!(of_kind(&objects, "ServiceMonitor")["spec"]["endpoints"][0]["port"], "operations");
 
     let settings = objects.iter().find_map(|it| it["data"]["settings.yaml"].as_str()).unwrap();
-    let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
-    let settings = Settings::read(settings, &ids).unwrap();
+    let settings = rulebook().settings(settings).unwrap();
     assert_eq!(settings.mode("G11"), facts::mode::Mode::Warn);
     assert_eq!(settings.adoption.selectors().last().unwrap().to_string(), "app in (a,b)");
     let registered = |endpoint, settings: &Settings| {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
-        let entries = webhooks::entries(endpoint, settings, &BTreeSet::new(), &target, "");
+        let entries = rulebook().entries(endpoint, settings, &BTreeSet::new(), &target, "");
         let of = |it: &Value| format!("{} {}", it["failurePolicy"], it["timeoutSeconds"]);
         entries.iter().map(of).collect::<BTreeSet<_>>()
     };
@@ -109,7 +107,7 @@ fn what_can_be_chosen_arrives() {
 /// Set `WRITE_PAGES` to write them.
 #[test]
 fn the_pages_of_the_chart_are_those_of_the_program() {
-    for rule in rules::pages() {
+    for rule in rulebook().pages() {
         let (path, page) = (format!("{CHART}/files/rules/{}", rule.id), explain::lasting_page(&rule));
         if std::env::var_os("WRITE_PAGES").is_some() {
             fs::write(&path, &page).unwrap();
@@ -125,10 +123,10 @@ fn the_pages_of_the_chart_are_those_of_the_program() {
             "{path} is not current: WRITE_PAGES=1 cargo test --test gatera -- the_pages_of_the_chart"
         );
     }
-    assert_eq!(fs::read_dir(format!("{CHART}/files/rules")).unwrap().count(), rules::pages().count());
+    assert_eq!(fs::read_dir(format!("{CHART}/files/rules")).unwrap().count(), rulebook().pages().count());
     let objects = objects(&rendered(&["--show-only=templates/rules.yaml"]).succeeded());
     let pages = &of_kind(&objects, "ConfigMap")["data"];
-    for rule in rules::pages() {
+    for rule in rulebook().pages() {
         assert_eq!(pages[rule.id], explain::lasting_page(&rule), "{}", rule.id);
     }
 }
@@ -146,11 +144,10 @@ fn off_needs_no_quotes() {
     assert!(!text.contains("gatera-rules"), "{text}");
     let objects = objects(&text);
     let settings = objects.iter().find_map(|it| it["data"]["settings.yaml"].as_str()).unwrap();
-    let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
-    let settings = Settings::read(settings, &ids).unwrap();
+    let settings = rulebook().settings(settings).unwrap();
     let modes = ["G01", "G02", "G11"].map(|rule| settings.mode(rule).name());
     assert_eq!(modes, ["warn", "off", "off"]);
-    assert!(settings.packs().all(|pack| pack.name != "wordpress"));
+    assert!(rulebook().packs_on(&settings).all(|pack| pack.name != "wordpress"));
     assert_eq!(settings.pages, Pages::Program);
 }
 
@@ -243,9 +240,9 @@ fn values_schema_and_readme_agree() {
         told.insert(name.to_owned());
     }
     assert_eq!(told, known);
-    let rules: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
+    let rules: Vec<_> = rulebook().rules().iter().map(|rule| rule.id).collect();
     assert_eq!(schema["properties"]["modes"]["propertyNames"]["enum"], json!(rules));
-    let packs: Vec<_> = PACKS.iter().map(|pack| pack.name).collect();
+    let packs: Vec<_> = rulebook().packs().iter().map(|pack| pack.name).collect();
     assert_eq!(schema["properties"]["packs"]["propertyNames"]["enum"], json!(packs));
 }
 

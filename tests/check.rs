@@ -9,6 +9,7 @@ mod odd;
 mod pipelines;
 
 use facts::config::Settings;
+use gatera::rulebook;
 use inspect::check::{self, Checked, Hit, Input, Level, Question};
 
 use crate::scene;
@@ -22,7 +23,13 @@ fn input(name: &str, text: &str) -> Input {
 
 fn judged(new: &[Input], base: Option<&[Input]>) -> Checked {
     let settings = Settings::default();
-    let question = Question { settings: &settings, namespace: "db", now: scene::now(), rules: &[] };
+    let question = Question {
+        rulebook: rulebook(),
+        settings: &settings,
+        namespace: "db",
+        now: scene::now(),
+        rules: &[],
+    };
     let checked = check::run(new, base, &question);
     adds_up(&checked);
     checked

@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use gatera::rulebook;
+
 pub struct Ran {
     pub code: i32,
     pub out: String,
@@ -194,13 +196,13 @@ fn rules_are_listed_and_explained() {
     let ran = gatera(&["explain"], b"");
     assert_eq!(ran.code, 0);
     let lines: Vec<_> = ran.out.lines().collect();
-    assert_eq!(lines.len(), engine::rules::RULES.len());
-    for rule in engine::rules::RULES {
+    assert_eq!(lines.len(), rulebook().rules().len());
+    for rule in rulebook().rules() {
         let page = gatera(&["explain", &rule.id.to_lowercase()], b"").out;
         assert_eq!(without_times(&page), without_times(&format!("{}\n", rule.manual())));
     }
     let ran = gatera(&["explain", "G99"], b"");
-    let all: Vec<_> = engine::rules::pages().map(|it| format!("{} {}", it.id, it.name)).collect();
+    let all: Vec<_> = rulebook().pages().map(|it| format!("{} {}", it.id, it.name)).collect();
     let there_are = format!("gatera: there is no rule G99; there are {}\n", all.join(", "));
     assert_eq!((ran.code, ran.err), (2, there_are));
     let by = |name: &str| without_times(&gatera(&["explain", name], b"").out);
@@ -229,7 +231,7 @@ fn commands_that_are_gone_name_what_took_their_place() {
 fn rules_are_listed_for_programs_as_well() {
     let json: serde_json::Value =
         serde_json::from_str(&gatera(&["explain", "--output=json"], b"").out).unwrap();
-    assert_eq!(json.as_array().unwrap().len(), engine::rules::RULES.len());
+    assert_eq!(json.as_array().unwrap().len(), rulebook().rules().len());
     assert_eq!(json[0]["id"], "G01");
     assert_eq!(json[0]["touches"][0]["kind"], "StatefulSet");
     let table = gatera(&["explain", "-omarkdown"], b"").out;

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use decide::packs::PACKS;
 use engine::exemptions::users::EXEMPT;
 use engine::rules;
 use engine::webhooks::{ENTRIES, Entry, Selects};
 use facts::galera::runs::EXAMPLES;
 use facts::marks::{MARKS, Whose};
 use gatera::command::explain;
+use gatera::rulebook;
 use objects::Kind;
 
 fn root() -> &'static Path {
@@ -51,7 +51,7 @@ fn docs_list_who_is_never_held_up() {
 fn docs_list_the_packs_that_there_are() {
     let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
     let (readme, page) = (read("README.md"), read("docs/packs.md"));
-    for pack in PACKS {
+    for pack in rulebook().packs() {
         let line = format!("* **{}**: {}.", pack.name, pack.protects);
         assert!(readme.contains(&line), "README.md lacks this line:\n{line}");
         let of_rules =
@@ -68,7 +68,7 @@ fn the_pages_of_the_rules_are_those_of_the_program() {
     let folder = root().join("docs/rules");
     let mut index = "# The rules\n\nWhat `gatera explain` prints, a page each. They are made of the rules' files.\n\n| id | name | in short |\n|---|---|---|\n".to_owned();
     let mut pages = Vec::new();
-    for page in rules::pages() {
+    for page in rulebook().pages() {
         index.push_str(&format!("| [{0}]({0}.md) | {1} | {2} |\n", page.id, page.name, page.summary()));
         pages.push((format!("{}.md", page.id), explain::documentation(&page)));
     }
@@ -180,7 +180,7 @@ fn docs_list_the_marks_by_whose_they_are() {
         let value = value.trim_end_matches("\";");
         assert!(MARKS.iter().any(|mark| mark.name == value), "{name} has no row in the table");
     }
-    let manual = rules::find("G18").unwrap().manual();
+    let manual = rulebook().find("G18").unwrap().manual();
     for mark in MARKS {
         assert!(manual.contains(&format!("`{}`", mark.name)), "G18's page does not name {}", mark.name);
     }

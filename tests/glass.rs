@@ -1,12 +1,11 @@
 //! Broken glass: what it opens, for how long, and what it never does. The rules' own cases are under `tests/cases`.
 
-use engine::rules;
 use facts::config::Settings;
 use facts::review::{self, Origin, Review};
 use facts::view::View;
+use gatera::rulebook;
 use inspect::audit;
 use jiff::{SignedDuration, Timestamp};
-use report;
 use serde_json::{Value, json};
 
 use crate::cluster::{STATEFUL_SET, running_cluster};
@@ -23,7 +22,7 @@ fn open() -> Scene {
 }
 
 fn read(body: &Value) -> Review {
-    review::read(body.to_string().as_bytes(), Origin::Validating).unwrap().review
+    review::read(body.to_string().as_bytes(), Origin::Validating, rulebook().kinds()).unwrap().review
 }
 
 /// The data of the first member is to be deleted.
@@ -40,7 +39,7 @@ fn it_is_open_until_its_end_and_not_before_its_hour() {
     let now = scene::now();
     let allowed = |scene: &Scene, now: Timestamp| {
         let world = scene.world(&settings);
-        rules::evaluate(&claim(), &View::new(&world, now, &settings)).allowed()
+        rulebook().evaluate(&claim(), &View::new(&world, now, &settings)).allowed()
     };
     let end: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
     assert!(allowed(&open(), now));
@@ -57,7 +56,7 @@ fn other_namespaces_stay_closed() {
     let world = elsewhere.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     assert_eq!(view.broken_glasses().map(|(name, _)| name).collect::<Vec<_>>(), ["other"]);
-    assert!(!rules::evaluate(&claim(), &view).allowed());
+    assert!(!rulebook().evaluate(&claim(), &view).allowed());
 }
 
 /// Where the guard cannot read, people can.
@@ -72,7 +71,7 @@ fn what_cannot_be_read_passes_with_a_word() {
     assert!(review.unreadable.is_some());
     let judge = |scene: &Scene| {
         let world = scene.world(&settings);
-        rules::evaluate(&review, &View::new(&world, scene::now(), &settings))
+        rulebook().evaluate(&review, &View::new(&world, scene::now(), &settings))
     };
     assert!(!judge(&Scene::default()).allowed());
     let decision = judge(&open());
@@ -90,7 +89,7 @@ fn an_audit_finds_what_there_is() {
         let mut scene = scene.clone();
         scene.stateful_set = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "mariadb", "env": [{ "name": "MARIADB_ROOT_PASSWORD", "value": "x" }] }] } } } });
         let world = scene.world(&settings);
-        audit::run(&View::new(&world, scene::now(), &settings)).refused()
+        audit::run(rulebook(), &View::new(&world, scene::now(), &settings)).refused()
     };
     assert!(found(&Scene::default()) > 0);
     assert_eq!(found(&open()), found(&Scene::default()));
@@ -105,7 +104,7 @@ fn the_way_back_stands_before_the_reason() {
             Scene { glass: Some(format!("until=2026-12-01T10:00:00Z reason={reason}")), ..Scene::default() };
         let world = scene.world(&settings);
         let review = claim();
-        let decision = rules::evaluate(&review, &View::new(&world, scene::now(), &settings));
+        let decision = rulebook().evaluate(&review, &View::new(&world, scene::now(), &settings));
         let warnings = report::warnings(&review.subject(), &decision);
         let told = warnings.iter().find(|it| it.starts_with("until ")).unwrap();
         assert!(told.contains("kubectl annotate namespace db gatera.dev/break-glass-"), "{told}");
@@ -126,7 +125,7 @@ fn it_is_said_once() {
     let view = View::new(&world, scene::now(), &settings);
     let said = |origin: Origin| {
         let review = Review { origin, ..claim() };
-        rules::evaluate(&review, &view).remarks.iter().filter(|it| it.starts_with("until ")).count()
+        rulebook().evaluate(&review, &view).remarks.iter().filter(|it| it.starts_with("until ")).count()
     };
     assert_eq!([Origin::Validating, Origin::Mutating].map(said), [1, 0]);
 }

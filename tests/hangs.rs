@@ -1,13 +1,13 @@
 //! What an install hangs on: a copy that does not end, and a bootstrap node that is left without a majority. It is named, with a way
 //! out that is allowed.
 
-use decide::{report, rules};
 use facts::config::Settings;
 use facts::galera::start_note::StartNote;
 use facts::pages::Pages;
 use facts::review::{self, Origin};
 use facts::view::condition;
 use facts::view::{Facts, Freshness, Id, PodFact, View, World};
+use gatera::rulebook;
 use jiff::Timestamp;
 use objects::{Kind, Object};
 use serde_json::{Value, json};
@@ -57,9 +57,9 @@ fn refusal(world: &World, kind: (&str, &str, &str), name: &str, uid: &str) -> Op
 
 fn refusal_of(world: &World, kind: (&str, &str, &str), object: &Value) -> Option<String> {
     let body = deletion(kind.0, kind.1, kind.2, object).to_string();
-    let review = review::read(body.as_bytes(), Origin::Validating).unwrap().review;
+    let review = review::read(body.as_bytes(), Origin::Validating, rulebook().kinds()).unwrap().review;
     let settings = Settings::default();
-    let decision = rules::evaluate(&review, &View::new(world, scene::now(), &settings));
+    let decision = rulebook().evaluate(&review, &View::new(world, scene::now(), &settings));
     (!decision.allowed()).then(|| report::refusal(&review.subject(), &decision, &Pages::Program))
 }
 

@@ -4,7 +4,8 @@
 use engine::inject;
 use facts::config::Settings;
 use facts::galera::identity::{self, Identity};
-use facts::view::{Facts, Freshness, View, World};
+use facts::view::{Freshness, View, World};
+use gatera::rulebook;
 use leader::plan::identity::{Answers, Concluded, concluded};
 use leader::plan::{self, Step};
 use objects::{Kind, Object};
@@ -22,7 +23,7 @@ fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World
     if !recorded.is_empty() {
         scene.stateful_set = json!({ "metadata": { "annotations": { "gatera.dev/identity": recorded } } });
     }
-    let mut facts = Facts::of(&Settings::default().adoption);
+    let mut facts = rulebook().facts(&Settings::default().adoption);
     for (kind, mut object) in scene.objects() {
         let ordinal =
             object["metadata"]["uid"].as_str().and_then(|uid| uid.strip_prefix("pod-")?.parse().ok());

@@ -1,5 +1,6 @@
 //! The leader looks again and again, and only where something changed: what it finds is what a look at everything finds.
 
+use gatera::rulebook;
 use std::time::Duration;
 
 use facts::config::Settings;
@@ -56,7 +57,7 @@ const KINDS: [Option<Kind>; 8] = [
 
 impl Three {
     fn new() -> Self {
-        let facts = Facts::of(&Settings::default().adoption);
+        let facts = rulebook().facts(&Settings::default().adoption);
         let world = World::empty(&Settings::default().adoption, Freshness::Current);
         Self { facts, world, there: [const { Vec::new() }; 3] }
     }
@@ -98,8 +99,8 @@ proptest! {
             three.set_some(place, scene.map(|it| &scenes[it]), |kind| some.is_none_or(|it| it == kind));
             let view = View::new(&three.world, scene::now(), &settings);
             prop_assert_eq!(lookout.next(&view, Duration::ZERO), plan::next(&view));
-            let round = rounds.next(&view, Duration::ZERO, 100, |_| {});
-            let all = audit::run(&view);
+            let round = rounds.next(rulebook(), &view, Duration::ZERO, 100, |_| {});
+            let all = audit::run(rulebook(), &view);
             let clusters: Vec<_> = all.clusters.iter().map(|it| (it.state, it.rollout)).collect();
             prop_assert_eq!(&round.clusters, &clusters);
             prop_assert_eq!(round.counts, Some(all.counts()));
@@ -118,8 +119,9 @@ fn what_is_news_is_told_once_wherever_else_something_changes() {
     let mut next = |three: &mut Three, later: u64, most: usize| {
         let (view, mut told) = (View::new(&three.world, scene::now(), &settings), Vec::new());
         let now = Duration::from_secs(later);
-        let round = rounds
-            .next(&view, now, most, |news| told.push(format!("{} {}", news.rule, news.object.id.namespace)));
+        let round = rounds.next(rulebook(), &view, now, most, |news| {
+            told.push(format!("{} {}", news.rule, news.object.id.namespace));
+        });
         (told, round.held_back)
     };
     let nothing: Vec<String> = Vec::new();

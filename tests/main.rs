@@ -39,6 +39,7 @@ mod hostile;
 mod house;
 mod identity;
 mod inject;
+mod kept;
 mod lab;
 mod left_behind;
 mod looks;

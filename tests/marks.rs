@@ -3,11 +3,13 @@
 
 mod live;
 
-use decide::{plan, rules};
-use engine::amend::{amend, inject};
+use engine::amend::amend;
+use engine::inject;
 use facts::config::Settings;
 use facts::review::{Origin, Review};
 use facts::view::View;
+use gatera::rulebook;
+use leader::plan;
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
@@ -296,7 +298,7 @@ fn amended(set: &Value, view: &View<'_>) -> Option<json_patch::Patch> {
     let text = set.to_string();
     let read = Object::read(Kind::StatefulSet, &text);
     let review = Review::as_created(Origin::Mutating, Kind::StatefulSet, NAMESPACE, STATEFUL_SET, read);
-    let mut decision = rules::evaluate(&review, view);
+    let mut decision = rulebook().evaluate(&review, view);
     amend(&review, &text, &mut decision, view)
 }
 
@@ -346,7 +348,7 @@ fn a_check_says_which_marks_of_a_manifest_do_not_count() {
     ] {
         let read = Object::read(Kind::StatefulSet, &set.to_string());
         let review = Review::as_created(origin, Kind::StatefulSet, NAMESPACE, STATEFUL_SET, read);
-        let decision = rules::evaluate(&review, &View::new(&world, scene::now(), &settings));
+        let decision = rulebook().evaluate(&review, &View::new(&world, scene::now(), &settings));
         let said: Vec<_> = decision
             .judged
             .iter()

@@ -1,11 +1,10 @@
 //! What breaks admission webhooks in real life, tried on a real API server: certificates that rotate, replicas that are
 //! rolled, connections that never speak, an API server out of reach, and a guard that is gone.
 
+use gatera::rulebook;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
-
-use decide::packs;
 
 use crate::guarded::{self, Guard, Start, install, program};
 use crate::lab::{Asked, ControlPlane, User, eventually};
@@ -171,14 +170,15 @@ fn asks_nothing_but_its_lease(plane: &ControlPlane) {
     eventually("two renewals of the lease", || (renewals() >= before + 2).then_some(()));
     let asked = plane.asked_by_the_guard().split_off(seen);
     let is_usual = |asked: &&Asked| {
-        let absent = asked.code == 404 && packs::kinds().any(|kind| kind.plural() == asked.resource);
+        let absent =
+            asked.code == 404 && rulebook().kinds().watched().any(|kind| kind.plural() == asked.resource);
         asked.resource == "leases" || asked.verb == "watch" || absent
     };
     let others: Vec<_> = asked.iter().filter(|it| !is_usual(it)).collect();
     assert!(others.is_empty(), "{others:?}");
     // About as often as others are heard from.
     let absent = asked.iter().filter(|it| it.code == 404).count();
-    assert!(absent <= 4 * packs::kinds().count(), "{absent}: {asked:?}");
+    assert!(absent <= 4 * rulebook().kinds().watched().count(), "{absent}: {asked:?}");
 }
 
 /// Fail-closed for Galera, invisible for everybody else, one command out, one command back.

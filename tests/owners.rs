@@ -1,9 +1,9 @@
 //! Owners (`metadata.ownerReferences`) with which Kubernetes would delete what a cluster needs: owners of every shape, very many of
 //! them, the way out that a refusal prints, and what a real API server with its garbage collector does.
 
+use gatera::rulebook;
 use std::time::{Duration, Instant};
 
-use engine::rules;
 use facts::config::Settings;
 use facts::review::{self, Origin};
 use facts::view::View;
@@ -72,8 +72,11 @@ fn a_hundred_thousand_owners_are_judged_at_once() {
         let request = json!({ "uid": "u", "kind": { "group": "", "version": "v1", "kind": "PersistentVolumeClaim" }, "operation": "UPDATE", "namespace": scene::NAMESPACE, "name": name, "object": claim(new), "oldObject": claim(old) });
         let body =
             json!({ "apiVersion": review::API_VERSION, "kind": "AdmissionReview", "request": request });
-        let review = review::read(&serde_json::to_vec(&body).unwrap(), Origin::Validating).unwrap().review;
-        rules::evaluate(&review, &View::new(&world, scene::now(), &settings)).allowed()
+        let review =
+            review::read(&serde_json::to_vec(&body).unwrap(), Origin::Validating, rulebook().kinds())
+                .unwrap()
+                .review;
+        rulebook().evaluate(&review, &View::new(&world, scene::now(), &settings)).allowed()
     };
     let before: Vec<_> = (0..100_000).map(|it| owner("v1", "ConfigMap", "x", &it.to_string())).collect();
     let mut after: Vec<_> = before.iter().rev().cloned().collect();

@@ -9,6 +9,7 @@ use facts::mode::Mode;
 use facts::view::{View, World};
 use gatera::act::guard::Guard;
 use gatera::act::reload;
+use gatera::rulebook;
 use tokio::sync::watch;
 
 use crate::guarded::{self, Start, install, program};
@@ -22,7 +23,7 @@ fn modes_count_at_once_and_adoption_when_it_is_listed() {
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
     let guard = Guard::new(world, at_the_start, scene::now);
     let (adopted, adoption) = watch::channel(Adoption::default());
-    let read = |yaml| Ok(Settings::read(yaml, &["G01"]).unwrap());
+    let read = |yaml| Ok(rulebook().settings(yaml).unwrap());
 
     reload::take(read("{modes: {G01: warn}, adopt: [team=db]}"), &guard, &adopted);
     let settings = guard.settings.load_full();

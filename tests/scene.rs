@@ -4,6 +4,7 @@
 
 use facts::config::Settings;
 use facts::view::{Facts, Freshness, View, World};
+use gatera::rulebook;
 use jiff::Timestamp;
 use objects::{Kind, Object};
 use serde::Deserialize;
@@ -251,7 +252,7 @@ impl Scene {
 
 /// What is known of these objects, before anything is heard.
 pub fn facts_of<'o>(objects: impl IntoIterator<Item = &'o Value>, settings: &Settings) -> Facts {
-    let mut facts = Facts::of(&settings.adoption);
+    let mut facts = rulebook().facts(&settings.adoption);
     for object in objects {
         let read = Object::read(kind_of(object), &object.to_string());
         // Secrets and autoscalers are no facts, only objects of a request.
@@ -264,7 +265,7 @@ pub fn facts_of<'o>(objects: impl IntoIterator<Item = &'o Value>, settings: &Set
 pub fn kind_of(object: &Value) -> Kind {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let group = version.split_once('/').map_or("", |(group, _)| group);
-    Kind::of(group, object["kind"].as_str().unwrap_or_default())
+    rulebook().kinds().named(group, object["kind"].as_str().unwrap_or_default())
 }
 
 fn is(what: &str, kind: Kind, object: &Value) -> bool {

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use gatera::command::terminal::{WIDEST, wrap};
 use inspect::doctor::Row;
-use report;
 
 /// What clears the line that tells what is being done.
 const CLEAR: &str = "\r\u{1b}[K";

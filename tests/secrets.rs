@@ -4,12 +4,13 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use decide::{audit, report, rules};
 use facts::config::Settings;
 use facts::review::{self, Origin};
-use facts::view::{Facts, Freshness, View, World};
+use facts::view::{Freshness, View, World};
 use gatera::act::events;
 use gatera::command::check;
+use gatera::rulebook;
+use inspect::audit;
 use inspect::check::{Input, Question};
 use objects::{Kind, Object};
 use proptest::prelude::*;
@@ -132,8 +133,8 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
             all.push_str(&answer.to_string());
         }
         let bytes = serde_json::to_vec(&body).unwrap();
-        let review = review::read(&bytes, Origin::Validating).unwrap().review;
-        let decision = rules::evaluate(&review, &view);
+        let review = review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review;
+        let decision = rulebook().evaluate(&review, &view);
         all.push_str(&format!(
             "{review:?} {decision:?} {:?}",
             events::notices(&review, &decision, &view, true)
@@ -141,7 +142,7 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     }
     all.push_str(&guard.metrics.text());
 
-    let mut facts = Facts::of(&settings.adoption);
+    let mut facts = rulebook().facts(&settings.adoption);
     if let Ok(read) = Object::read(kind, &object.to_string()) {
         facts.put(read);
     }
@@ -156,7 +157,7 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
         }
     }
     let held = World::build(facts, Freshness::Current);
-    let found = audit::run(&View::new(&held, scene::now(), &settings));
+    let found = audit::run(rulebook(), &View::new(&held, scene::now(), &settings));
     all.push_str(&format!("{found:?} {held:?}"));
     all.push_str(&report::audit::text(&found));
     all.push_str(&report::audit::json(&found).to_string());
@@ -179,7 +180,13 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     // A Secret matters to whoever reads it.
     let beside = text("beside.yaml", &Scene::default().stateful_set());
     let input = |it: &Value| [text("object.yaml", it), beside.clone()];
-    let question = Question { settings: &settings, namespace: NAMESPACE, now: scene::now(), rules: &[] };
+    let question = Question {
+        rulebook: rulebook(),
+        settings: &settings,
+        namespace: NAMESPACE,
+        now: scene::now(),
+        rules: &[],
+    };
     for checked in [
         check::judged(&folder, NAMESPACE, &settings, scene::now()),
         inspect::check::run(&input(object), None, &question),

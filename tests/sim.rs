@@ -21,10 +21,10 @@ mod stage;
 mod store;
 mod story;
 
+use gatera::rulebook;
 use std::collections::BTreeMap;
 use std::env;
 
-use engine::rules::RULES;
 use facts::config::Settings;
 
 use guard::OWN_USER;
@@ -34,8 +34,7 @@ use stage::Sim;
 const EVENTS: u64 = 50_000;
 
 fn settings(yaml: &str) -> Settings {
-    let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
-    Settings::read(yaml, &ids).unwrap().with_own_user(OWN_USER)
+    rulebook().settings(yaml).unwrap().with_own_user(OWN_USER)
 }
 
 fn number(variable: &str) -> Option<u64> {

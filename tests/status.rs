@@ -1,12 +1,13 @@
 //! What `gatera status` tells of members that wait after a crash: where each starts from, and who has the newest data.
 
-use decide::{audit, report, rules};
 use facts::config::Settings;
 use facts::galera::start_note::{Doing, StartNote};
 use facts::pages::Pages;
 use facts::review::{self, Origin};
 use facts::view::condition::Condition;
 use facts::view::{Facts, Freshness, Id, PodFact, View, World};
+use gatera::rulebook;
+use inspect::audit;
 use inspect::story::Story;
 use objects::{Kind, Object};
 use report::status;
@@ -110,7 +111,7 @@ fn the_audit_tells_where_members_start_from() {
     let scene = Scene { also: vec![member(0, &words)], stateful_set: recorded, ..Scene::default() };
     let settings = Settings::default();
     let world = scene.world(&settings);
-    let audit = audit::run(&View::new(&world, scene::now(), &settings));
+    let audit = audit::run(rulebook(), &View::new(&world, scene::now(), &settings));
     let says = format!(
         "at {ID}:363, recovered after a crash, safe_to_bootstrap 0; reported at 2026-12-01T09:19:00Z"
     );
@@ -280,7 +281,7 @@ fn what_concerns_a_node_or_the_whole_cluster_is_told() {
 /// Every name that is said is explained.
 #[test]
 fn every_state_has_its_row_in_the_manual() {
-    let manual = rules::find("G02").unwrap().manual();
+    let manual = rulebook().find("G02").unwrap().manual();
     let names: Vec<_> =
         manual.lines().filter_map(|line| line.trim().strip_prefix("| ")?.split(" |").next()).collect();
     for condition in Condition::all() {
@@ -298,7 +299,7 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     pod["status"]["containerStatuses"][0]["started"] = json!(true);
     let read = |pod: &Value| Object::read(Kind::Pod, &pod.to_string()).unwrap();
     let (settings, id) = (Settings::default(), Id::new(NAMESPACE, &format!("{STATEFUL_SET}-0")));
-    let mut facts = Facts::of(&settings.adoption);
+    let mut facts = rulebook().facts(&settings.adoption);
     facts.put(read(&pod));
     let hear = |facts: &mut Facts, uid: &str, at: &str, message: &str, doing: Option<Doing>| {
         facts.hear(&id, uid, at.parse().unwrap(), message);
@@ -384,8 +385,8 @@ fn of_two_that_no_waiting_cures_one_goes_first() {
     let world = World::build(facts, Freshness::Current);
     let view = View::new(&world, scene::now(), &settings);
     let body = deletion("pods", "Pod", "", &lost).to_string();
-    let review = review::read(body.as_bytes(), Origin::Validating).unwrap().review;
-    let decision = rules::evaluate(&review, &view);
+    let review = review::read(body.as_bytes(), Origin::Validating, rulebook().kinds()).unwrap().review;
+    let decision = rulebook().evaluate(&review, &view);
     let words = report::refusal(&review.subject(), &decision, &Pages::Program);
     let says = format!(
         "[G02] Pod {NAMESPACE}/{STATEFUL_SET}-2: {STATEFUL_SET}-1 has left its cluster (1 of 3 members Synced, seen now)"

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use engine::rules;
 use facts::config::Settings;
 use facts::review::{self, Origin};
 use facts::view::{View, World};
 use gatera::act::events;
 use gatera::act::guard::Guard;
+use gatera::rulebook;
 use serde_json::{Value, json};
 
 use crate::router::{self, ask};
@@ -37,8 +37,8 @@ fn told(world: &World, body: &Value, proven: bool) -> Vec<String> {
 fn told_by(origin: Origin, world: &World, body: &Value, proven: bool) -> Vec<String> {
     let (settings, bytes) = (Settings::default(), body.to_string());
     let view = View::new(world, scene::now(), &settings);
-    let review = review::read(bytes.as_bytes(), origin).unwrap().review;
-    let decision = rules::evaluate(&review, &view);
+    let review = review::read(bytes.as_bytes(), origin, rulebook().kinds()).unwrap().review;
+    let decision = rulebook().evaluate(&review, &view);
     events::notices(&review, &decision, &view, proven).iter().map(|it| format!("{it:?}")).collect()
 }
 

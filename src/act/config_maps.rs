@@ -2,7 +2,7 @@
 //! copies of what members read ([`make`]), which the leader makes for a rollout, and whoever is asked about the first pod that
 //! starts with some content.
 //!
-//! Must not know: what a copy looks like (`plan/rollout/copy.rs`), or who needs one. Its name is its content, so making one
+//! Must not know: what a copy looks like (`snapshot.rs`), or who needs one. Its name is its content, so making one
 //! twice is harmless; something else of that name is not a copy.
 
 use std::collections::HashMap;

@@ -233,8 +233,8 @@ mod tests {
 
     #[test]
     fn the_first_of_what_the_view_lacks_is_named_and_the_others_are_counted() {
-        let mut facts = Facts::default();
-        let words = |facts: &Facts| unheard(&World::build(facts.clone(), Freshness::Current));
+        let mut facts = facts::view::Facts::default();
+        let words = |facts: &facts::view::Facts| unheard(&World::build(facts.clone(), Freshness::Current));
         assert_eq!(words(&facts), None);
         for (name, more) in [("a", ""), ("b", " (and 1 more)"), ("c", " (and 2 more)")] {
             facts.cannot_read(Kind::Service, Id::new("db", name), Unreadable::TooMuch("it is large"));

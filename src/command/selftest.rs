@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_warning_counts_where_the_rule_is_to_warn() {
-        let warns = Settings::read("mode: warn\nmodes: {G07: enforce}", &["G07"]).unwrap();
+        let warns = rulebook().settings("mode: warn\nmodes: {G07: enforce}").unwrap();
         let words = "[G11] StatefulSet a/b: c; d".to_owned();
         let (warned, refused) = (Answer::Admitted(vec![words.clone()]), Answer::Refused(words.clone()));
         let (enforces, said) = (Settings::default(), |answer, settings: &Settings| {

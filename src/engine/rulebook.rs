@@ -23,8 +23,8 @@ use facts::config::{self, Names, Settings};
 use facts::galera::adopt::Adoption;
 use facts::mode::Mode;
 use facts::review::{Operation, Review};
-use facts::view::{Facts, MODE_LABEL, View, is_cluster};
-use objects::{CustomKind, Kind, Kinds, Meta, Object};
+use facts::view::{Facts, Keeps, MODE_LABEL, View, is_cluster};
+use objects::{CustomKind, Kind, Kinds, Object};
 
 /// Rules for one other system, on the same engine.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub struct Pack {
     /// What API servers ask for it; a row that asks about a kind of a pack is registered while that kind is served.
     pub entries: &'static [Entry],
     /// This Deployment is a part of what it protects, so the view keeps it, too.
-    pub keeps: fn(&Meta) -> bool,
+    pub keeps: Keeps,
 }
 
 /// Galera's rules and those of the packs.
@@ -50,7 +50,7 @@ pub struct Rulebook {
     rules: Vec<Rule>,
     ids: Vec<&'static str>,
     kinds: Kinds,
-    keeps: Arc<[fn(&Meta) -> bool]>,
+    keeps: Arc<[Keeps]>,
 }
 
 impl Rulebook {
@@ -253,22 +253,23 @@ mod tests {
 
     #[test]
     fn ids_are_unique_and_in_order() {
-        assert!(rulebook().rules().windows(2).all(|pair| pair[0].id < pair[1].id));
+        assert!(Rulebook::new(&[]).rules().windows(2).all(|pair| pair[0].id < pair[1].id));
     }
 
     #[test]
     fn words_of_every_rule_are_known_by_their_beginning() {
-        for page in pages() {
-            assert_eq!(said_by(&format!("[{}] Pod a/b: c", page.id)).map(|it| it.id), Some(page.id));
+        let rulebook = Rulebook::new(&[]);
+        for page in rulebook.pages() {
+            assert_eq!(rulebook.said_by(&format!("[{}] Pod a/b: c", page.id)).map(|it| it.id), Some(page.id));
         }
         for words in ["[G99] x", "G07 x", "[G07", "[g07] x", "[G07]x", ""] {
-            assert!(said_by(words).is_none(), "{words}");
+            assert!(rulebook.said_by(words).is_none(), "{words}");
         }
     }
 
     #[test]
     fn every_manual_page_says_what_why_and_what_instead() {
-        for rule in rulebook().rules() {
+        for rule in Rulebook::new(&[]).rules() {
             let manual = rule.manual();
             assert!(manual.starts_with(&format!("{}: ", rule.id)), "{}", rule.id);
             for heading in ["# Why", "# Example", "# What to do instead", "# How to waive it"] {

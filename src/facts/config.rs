@@ -253,9 +253,13 @@ pub enum Error {
 mod tests {
     use super::*;
 
+    fn names(rules: &[&'static str]) -> Names {
+        Names { rules: rules.to_vec(), packs: vec![("wordpress", vec!["W01"])] }
+    }
+
     #[test]
     fn selectors_are_added_to_those_that_are_there_anyway() {
-        let adopted = |yaml: &str| Settings::read(yaml, &[]).unwrap().adoption;
+        let adopted = |yaml: &str| Settings::read(yaml, &Names::default()).unwrap().adoption;
         let defaults = Adoption::default();
         let maria = Adoption::from_texts(["app=maria"]).unwrap();
         assert_eq!(adopted("{}"), defaults);
@@ -266,12 +270,17 @@ mod tests {
 
     #[test]
     fn settings_are_read_or_refused_with_words() {
-        let settings = Settings::read("adopt: ['app=db']\nmodes: {G11: warn}\n", &["G11"]).unwrap();
+        let settings = Settings::read("adopt: ['app=db']\nmodes: {G11: warn}\n", &names(&["G11"])).unwrap();
         assert_eq!((settings.mode("G11"), settings.mode("G01")), (Mode::Warn, Mode::Enforce));
         let settings =
-            Settings::read("mode: warn\nmodes: {G11: enforce}\npages: gatera/rules", &["G11"]).unwrap();
+            Settings::read("mode: warn\nmodes: {G11: enforce}\npages: gatera/rules", &names(&["G11"]))
+                .unwrap();
         assert_eq!((settings.mode("G11"), settings.mode("G01")), (Mode::Enforce, Mode::Warn));
-        assert_eq!(Settings::read("mode: off", &[]).unwrap().mode("G01"), Mode::Off);
+        assert_eq!(Settings::read("mode: off", &Names::default()).unwrap().mode("G01"), Mode::Off);
+        let without =
+            Settings::read("packs: {wordpress: false}\nmodes: {G11: warn}", &names(&["G11"])).unwrap();
+        assert_eq!((without.mode("W01"), without.mode("G01")), (Mode::Off, Mode::Enforce));
+        assert!(without.is_without("wordpress"));
         assert_eq!(Some(&settings.pages), Pages::read("gatera/rules").as_ref());
         for (yaml, words) in [
             ("modes: {G99: warn}", "there is no rule G99"),
@@ -292,7 +301,7 @@ mod tests {
             ("webhooks: {timeoutSeconds: 31}", "timeoutSeconds cannot be 31; choose 1 to 30"),
             ("adopt: ['a notin (b)']", "adopt"),
         ] {
-            let error = Settings::read(yaml, &["G11"]).unwrap_err().to_string();
+            let error = Settings::read(yaml, &names(&["G11"])).unwrap_err().to_string();
             assert!(error.contains(words), "{yaml}: {error}");
         }
     }
@@ -312,7 +321,7 @@ mod tests {
             (format!("rds: {{operator: '{other}'}}"), false),
             (format!("rds: {{operators: ['{other}', '{}']}}", usual[0]), true),
         ] {
-            let settings = Settings::read(&yaml, &[]).unwrap();
+            let settings = Settings::read(&yaml, &Names::default()).unwrap();
             assert!(settings.is_rds_operator(&other) && !settings.is_rds_operator(&usual[1]), "{yaml}");
             assert_eq!(settings.is_rds_operator(&usual[0]), both, "{yaml}");
         }
@@ -320,7 +329,7 @@ mod tests {
 
     #[test]
     fn the_stricter_of_two_counts_for_each_rule() {
-        let read = |yaml| Settings::read(yaml, &["G01", "G02", "G03"]).unwrap();
+        let read = |yaml| Settings::read(yaml, &names(&["G01", "G02", "G03"])).unwrap();
         let both = read("mode: warn\nmodes: {G01: off}")
             .no_milder_than(&read("modes: {G02: audit, G03: off}"), &["G01", "G02", "G03"]);
         assert_eq!(
@@ -334,7 +343,7 @@ mod tests {
         let now = Settings { own_user: Some("us".into()), ..Settings::default() };
         let new = Settings::read(
             "adopt: ['app=db']\nmodes: {G11: warn}\ninjection: {failurePolicy: Fail}\nwebhooks: {timeoutSeconds: 9}",
-            &["G11"],
+            &names(&["G11"]),
         );
         let new = new.unwrap();
         let first = now.with_choices_of(&new);

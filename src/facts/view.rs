@@ -48,6 +48,7 @@ pub use cluster::{Cluster, Member};
 pub use configuration::{Next, Note, Stopped, TEMPLATE};
 pub use facts::Facts;
 pub use id::Id;
+pub use kept::Keeps;
 pub use kept::read;
 pub use last_look::{Changed, LastLook};
 pub use pod_fact::{HANGS, PodFact, Reads};

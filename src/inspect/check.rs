@@ -151,7 +151,7 @@ pub enum What {
     /// A rule found it.
     Finding {
         /// What, and what becomes of it.
-        judged: Judged,
+        judged: Box<Judged>,
         /// Why a comment in the file waives it.
         waived: Option<String>,
     },

@@ -2,7 +2,7 @@
 //! Secret as data, patches put onto what is there.
 //!
 //! Owns: the ways of merging, and the one table of what items of lists go by. Must not know: rules, files, requests. Raw JSON in,
-//! raw JSON out: what it means is read afterwards (`object.rs`).
+//! raw JSON out: what it means is read afterwards (`objects/lib.rs`).
 
 mod applied;
 

@@ -23,6 +23,9 @@ pub trait Custom: Any + Debug + Send + Sync {
     fn weight(&self) -> usize;
 }
 
+/// Reads the JSON text of one object of the kind that is called this.
+pub type ReadCustom = fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadable>;
+
 /// A kind that only a pack reads.
 #[derive(Debug)]
 pub struct CustomKind {
@@ -33,7 +36,7 @@ pub struct CustomKind {
     /// Its objects are in no namespace.
     pub cluster_wide: bool,
     /// Reads the JSON text of one object.
-    pub read: fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadable>,
+    pub read: ReadCustom,
 }
 
 impl CustomKind {

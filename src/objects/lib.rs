@@ -35,7 +35,7 @@ use serde_json::Value;
 pub use affinity::{Affinity, AntiAffinity, Spread, Term};
 pub use by_name::ByName;
 pub use container::{Container, EnvVar, Handler, Literal, Mount};
-pub use custom::{Custom, CustomKind, CustomObject};
+pub use custom::{Custom, CustomKind, CustomObject, ReadCustom};
 pub use fingerprint::Fingerprint;
 pub use kinds::{KINDS, Kind, Kinds, Object, Row};
 pub use meta::{LONGEST_NAME, PROTECTION};

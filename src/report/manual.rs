@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn every_page_fits_but_for_its_examples_and_commands() {
-        for page in engine::rules::pages() {
+        for page in engine::rulebook::Rulebook::new(&[]).pages() {
             for width in [40, 80, 200] {
                 for line in
                     rendered(&page.text(), width, false).lines().filter(|line| !line.starts_with("    "))

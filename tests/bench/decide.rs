@@ -2,6 +2,7 @@
 //!
 //! Paced at 1,000 requests a second, which is how it runs in life (cold caches included), and unpaced for the mean.
 
+use gatera::rulebook;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use decide::{report, rules};
 use engine::amend::amend;
 use facts::config::Settings;
 use facts::review::{self, Origin};
@@ -76,11 +76,11 @@ impl Engine {
     /// What happens between the last byte of a request and the first of its answer.
     pub fn decide(&self, mutating: bool, body: &[u8]) -> Vec<u8> {
         let origin = if mutating { Origin::Mutating } else { Origin::Validating };
-        let incoming = review::read(body, origin).expect("a review");
+        let incoming = review::read(body, origin, rulebook().kinds()).expect("a review");
         let world = self.world.load();
         let view = View::new(&world, Timestamp::now(), &self.settings);
         let review = &incoming.review;
-        let mut decision = rules::evaluate(review, &view);
+        let mut decision = rulebook().evaluate(review, &view);
         let object = incoming.object.filter(|_| mutating && decision.allowed());
         let patch = object.and_then(|object| amend(review, object.get(), &mut decision, &view));
         let answer = report::admission(
@@ -210,7 +210,7 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
         ("pod deleted", of(Shape::Delete)),
         ("ConfigMap update", of(Shape::Config)),
         ("Secret update", of(Shape::Secret)),
-        ("audit of every cluster", leads(each, engine, inspect::audit::run)),
+        ("audit of every cluster", leads(each, engine, |view| inspect::audit::run(rulebook(), view))),
     ]
 }
 

@@ -6,6 +6,7 @@
 
 use facts::config::Settings;
 use facts::view::Facts;
+use gatera::rulebook;
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
@@ -159,7 +160,7 @@ fn node(number: usize) -> Value {
 
 /// What the watches would know of so many clusters.
 pub fn facts(clusters: usize, settings: &Settings) -> Facts {
-    let mut facts = Facts::of(&settings.adoption);
+    let mut facts = rulebook().facts(&settings.adoption);
     for (kind, object) in all(clusters, Spread::EachAlone) {
         let object = Object::read(kind, &object.to_string()).expect("the fleet is made of readable objects");
         assert!(facts.put(object), "the view holds this kind");

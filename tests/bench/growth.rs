@@ -5,6 +5,7 @@
 //! drawn and shown, and the one before is dropped. What brings the text is not in it. Now and then the leader looks
 //! at what changed since: at the plan, and for its audit.
 
+use gatera::rulebook;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -75,7 +76,7 @@ pub fn measure(plan: &Plan) -> Vec<Growth> {
 /// One size, in this process. Its last line says what came of it.
 pub fn grow(clusters: usize, spread: Spread) {
     let (settings, own) = (Settings::default(), std::process::id());
-    let (mut facts, before, mut spent) = (Facts::of(&settings.adoption), child::resident(own), 0.0);
+    let (mut facts, before, mut spent) = (rulebook().facts(&settings.adoption), child::resident(own), 0.0);
     let mut take = |facts: &mut Facts, kind, text: &str| {
         let begun = Instant::now();
         let object = Object::read(kind, text).expect("the fleet is made of readable objects");
@@ -99,7 +100,7 @@ pub fn grow(clusters: usize, spread: Spread) {
         let begun = Instant::now();
         black_box(lookout.next(&view, Duration::ZERO));
         let (planned, begun) = (begun.elapsed(), Instant::now());
-        black_box(rounds.next(&view, Duration::ZERO, usize::MAX, |_| {}));
+        black_box(rounds.next(rulebook(), &view, Duration::ZERO, usize::MAX, |_| {}));
         [planned, begun.elapsed()]
     };
     if looks {

@@ -2,12 +2,11 @@
 //!
 //! Packs that are on are compared with none at all by turns, object by object: a difference of nanoseconds is none of two runs.
 
+use gatera::rulebook;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use decide::packs::PACKS;
-use engine::rules;
 use facts::config::Settings;
 use facts::review::{Origin, Review};
 use facts::view::{Facts, View};
@@ -51,8 +50,8 @@ pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
     let of_cluster = fleet::all(1, Spread::EachAlone).filter(|(kind, _)| *kind != Kind::Node);
     let founder = [(Kind::Deployment, fleet::stateful_set(0))];
     let objects: BTreeMap<_, _> = of_cluster.chain(founder).collect();
-    let off: Vec<_> = PACKS.iter().map(|pack| format!("{}: false", pack.name)).collect();
-    let off = Settings::read(&format!("packs: {{{}}}", off.join(", ")), &[]).expect("settings");
+    let off: Vec<_> = rulebook().packs().iter().map(|pack| format!("{}: false", pack.name)).collect();
+    let off = rulebook().settings(&format!("packs: {{{}}}", off.join(", "))).expect("settings");
     let each = plan.length() / 5;
     let measure = |(kind, object): (Kind, Value)| {
         let read = Object::read(kind, &object.to_string());
@@ -63,7 +62,7 @@ pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
             let view = View::new(&world, Timestamp::now(), settings);
             let started = Instant::now();
             for _ in 0..times {
-                drop(black_box(rules::evaluate(black_box(&review), &view)));
+                drop(black_box(rulebook().evaluate(black_box(&review), &view)));
             }
             started.elapsed().as_secs_f64() * 1e9 / count(times)
         };
@@ -126,7 +125,10 @@ pub fn operator(plan: &Plan, guard: &Server, nothing: &Server) -> Writes {
 /// All instances, in the namespaces of as many clusters.
 pub fn put_instances(facts: &mut Facts) {
     for number in 0..INSTANCES {
-        let read = Object::read(Kind::Rds, &instance(number, &json!({})).to_string());
+        let read = Object::read(
+            rulebook().kinds().named("otc.mcsps.de", "Rds"),
+            &instance(number, &json!({})).to_string(),
+        );
         assert!(facts.put(read.expect("an Rds")), "the view holds this kind");
     }
 }

@@ -1,6 +1,7 @@
 //! A small API server in memory: the objects of a scene, and what a step of the plan does to them.
 
-use facts::view::{Facts, Freshness, RemovalTarget, View, World};
+use facts::view::{Freshness, RemovalTarget, View, World};
+use gatera::rulebook;
 use leader::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
 use objects::{Kind, Object, Reader};
 use serde_json::{Value, json};
@@ -63,7 +64,7 @@ impl Small {
 
     pub(super) fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let settings = settings();
-        let mut facts = Facts::of(&settings.adoption);
+        let mut facts = rulebook().facts(&settings.adoption);
         for (kind, object) in &self.objects {
             facts.put(Object::read(*kind, &object.to_string()).unwrap());
         }

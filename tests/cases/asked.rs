@@ -1,6 +1,6 @@
 //! What is done in a case, and the AdmissionReview an API server would send about it.
 
-use engine::rules::Verb;
+use engine::rule::Verb;
 use objects::Kind;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -214,7 +214,7 @@ impl Action {
 
 /// The AdmissionReview an API server would send.
 pub fn body(asked: &Asked, user: &str) -> Value {
-    let of_the_cluster = matches!(asked.of, Kind::Definition | Kind::ClusterRoleBinding);
+    let of_the_cluster = asked.of.is_cluster_wide() && asked.of != Kind::Namespace && asked.of != Kind::Node;
     json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",

@@ -1,9 +1,9 @@
 //! The same change by another door: what is refused or warned of in place is judged the same where it comes as a creation around
 //! members that run, or under a new name.
 
+use gatera::rulebook;
 use std::collections::BTreeSet;
 
-use engine::rules;
 use engine::verdict::Effect;
 use facts::config::Settings;
 use facts::review::{self, Origin};
@@ -24,7 +24,8 @@ fn found(given: &Scene, asked: &Asked, user: &str) -> Found {
     let world = given.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let bytes = serde_json::to_vec(&body(asked, user)).unwrap();
-    let decision = rules::evaluate(&review::read(&bytes, Origin::Validating).unwrap().review, &view);
+    let decision = rulebook()
+        .evaluate(&review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review, &view);
     let judged = decision.judged.iter().filter(|it| matches!(it.effect, Effect::Refused | Effect::Warned));
     judged.map(|it| (it.finding.rule, it.effect == Effect::Refused)).collect()
 }

@@ -4,9 +4,9 @@
 //! Followed are the commands of kubectl that annotate, scale or delete, and its waits for members that are Ready. `tests/advice.rs`
 //! follows some of them to their end on a real API server.
 
+use gatera::rulebook;
 use std::collections::BTreeSet;
 
-use engine::rules;
 use engine::verdict::{Decision, Effect};
 use facts::config::Settings;
 use facts::review::{self, Origin};
@@ -22,7 +22,7 @@ fn judged(given: &Scene, asked: &Asked, user: &str) -> Decision {
     let world = given.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let bytes = serde_json::to_vec(&body(asked, user)).unwrap();
-    rules::evaluate(&review::read(&bytes, Origin::Validating).unwrap().review, &view)
+    rulebook().evaluate(&review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review, &view)
 }
 
 /// The first command of each alternative, and whether it is for a cluster whose members are all Ready.

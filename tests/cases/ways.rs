@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use engine::rules;
 use engine::verdict::{Decision, Effect, Judged};
 use facts::config::Settings;
+use facts::pages::Pages;
 use facts::review::{self, Origin};
 use facts::view::View;
 use gatera::command::check;
+use gatera::rulebook;
 use inspect::audit;
 use inspect::check::{Level, What};
 use objects::Kind;
-use report::{self, pages::Pages};
 use serde_json::Value;
 
 use super::asked::body;
@@ -49,11 +49,11 @@ fn ways(case: &Case) -> Option<BTreeMap<&'static str, Said>> {
     let world = case.given.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let bytes = body.to_string().into_bytes();
-    let at = |origin| review::read(&bytes, origin).unwrap().review;
+    let at = |origin| review::read(&bytes, origin, rulebook().kinds()).unwrap().review;
     let subject = at(Origin::Validating).subject();
     let mut ways = BTreeMap::new();
-    ways.insert("validate", said(&subject, &rules::evaluate(&at(Origin::Validating), &view)));
-    ways.insert("mutate", said(&subject, &rules::evaluate(&at(Origin::Mutating), &view)));
+    ways.insert("validate", said(&subject, &rulebook().evaluate(&at(Origin::Validating), &view)));
+    ways.insert("mutate", said(&subject, &rulebook().evaluate(&at(Origin::Mutating), &view)));
     let object = &request["object"];
     ways.insert("check", checked(case, object, &settings));
     let Case { given, .. } = case;
@@ -63,7 +63,8 @@ fn ways(case: &Case) -> Option<BTreeMap<&'static str, Said>> {
     let view = View::new(&world, scene::now(), &settings);
     let kind = scene::kind_of(object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    let audited = audit::run(&view).objects.into_iter().find(|it| it.kind == kind && it.id.name == name);
+    let audited =
+        audit::run(rulebook(), &view).objects.into_iter().find(|it| it.kind == kind && it.id.name == name);
     let judges = matches!(
         kind,
         Kind::StatefulSet | Kind::Deployment | Kind::ConfigMap | Kind::Service | Kind::Claim | Kind::Budget

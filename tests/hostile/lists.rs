@@ -11,7 +11,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
-use objects::{KINDS, Kind};
+use gatera::rulebook;
+use objects::Kind;
 use serde_json::{Value, json};
 
 use super::{ALLOWED_KIB, certificates, memory};
@@ -36,9 +37,9 @@ fn hostile() -> usize {
 /// The kind that is listed at this path.
 fn kind_at(path: &str) -> Option<Kind> {
     let plural = path.rsplit('/').next()?;
-    let row = KINDS.iter().find(|row| row.plural == plural)?;
+    let kind = rulebook().kinds().all().find(|kind| kind.plural() == plural)?;
     // None is in a namespace: the guard lists all at once.
-    (!path.contains("/namespaces/")).then_some(row.kind)
+    (!path.contains("/namespaces/")).then_some(kind)
 }
 
 /// A large one: in what others wrote, in what looks like ours, in labels, and in what members would run.

@@ -3,6 +3,7 @@
 //!
 //! Must not know: what the objects mean. Nothing of them is checked, so only a control plane without controllers keeps them.
 
+use gatera::rulebook;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
@@ -26,8 +27,8 @@ fn key(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = text(&object["kind"]);
     let place = ELSEWHERE.iter().find(|(it, _)| *it == kind).map(|(_, place)| (*place).to_owned());
-    let custom = KINDS.iter().find(|row| row.name == kind && row.group.contains('.'));
-    let custom = custom.map(|row| format!("{}/{}", row.group, row.plural));
+    let custom = rulebook().kinds().all().find(|it| it.name() == kind && it.group().contains('.'));
+    let custom = custom.map(|row| format!("{}/{}", row.group(), row.plural()));
     let place = place.or(custom).unwrap_or_else(|| format!("{}s", kind.to_ascii_lowercase()));
     let place = format!("/registry/{place}");
     let name = text(&object["metadata"]["name"]);

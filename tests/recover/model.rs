@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 
 use facts::config::Settings;
 use facts::view::{Freshness, Id, View, World};
-use leader::recovery;
 use objects::{Kind, Object};
 use serde_json::json;
 

@@ -3,7 +3,8 @@
 
 use facts::config::Settings;
 use facts::marks::recovery::Recovery;
-use facts::view::{Facts, Freshness, View, World};
+use facts::view::{Freshness, View, World};
+use gatera::rulebook;
 use leader::recovery::{self, NoReader, Want};
 use objects::Object;
 use serde_json::{Value, json};
@@ -181,7 +182,7 @@ fn it_is_no_pod_of_the_cluster() {
         if turned {
             objects.reverse();
         }
-        let mut facts = Facts::of(&settings.adoption);
+        let mut facts = rulebook().facts(&settings.adoption);
         for (kind, object) in &objects {
             facts.put(Object::read(*kind, &object.to_string()).unwrap());
         }

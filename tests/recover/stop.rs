@@ -1,9 +1,9 @@
 //! `gatera stop` and `gatera start`, without a cluster: what a person reads in each situation, and that the guard permits each step.
 
-use engine::rules;
 use facts::config::Settings;
 use facts::review::{self, Origin};
 use facts::view::View;
+use gatera::rulebook;
 use jiff::SignedDuration;
 use leader::recovery::{self, Want};
 use leader::stop::{self, Step};
@@ -137,7 +137,9 @@ fn permits(scene: &Scene, to: i64) -> bool {
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let bytes = body(&Action::Scale(to).asked(scene), "editor").to_string().into_bytes();
-    rules::evaluate(&review::read(&bytes, Origin::Validating).unwrap().review, &view).allowed()
+    rulebook()
+        .evaluate(&review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review, &view)
+        .allowed()
 }
 
 /// Whatever members do: a member leaves only as the last in order, while all others are Ready, and the guard permits every step of

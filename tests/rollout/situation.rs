@@ -5,7 +5,6 @@ use facts::view::{Freshness, Id, View, World};
 use inspect::story::Story;
 use leader::plan::Step;
 use leader::plan::rollout::{self, Stage};
-use report;
 use serde_json::{Value, json};
 
 use crate::scene::{self, STATEFUL_SET, Scene};

@@ -4,6 +4,7 @@ use engine::inject;
 use facts::config::Settings;
 use facts::review::{self, Origin};
 use facts::view::View;
+use gatera::rulebook;
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
@@ -47,7 +48,7 @@ fn started(situation: &Situation, pod: &Value, made: &[String]) -> (Value, Strin
         },
     });
     let body = body.to_string();
-    let incoming = review::read(body.as_bytes(), Origin::Mutating).unwrap();
+    let incoming = review::read(body.as_bytes(), Origin::Mutating, rulebook().kinds()).unwrap();
     let copies = inject::copies(&incoming.review, &view);
     let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("{pod}") };
     let mut after = pod.clone();

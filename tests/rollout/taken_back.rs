@@ -1,10 +1,10 @@
 //! A rollout of the template that hangs is taken back: what the guard lets through, what it does, and what it says.
 
-use engine::rules;
 use facts::config::Settings;
+use facts::pages::Pages;
 use facts::review::{self, Origin};
 use facts::view::{Freshness, View, World};
-use report::{self, pages::Pages};
+use gatera::rulebook;
 use serde_json::{Value, json};
 
 use super::situation::{File, Situation};
@@ -121,8 +121,9 @@ fn changed(scene: &Scene, revisions: &[&str], to: &str, a_was_seen: bool) -> Str
         "resource": { "group": "apps", "version": "v1", "resource": "statefulsets" }, "operation": "UPDATE",
         "namespace": NAMESPACE, "name": STATEFUL_SET, "userInfo": { "username": "alice" }, "object": new, "oldObject": now,
     } });
-    let review = review::read(body.to_string().as_bytes(), Origin::Validating).unwrap().review;
-    let decision = rules::evaluate(&review, &view);
+    let review =
+        review::read(body.to_string().as_bytes(), Origin::Validating, rulebook().kinds()).unwrap().review;
+    let decision = rulebook().evaluate(&review, &view);
     if decision.allowed() {
         let says = decision.judged.iter().map(|it| format!("{}; {}", it.finding.says, it.finding.instead));
         return says.collect();

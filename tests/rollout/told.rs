@@ -1,10 +1,9 @@
 //! What whoever changes a ConfigMap is told, before anything happens.
 
-use engine::rules;
 use facts::config::Settings;
 use facts::review::{self, Origin};
 use facts::view::View;
-use report;
+use gatera::rulebook;
 use serde_json::json;
 
 use super::situation::{File, Situation};
@@ -26,9 +25,9 @@ fn warned(situation: &Situation, text: &str) -> Vec<String> {
         },
     });
     let body = body.to_string();
-    let incoming = review::read(body.as_bytes(), Origin::Validating).unwrap();
+    let incoming = review::read(body.as_bytes(), Origin::Validating, rulebook().kinds()).unwrap();
     let (world, settings) = (situation.world(), Settings::default());
-    let decision = rules::evaluate(&incoming.review, &View::new(&world, scene::now(), &settings));
+    let decision = rulebook().evaluate(&incoming.review, &View::new(&world, scene::now(), &settings));
     report::warnings(&incoming.review.subject(), &decision)
 }
 
@@ -99,9 +98,9 @@ fn a_copy_is_left_to_the_guard() {
         },
     });
     let body = body.to_string();
-    let incoming = review::read(body.as_bytes(), Origin::Validating).unwrap();
+    let incoming = review::read(body.as_bytes(), Origin::Validating, rulebook().kinds()).unwrap();
     let (world, settings) = (situation.world(), Settings::default());
-    let decision = rules::evaluate(&incoming.review, &View::new(&world, scene::now(), &settings));
+    let decision = rulebook().evaluate(&incoming.review, &View::new(&world, scene::now(), &settings));
     let finding = &decision.judged[0].finding;
     let says = "it is gatera's copy of what the members of galera-instance-galera start with (3 of 3 members Synced, seen now)";
     assert_eq!((finding.rule, &*finding.says), ("G10", says));

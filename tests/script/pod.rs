@@ -11,8 +11,8 @@ use std::{env, fs, iter, thread};
 
 use tempfile::TempDir;
 
-pub(super) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/decide/inject/wait-for-sync.sh");
-pub(super) const STEP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/decide/inject/start-member.sh");
+pub(super) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/inject/wait-for-sync.sh");
+pub(super) const STEP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/inject/start-member.sh");
 pub(super) const TOOLS: [&str; 14] = [
     "cat", "date", "df", "grep", "head", "mkdir", "mv", "readlink", "rm", "sed", "sleep", "stat", "timeout",
     "tr",

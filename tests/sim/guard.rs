@@ -5,16 +5,18 @@
 //! text, read by the real reader, judged by the real `evaluate`, amended by the real `amend`; here is only what
 //! `answer/judge.rs` does around them. Data: an AdmissionReview in, the decision and perhaps a patch out.
 
+use gatera::rulebook;
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::amend::{amend, inject};
+use engine::amend::amend;
+use engine::inject;
 use engine::rules::{self, Departure};
 use engine::verdict::Decision;
 use facts::config::Settings;
+use facts::pages::Pages;
 use facts::review::{self, Origin};
 use facts::view::{Facts, Freshness, Id, Reservation, Reservations, View, World};
 use jiff::SignedDuration;
-use report::{self, pages::Pages};
 use serde_json::Value;
 
 use super::clock::{Millis, SECOND, moment};
@@ -71,7 +73,7 @@ impl Guard {
     pub fn of(replicas: usize, settings: Settings) -> Self {
         let new = |_| {
             let world = World::empty(&settings.adoption, Freshness::Current);
-            Replica { up: true, facts: Facts::of(&settings.adoption), world, ..Replica::default() }
+            Replica { up: true, facts: rulebook().facts(&settings.adoption), world, ..Replica::default() }
         };
         let replicas = (0..replicas).map(new).collect();
         Self { settings, replicas, leader: 0, book: Vec::new(), lease: Vec::new() }
@@ -116,7 +118,7 @@ impl Guard {
 
     /// It starts anew, and lists everything.
     pub fn restart(&mut self, index: usize, store: &Store, now: Millis) {
-        let mut facts = Facts::of(&self.settings.adoption);
+        let mut facts = rulebook().facts(&self.settings.adoption);
         for object in store.listed() {
             facts.put(object);
         }
@@ -161,7 +163,8 @@ impl Guard {
         if origin != Origin::Mutating {
             return Vec::new();
         }
-        let incoming = review::read(body.as_bytes(), origin).expect("an API server writes readable reviews");
+        let incoming = review::read(body.as_bytes(), origin, rulebook().kinds())
+            .expect("an API server writes readable reviews");
         self.look(index, now, |view| inject::copies(&incoming.review, view))
     }
 
@@ -175,9 +178,10 @@ impl Guard {
         reachable: bool,
         made: &[String],
     ) -> Answer {
-        let incoming = review::read(body.as_bytes(), origin).expect("an API server writes readable reviews");
+        let incoming = review::read(body.as_bytes(), origin, rulebook().kinds())
+            .expect("an API server writes readable reviews");
         let review = &incoming.review;
-        let mut decision = self.look(index, now, |view| rules::evaluate(review, view));
+        let mut decision = self.look(index, now, |view| rulebook().evaluate(review, view));
         let departure = self.look(index, now, |view| rules::departure(review, view));
         let departure = departure.filter(|_| decision.allowed());
         let mut reserved = false;
@@ -185,7 +189,7 @@ impl Guard {
             if reachable {
                 // Judged again with everything that the Lease shows at the moment of writing.
                 self.learn(index, now);
-                decision = self.look(index, now, |view| rules::evaluate(review, view));
+                decision = self.look(index, now, |view| rulebook().evaluate(review, view));
                 reserved = decision.allowed();
                 if reserved {
                     self.note(index, departure, now);

@@ -10,6 +10,7 @@
 //! Must not know: how anything comes about. What people take upon themselves is not our doing: a story in which it
 //! happens is *excused* from the first two from then on, by name, and counted.
 
+use gatera::rulebook;
 use std::collections::BTreeMap;
 
 use engine::rules;
@@ -194,7 +195,7 @@ impl Laws {
     pub fn refused(&mut self, refusal: &Refusal) {
         let Some(rule) = refusal.rule else { return };
         *self.refusals.entry(rule).or_default() += 1;
-        let known = rules::find(rule).is_some() || rule == rules::UNREADABLE;
+        let known = rulebook().find(rule).is_some() || rule == rules::UNREADABLE;
         if !known || !refusal.words.starts_with(&format!("[{rule}] ")) || refusal.words.lines().count() < 3 {
             self.breaks(&format!("law 4: {rule} refuses with these words: {}", refusal.words));
         }

@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use engine::inject;
+use engine::snapshot::{Snapshot, snapshot};
 use facts::galera::identity::{Answer, Identity};
 use facts::marks::{self, PREFIX};
 use facts::view::{Id, RemovalTarget, View};
 use leader::plan::identity::{self, Concluded};
-use leader::plan::rollout::{self, Configure, Copy};
+use leader::plan::rollout::Configure;
 use leader::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
 use objects::{ConfigMap, Kind, Object, Reader};
 use serde_json::{Value, json};
@@ -101,11 +102,13 @@ impl Sim {
             for (source, digest) in revision.iter() {
                 let copy = self.guard.look(index, now, |view| {
                     let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
-                    Some(rollout::copy(cluster, view, source, digest))
+                    Some(snapshot(cluster, view, source, digest))
                 });
                 match copy {
-                    Some(Copy::Make(copy)) => self.make_copy(copy),
-                    Some(Copy::Lost) if *revision != it.note.good => return Err("it has changed".to_owned()),
+                    Some(Snapshot::Make(copy)) => self.make_copy(copy),
+                    Some(Snapshot::Lost) if *revision != it.note.good => {
+                        return Err("it has changed".to_owned());
+                    }
                     _ => {}
                 }
             }

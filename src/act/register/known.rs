@@ -212,8 +212,8 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
     use serde_json::json;
 
+    use engine::webhooks::Destination;
     use engine::webhooks::compare::{encoded, foreign, same};
-    use engine::webhooks::{self, Destination};
     use facts::config::Settings;
     use k8s_openapi::api::admissionregistration::v1::ValidatingWebhook;
 

@@ -163,7 +163,7 @@ mod tests {
 
     use axum::http::{Request, Response};
     use facts::config::Settings;
-    use facts::view::{Facts, Freshness, Id, World};
+    use facts::view::{Freshness, Id, World};
     use kube::Client;
     use kube::client::Body;
     use objects::{Kind, Object};

@@ -3,7 +3,7 @@
 //!
 //! `gatera.dev/stopped: "66373a7e-e610-11f1-91b9-7e68ccac15f1:363 of=3 since=2026-12-01T09:30:00Z by=alice"`; in place of the position
 //! `unknown`, where the member did not tell it. It outlives the StatefulSet. People may write it as they please: it makes a start
-//! more careful (`recovery/table.rs`), and a cluster of 0 replicas without a pod STOPPED, not DOWN (`view/cluster.rs`). Must
+//! more careful (`grant/positions.rs`), and a cluster of 0 replicas without a pod STOPPED, not DOWN (`view/cluster.rs`). Must
 //! not know: clusters.
 
 use std::fmt;

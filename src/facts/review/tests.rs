@@ -19,9 +19,13 @@ fn the_uid_survives_whatever_else_is_wrong() {
         ("[]", None),
         ("null", None),
     ] {
-        assert_eq!(read(text.as_bytes(), Origin::Validating).unwrap_err().uid.as_deref(), uid, "{text}");
+        assert_eq!(
+            read(text.as_bytes(), Origin::Validating, &Kinds::default()).unwrap_err().uid.as_deref(),
+            uid,
+            "{text}"
+        );
     }
-    let error = read(b"{\"request\":{\"uid\":\"\xff\"}}", Origin::Validating).unwrap_err();
+    let error = read(b"{\"request\":{\"uid\":\"\xff\"}}", Origin::Validating, &Kinds::default()).unwrap_err();
     assert_eq!(error.uid, None);
 }
 
@@ -35,7 +39,7 @@ fn only_a_uid_and_a_version_that_can_be_are_repeated() {
                 r#"{{"apiVersion":"{uid}","kind":"AdmissionReview","request":{{"uid":"{uid}","kind":{{"group":"","kind":"Pod"}},"operation":"CREATE"}}}}"#
             ),
         ] {
-            let problem = read(text.as_bytes(), Origin::Validating).unwrap_err();
+            let problem = read(text.as_bytes(), Origin::Validating, &Kinds::default()).unwrap_err();
             assert_eq!(problem.uid, Some(uid.clone()).filter(|_| repeated));
             assert!(problem.api_version.len() <= LONGEST_VERSION && problem.to_string().len() < 200);
         }
@@ -47,8 +51,8 @@ fn names_that_no_object_has_are_not_read() {
     for field in ["name", "namespace", "subResource"] {
         let with =
             |length: usize| body(&format!(r#""operation":"DELETE","{field}":"{}""#, "n".repeat(length)));
-        assert!(read(&with(253), Origin::Validating).is_ok(), "{field}");
-        let problem = read(&with(100_000), Origin::Validating).unwrap_err();
+        assert!(read(&with(253), Origin::Validating, &Kinds::default()).is_ok(), "{field}");
+        let problem = read(&with(100_000), Origin::Validating, &Kinds::default()).unwrap_err();
         assert_eq!(problem.uid.as_deref(), Some("u1"));
         assert!(
             problem
@@ -62,7 +66,7 @@ fn names_that_no_object_has_are_not_read() {
 #[test]
 fn an_object_that_cannot_be_read_is_kept_as_a_finding() {
     let bytes = body(r#""operation":"CREATE","object":{"spec":{"replicas":"three"}}"#);
-    let incoming = read(&bytes, Origin::Validating).unwrap();
+    let incoming = read(&bytes, Origin::Validating, &Kinds::default()).unwrap();
     assert_eq!(incoming.uid, "u1");
     assert!(incoming.review.new.is_none() && incoming.review.unreadable.is_some());
 }
@@ -75,7 +79,11 @@ fn names_come_from_wherever_there_is_one() {
         (r#""operation":"DELETE""#, ""),
     ] {
         let bytes = body(request);
-        assert_eq!(read(&bytes, Origin::Validating).unwrap().review.name, name, "{request}");
+        assert_eq!(
+            read(&bytes, Origin::Validating, &Kinds::default()).unwrap().review.name,
+            name,
+            "{request}"
+        );
     }
 }
 
@@ -91,7 +99,7 @@ fn an_eviction_that_is_only_tried_says_so_in_its_own_options() {
         let text = format!(
             r#"{{"apiVersion":"{API_VERSION}","kind":"AdmissionReview","request":{{"uid":"u1","kind":{{"group":"policy","version":"v1","kind":"Eviction"}},"resource":{{"resource":"pods"}},"subResource":"eviction","operation":"CREATE","dryRun":false,"object":{{"metadata":{{"name":"a-0"}},"deleteOptions":{options}}}}}}}"#
         );
-        let review = read(text.as_bytes(), Origin::Validating).unwrap().review;
+        let review = read(text.as_bytes(), Origin::Validating, &Kinds::default()).unwrap().review;
         assert_eq!((review.dry_run, review.kind), (tried, Kind::Pod), "{options}");
     }
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::id::Id;
 use super::index::{By, Index};
-use super::kept::Kept;
+use super::kept::{Keeps, Kept};
 use super::room::Room;
 use super::templates::Templates;
 use super::{PodFact, room, what_runs};
@@ -33,8 +33,6 @@ pub(super) type Map<T> = OrdMap<Id, Arc<T>>;
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     adoption: Arc<adopt::Adoption>,
-    /// Deployments are kept for a pack if one of these says so.
-    keeps: Arc<[fn(&Meta) -> bool]>,
     pub stateful_sets: Map<Workload>,
     pub(super) templates: Templates,
     /// The StatefulSet that each pod shows whose StatefulSet left it behind.
@@ -86,15 +84,9 @@ impl Facts {
 
     /// These facts, with the Deployments that packs keep.
     #[must_use]
-    pub fn keeping(self, keeps: Arc<[fn(&Meta) -> bool]>) -> Self {
-        Self { keeps, ..self }
-    }
-
-    fn keeps(&self, object: &Object) -> bool {
-        match object {
-            Object::Deployment(it) => self.keeps.iter().any(|keeps| keeps(&it.metadata)),
-            other => other.kind().is_optional(),
-        }
+    pub fn keeping(mut self, keeps: Arc<[Keeps]>) -> Self {
+        self.kept.keeps = keeps;
+        self
     }
 
     /// By what pods are adopted.
@@ -224,7 +216,7 @@ impl Facts {
                 self.deployments.remove(&id);
                 self.kept.remove(Kind::Deployment, &id);
                 let object = Object::Deployment(it);
-                if self.keeps(&object) {
+                if self.kept.keeps(&object) {
                     self.put_kept(id, object);
                 }
             }
@@ -238,7 +230,7 @@ impl Facts {
             Object::Autoscaler(it) => drop(self.autoscalers.insert(id, Arc::new(it))),
             Object::Node(it) => drop(self.nodes.insert(id.name, Arc::new(it))),
             Object::Namespace(it) => drop(self.namespaces.insert(id.name, Arc::new(it.metadata))),
-            other if self.keeps(&other) => self.put_kept(id, other),
+            other if self.kept.keeps(&other) => self.put_kept(id, other),
             _ => return false,
         }
         true

@@ -12,12 +12,15 @@ use imbl::OrdMap;
 
 use super::Id;
 use super::facts::Map;
-use objects::{Kind, Object, Unreadable};
+use objects::{Kind, Meta, Object, Unreadable};
 
 /// Of one custom resource: a hundred users with their grants, or an operator with several hundred parameters.
 const LARGEST: usize = 128 << 10;
 /// Of all of them: some thousands as people write them.
 const ROOM: usize = 16 << 20;
+
+/// Whether a Deployment is a part of what a pack protects.
+pub type Keeps = fn(&Meta) -> bool;
 
 /// All of them. A clone shares what is not changed.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +29,8 @@ pub struct Kept {
     weight: usize,
     served: Arc<BTreeSet<Kind>>,
     unheard: Arc<BTreeSet<Kind>>,
+    /// Deployments are kept for a pack if one of these says so.
+    pub(super) keeps: Arc<[Keeps]>,
 }
 
 /// About as many bytes as it takes in memory; 0 for everything but custom resources.
@@ -46,6 +51,14 @@ pub fn read(kind: Kind, json: &str) -> Result<Object, Unreadable> {
 }
 
 impl Kept {
+    /// This object is kept for a pack.
+    pub(super) fn keeps(&self, object: &Object) -> bool {
+        match object {
+            Object::Deployment(it) => self.keeps.iter().any(|keeps| keeps(&it.metadata)),
+            other => other.kind().is_optional(),
+        }
+    }
+
     /// Takes one in, if there is room for it. What was known of it before is forgotten.
     pub(super) fn put(&mut self, id: Id, object: Object) -> Result<(), Unreadable> {
         self.remove(object.kind(), &id);
@@ -117,158 +130,63 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use objects::{Custom, CustomKind, Row, loose};
+    use serde::Deserialize;
 
     use super::*;
-    use crate::config::Settings;
-    use crate::review::{Operation, Origin, Review};
-    use crate::view::{Facts, Freshness, View, World};
-    use engine::rules;
-    use inspect::audit;
+    use crate::view::Facts;
 
-    /// What a request brings is read whole; only what is to be kept is bounded.
-    fn rds(name: &str, users: usize, text: &str) -> Object {
-        let user = json!({ "name": "app1", "host": "%", "password": text, "privileges": [text, text] });
-        let spec = json!({ "password": "Correct-Horse-7", "users": vec![user; users] });
-        object(Kind::Rds, name, &spec)
+    #[derive(Debug, Default, Hash, Deserialize)]
+    #[serde(default)]
+    struct Users {
+        metadata: Meta,
+        spec: Vec<loose::Loose>,
     }
 
-    fn object(kind: Kind, name: &str, spec: &Value) -> Object {
-        let json = json!({ "metadata": { "name": name, "namespace": "db" }, "spec": spec });
-        Object::read(kind, &json.to_string()).unwrap()
+    impl Custom for Users {
+        fn meta(&self) -> &Meta {
+            &self.metadata
+        }
+
+        fn weight(&self) -> usize {
+            loose::weight(self)
+        }
     }
 
-    fn renamed(object: &Object, number: usize) -> Object {
-        let Object::Rds(mut it) = object.clone() else { unreachable!("it is one") };
-        it.metadata.name = format!("{}-{number}", it.metadata.name);
-        Object::Rds(it)
-    }
+    const USERS: Kind = Kind::Custom(&CustomKind {
+        row: Row { group: "example.com", version: "v1", name: "Users", plural: "users" },
+        watched: true,
+        cluster_wide: false,
+        read: CustomKind::read_into::<Users>,
+    });
 
-    fn in_view<T>(facts: &Facts, ask: impl FnOnce(&View<'_>) -> T) -> T {
-        let settings = Settings::default();
-        let world = World::build(facts.clone(), Freshness::Current);
-        ask(&View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings))
+    fn users(name: &str, number: usize, users: usize, text: &str) -> Object {
+        let spec = vec![text; users];
+        let metadata = serde_json::json!({ "name": format!("{name}-{number}"), "namespace": "db" });
+        let json = serde_json::json!({ "metadata": metadata, "spec": spec });
+        Object::read(USERS, &json.to_string()).unwrap()
     }
 
     #[test]
-    fn whoever_writes_thousands_of_large_ones_fills_no_memory() {
+    fn thousands_of_large_ones_fill_no_memory() {
         let grants = "GRANT SELECT ON shop.* TO 'app1'; ".repeat(3);
-        for (object, count, kept) in [
-            (rds("megabytes", 100, &grants.repeat(35)), 1000, 0..1),
-            (rds("nothing-again-and-again", 20_000, ""), 10, 0..1),
-            (rds("one-text", 1, &"x".repeat(500_000)), 10, 0..1),
-            (rds("many", 20, &grants), 1000, 700..1000),
+        for (name, size, text, count, kept) in [
+            ("megabytes", 100, &*grants.repeat(35), 1000, 0..1),
+            ("nothing-again-and-again", 20_000, "", 10, 0..1),
+            ("one-text", 1, &*"x".repeat(500_000), 10, 0..1),
+            ("many", 150, &*grants, 1000, 500..1000),
         ] {
             let mut facts = Facts::default();
             for number in 0..count {
-                facts.put(renamed(&object, number));
+                facts.put(users(name, number, size, text));
             }
-            let there = facts.kept.of(Kind::Rds).map_or(0, OrdMap::len);
+            let there = facts.kept.of(USERS).map_or(0, OrdMap::len);
             assert!(kept.contains(&there) && facts.kept.weight <= ROOM, "{there}: {}", facts.kept.weight);
             assert_eq!(facts.unreadable.len(), count - there, "the others are known to be there");
             for number in 0..count {
-                facts.remove(Kind::Rds, &Id::of(renamed(&object, number).meta()));
+                facts.remove(USERS, &Id::of(users(name, number, 0, "").meta()));
             }
             assert_eq!((facts.kept.weight, facts.unreadable.len()), (0, 0));
         }
-    }
-
-    #[test]
-    fn of_what_found_no_room_it_is_known_that_it_is_there() {
-        let (large, small) = (rds("it", 4000, "a text"), rds("it", 1, "a text"));
-        let mut facts = Facts::default();
-        for object in [&small, &large] {
-            facts.put(object.clone());
-            facts.put(renamed(object, 1));
-        }
-        let about = Id::new("db", "it");
-        assert!(facts.kept.of(Kind::Rds).is_some_and(OrdMap::is_empty), "nothing older is taken for it");
-        let deletes = |object: &Object| Review {
-            operation: Operation::Delete,
-            user: "editor".to_owned(),
-            old: Some(object.clone()),
-            new: None,
-            ..Review::as_created(Origin::Validating, object.kind(), "db", "it", Ok(object.clone()))
-        };
-        let definition =
-            Object::read(Kind::Definition, r#"{"metadata":{"name":"rdss.otc.mcsps.de"}}"#).unwrap();
-        let decision = in_view(&facts, |view| rules::evaluate(&deletes(&definition), view));
-        assert!(format!("{decision:?}").contains("each that has one (2, "), "{decision:?}");
-        let found = in_view(&facts, audit::run);
-        let says: Vec<_> = found.objects.iter().map(|it| &*it.decision.judged[0].finding.says).collect();
-        assert_eq!(says, ["is not looked at: it holds more than 128 KiB"; 2]);
-        assert_eq!(
-            (found.refused(), found.warned()),
-            (0, 2),
-            "a write of it would not be refused for its size"
-        );
-        // A request is judged by all of it.
-        let created = Review::as_created(Origin::Validating, Kind::Rds, "db", "it", Ok(large));
-        let decision = in_view(&facts, |view| rules::evaluate(&created, view));
-        assert!(format!("{decision:?}").contains("R10"), "{decision:?}");
-        facts.put(small);
-        assert!(!facts.unreadable.contains_key(&(Kind::Rds, about)), "it is as it was");
-    }
-
-    #[test]
-    fn a_definition_whose_objects_cannot_be_listed_is_unknown_and_goes_when_that_is_confirmed() {
-        for (kind, rule) in [(Kind::Wordpress, "W04"), (Kind::Rds, "R14")] {
-            let called = format!("{}.{}", kind.plural(), kind.group());
-            let definition = |marks: &str| {
-                let json = format!(r#"{{"metadata":{{"name":"{called}","annotations":{{{marks}}}}}}}"#);
-                Object::read(Kind::Definition, &json).unwrap()
-            };
-            let deletes = |definition: Object| Review {
-                operation: Operation::Delete,
-                user: "editor".to_owned(),
-                old: Some(definition.clone()),
-                new: None,
-                ..Review::as_created(Origin::Validating, Kind::Definition, "", &called, Ok(definition))
-            };
-            let mut facts = Facts::default();
-            let judge = |facts: &Facts, marks: &str| {
-                in_view(facts, |view| rules::evaluate(&deletes(definition(marks)), view))
-            };
-            assert!(judge(&facts, "").allowed(), "there is none");
-            facts.kept.hears(kind, false);
-            let unknown = judge(&facts, "");
-            let words = format!("{unknown:?}");
-            assert!(
-                !unknown.allowed() && words.contains("cannot be listed") && words.contains(rule),
-                "{words}"
-            );
-            let namespace = Review {
-                old: Some(Object::read(Kind::Namespace, r#"{"metadata":{"name":"web"}}"#).unwrap()),
-                name: "web".to_owned(),
-                kind: Kind::Namespace,
-                ..deletes(definition(""))
-            };
-            let ends = in_view(&facts, |view| rules::evaluate(&namespace, view));
-            assert!(ends.allowed(), "a pack keeps no namespace in which nothing of it is known: {ends:?}");
-            let confirmed =
-                format!(r#""gatera.dev/override":"{rule} until=2026-12-01T09:50:00Z reason=gone""#);
-            assert!(judge(&facts, &confirmed).allowed(), "{:?}", judge(&facts, &confirmed));
-            facts.kept.hears(kind, true);
-            assert!(judge(&facts, "").allowed());
-        }
-    }
-
-    #[test]
-    fn a_name_counts_and_a_plan_that_is_not_known_is_not_guessed() {
-        let mut facts = Facts::default();
-        facts.put(object(Kind::Wordpress, "blog", &json!({ "sqlrootpassword": "x".repeat(LARGEST) })));
-        let second = object(Kind::Wordpress, "shop", &json!({ "sqlrootpassword": "secretRef:a/b" }));
-        let second = Review::as_created(Origin::Validating, Kind::Wordpress, "db", "shop", Ok(second));
-        let decision = in_view(&facts, |view| rules::evaluate(&second, view));
-        assert!(format!("{decision:?}").contains("namespace db has Wordpress blog already"), "{decision:?}");
-        let plans = json!({ "plans": { "deploy": {}, "update": {} } });
-        facts.put(object(Kind::OperatorVersion, "galera-0.1.0", &plans));
-        facts.put(object(
-            Kind::OperatorVersion,
-            "galera-0.1.0",
-            &json!({ "plans": { ("x".repeat(LARGEST)): {} } }),
-        ));
-        assert_eq!(in_view(&facts, |view| view.kept(Kind::OperatorVersion, "db").count()), 0);
-        assert_eq!(in_view(&facts, |view| view.named(Kind::OperatorVersion, "db").count()), 1);
     }
 }

@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&["labelled"]));
         put(&mut facts, Kind::Node, "", "node", "");
         assert_eq!(look(&mut facts, &settings, &mut world, 1), Changed::Everywhere, "nodes are everybody's");
-        let warns = Settings::read("mode: warn", &[]).unwrap();
+        let warns = Settings::read("mode: warn", &crate::config::Names::default()).unwrap();
         assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere, "other settings");
         assert_eq!(look(&mut facts, &warns, &mut world, 59), only(&[]));
         assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere, "it is time");

@@ -172,13 +172,7 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
-    use crate::config::Settings;
-    use crate::review::{Operation, Origin, Review};
-    use crate::view::{Freshness, View, World};
-    use engine::rules;
 
     fn service(namespace: &str, name: &str, size: usize) -> Object {
         let label = "x".repeat(size);
@@ -205,35 +199,6 @@ mod tests {
         assert_eq!((facts.room.namespaces.len(), facts.unreadable.len()), (1, 0));
         assert!(facts.room.large == 0 && facts.put(service("mine", "s", 100_000)));
         assert!(facts.unreadable.is_empty());
-    }
-
-    #[test]
-    fn where_a_cluster_may_have_found_no_room_nothing_is_destroyed() {
-        let mut facts = Facts::default().within(1 << 20);
-        let deletes = |kind: Kind, namespace: &str, name: &str| {
-            let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"1"}}}}"#);
-            let object = Object::read(kind, &json).unwrap();
-            Review {
-                operation: Operation::Delete,
-                user: "editor".to_owned(),
-                old: Some(object.clone()),
-                new: None,
-                ..Review::as_created(Origin::Validating, kind, namespace, name, Ok(object))
-            }
-        };
-        for (full, allowed) in [(false, true), (true, false)] {
-            if full {
-                facts.put(service("db", "large", 200_000));
-            }
-            let (settings, world) = (Settings::default(), World::build(facts.clone(), Freshness::Current));
-            let view = View::new(&world, Timestamp::UNIX_EPOCH, &settings);
-            for review in [deletes(Kind::Namespace, "", "db"), deletes(Kind::Claim, "db", "data-galera-0")] {
-                let decision = rules::evaluate(&review, &view);
-                assert_eq!(decision.allowed(), allowed, "{full}: {decision:?}");
-                let says = "part of its namespace did not fit into gatera's memory";
-                assert_eq!(format!("{decision:?}").contains(says), full, "{decision:?}");
-            }
-        }
     }
 
     #[test]

@@ -151,12 +151,6 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Settings;
-    use crate::galera::adopt::Adoption;
-    use crate::review::{Origin, Review};
-    use crate::view::{Freshness, View, World};
-    use engine::rules;
-    use inspect::audit;
     use objects::Object;
 
     fn map(namespace: &str, name: &str, kib: usize) -> ConfigMap {
@@ -205,37 +199,6 @@ mod tests {
             room.leave(&id);
         }
         assert_eq!((room.all, room.by_namespace.len(), room.without.len()), (0, 0, 0));
-    }
-
-    /// It is not taken for empty, nor for one that is not there.
-    #[test]
-    fn readers_of_what_found_no_room_are_judged_without_it_in_words() {
-        let mount = r#""volumeMounts":[{"name":"v","mountPath":"/docker-entrypoint-initdb.d"}]"#;
-        let containers = format!(r#"[{{"name":"mariadb","image":"mariadb:10.11",{mount}}}]"#);
-        let volumes = r#"[{"name":"v","configMap":{"name":"dump"}}]"#;
-        let labels = r#""metadata":{"labels":{"gatera.dev/cluster":"a"}}"#;
-        let template = format!(r#"{{{labels},"spec":{{"containers":{containers},"volumes":{volumes}}}}}"#);
-        let json = format!(
-            r#"{{"metadata":{{"name":"a","namespace":"db"}},"spec":{{"replicas":3,"template":{template}}}}}"#
-        );
-        let set = Object::read(Kind::StatefulSet, &json).unwrap();
-        let mut facts = Facts::of(&Adoption::default());
-        facts.put(set.clone());
-        facts.put(Object::ConfigMap(map("db", "dump", 1)));
-        let problem = Room::default().take(&map("db", "dump", 900)).unwrap_err();
-        facts.cannot_read(Kind::ConfigMap, Id::new("db", "dump"), problem);
-        let (world, settings) = (World::build(facts, Freshness::Current), Settings::default());
-        let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
-        let says = "ConfigMap dump is not looked at: it holds more than 512 KiB";
-        let live = view.cluster("db", "a").unwrap().live.as_ref().map_err(ToString::to_string);
-        assert_eq!(live, Err(says.to_owned()));
-        let review = Review::as_created(Origin::Validating, Kind::StatefulSet, "db", "a", Ok(set));
-        let decision = rules::evaluate(&review, &view);
-        let found: Vec<_> = decision.judged.iter().map(|it| (it.finding.rule, &*it.finding.says)).collect();
-        assert!(found.contains(&("G00", &*format!("its {says}"))), "{found:?}");
-        let audited = audit::run(&view).objects;
-        let map = audited.iter().find(|it| it.kind == Kind::ConfigMap).unwrap();
-        assert_eq!(map.decision.judged[0].finding.says, "is not looked at: it holds more than 512 KiB");
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl<'a> Desk<'a> {
             let place = item.document.find(&judged.finding.field);
             let excerpt = sheet.lines.quoted(place, item.kind(), &judged.finding).filter(|_| !sheet.in_base);
             let waived = sheet.waivers.waives(judged.finding.rule, place, &item.document);
-            let what = What::Finding { judged, waived };
+            let what = What::Finding { judged: Box::new(judged), waived };
             Hit { spot: sheet.spot(item, place), object: Some(named.clone()), what, excerpt }
         };
         let mut found: Vec<_> = decision.judged.into_iter().filter(asked).map(finding).collect();

@@ -11,7 +11,6 @@ mod node_count;
 mod plain_password;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -20,7 +19,7 @@ use engine::webhooks::{Endpoint, Entry, Only, Selects};
 use facts::review::Review;
 use facts::view::View;
 use objects::loose::{self, Listed, Loose};
-use objects::{Custom, CustomKind, Kind, Meta, Object, Row, Unreadable};
+use objects::{Custom, CustomKind, Kind, Meta, Object, ReadCustom, Row};
 
 /// The pack.
 pub const PACK: Pack = Pack {
@@ -32,12 +31,10 @@ pub const PACK: Pack = Pack {
     keeps: |_| false,
 };
 
-const fn kind(name: &'static str, plural: &'static str, read: Read) -> CustomKind {
+const fn kind(name: &'static str, plural: &'static str, read: ReadCustom) -> CustomKind {
     let row = Row { group: "kudo.dev", version: "v1beta1", name, plural };
     CustomKind { row, watched: true, cluster_wide: false, read }
 }
-
-type Read = fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadable>;
 
 const INSTANCE_KIND: &CustomKind = &kind("Instance", "instances", CustomKind::read_into::<Instance>);
 /// An operator that KUDO runs, with its parameters.

@@ -4,12 +4,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{RDS, Rds};
-use engine::rules;
+use engine::rulebook::Rulebook;
 use engine::verdict::Decision;
 use facts::config::Settings;
 use facts::review::{Operation, Origin, Review};
 use facts::view::{Facts, Freshness, View, World};
-use objects::{Kind, Object};
+use objects::Object;
 
 const SECRET: &str = "Zq9-kept-to-itself";
 
@@ -55,7 +55,7 @@ fn found(object: &Value) -> String {
     let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
     let mut said = format!("{read:?}");
     let review = Review::as_created(Origin::Validating, RDS, "db", "orders", read);
-    said.push_str(&format!("{:?}", rules::evaluate(&review, &view)));
+    said.push_str(&format!("{:?}", Rulebook::new(&[crate::PACK]).evaluate(&review, &view)));
     said
 }
 
@@ -97,7 +97,7 @@ fn written(user: &str, old: &Value, new: &Value) -> Decision {
         old: read(old).ok(),
         ..Review::as_created(Origin::Validating, RDS, "db", "orders", read(new))
     };
-    rules::evaluate(&review, &view)
+    Rulebook::new(&[crate::PACK]).evaluate(&review, &view)
 }
 
 /// Every ten seconds it writes the whole object: what the cloud told, what the autopilot chose, what it has done.

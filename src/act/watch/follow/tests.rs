@@ -39,6 +39,10 @@ const EXPIRED: &str =
 /// What was asked: "list", or the version that a watch was begun from and for how long.
 type Asked = Arc<Mutex<Vec<String>>>;
 
+fn rds() -> Kind {
+    crate::rulebook().kinds().named("otc.mcsps.de", "Rds")
+}
+
 fn api_server(script: Vec<Reply>) -> (Client, Asked) {
     let (asked, script) = (Asked::default(), Arc::new(Mutex::new(VecDeque::from(script))));
     let told = Arc::clone(&asked);
@@ -257,15 +261,15 @@ async fn what_may_find_room_now_is_listed_again() {
 
 #[tokio::test(start_paused = true)]
 async fn of_a_pack_that_is_off_nothing_is_asked_until_it_is_on() {
-    let guard = guard(Settings::read("packs: {rds: false}", &[]).unwrap());
-    let (asked, freshness) = followed(Kind::Rds, Arc::clone(&guard), 20, vec![]).await;
+    let guard = guard(crate::rulebook().settings("packs: {rds: false}").unwrap());
+    let (asked, freshness) = followed(rds(), Arc::clone(&guard), 20, vec![]).await;
     assert_eq!((asked, freshness), (vec![], Freshness::Current), "and nobody waits for it");
     let switch = async {
         sleep(Duration::from_secs(20)).await;
         guard.settings.store(Arc::default());
     };
     let script = vec![Reply::List(LIST), Reply::Watch(vec![], End::Clean(1_000))];
-    let followed = followed(Kind::Rds, Arc::clone(&guard), 25, script);
+    let followed = followed(rds(), Arc::clone(&guard), 25, script);
     let ((asked, freshness), ()) = tokio::join!(followed, switch);
     assert_eq!(asked, ["list", "from 1 for 1s"]);
     assert_eq!(freshness, Freshness::Current);
@@ -276,19 +280,19 @@ async fn of_a_pack_that_is_off_nothing_is_asked_until_it_is_on() {
 async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent() {
     let on = || guard(Settings::default());
     let refused = || Reply::Refused(500);
-    let (.., words) = told_by(Kind::Rds, on(), 20, vec![refused(), refused()]).await;
+    let (.., words) = told_by(rds(), on(), 20, vec![refused(), refused()]).await;
     assert_eq!(words, ["offered", "unheard"]);
-    let (.., words) = told_by(Kind::Rds, on(), 2, vec![refused(), Reply::List(LIST)]).await;
+    let (.., words) = told_by(rds(), on(), 2, vec![refused(), Reply::List(LIST)]).await;
     assert_eq!(words, ["offered", "unheard", "offered", "listed", "heard"]);
-    let (.., words) = told_by(Kind::Rds, on(), 4, vec![]).await;
+    let (.., words) = told_by(rds(), on(), 4, vec![]).await;
     assert_eq!(words, ["offered", "unheard"], "a list that hangs keeps nobody waiting");
-    let (.., words) = told_by(Kind::Rds, on(), 4, vec![Reply::Refused(404)]).await;
+    let (.., words) = told_by(rds(), on(), 4, vec![Reply::Refused(404)]).await;
     assert_eq!(words, ["not offered", "listed"]);
     // One failure is nothing new where all is known.
     let round = |end| Reply::Watch(vec![], end);
     let script =
         vec![Reply::List(LIST), round(End::Clean(1_000)), round(End::Broken), round(End::Clean(1_000))];
-    assert_eq!(told_by(Kind::Rds, on(), 3, script).await.2, ["offered", "listed"]);
+    assert_eq!(told_by(rds(), on(), 3, script).await.2, ["offered", "listed"]);
     let (.., words) = told_by(Kind::Service, on(), 4, vec![refused()]).await;
     assert_eq!(words, [""; 0], "of what Galera needs the freshness says it");
 }
@@ -299,17 +303,17 @@ async fn what_is_absent_is_absent_again_after_an_outage() {
     let on = || guard(Settings::default());
     let (absent, outage) = (["not offered", "listed"], ["offered", "unheard"]);
     let script = [404, 500, 500, 404].map(Reply::Refused).into();
-    let (.., words) = told_by(Kind::Rds, on(), 30, script).await;
+    let (.., words) = told_by(rds(), on(), 30, script).await;
     assert_eq!(words, [absent, outage, absent].concat());
     // One failure is nothing new, also after an outage.
     let script = [404, 500, 500, 404, 500, 404].map(Reply::Refused).into();
-    let (.., words) = told_by(Kind::Rds, on(), 36, script).await;
+    let (.., words) = told_by(rds(), on(), 36, script).await;
     assert_eq!(words, [absent, outage, absent].concat());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_switched_off_after_an_outage_is_absent() {
-    let off = || Settings::read("packs: {rds: false}", &[]).unwrap();
+    let off = || crate::rulebook().settings("packs: {rds: false}").unwrap();
     let guard = guard(off());
     let switch = async {
         sleep(Duration::from_secs(1)).await;
@@ -318,6 +322,6 @@ async fn what_is_switched_off_after_an_outage_is_absent() {
         guard.settings.store(Arc::new(off()));
     };
     let script = [500, 500].map(Reply::Refused).into();
-    let ((.., words), ()) = tokio::join!(told_by(Kind::Rds, Arc::clone(&guard), 40, script), switch);
+    let ((.., words), ()) = tokio::join!(told_by(rds(), Arc::clone(&guard), 40, script), switch);
     assert_eq!(words, ["not offered", "listed", "offered", "unheard", "not offered", "listed"]);
 }

@@ -1,0 +1,200 @@
+//! What the view has no room for: what the rules and the audit say of it.
+
+use facts::config::Settings;
+use facts::galera::adopt::Adoption;
+use facts::review::{Operation, Origin, Review};
+use facts::view::{Facts, Freshness, Id, View, World};
+use gatera::rulebook;
+use inspect::audit;
+use jiff::Timestamp;
+use objects::{ConfigMap, Kind, Object, Unreadable};
+use serde_json::{Value, json};
+
+/// A custom resource that holds more is not kept.
+const LARGEST: usize = 128 << 10;
+
+fn rds_kind() -> Kind {
+    rulebook().kinds().named("otc.mcsps.de", "Rds")
+}
+
+fn rds(name: &str, users: usize, text: &str) -> Object {
+    let user = json!({ "name": "app1", "host": "%", "password": text, "privileges": [text, text] });
+    let spec = json!({ "password": "Correct-Horse-7", "users": vec![user; users] });
+    object(rds_kind(), name, &spec)
+}
+
+fn object(kind: Kind, name: &str, spec: &Value) -> Object {
+    let json = json!({ "metadata": { "name": name, "namespace": "db" }, "spec": spec });
+    Object::read(kind, &json.to_string()).unwrap()
+}
+
+fn in_view<T>(facts: &Facts, ask: impl FnOnce(&View<'_>) -> T) -> T {
+    let settings = Settings::default();
+    let world = World::build(facts.clone(), Freshness::Current);
+    ask(&View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings))
+}
+
+fn map(namespace: &str, name: &str, kib: usize) -> ConfigMap {
+    let text = "x".repeat(kib << 10);
+    let json =
+        format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}},"data":{{"a":"{text}"}}}}"#);
+    let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else { unreachable!("it is one") };
+    map
+}
+
+fn service(namespace: &str, name: &str, size: usize) -> Object {
+    let label = "x".repeat(size);
+    let meta = format!(r#"{{"name":"{name}","namespace":"{namespace}","labels":{{"a":"{label}"}}}}"#);
+    Object::read(Kind::Service, &format!(r#"{{"metadata":{meta}}}"#)).unwrap()
+}
+
+#[test]
+fn of_what_found_no_room_it_is_known_that_it_is_there() {
+    let (large, small) = (rds("it", 4000, "a text"), rds("it", 1, "a text"));
+    let mut facts = Facts::default();
+    for object in [small.clone(), rds("it-1", 1, "a text"), large.clone(), rds("it-1", 4000, "a text")] {
+        facts.put(object);
+    }
+    let about = Id::new("db", "it");
+    assert!(
+        in_view(&facts, |view| view.kept(rds_kind(), "db").count() == 0),
+        "nothing older is taken for it"
+    );
+    let deletes = |object: &Object| Review {
+        operation: Operation::Delete,
+        user: "editor".to_owned(),
+        old: Some(object.clone()),
+        new: None,
+        ..Review::as_created(Origin::Validating, object.kind(), "db", "it", Ok(object.clone()))
+    };
+    let definition = Object::read(Kind::Definition, r#"{"metadata":{"name":"rdss.otc.mcsps.de"}}"#).unwrap();
+    let decision = in_view(&facts, |view| rulebook().evaluate(&deletes(&definition), view));
+    assert!(format!("{decision:?}").contains("each that has one (2, "), "{decision:?}");
+    let found = in_view(&facts, |view| audit::run(rulebook(), view));
+    let says: Vec<_> = found.objects.iter().map(|it| &*it.decision.judged[0].finding.says).collect();
+    assert_eq!(says, ["is not looked at: it holds more than 128 KiB"; 2]);
+    assert_eq!((found.refused(), found.warned()), (0, 2), "a write of it would not be refused for its size");
+    // A request is judged by all of it.
+    let created = Review::as_created(Origin::Validating, rds_kind(), "db", "it", Ok(large));
+    let decision = in_view(&facts, |view| rulebook().evaluate(&created, view));
+    assert!(format!("{decision:?}").contains("R10"), "{decision:?}");
+    facts.put(small);
+    assert!(!facts.unreadable.contains_key(&(rds_kind(), about)), "it is as it was");
+}
+
+#[test]
+fn a_definition_whose_objects_cannot_be_listed_is_unknown_and_goes_when_that_is_confirmed() {
+    let wordpress = rulebook().kinds().named("example.com", "Wordpress");
+    for (kind, rule) in [(wordpress, "W04"), (rds_kind(), "R14")] {
+        let called = format!("{}.{}", kind.plural(), kind.group());
+        let definition = |marks: &str| {
+            let json = format!(r#"{{"metadata":{{"name":"{called}","annotations":{{{marks}}}}}}}"#);
+            Object::read(Kind::Definition, &json).unwrap()
+        };
+        let deletes = |definition: Object| Review {
+            operation: Operation::Delete,
+            user: "editor".to_owned(),
+            old: Some(definition.clone()),
+            new: None,
+            ..Review::as_created(Origin::Validating, Kind::Definition, "", &called, Ok(definition))
+        };
+        let mut facts = Facts::default();
+        let judge = |facts: &Facts, marks: &str| {
+            in_view(facts, |view| rulebook().evaluate(&deletes(definition(marks)), view))
+        };
+        assert!(judge(&facts, "").allowed(), "there is none");
+        facts.kept.hears(kind, false);
+        let unknown = judge(&facts, "");
+        let words = format!("{unknown:?}");
+        assert!(!unknown.allowed() && words.contains("cannot be listed") && words.contains(rule), "{words}");
+        let namespace = Review {
+            old: Some(Object::read(Kind::Namespace, r#"{"metadata":{"name":"web"}}"#).unwrap()),
+            name: "web".to_owned(),
+            kind: Kind::Namespace,
+            ..deletes(definition(""))
+        };
+        let ends = in_view(&facts, |view| rulebook().evaluate(&namespace, view));
+        assert!(ends.allowed(), "a pack keeps no namespace in which nothing of it is known: {ends:?}");
+        let confirmed = format!(r#""gatera.dev/override":"{rule} until=2026-12-01T09:50:00Z reason=gone""#);
+        assert!(judge(&facts, &confirmed).allowed(), "{:?}", judge(&facts, &confirmed));
+        facts.kept.hears(kind, true);
+        assert!(judge(&facts, "").allowed());
+    }
+}
+
+#[test]
+fn a_name_counts_and_a_plan_that_is_not_known_is_not_guessed() {
+    let wordpress = rulebook().kinds().named("example.com", "Wordpress");
+    let version = rulebook().kinds().named("kudo.dev", "OperatorVersion");
+    let mut facts = Facts::default();
+    facts.put(object(wordpress, "blog", &json!({ "sqlrootpassword": "x".repeat(LARGEST) })));
+    let second = object(wordpress, "shop", &json!({ "sqlrootpassword": "secretRef:a/b" }));
+    let second = Review::as_created(Origin::Validating, wordpress, "db", "shop", Ok(second));
+    let decision = in_view(&facts, |view| rulebook().evaluate(&second, view));
+    assert!(format!("{decision:?}").contains("namespace db has Wordpress blog already"), "{decision:?}");
+    let plans = json!({ "plans": { "deploy": {}, "update": {} } });
+    facts.put(object(version, "galera-0.1.0", &plans));
+    facts.put(object(version, "galera-0.1.0", &json!({ "plans": { ("x".repeat(LARGEST)): {} } })));
+    assert_eq!(in_view(&facts, |view| view.kept(version, "db").count()), 0);
+    assert_eq!(in_view(&facts, |view| view.named(version, "db").count()), 1);
+}
+
+/// It is not taken for empty, nor for one that is not there.
+#[test]
+fn readers_of_what_found_no_room_are_judged_without_it_in_words() {
+    let mount = r#""volumeMounts":[{"name":"v","mountPath":"/docker-entrypoint-initdb.d"}]"#;
+    let containers = format!(r#"[{{"name":"mariadb","image":"mariadb:10.11",{mount}}}]"#);
+    let volumes = r#"[{"name":"v","configMap":{"name":"dump"}}]"#;
+    let labels = r#""metadata":{"labels":{"gatera.dev/cluster":"a"}}"#;
+    let template = format!(r#"{{{labels},"spec":{{"containers":{containers},"volumes":{volumes}}}}}"#);
+    let json = format!(
+        r#"{{"metadata":{{"name":"a","namespace":"db"}},"spec":{{"replicas":3,"template":{template}}}}}"#
+    );
+    let set = Object::read(Kind::StatefulSet, &json).unwrap();
+    let mut facts = Facts::of(&Adoption::default());
+    facts.put(set.clone());
+    facts.put(Object::ConfigMap(map("db", "dump", 1)));
+    let problem = Unreadable::TooMuch("it holds more than 512 KiB");
+    facts.cannot_read(Kind::ConfigMap, Id::new("db", "dump"), problem);
+    let (world, settings) = (World::build(facts, Freshness::Current), Settings::default());
+    let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
+    let says = "ConfigMap dump is not looked at: it holds more than 512 KiB";
+    let live = view.cluster("db", "a").unwrap().live.as_ref().map_err(ToString::to_string);
+    assert_eq!(live, Err(says.to_owned()));
+    let review = Review::as_created(Origin::Validating, Kind::StatefulSet, "db", "a", Ok(set));
+    let decision = rulebook().evaluate(&review, &view);
+    let found: Vec<_> = decision.judged.iter().map(|it| (it.finding.rule, &*it.finding.says)).collect();
+    assert!(found.contains(&("G00", &*format!("its {says}"))), "{found:?}");
+    let audited = audit::run(rulebook(), &view).objects;
+    let map = audited.iter().find(|it| it.kind == Kind::ConfigMap).unwrap();
+    assert_eq!(map.decision.judged[0].finding.says, "is not looked at: it holds more than 512 KiB");
+}
+
+#[test]
+fn where_a_cluster_may_have_found_no_room_nothing_is_destroyed() {
+    let mut facts = Facts::default().within(1 << 20);
+    let deletes = |kind: Kind, namespace: &str, name: &str| {
+        let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"1"}}}}"#);
+        let object = Object::read(kind, &json).unwrap();
+        Review {
+            operation: Operation::Delete,
+            user: "editor".to_owned(),
+            old: Some(object.clone()),
+            new: None,
+            ..Review::as_created(Origin::Validating, kind, namespace, name, Ok(object))
+        }
+    };
+    for (full, allowed) in [(false, true), (true, false)] {
+        if full {
+            facts.put(service("db", "large", 200_000));
+        }
+        let (settings, world) = (Settings::default(), World::build(facts.clone(), Freshness::Current));
+        let view = View::new(&world, Timestamp::UNIX_EPOCH, &settings);
+        for review in [deletes(Kind::Namespace, "", "db"), deletes(Kind::Claim, "db", "data-galera-0")] {
+            let decision = rulebook().evaluate(&review, &view);
+            assert_eq!(decision.allowed(), allowed, "{full}: {decision:?}");
+            let says = "part of its namespace did not fit into gatera's memory";
+            assert_eq!(format!("{decision:?}").contains(says), full, "{decision:?}");
+        }
+    }
+}
