@@ -1,4 +1,4 @@
-//! What reaches the world: clients, sockets, files, the clock. Each room does one thing and asks `decide` what is right.
+//! What reaches the world: clients, sockets, files, the clock. Each room does one thing; what is right is decided in the crates beside it.
 //!
 //! * A request: [`answer`] takes it from a socket to an answer; [`guard`] is what all of them share; [`reserve`] and
 //!   [`config_maps`] are asked for what it cannot be answered without.

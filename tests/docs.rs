@@ -172,7 +172,7 @@ fn docs_list_the_marks_by_whose_they_are() {
             assert!(row.starts_with(&begins) && row.ends_with(&ends), "{row}\nis to be {begins}… {ends}");
         }
     }
-    let source = fs::read_to_string(root().join("src/decide/marks.rs")).unwrap();
+    let source = fs::read_to_string(root().join("src/facts/marks.rs")).unwrap();
     let named = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split_once(": &str = \""));
     for (name, value) in named
         .filter(|(name, _)| !matches!(*name, "PREFIX" | "UNPROVEN" | "UNKNOWN" | "FOUNDS" | "FREE" | "NONE"))

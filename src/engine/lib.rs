@@ -1,4 +1,26 @@
-//! The rules of Gatera, and the one function that asks them.
+//! What Gatera judges and changes: the rules, and [`rulebook::Rulebook::evaluate`], the one function that asks them.
+//!
+//! ```text
+//!   review + view ──> Rulebook::evaluate ──> Decision ──> amend ──> patch
+//!                         │                                 │
+//!                         ├─ exemptions, exceptions         └─ inject
+//!                         └─ rules (Galera's), packs (handed in)
+//! ```
+//!
+//! | room | owns |
+//! |---|---|
+//! | `snapshot` | the stored copy of a content |
+//! | `grant` | the right to start a cluster that is down |
+//! | `inject` | what a member's pod is given |
+//! | `verdict` | findings, and what becomes of them |
+//! | `rule` | what a rule is |
+//! | `exceptions`, `exemptions` | what suspends a rule for a while; what is never judged |
+//! | `rules` | Galera's rules, a file each |
+//! | `amend` | what is changed in an object on its way in |
+//! | `webhooks` | which requests API servers send |
+//! | `rulebook` | all rules, the packs, and the one door |
+//!
+//! Each room uses those above it. No JSON is edited outside `amend` and `inject`.
 #![forbid(unsafe_code)]
 
 pub mod amend;

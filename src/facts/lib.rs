@@ -1,4 +1,15 @@
-//! What Gatera knows of Galera and of the clusters it guards.
+//! What Gatera knows: of Galera, of one request, and of the clusters it guards. Pure functions and values; nothing here judges.
+//!
+//! | room | owns |
+//! |---|---|
+//! | `galera` | options, images, addresses, data places, start reports |
+//! | `marks` | annotations, by who writes them |
+//! | `mode`, `pages`, `config` | what an administrator chooses |
+//! | `review` | one request |
+//! | `revision` | what the contents of ConfigMaps amount to |
+//! | `view` | facts from the watches, the World of clusters, and the View of it at one moment |
+//!
+//! Each room uses those above it. Time comes in with the [`view::View`].
 #![forbid(unsafe_code)]
 
 pub mod config;

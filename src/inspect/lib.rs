@@ -1,4 +1,11 @@
-//! Manifests, clusters and the guard itself, looked over without changing anything.
+//! What is looked over without being changed: manifests, running clusters, and the guard itself.
+//!
+//! | room | owns |
+//! |---|---|
+//! | `audit` | what would be refused if it were applied today |
+//! | `manifest`, `stored`, `check` | YAML with its lines; what API servers make of it; what would be refused of it |
+//! | `doctor` | whether the guard guards |
+//! | `story` | how one cluster is |
 #![forbid(unsafe_code)]
 
 pub mod audit;

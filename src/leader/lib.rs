@@ -1,4 +1,11 @@
-//! The next steps of a rollout, a removal, a recovery and a stop.
+//! What the leader and `gatera recover`, `start` and `stop` do next: pure functions of a View and the time.
+//!
+//! | room | owns |
+//! |---|---|
+//! | `once_guarded` | clusters that no selector adopts any more |
+//! | `plan` | the next steps: bootstrap removal, rollouts, identities |
+//! | `stop` | stopping a cluster in order |
+//! | `recovery` | the way back of a cluster that is down |
 #![forbid(unsafe_code)]
 
 pub mod once_guarded;
