@@ -38,7 +38,7 @@ use crate::config::Settings;
 use crate::galera::adopt;
 use crate::marks;
 use crate::marks::overrides::{self, Override};
-use crate::object::{Claim, ConfigMap, Kind, Labels, Node, Object, Workload};
+use crate::object::{Claim, ConfigMap, Kind, Labels, Node, Object, Secret, Workload};
 use crate::verdict::Mode;
 
 pub use beside::Bootstrap;
@@ -120,6 +120,8 @@ pub struct View<'a> {
     pub coming: Option<&'a ConfigMap>,
     /// ConfigMaps that a template comes with could not be asked for: others were being read.
     pub busy: bool,
+    /// Secrets before and after a change, as files show them: the guard itself reads none.
+    pub secrets: [&'a [Secret]; 2],
     /// Nobody looked: the world is drawn from files, and how members are is supposed.
     pub supposed: bool,
 }
@@ -139,6 +141,7 @@ impl<'a> View<'a> {
             fetched: &[],
             coming: None,
             busy: false,
+            secrets: [&[]; 2],
             supposed: false,
         }
     }
