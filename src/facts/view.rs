@@ -39,7 +39,7 @@ use crate::galera::adopt;
 use crate::marks;
 use crate::marks::overrides::{self, Override};
 use crate::mode::Mode;
-use objects::{Claim, ConfigMap, Kind, Labels, Node, Object, Workload};
+use objects::{Claim, ConfigMap, Kind, Labels, Node, Object, Secret, Workload};
 
 pub use beside::Bootstrap;
 pub use bootstrap::{Removal, RemovalTarget};
@@ -123,6 +123,8 @@ pub struct View<'a> {
     pub coming: Option<&'a ConfigMap>,
     /// ConfigMaps that a template comes with could not be asked for: others were being read.
     pub busy: bool,
+    /// Secrets before and after a change, as files show them: the guard itself reads none.
+    pub secrets: [&'a [Secret]; 2],
     /// Nobody looked: the world is drawn from files, and how members are is supposed.
     pub supposed: bool,
 }
@@ -143,6 +145,7 @@ impl<'a> View<'a> {
             fetched: &[],
             coming: None,
             busy: false,
+            secrets: [&[]; 2],
             supposed: false,
         }
     }

@@ -46,7 +46,7 @@ pub use policy::{Autoscaler, Budget};
 pub use quantity::Quantity;
 pub use reader::Reader;
 pub use references::{SourceRef, Uses};
-pub use secret::{Form, Secret};
+pub use secret::{Form, Hidden, Secret};
 pub use selector::Selector;
 pub use service::{Service, ServicePort};
 pub use unreadable::{Unreadable, read};

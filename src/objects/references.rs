@@ -57,6 +57,12 @@ impl Volume {
         let parts = self.projected.iter().flat_map(|it| &it.sources);
         self.config_map.iter().chain(parts.filter_map(|it| it.config_map.as_ref())).map(AsRef::as_ref)
     }
+
+    /// The Secrets that are in it, or in a part of it.
+    pub fn secrets(&self) -> impl Iterator<Item = &SourceRef> {
+        let parts = self.projected.iter().flat_map(|it| &it.sources);
+        self.secret.iter().chain(parts.filter_map(|it| it.secret.as_ref())).map(AsRef::as_ref)
+    }
 }
 
 impl PodSpec {
@@ -68,11 +74,7 @@ impl PodSpec {
 
     /// The Secrets whose values reach a container of this pod.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        let mounted = self.volumes.iter().flat_map(|volume| {
-            let projected =
-                volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.secret.as_ref());
-            volume.secret.iter().chain(projected).map(AsRef::as_ref)
-        });
+        let mounted = self.volumes.iter().flat_map(Volume::secrets);
         mounted.chain(self.variables(Kind::Secret)).map(|reference| &*reference.name)
     }
 

@@ -163,7 +163,6 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
         "marks went with it: claims that are bound count as data",
         &["G07/a-claim-of-an-install", "G07/a-claim-beyond"],
     ),
-    ("orphaned", "without a claim of its own a pod is not known as a member", &["G07/an-emptyDir-that-was"]),
     (
         "orphaned",
         "in this scene pods run what no member ran",

@@ -1,5 +1,7 @@
 //! What changes between two sets of manifests, each change as a person makes it in a pull request.
 
+use inspect::check::Level;
+
 use super::{CLUSTER, input, judged, lines};
 
 /// The cluster with a text in place of another.
@@ -75,6 +77,11 @@ fn a_change_is_judged_and_not_what_there_is() {
         ("larger claims", CLUSTER.to_owned(), with("storage: 1Gi", "storage: 2Gi")),
         ("another password", CLUSTER.to_owned(), with("change-me", "hunter2")),
         (
+            "another password under another name, as kustomize makes them",
+            CLUSTER.to_owned(),
+            secret_renamed(&with("change-me", "hunter2")),
+        ),
+        (
             "the labels that adopt it go",
             CLUSTER.to_owned(),
             with("app: galera, galera: galera, instance", "app: web, galera: galera, instance"),
@@ -113,6 +120,75 @@ fn a_change_is_judged_and_not_what_there_is() {
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("check-changes", page);
     });
+}
+
+/// The Secret and all that refer to it under another name.
+fn secret_renamed(files: &str) -> String {
+    let renamed = |files: String, end| {
+        files.replace(&format!("{{name: galera-instance{end}"), &format!("{{name: galera-instance-7k2b{end}"))
+    };
+    renamed(renamed(files.to_owned(), ","), "}")
+}
+
+/// A Secret under another name, or a key under another name, is a change of the values that are read in the same places.
+#[test]
+fn a_secret_under_another_name_is_judged_as_the_same_change_in_place() {
+    let key = |files: &str| files.replace("root-password", "root");
+    let whole = |files: &str| {
+        let items = ", items: [{key: sst.cnf, path: sst.cnf}]";
+        assert!(files.contains(items));
+        files.replace(items, "")
+    };
+    let elsewhere = |files: &str| {
+        let text = secret_renamed(files);
+        format!(
+            "{text}\n---\napiVersion: v1\nkind: Secret\nmetadata: {{name: galera-instance}}\nstringData: {{root-password: change-me}}\n"
+        )
+    };
+    let judged = |before: &str, after: &str| -> Vec<(Level, String)> {
+        let checked = judged(&[input("new.yaml", after)], Some(&[input("old.yaml", before)]));
+        let said = checked.hits.iter().map(|hit| (hit.level(), format!("{:?}", hit.rule())));
+        let mut said: Vec<_> = said.filter(|(_, rule)| rule.contains("G12")).collect();
+        said.dedup();
+        let shown = lines(&checked).join("\n");
+        assert!(!shown.contains("change-me") && !shown.contains("hunter2"), "{shown}");
+        said
+    };
+    for (what, before, after, refused) in [
+        ("nothing", CLUSTER.to_owned(), CLUSTER.to_owned(), false),
+        ("another password", CLUSTER.to_owned(), with("change-me", "hunter2"), true),
+        ("a variable", CLUSTER.to_owned(), with("root-password: change-me", "root-password: hunter2"), true),
+        ("a file", CLUSTER.to_owned(), with("root:change-me", "root:hunter2"), true),
+        ("a file of all", whole(CLUSTER), whole(&with("root:change-me", "root:hunter2")), true),
+        (
+            "an option that may change",
+            CLUSTER.to_owned(),
+            with("[galera]\n    wsrep_sst_auth", "[galera]\n    wsrep_slave_threads = 4\n    wsrep_sst_auth"),
+            false,
+        ),
+        (
+            "a file that is gone",
+            CLUSTER.to_owned(),
+            with("  sst.cnf: |\n    [galera]\n    wsrep_sst_auth = \"root:change-me\"\n", ""),
+            true,
+        ),
+    ] {
+        let in_place = judged(&before, &after);
+        assert_eq!(!in_place.is_empty(), refused, "{what}: {in_place:?}");
+        for (door, changed) in [
+            ("another name", secret_renamed(&after)),
+            ("another name and key", key(&secret_renamed(&after))),
+            ("another name, and the first one stays", elsewhere(&after)),
+        ] {
+            assert_eq!(judged(&before, &changed), in_place, "{what}, {door}");
+        }
+    }
+    // One that is not among the files may hold another value, and of two folders that have one it is not known which is meant.
+    let alone = secret_renamed(CLUSTER).replace("kind: Secret\n", "kind: Unknown\n");
+    let other = "apiVersion: v1\nkind: Secret\nmetadata: {name: galera-instance-7k2b}\nstringData: {root-password: hunter2}\n";
+    for unknown in [alone, format!("{}\n---\n{other}", secret_renamed(CLUSTER))] {
+        assert_eq!(judged(CLUSTER, &unknown), [(Level::Warning, r#"Some("G12")"#.to_owned())]);
+    }
 }
 
 /// In whatever order they lie in files, and in whichever file.

@@ -94,6 +94,7 @@ pub fn made_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value
     pod["spec"]["nodeName"] = member["spec"]["nodeName"].clone();
     pod["spec"]["subdomain"] = stateful_set["spec"]["serviceName"].clone();
     let name = member["metadata"]["name"].as_str().unwrap_or_default();
+    pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = json!(name);
     let templates = stateful_set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten();
     let claims = templates.map(|it| it["metadata"]["name"].as_str().unwrap_or_default());
     let claims = claims

@@ -5,6 +5,8 @@
 //! A file of encryption keys is known by its lines (`N;hex`): lines may be added, and none may go or change. An option file is
 //! judged by its options, as far as the guard can see them: it knows which of them change, and never to what. A template that takes a
 //! password from another Secret, or another key, is a warning: the guard keeps no values, so it cannot tell whether that is another one.
+//! `gatera check NEW --against OLD` sees both Secrets where they are among the files, and refuses a value that differs as one that is
+//! changed in place.
 //!
 //! # Why
 //!
@@ -62,8 +64,11 @@
 //!
 //! Annotate the Secret, for an hour at most: `gatera.dev/override: "G12 until=2026-12-01T10:00:00Z reason=…"`.
 
-use std::collections::BTreeMap;
+mod places;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::places::Moved;
 use super::plain_password::is_secret_name;
 use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -71,7 +76,7 @@ use facts::galera::options::keys::{self, Class};
 use facts::galera::server;
 use facts::review::Review;
 use facts::view::{Cluster, View};
-use objects::{EnvVar, Fingerprint, Form, Kind, Object, PodSpec, Secret, Volume, Workload};
+use objects::{Fingerprint, Form, Hidden, Kind, Object, PodSpec, Secret, Template, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G12",
@@ -84,18 +89,21 @@ pub(super) const RULE: Rule = Rule {
 fn check(review: &Review, view: &View<'_>) -> Findings {
     if let (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) = (&review.old, &review.new) {
         let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data());
-        return cluster.map_or_else(Findings::new, |_| taken_from_elsewhere(old, new));
+        return cluster
+            .map_or_else(Findings::new, |cluster| taken_from_elsewhere(old, new, cluster, review, view));
     }
     let (Some(Object::Secret(old)), Some(Object::Secret(new))) = (&review.old, &review.new) else {
         return Findings::new();
     };
+    let Review { namespace, name, .. } = review;
     let mut found = Findings::new();
     for cluster in view.concerned(review).into_iter().filter(|cluster| cluster.has_data()) {
-        let spec = of_server(cluster);
-        let uses = spec.uses_of_secret(&review.name);
-        let mut changed = old.changed_keys(new);
-        changed.retain(|key| uses.reads(key));
-        found.extend(changed.into_iter().flat_map(|key| judge(key, old, new, &spec, cluster, review)));
+        let spec = of_server(&cluster.workload.spec.template);
+        let then = format!("change Secret {name} in {namespace}");
+        let users = Users { cluster, spec: &spec, secret: name, then };
+        let read = spec.uses_of_secret(name);
+        let changed = old.data.iter().filter(|(key, was)| new.data.get(key) != Some(was) && read.reads(key));
+        found.extend(changed.flat_map(|(key, was)| judge(key, was, new.data.get(key), &users)));
     }
     // Two clusters may read the same key.
     found.sort_by(|a, b| a.field.cmp(&b.field));
@@ -103,35 +111,77 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// A password that the server takes from another Secret, or another key, than before. Values are not kept, so whether it is another
-/// one is not known.
-fn taken_from_elsewhere(old: &Workload, new: &Workload) -> Findings {
-    let passwords = |of: &Workload| -> BTreeMap<String, (String, String)> {
-        let server = server::of(&of.spec.template);
-        let variables = server.into_iter().flat_map(|it| &it.env).filter(|it| is_secret_name(&it.name));
-        let source = |variable: &EnvVar| {
-            let from = variable.value_from.as_ref()?.secret_key_ref.as_ref()?;
-            Some((variable.name.clone(), (from.name.clone(), from.key.clone())))
+/// What the server reads from another Secret, or another key, than before. Where files show both, a value that differs is judged as one
+/// that changes in place. Else it is not known whether it differs: of a password that is said.
+fn taken_from_elsewhere(
+    old: &Workload,
+    new: &Workload,
+    cluster: &Cluster,
+    review: &Review,
+    view: &View<'_>,
+) -> Findings {
+    let templates = [&old.spec.template, &new.spec.template];
+    if templates[0].fingerprint == templates[1].fingerprint {
+        return Findings::new();
+    }
+    let [was, is] = templates.map(of_server);
+    let [before, after] =
+        view.secrets.map(|all| move || all.iter().filter(|it| it.metadata.namespace == review.namespace));
+    let keys: BTreeSet<_> = before().chain(after()).flat_map(|it| it.data.keys()).map(|key| &**key).collect();
+    let (mut found, mut judged) = (Findings::new(), BTreeSet::new());
+    for moved in places::moved(&was, &is, &keys) {
+        let ((from, key), (to, its)) = (moved.from, moved.to);
+        let (Some(old), Some(new)) = (the_one(before(), from), the_one(after(), to)) else {
+            found.extend(may_differ(&moved));
+            continue;
         };
-        variables.filter_map(source).collect()
-    };
-    let (was, is) = (passwords(old), passwords(new));
-    let changed = is.iter().filter_map(|(name, to)| Some((name, was.get(name)?, to)));
-    let told = changed.filter(|(_, from, to)| from != to).map(|(name, from, to)| {
-        RULE.finding(
-            Verdict::Warn,
-            format!("spec.template.spec.containers.env[{name}]"),
-            format!("{name} comes from key {} of Secret {} instead of {} of {}", to.1, to.0, from.1, from.0),
-            WHY,
-            "if its value is another one, ALTER USER in MariaDB first: gatera explain G12",
-        )
-    });
-    told.collect()
+        let (Some(value), becomes) = (old.data.get(key), new.data.get(its)) else { continue };
+        let reads = || was.uses_of_secret(from).reads(key);
+        if Some(value) == becomes || !reads() || !judged.insert(moved.from) {
+            continue;
+        }
+        let then = format!("let StatefulSet {} in {} read Secret {to}", review.name, review.namespace);
+        let all = judge(key, value, becomes, &Users { cluster, spec: &was, secret: from, then });
+        found.extend(all.into_iter().map(|it| Finding {
+            field: moved.field.clone(),
+            says: format!("key {its} of Secret {to} replaces {key} of {from}: {}", it.says),
+            ..it
+        }));
+    }
+    found
+}
+
+/// The Secret of this name. Folders for several clusters may have several that differ: then it is not known which one is meant.
+fn the_one<'a>(all: impl Iterator<Item = &'a Secret>, name: &str) -> Option<&'a Secret> {
+    let mut named = all.filter(|it| it.metadata.name == name);
+    let first = named.next()?;
+    named.all(|it| it.data == first.data).then_some(first)
+}
+
+/// A password that the server takes from elsewhere, and whose values are not known.
+fn may_differ(moved: &Moved<'_>) -> Option<Finding> {
+    let ((from, key), (to, its)) = (moved.from, moved.to);
+    let name = moved.variable.filter(|name| is_secret_name(name))?;
+    Some(RULE.finding(
+        Verdict::Warn,
+        moved.field.clone(),
+        format!("{name} comes from key {its} of Secret {to} instead of {key} of {from}"),
+        WHY,
+        "if its value is another one, ALTER USER in MariaDB first: gatera explain G12",
+    ))
+}
+
+/// Who reads a Secret, and how it gets another value.
+struct Users<'a> {
+    cluster: &'a Cluster,
+    spec: &'a PodSpec,
+    secret: &'a str,
+    /// The step after `ALTER USER`.
+    then: String,
 }
 
 /// The pod as its server sees it, and what prepares that.
-fn of_server(cluster: &Cluster) -> PodSpec {
-    let template = &cluster.workload.spec.template;
+fn of_server(template: &Template) -> PodSpec {
     let mut spec = template.spec.clone();
     if let Some(server) = server::of(template) {
         spec.containers.retain(|it| it.name == server.name);
@@ -146,17 +196,10 @@ fn of_server(cluster: &Cluster) -> PodSpec {
 }
 
 /// What is wrong with another value, or none, of a key that a member reads.
-fn judge(
-    key: &str,
-    old: &Secret,
-    new: &Secret,
-    spec: &PodSpec,
-    cluster: &Cluster,
-    review: &Review,
-) -> Findings {
-    let stays = new.data.contains_key(key);
+fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Findings {
+    let (stays, cluster) = (is.is_some(), users.cluster);
     let gone = if stays { "changing" } else { "removing" };
-    match (old.form(key), new.form(key)) {
+    match (&was.form, is.map_or(&Form::Plain, |it| &it.form)) {
         (Form::Certificate, _) => Findings::new(),
         (Form::Script, _) if stays => Findings::new(),
         (Form::Script, _) => vec![taken_away(key, cluster)],
@@ -170,16 +213,16 @@ fn judge(
         (Form::Locked, _) => {
             vec![keys_lost(key, "it is encrypted: which keys are in it cannot be seen", cluster)]
         }
-        (Form::Options(old), Form::Options(new)) => options(key, old, new, cluster, review),
+        (Form::Options(old), Form::Options(new)) => options(key, old, new, users),
         _ if is_certificate(key) => Findings::new(),
-        _ if names_no_password(key, spec, &review.name) => {
+        _ if names_no_password(key, users.spec, users.secret) => {
             if stays {
                 Findings::new()
             } else {
                 vec![taken_away(key, cluster)]
             }
         }
-        _ => vec![finding(key, gone, cluster, review)],
+        _ => vec![finding(key, gone, users)],
     }
 }
 
@@ -213,16 +256,16 @@ fn options(
     key: &str,
     old: &BTreeMap<String, Fingerprint>,
     new: &BTreeMap<String, Fingerprint>,
-    cluster: &Cluster,
-    review: &Review,
+    users: &Users<'_>,
 ) -> Findings {
+    let cluster = users.cluster;
     let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
     let changed = names.filter(|name| old.get(*name) != new.get(*name));
     let judge = |name: &String| {
         // A password that is added is nobody's yet.
         if !keys::may_be_shown(name) {
             let gone = if new.contains_key(name) { "changing" } else { "removing" };
-            return old.contains_key(name).then(|| finding(key, gone, cluster, review));
+            return old.contains_key(name).then(|| finding(key, gone, users));
         }
         let fixed = |class: &Class| match class {
             Class::Format(_) => true,
@@ -276,15 +319,15 @@ fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {
 const WHY: &str = "passwords are taken from the Secret only when an empty data directory is initialised; from then on \
     they live in the database, and a login with another one fails on all members at once";
 
-fn finding(key: &str, gone: &str, cluster: &Cluster, review: &Review) -> Finding {
-    let Review { namespace, name, .. } = review;
+fn finding(key: &str, gone: &str, users: &Users<'_>) -> Finding {
     let says = format!(
         "key {key} is read by the members of {}, and {gone} it changes no password in MariaDB",
-        cluster.id.name
+        users.cluster.id.name
     );
     let instead = format!(
-        "ALTER USER in MariaDB first, so that the old and the new password work; then change Secret {name} in {namespace} \
-         with the override of G12 (gatera explain G12 shows the steps)"
+        "ALTER USER in MariaDB first, so that the old and the new password work; then {} \
+         with the override of G12 (gatera explain G12 shows the steps)",
+        users.then
     );
     RULE.finding(Verdict::Deny, format!("data[{key}]"), says, WHY, instead)
 }

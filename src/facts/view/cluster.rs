@@ -171,12 +171,18 @@ impl Cluster {
         adopt::instance(&self.workload.spec.template.metadata.labels)
     }
 
-    /// A member holds data, or held some: the mark says so, a member is Ready, or, without a mark, a claim is Bound.
+    /// A member holds data, or held some: the mark says so, a member is Ready, or, without a mark, a claim is Bound. Of members that were
+    /// left behind no mark is known: a pod without a claim that has run has its data in itself.
     pub fn has_data(&self) -> bool {
+        let without_claims = self.left && self.workload.spec.volume_claim_templates.is_empty();
+        let held_in = |it: &Member| without_claims && it.pod.as_ref().is_some_and(|pod| pod.has_run);
         match self.workload.metadata.mark(marks::DATA) {
             Some("none") => self.ready() > 0,
             Some(_) => true,
-            None => self.ready() > 0 || self.claims.iter().any(|claim| claim.bound),
+            None => {
+                let claimed = self.claims.iter().any(|claim| claim.bound);
+                self.ready() > 0 || claimed || self.members.iter().any(held_in)
+            }
         }
     }
 

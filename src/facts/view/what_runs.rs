@@ -16,19 +16,25 @@ use objects::{
     Retention, Template, Term, Volume, Workload, WorkloadSpec, ordinal,
 };
 
-/// The StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a claim named after it.
+/// The StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a claim named after it or
+/// the label in which the StatefulSet controller repeats a pod's name. A pod made by hand that only has a member's name has neither.
 pub(super) fn left_by(pod: &Pod) -> Option<&str> {
     let meta = &pod.metadata;
     let is_a_members =
         |set: &str| ordinal(&meta.name, set).is_some_and(|it| (0..MOST_ORDINALS).contains(&it));
     let (set, _) = meta.name.rsplit_once('-').filter(|(set, _)| is_a_members(set))?;
     let has_own_claim = pod.spec.volumes.iter().any(|volume| is_from_a_template(volume, &meta.name));
-    let is_member = has_own_claim && meta.controller().is_none() && !adopt::is_bootstrap(&meta.labels);
+    let is_labelled = meta.labels.get(POD_NAME) == Some(&meta.name);
+    let is_member =
+        (has_own_claim || is_labelled) && meta.controller().is_none() && !adopt::is_bootstrap(&meta.labels);
     (is_member && server::in_pod(meta, &pod.spec).is_some()).then_some(set)
 }
 
 /// No cluster has a member with a higher ordinal. Without this bound one pod name could invent thousands of missing members.
 const MOST_ORDINALS: i64 = 10_000;
+
+/// It stays when the StatefulSet is deleted around its pods.
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
 /// The volume has the name of the claim template, and its claim is called TEMPLATE-POD.
 fn is_from_a_template(volume: &Volume, pod: &str) -> bool {
@@ -94,7 +100,7 @@ fn shown_of<'f>(set: &Id, facts: &'f Facts) -> impl Iterator<Item = (bool, i64, 
 /// By the StatefulSet controller, and by the API server where the pod has a node.
 const ADDED_LABELS: [&str; 5] = [
     TEMPLATE,
-    "statefulset.kubernetes.io/pod-name",
+    POD_NAME,
     "apps.kubernetes.io/pod-index",
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",

@@ -14,12 +14,13 @@ use facts::galera::adopt::Adoption;
 use facts::mode::Mode;
 use facts::review::{Operation, Review};
 use facts::view::{Facts, Freshness, Id, MODE_LABEL, View, World};
-use objects::{Kind, Object};
+use objects::{Kind, Object, Secret};
 
 /// Judges what differs from `before`.
 pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], before: &[Item]) {
     let pairs = Pairs::of(desk, items, before);
     let mut stage = Stage::new(desk, items, &pairs);
+    stage.secrets = [before, items].map(secrets);
     for (item, was) in items.iter().zip(&pairs.was) {
         match was {
             Some(was) if was.document.json() == item.document.json() => desk.note(item, None, true),
@@ -55,6 +56,14 @@ pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], before: &[Item]) {
         stage.judge(desk, was, &review, unknown);
         stage.swap(Some(was), twin);
     }
+}
+
+fn secrets(items: &[Item]) -> Vec<Secret> {
+    let secret = |item: &Item| match item.object() {
+        Some(Object::Secret(it)) => Some(it.clone()),
+        _ => None,
+    };
+    items.iter().filter_map(secret).collect()
 }
 
 fn unknown(item: &Item) -> (Place, What) {
@@ -125,6 +134,8 @@ struct Stage<'a> {
     facts: Facts,
     world: World,
     adoption: &'a Adoption,
+    /// Before and after.
+    secrets: [Vec<Secret>; 2],
 }
 
 impl<'a> Stage<'a> {
@@ -150,12 +161,13 @@ impl<'a> Stage<'a> {
             was.put_into(&mut facts);
         }
         let world = World::build(facts.clone(), Freshness::Current);
-        Self { facts, world, adoption }
+        Self { facts, world, adoption, secrets: Default::default() }
     }
 
     fn judge(&self, desk: &mut Desk<'_>, item: &Item, review: &Review, besides: Option<(Place, What)>) {
         let view = View::new(&self.world, desk.question.now, desk.question.settings);
-        desk.judge(item, review, &View { supposed: true, ..view }, besides);
+        let secrets = self.secrets.each_ref().map(Vec::as_slice);
+        desk.judge(item, review, &View { supposed: true, secrets, ..view }, besides);
     }
 
     fn swap(&mut self, out: Option<&Item>, into: Option<&Item>) {

@@ -1,0 +1,69 @@
+//! Where a pod reads values of Secrets: the variables of its containers, and the files that they mount.
+//!
+//! Must not know: values, verdicts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use objects::{PodSpec, SourceRef, Volume};
+
+/// A place that reads another key than before, or one of another Secret.
+pub(super) struct Moved<'a> {
+    /// The field that says so.
+    pub field: String,
+    /// The variable of the server; `None`: it is a file, or one of many.
+    pub variable: Option<&'a str>,
+    /// Secret and key before.
+    pub from: (&'a str, &'a str),
+    /// Secret and key now.
+    pub to: (&'a str, &'a str),
+}
+
+/// Places that both pods have, and in which they read something else.
+pub(super) fn moved<'a>(was: &'a PodSpec, is: &'a PodSpec, keys: &BTreeSet<&'a str>) -> Vec<Moved<'a>> {
+    let (was, mut is) = (places(was, keys), places(is, keys));
+    let both = was.into_iter().filter_map(|(place, was)| Some((place.2, was, is.remove(&place)?)));
+    let moved = both.filter(|(_, (_, from), (_, to))| from != to);
+    let moved = moved.map(|(name, (before, from), (field, to))| {
+        let is_variable = before == field && field.starts_with("spec.template.spec.containers.env[");
+        Moved { field, variable: is_variable.then_some(name), from, to }
+    });
+    moved.collect()
+}
+
+/// By container, path of the mount (empty: its environment) and file or variable: the field that says so, and Secret and key.
+type Places<'a> = BTreeMap<(&'a str, &'a str, &'a str), (String, (&'a str, &'a str))>;
+
+/// All places of this pod. A Secret that is read whole may have each of these keys.
+fn places<'a>(spec: &'a PodSpec, keys: &BTreeSet<&'a str>) -> Places<'a> {
+    let mut all = BTreeMap::new();
+    for (list, container) in spec.all_containers() {
+        // The server is the server, whatever its container is called.
+        let owner = if list == "containers" { "" } else { &*container.name };
+        let mut add = |path, name, field: &str, from: &'a SourceRef, key: &'a str| {
+            all.insert((owner, path, name), (format!("spec.template.spec.{field}"), (&*from.name, key)));
+        };
+        // Variables that are named one by one win over those that come all together.
+        for from in container.env_from.iter().filter_map(|it| it.secret_ref.as_ref()) {
+            for key in keys {
+                add("", *key, &format!("{list}.envFrom"), from, key);
+            }
+        }
+        for var in &container.env {
+            if let Some(from) = var.value_from.as_ref().and_then(|it| it.secret_key_ref.as_ref()) {
+                add("", &var.name, &format!("{list}.env[{}]", var.name), from, &from.key);
+            }
+        }
+        for mount in &container.volume_mounts {
+            let (alone, field) = (&*mount.sub_path, format!("volumes[{}]", mount.name));
+            let volumes = spec.volumes.iter().filter(|it| it.name == mount.name);
+            for from in volumes.flat_map(Volume::secrets) {
+                let whole = keys.iter().filter(|_| from.items.is_empty()).map(|key| (*key, *key));
+                let files = whole.chain(from.items.iter().map(|it| (&*it.path, &*it.key)));
+                for (file, key) in files.filter(|(file, _)| alone.is_empty() || alone == *file) {
+                    add(&mount.mount_path, if alone.is_empty() { file } else { "" }, &field, from, key);
+                }
+            }
+        }
+    }
+    all
+}
