@@ -15,7 +15,6 @@ pub mod installed;
 pub mod look;
 pub mod recover;
 pub mod rollout;
-pub mod selftest;
 pub mod serve;
 pub mod site;
 pub mod status;
@@ -70,9 +69,9 @@ enum Command {
     /// Check that the guard runs, is reachable, and sees and refuses what it should: exit 0 if so, 1 if something is wrong, 2 if
     /// something could not be asked
     #[command(
-        after_help = "Examples:\n  gatera doctor\n  gatera doctor --namespace db\n  gatera doctor --output json | jq -r '.rows[] | select(.state == \"wrong\") | .says'"
+        after_help = "Examples:\n  gatera doctor\n  gatera doctor --namespace db\n  gatera doctor --canary --wait 60\n  gatera doctor --output json | jq -r '.rows[] | select(.state == \"wrong\") | .says'"
     )]
-    Doctor(look::Survey),
+    Doctor(doctor::Options),
     /// List the rules, or print the manual page of one
     #[command(
         after_help = "Examples:\n  gatera explain\n  gatera explain G04\n  gatera explain second-bootstrap\n  gatera explain --output json | jq -r '.[].id'"
@@ -103,10 +102,8 @@ enum Command {
     Rollout(rollout::Ask),
     #[command(hide = true, disable_help_flag = true)]
     Rules(Gone),
-    /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is (or warned of, where rules only warn), 1 if
-    /// not, 2 if it could not be asked
-    #[command(after_help = "Examples:\n  gatera selftest\n  gatera selftest --namespace db")]
-    Selftest(selftest::Options),
+    #[command(hide = true, disable_help_flag = true)]
+    Selftest(Gone),
     /// Serve the admission webhooks
     #[command(
         after_help = "Examples:\n  gatera serve --namespace gatera --config settings.yaml\n  gatera serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:8443"
@@ -134,16 +131,14 @@ impl Command {
     /// What it prints may be laid out; what is not named here is printed as it is.
     fn is_for_people(&self) -> bool {
         match self {
-            Self::Audit(options) | Self::Doctor(options) => options.is_for_people(),
+            Self::Audit(options) => options.is_for_people(),
+            Self::Doctor(options) => options.is_for_people(),
             Self::Check(options) => options.is_for_people(),
             Self::Explain(options) => options.is_for_people(),
             Self::Status(options) => options.of.look().is_for_people(),
-            Self::BreakGlass(_)
-            | Self::Recover(_)
-            | Self::Rollout(_)
-            | Self::Selftest(_)
-            | Self::Start(_)
-            | Self::Stop(_) => true,
+            Self::BreakGlass(_) | Self::Recover(_) | Self::Rollout(_) | Self::Start(_) | Self::Stop(_) => {
+                true
+            }
             _ => false,
         }
     }
@@ -228,7 +223,9 @@ impl Cli {
             }
             Command::Rollout(ask) => Ok(rollout::run(&ask, &mut out)?.into()),
             Command::Rules(_) => anyhow::bail!("`gatera rules` was removed: `gatera explain` lists them"),
-            Command::Selftest(options) => Ok(selftest::run(&options, &mut out)?.into()),
+            Command::Selftest(_) => anyhow::bail!(
+                "`gatera selftest` was removed: `gatera doctor --canary --wait 60` sends the same dry run"
+            ),
             Command::Serve(options) => {
                 drop(out);
                 let settings = options.config.as_deref().map(reload::load).transpose()?.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Gatera, a gate in front of MariaDB Galera on Kubernetes. This page is the map of the house.
 //!
 //! ```text
-//!   command ── what people type: serve, check, status, audit, rollout, recover, selftest, explain
+//!   command ── what people type: serve, check, status, audit, doctor, rollout, recover, explain
 //!      │
 //!      ▼
 //!   act ────── what reaches the world: clients, sockets, files, the clock

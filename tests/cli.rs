@@ -218,6 +218,10 @@ fn commands_that_are_gone_name_what_took_their_place() {
             "add --dry-run=server to the kubectl command",
         ),
         (&["rules", "--output", "json"], "`gatera explain` lists them"),
+        (
+            &["selftest", "--patience=60", "-n", "db"],
+            "`gatera doctor --canary --wait 60` sends the same dry run",
+        ),
     ] {
         let ran = gatera(asked, b"");
         assert!(ran.code == 2 && ran.err.contains(place), "{asked:?}: {} {}", ran.code, ran.err);
@@ -310,7 +314,7 @@ fn help_is_what_the_documentation_says() {
         &["--help"][..],
         &["check", "--help"],
         &["audit", "--help"],
-        &["selftest", "--help"],
+        &["doctor", "--help"],
         &["status", "--help"],
         &["serve", "--help"],
     ] {

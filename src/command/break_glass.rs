@@ -5,7 +5,7 @@
 //! `rules/waived.rs`'s.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Patch;
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::canary::{self, Answer};
 use super::look::{self, Look};
@@ -50,8 +50,6 @@ pub struct Options {
 
 /// What the guard has to notice first travels by a watch.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two tries.
-const PAUSE: Duration = Duration::from_millis(500);
 /// So long what is there is looked at: an emergency does not wait.
 const GLANCE: Duration = Duration::from_secs(5);
 /// What is shorter is over before it is read.
@@ -121,11 +119,10 @@ async fn open(
         return not_written(&said, ns, out);
     }
     writeln!(out, "annotated: namespace {ns} is open until {}: {}", open.until, visible(&open.reason))?;
-    let is_open = open_until(ns, &open);
-    let honours = |it: &str| it.starts_with(&is_open);
-    let answer =
-        until_it_is(site, ns, |it| matches!(it, Answer::Admitted(said) if said.iter().any(|it| honours(it))))
-            .await?;
+    let warning = open_until(ns, &open);
+    let honours = |it: &str| it.starts_with(&warning);
+    let is_open = |it: &Answer| matches!(it, Answer::Admitted(said) if said.iter().any(|it| honours(it)));
+    let answer = canary::ask_until(site, ns, PATIENCE, is_open).await?;
     let (exit, words) = opened(&answer, ns, honours);
     writeln!(out, "{}\nwhen that is done: gatera break-glass {ns} --close", visible(&words))?;
     Ok(exit)
@@ -145,7 +142,7 @@ async fn close(
     writeln!(out, "namespace {ns}: the annotation is taken off")?;
     // Each warning of a guard that lets pass comes with one that the namespace is open.
     let guards = |said: &[String]| !said.is_empty() && !said.iter().any(|it| it.starts_with("until "));
-    let answer = until_it_is(site, ns, |it| match it {
+    let answer = canary::ask_until(site, ns, PATIENCE, |it| match it {
         Answer::Refused(_) => true,
         Answer::Admitted(said) => guards(said),
         _ => false,
@@ -243,18 +240,6 @@ fn no_guard(words: &str) -> String {
         "no guard answers ({words}), so what it insists on is refused by the API server itself. If it cannot be made to run, this takes \
          it away everywhere, until it runs again and is installed anew: {WITHOUT_GUARD}"
     )
-}
-
-/// Asks until the answer is as it should be by now, or it is late.
-async fn until_it_is(site: &Site, namespace: &str, is: impl Fn(&Answer) -> bool) -> anyhow::Result<Answer> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let answer = canary::ask(&site.client, namespace, &site.settings.adoption).await?;
-        if is(&answer) || matches!(answer, Answer::NotAllowed(_)) || Instant::now() >= deadline {
-            return Ok(answer);
-        }
-        sleep(PAUSE).await;
-    }
 }
 
 /// What the guard makes of it.

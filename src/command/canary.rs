@@ -1,8 +1,10 @@
 //! The canary: one request that a guard must refuse, sent as a dry run, and what became of it.
 //!
 //! Owns: that request, and whose an API server's answer is. It goes the whole way (API server, webhook entries, Service, certificate, rules), so
-//! it can only be refused where a cluster is guarded. Must not know: what the answer should have been; `selftest`, `doctor` and
-//! `break-glass` do. Nothing is left behind.
+//! it can only be refused where a cluster is guarded. Must not know: what the answer should have been; `doctor` and `break-glass`
+//! do. Nothing is left behind.
+
+use std::time::{Duration, Instant};
 
 use axum::http::header::WARNING;
 use decide::galera::adopt::{Adoption, Requirement, Selector};
@@ -13,11 +15,16 @@ use kube::client::Body;
 use kube::core::Status;
 use kube::{Client, Resource as _};
 use serde_json::{Map, Value, json};
+use tokio::time::sleep;
 
+use super::site::Site;
 use crate::act::telemetry::chain;
 
 /// Its name, which no rule looks at.
 pub const NAME: &str = "gatera-selftest";
+
+/// Pause between two dry runs.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// What became of it. Each text is the other side's, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +44,7 @@ pub enum Answer {
 }
 
 /// Sends it, with the rights of whoever asks.
-pub async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::Result<Answer> {
+async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::Result<Answer> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let request = Request::new(StatefulSet::url_path(&(), Some(namespace)));
     let request = request.create(&params, serde_json::to_vec(&forbidden(adoption)?)?)?;
@@ -60,6 +67,23 @@ pub async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyho
         Err(_) => String::from_utf8_lossy(&body).into_owned(),
     };
     Ok(refused(code, &message))
+}
+
+/// Sends it again until the answer is as it should be, the caller may not send it, or patience ends.
+pub async fn ask_until(
+    site: &Site,
+    namespace: &str,
+    patience: Duration,
+    is_right: impl Fn(&Answer) -> bool,
+) -> anyhow::Result<Answer> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let answer = ask(&site.client, namespace, &site.settings.adoption).await?;
+        if is_right(&answer) || matches!(answer, Answer::NotAllowed(_)) || Instant::now() >= deadline {
+            return Ok(answer);
+        }
+        sleep(PAUSE).await;
+    }
 }
 
 /// Whose refusal of anything this is.

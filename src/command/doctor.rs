@@ -4,6 +4,7 @@
 //! answers mean is `decide/doctor.rs`'s. A question that cannot be asked is told as such, and stops no other. Secrets are never
 //! asked for.
 
+mod dry_run;
 pub mod rights;
 
 use std::io::Write;
@@ -11,13 +12,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::http::Request;
+use clap::Args;
 use decide::check::unadopted;
 use decide::doctor::{self, Asked, Replica, Row, State};
 use decide::object::{Kind, Object};
 use decide::report;
-use decide::rules::RULES;
-use decide::verdict::Mode;
-use decide::view::{Cluster, NEVER_GUARDED, View, World};
+use decide::view::{Cluster, View, World};
 use decide::webhooks::Destination;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -30,46 +30,79 @@ use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::canary::{self, Answer};
+use super::Exit;
 use super::installed::{self, Installed, Source};
 use super::look::{self, Look, Output, Survey};
 use super::site::Site;
 use super::terminal::progress::Progress;
-use super::{Exit, selftest};
 use crate::act::telemetry::chain;
 use crate::act::{certs, watch};
 
-/// What the row of the dry run is called.
-const CANARY: &str = "canary";
+/// Options of `gatera doctor`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    survey: Survey,
+    /// Only send a dry run that the guard must refuse (or warn of, where its rules only warn), to namespace "default" or
+    /// --namespace
+    #[arg(long)]
+    canary: bool,
+    /// Retry that dry run for up to this many seconds: a new guard takes a few to register
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "canary")]
+    wait: u64,
+}
+
+impl Options {
+    /// A person is to read it.
+    pub fn is_for_people(&self) -> bool {
+        self.survey.is_for_people()
+    }
+}
+
 /// One pod may hang.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// By this label the chart's pods are known.
 pub(super) const PODS: &str = "app.kubernetes.io/name=gatera";
+/// The namespace of the dry run where no other is asked for, and no cluster is known.
+const DEFAULT: &str = "default";
 /// The port of `/readyz`.
 const OPERATIONS: &str = "operations";
 /// So many objects in one answer.
 const PAGE: u32 = 500;
 
 /// Asks everything, and prints what the answers mean.
-pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let look = options.look()?;
+pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let (survey, look) = (&options.survey, options.survey.look()?);
     let progress = Progress::start();
     progress.says(|| "asking the API server for its version …".to_owned());
-    let (_, rows) = look::block_on(async {
+    let rows = look::block_on(async {
+        if options.canary {
+            let site = survey.site().await?;
+            return Ok(vec![only_dry_run(&site, look, options.wait, &progress).await]);
+        }
         let site = Site::of(look.client().await?, look.config.as_deref()).await?;
-        asked(look, &site, &progress).await
+        Ok(asked(look, &site, &progress).await?.1)
     })?;
     drop(progress);
     match look.output {
-        Output::Text if options.quiet => out.write_all(report::doctor::not_well(&rows).as_bytes())?,
+        Output::Text if survey.quiet => out.write_all(report::doctor::not_well(&rows).as_bytes())?,
         Output::Text => out.write_all(report::doctor::text(&rows).as_bytes())?,
         Output::Json => writeln!(out, "{:#}", report::doctor::json(&rows))?,
     }
     Ok(match doctor::worst(&rows) {
+        // A dry run that showed nothing is not what was asked for.
+        State::Remark if options.canary => Exit::Refused,
         State::Well | State::Remark => Exit::Clean,
         State::NotAsked => Exit::Undecided,
         State::Wrong => Exit::Refused,
     })
+}
+
+async fn only_dry_run(site: &Site, look: &Look, seconds: u64, progress: &Progress) -> Row {
+    progress.says(|| "asking for what must be refused …".to_owned());
+    let (namespace, own) = (look.namespace().unwrap_or(DEFAULT), site.guard.namespace.as_deref());
+    let (own, wait) = (own.unwrap_or(installed::NAME), Duration::from_secs(seconds));
+    dry_run::row(site, namespace, own, wait, |rule| site.settings.mode(rule)).await
 }
 
 /// Everything: the guard's namespace, and what the answers mean.
@@ -113,19 +146,8 @@ pub(super) async fn asked(
         let view = world.as_ref().map(|world| site.view(world));
         let mode =
             |rule: &str| view.as_ref().map_or_else(|| settings.mode(rule), |view| view.mode(rule, &ns));
-        rows.push(if ns == namespace || NEVER_GUARDED.contains(&&*ns) {
-            Row::remark(
-                CANARY,
-                format!("namespace {ns} is never guarded, so nothing was tried there"),
-                "gatera doctor --namespace NS",
-            )
-        } else {
-            now("for what must be refused");
-            match canary::ask(client, &ns, &settings.adoption).await {
-                Ok(answer) => canary(&answer, &ns, mode),
-                Err(error) => Row::not_asked(CANARY, error.to_string()),
-            }
-        });
+        now("for what must be refused");
+        rows.push(dry_run::row(site, &ns, &namespace, Duration::ZERO, mode).await);
     }
     Ok((namespace, rows))
 }
@@ -171,7 +193,7 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
 /// The namespaces and clusters, what nobody adopts, and the namespace to try in.
 async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&World>) -> String {
     let asked_for = look.namespace();
-    let Some(world) = world else { return asked_for.unwrap_or("default").to_owned() };
+    let Some(world) = world else { return asked_for.unwrap_or(DEFAULT).to_owned() };
     let view = site.view(world);
     let clusters: Vec<&Cluster> = world.clusters().collect();
     if site.guard.is_there() {
@@ -188,7 +210,7 @@ async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&W
         Err(why) => vec![Row::not_asked("adoption", why)],
     });
     let first = clusters.first().map(|it| &*it.id.namespace);
-    asked_for.or(first).unwrap_or("default").to_owned()
+    asked_for.or(first).unwrap_or(DEFAULT).to_owned()
 }
 
 /// Where API servers send requests to, as the entries say.
@@ -290,32 +312,5 @@ async fn strangers(client: &Client, namespace: Option<&str>, view: &View<'_>) ->
             Some(token) => params = params.continue_token(&token),
             None => return Ok(found),
         }
-    }
-}
-
-/// What became of a StatefulSet that must not be.
-fn canary(answer: &Answer, namespace: &str, mode: impl Fn(&str) -> Mode) -> Row {
-    if let Some(words) = selftest::as_it_should_be(answer, &mode) {
-        return Row::well(CANARY, format!("tried in namespace {namespace}: {words}"));
-    }
-    if let Answer::Admitted(said) = answer
-        && let Some(open) = said.iter().find(|it| it.starts_with("until "))
-    {
-        return Row::remark(CANARY, format!("tried in namespace {namespace}: {open}"), "");
-    }
-    if RULES.iter().all(|rule| mode(rule.id) < Mode::Warn) {
-        return Row::remark(
-            CANARY,
-            format!(
-                "by its mode nothing is said in namespace {namespace}, so what was tried there tells nothing"
-            ),
-            "",
-        );
-    }
-    let (exit, words) = selftest::otherwise(answer, namespace);
-    match exit {
-        _ if matches!(answer, Answer::Other(..)) => Row::not_asked(CANARY, words),
-        Exit::Undecided => Row::not_asked(CANARY, words),
-        _ => Row::wrong(CANARY, words, ""),
     }
 }
