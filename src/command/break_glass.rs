@@ -29,10 +29,10 @@ use crate::act::telemetry::chain;
 /// Options of `gatera break-glass`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// The namespace
+    /// Namespace in which nothing is refused meanwhile
     #[arg(value_name = "NAMESPACE")]
     of: String,
-    /// For how long, an hour at most: 15m, 1h
+    /// Duration, at least one minute and at most one hour, such as 15m
     #[arg(long = "for", value_name = "TIME", value_parser = term, required_unless_present = "close")]
     term: Option<SignedDuration>,
     /// Reason, shown to everyone who works in the namespace
@@ -41,7 +41,7 @@ pub struct Options {
     /// End the suspension now
     #[arg(long, conflicts_with_all = ["term", "reason"])]
     close: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]

@@ -32,7 +32,7 @@ use crate::act::telemetry::chain;
 pub struct Options {
     #[command(flatten)]
     access: Access,
-    /// One namespace, for whoever may not list all
+    /// Look at one namespace only; this needs rights in that namespace only
     #[arg(long, short)]
     namespace: Option<String>,
     /// Settings file: adopt (label selectors), modes (per rule) [default: the guard's]

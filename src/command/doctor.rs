@@ -43,11 +43,10 @@ use crate::act::{certs, watch};
 pub struct Options {
     #[command(flatten)]
     survey: Survey,
-    /// Only send a dry run that the guard must refuse (or warn of, where its rules only warn), to namespace "default" or
-    /// --namespace
+    /// Only send the dry run that the guard must refuse, or warn of in mode warn [default namespace: default]
     #[arg(long)]
     canary: bool,
-    /// Retry that dry run for up to this many seconds: a new guard takes a few to register
+    /// Retry the dry run for up to this many seconds: a new guard takes a few to register
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "canary")]
     wait: u64,
 }

@@ -10,14 +10,14 @@ use decide::rules::RULES;
 /// Options of `gatera completions`.
 #[derive(Clone, Debug, Args)]
 pub struct Completions {
-    /// For which shell
+    /// Shell that reads the output
     shell: Shell,
 }
 
 /// Options of `gatera man`.
 #[derive(Clone, Debug, Args)]
 pub struct Man {
-    /// Of which command [default: of all]
+    /// Command whose page is printed [default: gatera itself]
     command: Option<String>,
 }
 

@@ -20,10 +20,10 @@ use crate::act::{connect, watch};
 /// Which API server, and who asks.
 #[derive(Clone, Debug, Args)]
 pub struct Access {
-    /// Kubeconfig [default: as kubectl finds it]
+    /// Kubeconfig file [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Another context of it than the current one
+    /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }
@@ -40,10 +40,10 @@ impl Access {
 pub struct Look {
     #[command(flatten)]
     access: Access,
-    /// One namespace, for whoever may not list all
+    /// Look at one namespace only; this needs rights in that namespace only
     #[arg(long, short)]
     namespace: Option<String>,
-    /// How to print it
+    /// Output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     pub output: Output,
     /// Settings file: adopt (label selectors), modes (per rule) [default: the guard's]
@@ -78,7 +78,7 @@ impl Look {
     fn may_be_quiet(&self, quiet: bool) -> anyhow::Result<()> {
         anyhow::ensure!(
             !quiet || self.is_for_people(),
-            "--quiet is for people, and what a program reads is always whole: leave out --quiet or --output"
+            "--quiet shortens text only: leave out --quiet or --output"
         );
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Look {
 pub struct Survey {
     #[command(flatten)]
     look: Look,
-    /// Only what is not well, and nothing if all is
+    /// Print only what is wrong or worth a remark, and nothing if nothing is
     #[arg(long, short)]
     pub quiet: bool,
 }

@@ -40,13 +40,13 @@ const MOST_TRIES: u32 = 5;
 pub struct Options {
     #[command(flatten)]
     of: Of,
-    /// Start from this member, by its name or number, and not from the newest
+    /// Start from this member (name or ordinal) instead of the newest
     #[arg(long, value_name = "MEMBER")]
     from: Option<String>,
-    /// What may be lost by it, word for word as this command says it: "12 transactions", or unknown
+    /// Accept this loss of data, as the command names it: "12 transactions", or unknown
     #[arg(long, value_name = "LOSS", requires = "from")]
     accept_loss: Option<String>,
-    /// Take back what was asked for
+    /// Withdraw the recovery request of an earlier run
     #[arg(long, conflicts_with = "dry_run")]
     abort: bool,
 }

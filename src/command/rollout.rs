@@ -30,29 +30,32 @@ use super::status;
 /// What is asked.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Ask {
-    /// Show how far a rollout has come: exit 0 when every member runs what it is to run, exit 1 before that or when it was given up
+    /// Show how far a rollout is
+    #[command(
+        after_help = "Exit codes: 0 if every member runs its configuration, 1 if not yet, or given up; 2 if unknown"
+    )]
     Status {
         /// Of which clusters.
         #[command(flatten)]
         of: status::Options,
-        /// Go on telling until nothing moves any more
+        /// Print again whenever something changes, until the rollout ends or waits for you
         #[arg(long, short)]
         watch: bool,
     },
-    /// List the revisions of a configuration that are kept, and who runs which
+    /// List the kept revisions of a configuration, and which members run them
     History(Of),
-    /// Restart nobody until it is resumed
+    /// Pause: restart no member until the rollout is resumed
     Pause(Of),
-    /// Go on, also after an undo
+    /// Resume after a pause or an undo
     Resume(Of),
-    /// Try once more what was given up, after what else was wrong was mended
+    /// Retry a revision that was given up, once you have removed the cause
     Retry(Of),
-    /// Have members run an earlier revision until the ConfigMap changes again
+    /// Return to an earlier revision until the ConfigMap changes again
     Undo {
         /// Of which cluster.
         #[command(flatten)]
         of: Of,
-        /// A revision, as `gatera rollout history` writes it [default: the one before]
+        /// Revision, as `gatera rollout history` prints it [default: the one before]
         #[arg(long, value_name = "REVISION")]
         to: Option<String>,
     },

@@ -47,7 +47,7 @@ pub struct Ask {
     /// Which clusters.
     #[command(flatten)]
     pub of: Options,
-    /// Look again and again, and tell what has changed, until Ctrl-C
+    /// Print again whenever something changes, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
 }

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 /// Whether colours are wanted.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Colour {
-    /// Colours: auto has them on a terminal, unless NO_COLOR is set
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     color: When,
 }

@@ -38,13 +38,13 @@ pub struct Of {
     /// Name of the cluster: its StatefulSet, or the label that names it
     #[arg(value_name = "CLUSTER")]
     cluster: String,
-    /// Only tell what would come next
+    /// Print the next step, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
-    /// Give up when nothing has changed for so many minutes
+    /// Give up after this many minutes without a change
     #[arg(long, value_name = "MINUTES", default_value_t = 30)]
     patience: u64,
     #[command(flatten)]
@@ -61,7 +61,7 @@ impl Of {
     pub async fn site(&self) -> anyhow::Result<Site> {
         anyhow::ensure!(
             matches!(self.look.output, Output::Text),
-            "each step is told as it happens, as text: leave out --output"
+            "steps are printed as they happen, as text: leave out --output"
         );
         self.look.site().await
     }

@@ -31,13 +31,13 @@ const AT_ONCE: usize = 8;
 /// Which cluster.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Which {
-    /// Judge what would change in the cluster of the current kubeconfig; nothing is written there
+    /// Compare with the cluster of the kubeconfig, and judge what would change there; nothing is written
     #[arg(long, conflicts_with = "against")]
     pub(super) live: bool,
-    /// Another context of the kubeconfig
+    /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME", requires = "live")]
     context: Option<String>,
-    /// Kubeconfig [default: as kubectl finds it]
+    /// Kubeconfig file [default: as kubectl finds it]
     #[arg(long, value_name = "FILE", requires = "live")]
     kubeconfig: Option<PathBuf>,
 }
