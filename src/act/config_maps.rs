@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::act::api::Fault;
 use crate::act::telemetry::chain;
 
 /// A pod waits for it, and API servers wait two seconds for some answers.
@@ -125,9 +126,9 @@ pub async fn make(client: &Client, namespace: &str, copy: Value) -> kube::Result
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     match api.create(&PostParams::default(), &map).await {
         // Anybody may have made something of its name.
-        Err(kube::Error::Api(status)) if status.code == 409 => {
+        Err(error) if Fault::of(&error) == Fault::Conflict => {
             let there = api.get(&map.name_any()).await?;
-            if is_ours(&there, &map) { Ok(()) } else { Err(kube::Error::Api(status)) }
+            if is_ours(&there, &map) { Ok(()) } else { Err(error) }
         }
         result => result.map(drop),
     }

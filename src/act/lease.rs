@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use crate::act::api::Fault;
 use crate::act::guard::Guard;
 use crate::act::ownership;
 use crate::act::register::Registration;
@@ -206,7 +207,9 @@ async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Rec
             Ok(true)
         }
         // Changed, or gone, or created meanwhile.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(false),
+        Err(error) if matches!(Fault::of(&error), Fault::NotFound | Fault::Conflict | Fault::Invalid) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }

@@ -19,6 +19,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
+use crate::act::api::Fault;
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 use crate::act::telemetry::chain;
@@ -106,7 +107,7 @@ fn log(step: &Step, outcome: &Outcome) {
 }
 
 fn conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 409)
+    Fault::of(error) == Fault::Conflict
 }
 
 /// Nothing: there was no answer in time.

@@ -27,6 +27,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use crate::act::api::Fault;
 use crate::act::ownership;
 use crate::act::telemetry::chain;
 
@@ -188,7 +189,9 @@ impl<S: Store> Book<S> {
         };
         let (lease, date) = match written {
             Ok(written) => written,
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => return Ok(None),
+            Err(error) if matches!(Fault::of(&error), Fault::NotFound | Fault::Conflict | Fault::Invalid) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         *place = Some(lease);

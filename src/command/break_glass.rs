@@ -15,8 +15,7 @@ use decide::report::visible;
 use decide::rules::{self, open_until};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::Patch;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -24,6 +23,7 @@ use super::canary::{self, Answer};
 use super::look::{self, Look};
 use super::site::{Clock, Site};
 use super::{Exit, walk};
+use crate::act::api::{self, Exactly, Fault};
 use crate::act::telemetry::chain;
 
 /// Options of `gatera break-glass`.
@@ -203,23 +203,16 @@ async fn holds(options: &Options, site: &Site) -> String {
 async fn write(client: &Client, found: &Namespace, text: Option<&str>) -> anyhow::Result<Result<(), Answer>> {
     let api: Api<Namespace> = Api::all(client.clone());
     let name = found.metadata.name.as_deref().unwrap_or_default();
-    let patch = json!({ "metadata": {
-        "uid": found.metadata.uid,
-        "resourceVersion": found.metadata.resource_version,
-        "annotations": { format!("{PREFIX}{BREAK_GLASS}"): text },
-    } });
-    match api.patch(name, &walk::params(), &Patch::Merge(&patch)).await {
-        Ok(_) => Ok(Ok(())),
-        Err(kube::Error::Api(status)) if status.code == 409 => {
-            anyhow::bail!(
-                "somebody else changed namespace {name} meanwhile, so nothing was done; run this again"
-            )
-        }
-        Err(kube::Error::Api(status)) => match canary::refused(status.code, &status.message) {
-            said @ (Answer::Refused(_) | Answer::Unanswered(_)) => Ok(Err(said)),
-            _ => anyhow::bail!("annotating namespace {name}: {}", status.message),
-        },
-        Err(error) => Err(error).with_context(|| format!("annotating namespace {name}")),
+    let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
+    let annotations = json!({ format!("{PREFIX}{BREAK_GLASS}"): text });
+    let it = Exactly { name, uid: &uid, version: &version };
+    let Err(error) = api::annotate(&api, it, walk::MANAGER, &annotations).await else { return Ok(Ok(())) };
+    if Fault::of(&error) == Fault::Conflict {
+        anyhow::bail!("namespace {name} was changed meanwhile, so nothing was done; run this again");
+    }
+    match canary::refused(&error) {
+        said @ (Answer::Refused(_) | Answer::Unanswered(_)) => Ok(Err(said)),
+        _ => Err(error).with_context(|| format!("annotating namespace {name}")),
     }
 }
 

@@ -12,12 +12,12 @@ use decide::rules;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{PostParams, Request};
 use kube::client::Body;
-use kube::core::Status;
 use kube::{Client, Resource as _};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use super::site::Site;
+use crate::act::api::refusal;
 use crate::act::telemetry::chain;
 
 /// Its name, which no rule looks at.
@@ -62,11 +62,15 @@ async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::R
         Ok(body) => body,
         Err(error) => return Ok(Answer::Away(chain(&error))),
     };
-    let message = match serde_json::from_slice::<Status>(&body) {
-        Ok(status) => status.message,
-        Err(_) => String::from_utf8_lossy(&body).into_owned(),
-    };
-    Ok(refused(code, &message))
+    Ok(refused(&refusal(code, &body)))
+}
+
+/// Whose refusal of anything this error is.
+pub fn refused(error: &kube::Error) -> Answer {
+    match error {
+        kube::Error::Api(status) => by(status.code, &status.message),
+        error => Answer::Away(chain(error)),
+    }
 }
 
 /// Sends it again until the answer is as it should be, the caller may not send it, or patience ends.
@@ -86,8 +90,7 @@ pub async fn ask_until(
     }
 }
 
-/// Whose refusal of anything this is.
-pub fn refused(code: u16, message: &str) -> Answer {
+fn by(code: u16, message: &str) -> Answer {
     let first = |words: &str| words.lines().next().unwrap_or_default().to_owned();
     let is_ours = |(webhook, _): &(&str, &str)| webhook.ends_with(".gatera.dev");
     let denied = message.strip_prefix("admission webhook \"");
@@ -196,7 +199,7 @@ mod tests {
             ),
             (404, "", Answer::Other(404, String::new())),
         ] {
-            assert_eq!(refused(code, message), answer, "{message}");
+            assert_eq!(refused(&refusal(code, message.as_bytes())), answer, "{message}");
         }
     }
 

@@ -25,7 +25,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::client::Body;
-use kube::core::Status;
+use kube::core::{PartialObjectMeta, Status};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -36,6 +36,7 @@ use super::look::{self, Look, Output, Survey};
 use super::site::Site;
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
+use crate::act::watch::pages::Pages;
 use crate::act::{certs, watch};
 
 /// Options of `gatera doctor`.
@@ -66,8 +67,6 @@ pub(super) const PODS: &str = "app.kubernetes.io/name=gatera";
 const DEFAULT: &str = "default";
 /// The port of `/readyz`.
 const OPERATIONS: &str = "operations";
-/// So many objects in one answer.
-const PAGE: u32 = 500;
 
 /// Asks everything, and prints what the answers mean.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
@@ -285,31 +284,21 @@ async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Times
 
 /// StatefulSets that run a database server, and that nobody guards.
 async fn strangers(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Asked<Vec<String>> {
-    let api: Api<StatefulSet> = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    let (mut params, mut found) = (ListParams::default().limit(PAGE), Vec::new());
-    loop {
-        let page = api.list(&params).await.map_err(|error| chain(&error))?;
-        for it in &page.items {
-            let text = serde_json::to_string(it).map_err(|error| error.to_string())?;
-            let ns = it.namespace().unwrap_or_default();
-            let subject = format!("StatefulSet {ns}/{}", it.name_any());
-            match Object::read(Kind::StatefulSet, &text) {
-                Ok(Object::StatefulSet(workload)) => {
-                    found.extend(
-                        unadopted(&workload, view, &ns, "is not guarded")
-                            .map(|words| format!("{subject}: {words}")),
-                    );
-                }
-                Ok(_) => {}
-                Err(problem) => found.push(format!("{subject} cannot be read: {problem}")),
+    let url = StatefulSet::url_path(&(), namespace);
+    let (mut pages, mut found) = (Pages::of(client, url, ListParams::default()), Vec::new());
+    while let Some(piece) = pages.next().await.map_err(|error| chain(&error))? {
+        let sent: PartialObjectMeta<StatefulSet> =
+            serde_json::from_str(&piece.text).map_err(|error| error.to_string())?;
+        let ns = sent.namespace().unwrap_or_default();
+        let subject = format!("StatefulSet {ns}/{}", sent.name_any());
+        match Object::read(Kind::StatefulSet, &piece.text) {
+            Ok(Object::StatefulSet(workload)) => {
+                let words = unadopted(&workload, view, &ns, "is not guarded");
+                found.extend(words.map(|words| format!("{subject}: {words}")));
             }
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
+            Ok(_) => {}
+            Err(problem) => found.push(format!("{subject} cannot be read: {problem}")),
         }
     }
+    Ok(found)
 }

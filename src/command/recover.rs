@@ -333,9 +333,8 @@ async fn abort(seen: &Seen, out: &mut impl Write) -> anyhow::Result<Exit> {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
     use super::*;
+    use crate::act::api::refusal;
 
     #[test]
     fn a_person_is_asked_before_a_pod_is_made() {
@@ -352,10 +351,8 @@ mod tests {
 
     #[test]
     fn what_is_refused_for_a_minute_ends_it_and_what_a_rule_refuses_does_not() {
-        let refused = |message: &str| {
-            let status = Status { code: 403, message: message.to_owned(), ..Status::default() };
-            anyhow::Error::from(kube::Error::Api(Box::new(status))).context("making it")
-        };
+        let refused =
+            |message: &str| anyhow::Error::from(refusal(403, message.as_bytes())).context("making it");
         let no_right = refused("pods is forbidden: User \"a\" cannot create resource \"pods\"");
         let by_a_rule = refused(
             "admission webhook \"pods.gatera.dev\" denied the request: [G02] Pod db/g-1: it serves\n  why: it does",

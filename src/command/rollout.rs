@@ -16,7 +16,7 @@ use decide::story::Story;
 use decide::view::{Cluster, Wish};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
@@ -26,6 +26,7 @@ use super::Exit;
 use super::look::{self, Seen};
 use super::site::Site;
 use super::status;
+use crate::act::api::{Exactly, annotate};
 
 /// What is asked.
 #[derive(Clone, Debug, Subcommand)]
@@ -224,12 +225,9 @@ impl Seen {
         let api: Api<StatefulSet> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let value = wish.map(|wish| wish.to_string());
         let uid = &self.cluster()?.workload.metadata.uid;
-        let patch = json!({ "metadata": { "uid": uid, "annotations": { format!("{PREFIX}{}", marks::ROLLOUT): value } } });
-        let params =
-            PatchParams { field_manager: Some("gatera-rollout".to_owned()), ..PatchParams::default() };
-        api.patch(&self.id.name, &params, &Patch::Merge(&patch))
-            .await
-            .context("annotating the StatefulSet")?;
+        let annotations = json!({ format!("{PREFIX}{}", marks::ROLLOUT): value });
+        let it = Exactly { name: &self.id.name, uid, version: "" };
+        annotate(&api, it, "gatera-rollout", &annotations).await.context("annotating the StatefulSet")?;
         Ok(())
     }
 }

@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::Exit;
 use super::look::{self, Seen};
 use super::walk::{LOOK, Of, Said, agrees, is_away};
+use crate::act::api::Fault;
 use crate::act::connect;
 
 /// For so long the last one may be stopped.
@@ -130,7 +131,7 @@ async fn leave(seen: &Seen, to: i64, replaced: &mut Option<String>) -> anyhow::R
     if let Some(text) = meta.mark(OVERRIDE).filter(|text| !stop::is_ours(text)) {
         *replaced = Some(text.to_owned());
     }
-    seen.annotate_version(Some(&meta.resource_version), seen.release("G01", ASKED, stop::RELEASE)?).await?;
+    seen.annotate_version(&meta.resource_version, seen.release("G01", ASKED, stop::RELEASE)?).await?;
     let mut done = seen.scale(to).await;
     // The replica that is asked may not have seen it yet.
     for _ in 0..SEEN_AFTER {
@@ -176,12 +177,12 @@ async fn put(seen: &Seen, before: Option<&str>) -> anyhow::Result<()> {
     if !set.annotations().get(&key).is_some_and(|text| stop::is_ours(text)) {
         return Ok(());
     }
-    let version = set.metadata.resource_version.as_deref();
+    let version = set.metadata.resource_version.as_deref().unwrap_or_default();
     seen.annotate_version(version, json!({ key: before })).await.map(drop)
 }
 
 fn is_conflict(problem: &anyhow::Error) -> bool {
-    matches!(problem.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 409)
+    problem.downcast_ref().is_some_and(|error| Fault::of(error) == Fault::Conflict)
 }
 
 async fn record(seen: &Seen, claims: &[String], position: Option<Position>) -> anyhow::Result<()> {

@@ -15,7 +15,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -23,6 +23,7 @@ use tokio::time::sleep;
 use super::canary::{self, Answer};
 use super::look::{self, Look, Output, Seen};
 use super::site::Site;
+use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::act::telemetry::chain;
 
 /// How often it is looked.
@@ -108,30 +109,24 @@ impl Seen {
 
     /// The same StatefulSet as was looked at; returns what became of it.
     pub async fn annotate(&self, annotations: Value) -> anyhow::Result<StatefulSet> {
-        self.annotate_version(None, annotations).await
+        self.annotate_version("", annotations).await
     }
 
     /// The same, if nobody has changed it since it had this version.
-    pub async fn annotate_version(
-        &self,
-        version: Option<&str>,
-        annotations: Value,
-    ) -> anyhow::Result<StatefulSet> {
+    pub async fn annotate_version(&self, version: &str, annotations: Value) -> anyhow::Result<StatefulSet> {
         let uid = &self.cluster()?.workload.metadata.uid;
-        let mut patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
-        if let Some(version) = version {
-            patch["metadata"]["resourceVersion"] = json!(version);
-        }
-        Ok(self.sets().patch(&self.id.name, &params(), &Patch::Merge(&patch)).await?)
+        let it = Exactly { name: &self.id.name, uid, version };
+        Ok(api::annotate(&self.sets(), it, MANAGER, &annotations).await?)
     }
 
     /// What is recorded on these claims; `None`: nothing any more.
     pub async fn record(&self, claims: &[String], record: Option<&str>) -> anyhow::Result<()> {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &self.id.namespace);
-        let patch = json!({ "metadata": { "annotations": { format!("{PREFIX}{STOPPED}"): record } } });
-        for claim in claims {
-            let result = api.patch(claim, &params(), &Patch::Merge(&patch)).await;
-            result.with_context(|| format!("annotating claim {claim}"))?;
+        let annotations = json!({ format!("{PREFIX}{STOPPED}"): record });
+        for name in claims {
+            let it = Exactly { name, uid: "", version: "" };
+            let result = api::annotate(&api, it, MANAGER, &annotations).await;
+            result.with_context(|| format!("annotating claim {name}"))?;
         }
         Ok(())
     }
@@ -154,7 +149,7 @@ impl Seen {
         anyhow::ensure!(i64::from(replicas) == seen, "its replicas are {replicas} by now, and not {seen}");
         let version = now.metadata.resource_version;
         let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": to } });
-        self.sets().patch_scale(&self.id.name, &params(), &Patch::Merge(&patch)).await?;
+        self.sets().patch_scale(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await?;
         for _ in 0..MOST_WRITES {
             let set: PartialObjectMeta<StatefulSet> = self.sets().get_metadata(&self.id.name).await?;
             let fields = set.metadata.managed_fields.unwrap_or_default();
@@ -167,8 +162,9 @@ impl Seen {
             }
             let version = &set.metadata.resource_version;
             let patch = json!({ "metadata": { "resourceVersion": version, "managedFields": others } });
-            match self.sets().patch_metadata(&self.id.name, &params(), &Patch::Merge(&patch)).await {
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
+            match self.sets().patch_metadata(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await
+            {
+                Err(error) if Fault::of(&error) == Fault::Conflict => {}
                 result => return result.map(drop).map_err(anyhow::Error::from),
             }
         }
@@ -178,26 +174,17 @@ impl Seen {
 
 /// The API server, or a guard that it asks, does not answer at the moment, or has too much to do: nothing was refused.
 pub fn is_away(problem: &anyhow::Error) -> bool {
-    match problem.chain().find_map(|it| it.downcast_ref::<kube::Error>()) {
-        Some(kube::Error::Api(status)) => status.code >= 500 || matches!(status.code, 408 | 429),
-        Some(kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_)) => true,
-        _ => false,
-    }
+    error_of(problem).is_some_and(|error| Fault::of(error).is_away())
 }
 
 /// A rule of the guard refused it, or the guard did not answer: either may change.
 pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
-    match problem.chain().find_map(|it| it.downcast_ref::<kube::Error>()) {
-        Some(kube::Error::Api(it)) => {
-            matches!(canary::refused(it.code, &it.message), Answer::Refused(_) | Answer::Unanswered(_))
-        }
-        _ => false,
-    }
+    let answer = error_of(problem).map(canary::refused);
+    matches!(answer, Some(Answer::Refused(_) | Answer::Unanswered(_)))
 }
 
-/// By whom.
-pub fn params() -> PatchParams {
-    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+fn error_of(problem: &anyhow::Error) -> Option<&kube::Error> {
+    problem.chain().find_map(|it| it.downcast_ref())
 }
 
 /// So long after that, to the second.
@@ -258,23 +245,14 @@ pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
     use super::*;
+    use crate::act::api::refusal;
 
     #[test]
-    fn who_refuses_is_there() {
-        let says = |code| {
-            let status = Status { code, ..Status::default() };
-            is_away(&anyhow::Error::from(kube::Error::Api(Box::new(status))).context("asking"))
-        };
-        for (code, away) in
-            [(400, false), (403, false), (404, false), (409, false), (429, true), (500, true), (504, true)]
-        {
-            assert_eq!(says(code), away, "{code}");
-        }
-        let link = kube::Error::Service(Box::new(io::Error::other("connection refused")));
-        assert!(is_away(&link.into()));
+    fn what_is_behind_an_error_counts() {
+        let away = || anyhow::Error::from(refusal(504, b""));
+        assert!(is_away(&away()) && is_away(&away().context("asking")));
+        assert!(!is_away(&refusal(403, b"").into()));
         assert!(!is_away(&anyhow::anyhow!("there is no Galera cluster g")));
     }
 }

@@ -10,12 +10,13 @@ use decide::view::Id;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Service};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{Done, Means, configure, finish, identity};
+use crate::act::api::{self, Exactly, Fault};
 use crate::act::events;
 use crate::act::guard::FIELD_MANAGER;
 
@@ -76,13 +77,8 @@ pub(super) async fn annotate<K: Namespaced>(
     mark: &str,
     value: Option<&str>,
 ) -> kube::Result<()> {
-    let mut patch =
-        json!({ "metadata": { "uid": uid, "annotations": { format!("{PREFIX}{mark}"): value } } });
-    if !version.is_empty() {
-        patch["metadata"]["resourceVersion"] = json!(version);
-    }
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
+    let annotations = json!({ format!("{PREFIX}{mark}"): value });
+    api::annotate(api, Exactly { name, uid, version }, FIELD_MANAGER, &annotations).await.map(drop)
 }
 
 async fn address(client: &Client, pod: &Id, uid: &str, text: &str) -> kube::Result<()> {
@@ -142,23 +138,15 @@ impl<K> Namespaced for K where
 /// judged: what somebody changed or applied again meanwhile is judged again.
 async fn delete_one<K: Namespaced>(client: &Client, it: &Condemned) -> kube::Result<()> {
     let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
-    let this = Preconditions { uid: Some(it.target.uid.clone()), resource_version: Some(it.version.clone()) };
-    let params = DeleteParams {
-        preconditions: Some(this),
-        propagation_policy: Some(PropagationPolicy::Background),
-        ..DeleteParams::default()
-    };
-    match api.delete(&it.target.name, &params).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        result => result.map(drop),
-    }
+    let target = &it.target;
+    api::delete(&api, Exactly { name: &target.name, uid: &target.uid, version: &it.version }).await
 }
 
 /// An Event whose name follows from what it says: whoever leads next does not say it again.
 pub(super) async fn announce(client: &Client, told: &Announcement) -> kube::Result<()> {
     let api: Api<Event> = Api::namespaced(client.clone(), &told.id.namespace);
     match api.create(&PostParams::default(), &events::once(told, Timestamp::now())).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(error) if Fault::of(&error) == Fault::Conflict => Ok(()),
         result => result.map(drop),
     }
 }

@@ -9,13 +9,15 @@ use decide::plan::{Announcement, Step};
 use decide::view::{Id, Note};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::apply::{annotate, announce};
 use super::{Done, Means};
+use crate::act::api::{self, Exactly, Fault};
 use crate::act::config_maps::make;
+use crate::act::telemetry::chain;
 
 /// Copies that nobody uses any more, besides the newest of them.
 const HISTORY: usize = 5;
@@ -66,13 +68,13 @@ pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kub
 fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<Option<Done>> {
     let why = match made {
         Ok(()) => return Ok(None),
-        Err(kube::Error::Api(status)) if status.code == 409 => {
-            format!("ConfigMap {name} is there, and it is not what gatera makes; delete it")
-        }
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            format!("ConfigMap {name} cannot be made: {}", status.message.lines().next().unwrap_or_default())
-        }
-        Err(error) => return Err(error),
+        Err(error) => match Fault::of(&error) {
+            Fault::Conflict => {
+                format!("ConfigMap {name} is there, and it is not what gatera makes; delete it")
+            }
+            Fault::Forbidden => format!("ConfigMap {name} cannot be made: {}", first_line(&error)),
+            _ => return Err(error),
+        },
     };
     let note = format!("members keep the configuration that they have: {why}");
     Ok(Some(Done::Refused(Announcement {
@@ -81,6 +83,10 @@ fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<O
         reason: rollout::WAITS,
         note,
     })))
+}
+
+fn first_line(error: &kube::Error) -> String {
+    chain(error).lines().next().unwrap_or_default().to_owned()
 }
 
 /// Takes away copies that neither the note nor a pod names, the oldest first.
@@ -97,12 +103,9 @@ async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
     all.retain(|map| !used.contains(&map.name_any()));
     all.sort_by_key(|map| std::cmp::Reverse(map.creation_timestamp()));
     for map in all.iter().skip(HISTORY) {
-        let this = Preconditions { uid: map.uid(), resource_version: map.resource_version() };
-        let params = DeleteParams { preconditions: Some(this), ..DeleteParams::default() };
-        match api.delete(&map.name_any(), &params).await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            result => drop(result?),
-        }
+        let (name, uid) = (map.name_any(), map.uid().unwrap_or_default());
+        let version = map.resource_version().unwrap_or_default();
+        api::delete_unless_changed(&api, Exactly { name: &name, uid: &uid, version: &version }).await?;
     }
     Ok(())
 }
@@ -119,10 +122,10 @@ pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube:
         "deleteOptions": { "preconditions": { "uid": uid } },
     });
     match api.create_subresource::<Value, Value>("eviction", pod, &PostParams::default(), &eviction).await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 429) => {
+        Err(error) if matches!(Fault::of(&error), Fault::Forbidden | Fault::TooMany) => {
             let set =
                 means.look(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
-            let why = status.message.lines().next().unwrap_or_default();
+            let why = first_line(&error);
             Ok(Done::Refused(Announcement {
                 id: id.clone(),
                 uid: set.unwrap_or_default(),
@@ -130,9 +133,7 @@ pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube:
                 note: format!("{pod} is to restart, and may not yet: {why}"),
             }))
         }
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-            Ok(Done::NotNow(status.message.clone()))
-        }
+        Err(error) if Fault::of(&error).is_overtaken() => Ok(Done::NotNow(chain(&error))),
         result => result.map(|_| Done::Yes),
     }
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
+use crate::act::api::Fault;
 use crate::act::watch::pages::Pages;
 
 use super::apply::{announce, delete, mark, spare};
@@ -139,12 +140,12 @@ async fn readers(
     };
     match outcome {
         Ok(()) => Ok(Ok(found)),
-        // An API server that does not serve this kind has none.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Ok(Vec::new())),
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            Ok(Err(format!("gatera may not list {plural}")))
-        }
-        Err(error) => Err(error),
+        Err(error) => match Fault::of(&error) {
+            // An API server that does not serve this kind has none.
+            Fault::NotFound => Ok(Ok(Vec::new())),
+            Fault::Forbidden => Ok(Err(format!("gatera may not list {plural}"))),
+            _ => Err(error),
+        },
     }
 }
 

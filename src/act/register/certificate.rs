@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Error as KubeError, ResourceExt as _};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tracing::info;
 
+use crate::act::api::{self, Exactly, Fault};
 use crate::act::certs::Pair;
 use crate::act::guard::FIELD_MANAGER;
 use crate::act::ownership;
@@ -55,7 +56,7 @@ impl Registrar {
                 Ok(())
             }
             // Somebody wrote or deleted it meanwhile; the watch brings what is there now.
-            Err(KubeError::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(error) if Fault::of(&error).is_overtaken() => Ok(()),
             Err(error) => Err(Error::WriteSecret(self.registration.secret.clone(), error)),
         }
     }
@@ -73,10 +74,11 @@ impl Registrar {
 
     /// Somebody froze it with what cannot be used: another one takes its place.
     async fn create_anew(&self, frozen: &Secret) -> Result<Secret, Error> {
-        let preconditions = Preconditions { uid: frozen.uid(), resource_version: frozen.resource_version() };
-        let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let deleted = self.secrets().delete(&self.registration.secret, &delete).await;
-        deleted.map_err(|error| Error::WriteSecret(self.registration.secret.clone(), error))?;
+        let name = &self.registration.secret;
+        let (uid, version) =
+            (frozen.uid().unwrap_or_default(), frozen.resource_version().unwrap_or_default());
+        let deleted = api::delete(&self.secrets(), Exactly { name, uid: &uid, version: &version }).await;
+        deleted.map_err(|error| Error::WriteSecret(name.clone(), error))?;
         self.create().await
     }
 

@@ -13,11 +13,12 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, Error as KubeError};
+use kube::Api;
+use kube::api::{ListParams, Patch};
 use serde_json::{Value, json};
 use tracing::info;
 
+use crate::act::api::{Fault, written_by};
 use crate::act::events;
 use crate::act::guard::FIELD_MANAGER;
 use crate::act::telemetry::Trouble;
@@ -93,7 +94,7 @@ impl Registrar {
         }
         let name = &self.registration.configuration;
         let body = json!({ "metadata": { "resourceVersion": found.version }, "webhooks": entries });
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = written_by(FIELD_MANAGER);
         let (patch, client) = (Patch::Merge(&body), self.client.clone());
         let written = if kind == CONFIGURATIONS[0].1 {
             let api: Api<MutatingWebhookConfiguration> = Api::all(client);
@@ -108,7 +109,7 @@ impl Registrar {
                 self.guard.metrics.entries_written.inc();
                 Ok(Filled::Written(written))
             }
-            Err(KubeError::Api(status)) if matches!(status.code, 404 | 409) => Ok(Filled::Overtaken),
+            Err(error) if Fault::of(&error).is_overtaken() => Ok(Filled::Overtaken),
             Err(error) => Err(Error::WriteEntries(format!("{kind} {name}"), error)),
         }
     }

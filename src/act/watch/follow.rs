@@ -28,6 +28,7 @@ use tracing::warn;
 use super::pages::{self, Pages};
 use super::sent::Sent;
 use super::{Message, id, read};
+use crate::act::api::{Fault, refusal};
 use crate::act::guard::{Guard, Heard};
 use crate::act::telemetry::chain;
 
@@ -91,8 +92,6 @@ enum Interruption {
     Silent(Duration),
     #[error("the request to the API server failed")]
     Ask(#[source] kube::Error),
-    #[error("the API server answered {code}: {message}")]
-    Answer { code: u16, message: String },
     #[error("an answer from the API server could not be read")]
     Line(#[source] serde_json::Error),
     #[error("the pack of this kind is switched off")]
@@ -106,8 +105,7 @@ impl Interruption {
     fn is_absent(&self) -> bool {
         match self {
             Self::Off => true,
-            Self::Ask(kube::Error::Api(status)) => status.code == 404,
-            Self::Answer { code, .. } => *code == 404,
+            Self::Ask(error) => Fault::of(error) == Fault::NotFound,
             _ => false,
         }
     }
@@ -115,10 +113,7 @@ impl Interruption {
 
 impl From<kube::Error> for Interruption {
     fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.code == 410 => Self::Expired,
-            error => Self::Ask(error),
-        }
+        if Fault::of(&error) == Fault::Expired { Self::Expired } else { Self::Ask(error) }
     }
 }
 
@@ -267,10 +262,7 @@ impl Follower {
         let code = answer.status().as_u16();
         let mut body = answer.into_body();
         if code != 200 {
-            return Err(refused(
-                code,
-                within(ANSWER, body.collect()).await?.map(|it| it.to_bytes().to_vec()),
-            ));
+            return Err(refusal(code, &within(ANSWER, body.collect()).await??.to_bytes()).into());
         }
         let silence = SILENCE + Duration::from_secs(u64::from(seconds));
         let (mut text, mut seen, mut turn) = (Vec::new(), 0, None);
@@ -309,7 +301,8 @@ impl Follower {
     async fn line(&self, line: &[u8], place: &mut Reached) -> Result<(), Interruption> {
         let Line { kind, object } = serde_json::from_slice(line).map_err(Interruption::Line)?;
         if kind == "ERROR" {
-            return Err(refused(500, Ok(object.get().as_bytes().to_vec())));
+            let code = serde_json::from_str::<Status>(object.get()).map_or(500, |status| status.code);
+            return Err(refusal(code, object.get().as_bytes()).into());
         }
         let sent: Sent = serde_json::from_str(object.get()).map_err(Interruption::Line)?;
         place.version = sent.resource_version().unwrap_or_default();
@@ -363,11 +356,4 @@ async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, 
         Ok(outcome) if begun.elapsed() <= limit + SILENCE => Ok(outcome),
         _ => Err(Interruption::Silent(begun.elapsed())),
     }
-}
-
-/// What an answer says that is no list and no watch.
-fn refused(code: u16, body: Result<Vec<u8>, kube::Error>) -> Interruption {
-    let status: Option<Status> = body.ok().and_then(|body| serde_json::from_slice(&body).ok());
-    let (code, message) = status.map_or((code, String::new()), |status| (status.code, status.message));
-    if code == 410 { Interruption::Expired } else { Interruption::Answer { code, message } }
 }

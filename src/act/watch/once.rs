@@ -18,6 +18,7 @@ use super::member_events::{MemberEvent, Topic, events};
 use super::pages::Pages;
 use super::sent::Sent;
 use super::{Message, WATCHED, read, resource};
+use crate::act::api::Fault;
 
 /// What was listed.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Error {
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
+    Fault::of(error) == Fault::Forbidden
 }
 
 /// Lists everything, or everything of one namespace.
@@ -80,12 +81,12 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                     }
                 }
                 // What is wrong with another system's kind is no reason to judge nothing.
-                Err(kube::Error::Api(status)) if packs::has(kind) && status.code >= 500 => {
+                Err(error) if packs::has(kind) && Fault::of(&error) == Fault::Broken => {
                     listed.facts.kept.hears(kind, false);
                     listed.unseen.push(plural);
                 }
                 // Nobody has installed it.
-                Err(kube::Error::Api(status)) if packs::has(kind) && status.code == 404 => {}
+                Err(error) if packs::has(kind) && Fault::of(&error) == Fault::NotFound => {}
                 Ok(()) if packs::has(kind) => listed.facts.kept.serves(kind, true),
                 result => result.map_err(|error| Error::List(plural, error))?,
             },

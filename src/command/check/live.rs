@@ -20,7 +20,9 @@ use kube::{Api, Client};
 
 use super::Options;
 use super::settings::Chosen;
+use crate::act::api::Fault;
 use crate::act::connect;
+use crate::act::telemetry::chain;
 use crate::command::look::{all_or_one, block_on};
 use crate::command::site::Site;
 use crate::command::terminal::progress::Progress;
@@ -109,7 +111,7 @@ async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kin
     let found = match api.get_opt(&id.name).await {
         Ok(None) => return Ok(None),
         Ok(Some(object)) => Found::There(serde_json::to_value(object)?),
-        Err(kube::Error::Api(status)) if status.code == 403 => Found::Unseen(status.message.clone()),
+        Err(error) if Fault::of(&error) == Fault::Forbidden => Found::Unseen(chain(&error)),
         Err(error) => return Err(error).with_context(|| format!("reading {} {id}", kind.name())),
     };
     Ok(Some(((kind, id), found)))

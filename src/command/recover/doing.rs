@@ -11,12 +11,13 @@ use decide::recovery::{self, Step};
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PostParams, Preconditions};
+use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::{Api, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::act::api::{self, Exactly};
 use crate::command::look::Seen;
-use crate::command::walk::{MANAGER, params};
+use crate::command::walk::MANAGER;
 
 /// For so long a member may start first; the transfers that follow need no permission.
 const VALID: SignedDuration = SignedDuration::from_mins(30);
@@ -53,7 +54,8 @@ async fn ask(seen: &Seen, asked: &str) -> anyhow::Result<()> {
     let granted = set.annotations().get(&format!("{PREFIX}{RECOVERY}")).cloned();
     if granted.as_deref() != Some(asked) {
         let back = json!({ format!("{PREFIX}{RECOVER}"): granted });
-        let done = seen.annotate_version(set.metadata.resource_version.as_deref(), back).await;
+        let done =
+            seen.annotate_version(set.metadata.resource_version.as_deref().unwrap_or_default(), back).await;
         done.context("taking back what the guard did not confirm")?;
         anyhow::bail!(
             "the guard did not confirm it, and nobody starts without its word: it is away, or it only warns (gatera.dev/mode of the \
@@ -140,20 +142,13 @@ async fn restart(seen: &Seen, member: &str, uid: &str) -> anyhow::Result<()> {
     let pods = seen.pods();
     if seen.cluster()?.recovery().is_none() {
         let release = seen.release("G02", ASKED, "gatera recover asks it where its data ends")?;
-        let patch = json!({ "metadata": { "uid": uid, "annotations": release } });
-        pods.patch(member, &params(), &Patch::Merge(&patch)).await?;
+        api::annotate(&pods, Exactly { name: member, uid, version: "" }, MANAGER, &release).await?;
     }
     delete(seen, member, uid).await
 }
 
 async fn delete(seen: &Seen, pod: &str, uid: &str) -> anyhow::Result<()> {
-    let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match seen.pods().delete(pod, &params).await {
-        // It has gone, or is another one by now.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        result => result.map(drop).map_err(anyhow::Error::from),
-    }
+    Ok(api::delete_unless_changed(&seen.pods(), Exactly { name: pod, uid, version: "" }).await?)
 }
 
 #[cfg(test)]
