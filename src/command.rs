@@ -1,5 +1,5 @@
 //! The command line: what can be asked of the program, and which exit code answers. A file for each subcommand; `site` and
-//! `look` are what those share that look at a cluster, and `walk` what those share that do several steps to it.
+//! `look` are what those share that look at a cluster, and `guided` what those share that do several steps to it.
 //!
 //! Must not know: how anything is decided or served.
 
@@ -11,6 +11,7 @@ pub mod check;
 pub mod doctor;
 pub mod explain;
 pub mod generate;
+pub mod guided;
 mod help;
 pub mod installed;
 pub mod look;
@@ -21,7 +22,6 @@ pub mod site;
 pub mod status;
 pub mod stop;
 pub mod terminal;
-pub mod walk;
 
 use std::env;
 use std::io::{self, Write};
@@ -35,7 +35,7 @@ use jiff::Timestamp;
 use crate::act::reload;
 use crate::act::telemetry::chain;
 
-use self::terminal::{Folded, Patient};
+use self::terminal::{Folded, PipeTolerant};
 
 /// A gate in front of MariaDB Galera on Kubernetes. It refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.
@@ -98,7 +98,7 @@ enum Command {
         subcommand,
         after_help = "Examples:\n  gatera rollout status galera -n db --watch\n  gatera rollout history galera -n db\n  gatera rollout undo galera -n db"
     )]
-    Rollout(rollout::Ask),
+    Rollout(rollout::RolloutCommand),
     #[command(hide = true, disable_help_flag = true)]
     Rules(Gone),
     #[command(hide = true, disable_help_flag = true)]
@@ -119,12 +119,12 @@ enum Command {
     #[command(
         after_help = "Examples:\n  gatera status\n  gatera status galera -n db --watch\n  gatera status --output json"
     )]
-    Status(status::Ask),
+    Status(status::StatusArgs),
     /// Stop a cluster in order, and record where each member's data ends
     #[command(
         after_help = "Exit codes: 0 if the cluster is stopped, 1 if refused, 2 if undecided\n\nExamples:\n  gatera stop galera -n db --dry-run\n  gatera stop galera -n db"
     )]
-    Stop(walk::Of),
+    Stop(guided::ClusterArgs),
     /// Print version, commit and build
     Version,
 }
@@ -198,7 +198,7 @@ impl Cli {
     }
 
     fn answer(self) -> anyhow::Result<ExitCode> {
-        let mut out = Patient::new(Folded::stdout(self.command.is_for_people()));
+        let mut out = PipeTolerant::new(Folded::stdout(self.command.is_for_people()));
         match self.command {
             Command::Audit(options) => Ok(audit::run(&options, &mut out)?.into()),
             Command::BreakGlass(options) => Ok(break_glass::run(&options, out.listener())?.into()),
@@ -217,7 +217,7 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Recover(options) => {
-                Ok(recover::run(&options, recover::To::Serve, out.listener())?.into())
+                Ok(recover::run(&options, recover::RecoverGoal::Serve, out.listener())?.into())
             }
             Command::Report(options) => {
                 bundle::run(&options, &mut out)?;
@@ -238,7 +238,7 @@ impl Cli {
                 "`gatera simulate` was removed: add --dry-run=server to the kubectl command, which then asks the guard and changes nothing"
             ),
             Command::Start(options) => {
-                Ok(recover::run(&options, recover::To::StartAll, out.listener())?.into())
+                Ok(recover::run(&options, recover::RecoverGoal::StartAll, out.listener())?.into())
             }
             Command::Status(options) => {
                 status::run(&options, out.listener())?;

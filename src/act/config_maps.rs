@@ -34,15 +34,15 @@ const AT_ONCE: usize = 2;
 
 /// Where they are asked for while a request waits; `None`: nowhere.
 #[derive(Clone, Default)]
-pub struct ConfigMaps(Option<(Client, Arc<Turns>)>);
+pub struct ConfigMaps(Option<(Client, Arc<ReadSlots>)>);
 
-struct Turns {
+struct ReadSlots {
     of_all: Semaphore,
     /// Of the namespaces that wait for one.
     of_namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-impl Turns {
+impl ReadSlots {
     fn of(&self, namespace: &str) -> Arc<Semaphore> {
         let mut all = self.of_namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, it| Arc::strong_count(it) > 1);
@@ -59,7 +59,7 @@ impl std::fmt::Debug for ConfigMaps {
 impl ConfigMaps {
     /// There.
     pub fn at(client: Client) -> Self {
-        let turns = Turns { of_all: Semaphore::new(AT_ONCE), of_namespaces: Mutex::default() };
+        let turns = ReadSlots { of_all: Semaphore::new(AT_ONCE), of_namespaces: Mutex::default() };
         Self(Some((client, Arc::new(turns))))
     }
 

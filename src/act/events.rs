@@ -68,7 +68,7 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
     let (kind, name) = (review.kind.name(), &review.name);
     let is_told_here = about.kind.as_deref() == Some(kind) && about.name.as_ref() == Some(name);
     let this = if is_told_here { "this".to_owned() } else { format!("{kind} {name}") };
-    let told = decision.judged.iter().filter_map(|judged| {
+    let findings = decision.judged.iter().filter_map(|judged| {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let (reason, note) = match &judged.softened {
             Some(Softened::ByOverride(release)) if decision.allowed() => {
@@ -95,7 +95,7 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         let action = format!("Recover{:016x}", Fingerprint::of(&note).number());
         Notice { regarding: about.clone(), reason: reason.to_owned(), action, note }
     });
-    told.chain(recovery).collect()
+    findings.chain(recovery).collect()
 }
 
 /// The request gets a warning as well, but many clients show none.
@@ -162,22 +162,22 @@ const REMEMBERED: usize = 1024;
 
 /// Which objects were told of in this minute, and how often.
 #[derive(Debug, Default)]
-pub struct Restraint(HashMap<String, (Timestamp, u32)>);
+pub struct EventLimiter(HashMap<String, (Timestamp, u32)>);
 
-impl Restraint {
+impl EventLimiter {
     /// This one may be told.
     pub fn lets(&mut self, notice: &Notice, now: Timestamp) -> bool {
         let minute = SignedDuration::from_mins(1);
         if self.0.len() >= REMEMBERED {
             self.0.retain(|_, (since, _)| now.duration_since(*since) < minute);
         }
-        let (since, told) =
+        let (since, count) =
             self.0.entry(notice.regarding.uid.clone().unwrap_or_default()).or_insert((now, 0));
         if now.duration_since(*since) >= minute || *since > now {
-            (*since, *told) = (now, 0);
+            (*since, *count) = (now, 0);
         }
-        *told += 1;
-        *told <= A_MINUTE
+        *count += 1;
+        *count <= A_MINUTE
     }
 }
 
@@ -254,8 +254,8 @@ fn fitting(note: &str) -> String {
 }
 
 /// What the controller tells, under a name that follows from what it says; a removal happens once.
-pub fn once(told: &Announcement, now: Timestamp) -> Event {
-    let Announcement { id, uid, reason, note } = told;
+pub fn once(announcement: &Announcement, now: Timestamp) -> Event {
+    let Announcement { id, uid, reason, note } = announcement;
     let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
     let regarding = regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()));
     let (reason, action, note) = ((*reason).to_owned(), "Reconcile".to_owned(), note.clone());

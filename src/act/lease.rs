@@ -66,13 +66,13 @@ fn decide(holder: &str, me: &str, unchanged: Duration) -> Choice {
 }
 
 /// Where the record lies.
-trait Store: Send + Sync {
+trait RecordStore: Send + Sync {
     fn read(&self) -> impl Future<Output = kube::Result<Option<Lease>>> + Send;
     /// Only over the version that it carries; without one only if there is none.
     fn write(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
 }
 
-impl Store for Api<Lease> {
+impl RecordStore for Api<Lease> {
     async fn read(&self) -> kube::Result<Option<Lease>> {
         self.get_opt(NAME).await
     }
@@ -112,26 +112,26 @@ pub async fn hold(
     let gauge = |leads| {
         guard.metrics.leader.set(i64::from(leads));
     };
-    Turns { store: api, blank, me, seen: None, seat: candidate.seat, gauge }.run(closing).await;
+    Election { store: api, blank, me, seen: None, seat: candidate.seat, gauge }.run(closing).await;
 }
 
 /// The record as it was seen last, and since when it is so.
-struct Record {
+struct SeenRecord {
     lease: Lease,
     since: Instant,
 }
 
-struct Turns<S, G> {
+struct Election<S, G> {
     store: S,
     /// What is created if there is none.
     blank: Lease,
     me: String,
-    seen: Option<Record>,
+    seen: Option<SeenRecord>,
     seat: Seat,
     gauge: G,
 }
 
-impl<S: Store, G: Fn(bool)> Turns<S, G> {
+impl<S: RecordStore, G: Fn(bool)> Election<S, G> {
     async fn run(mut self, mut closing: watch::Receiver<bool>) {
         loop {
             let asked = Instant::now();
@@ -182,7 +182,12 @@ impl<S: Store, G: Fn(bool)> Turns<S, G> {
 
 /// One look and at most one write; whoever holds it writes over what it wrote, without a look. A conflict is an answer:
 /// somebody else was faster.
-async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Record>) -> kube::Result<bool> {
+async fn turn(
+    store: &impl RecordStore,
+    blank: &Lease,
+    me: &str,
+    seen: &mut Option<SeenRecord>,
+) -> kube::Result<bool> {
     let ours = seen.as_ref().filter(|seen| holder(&seen.lease) == me).map(|seen| seen.lease.clone());
     let lease = match ours {
         Some(lease) => Some(lease),
@@ -193,7 +198,7 @@ async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Rec
         let known = seen.take().filter(|seen| seen.lease.metadata.resource_version == *version);
         let since = known.map_or_else(Instant::now, |seen| seen.since);
         let unchanged = since.elapsed();
-        *seen = Some(Record { lease: lease.clone(), since });
+        *seen = Some(SeenRecord { lease: lease.clone(), since });
         if decide(holder(lease), me, unchanged) == Choice::Wait {
             return Ok(false);
         }
@@ -203,7 +208,7 @@ async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Rec
     *seen = None;
     match written {
         Ok(lease) => {
-            *seen = Some(Record { lease, since: Instant::now() });
+            *seen = Some(SeenRecord { lease, since: Instant::now() });
             Ok(true)
         }
         // Changed, or gone, or created meanwhile.
@@ -236,7 +241,7 @@ fn renewed(mut lease: Lease, me: &str) -> Lease {
 }
 
 /// Only what is ours is given up.
-async fn give_up(store: &impl Store, me: &str) -> kube::Result<()> {
+async fn give_up(store: &impl RecordStore, me: &str) -> kube::Result<()> {
     let Some(mut lease) = store.read().await?.filter(|lease| holder(lease) == me) else { return Ok(()) };
     if let Some(spec) = &mut lease.spec {
         spec.holder_identity = Some(String::new());

@@ -30,7 +30,7 @@ const REST: u32 = 4;
 /// Works while `leading`, whenever the world has `changed`.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
     let (mut pace, mut lookout, began) = (Pace::default(), Lookout::default(), Instant::now());
-    let means = Means { client, guard, leading: leading.clone() };
+    let context = StepContext { client, guard, leading: leading.clone() };
     loop {
         if !leading.holds() {
             // Another leader changes the world, and nobody remembers an old one for longer than it takes.
@@ -41,16 +41,16 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
         }
         changed.mark_unchanged();
         let looked = Instant::now();
-        let steps = means.look(|view| lookout.next(view, began.elapsed()));
+        let steps = context.look(|view| lookout.next(view, began.elapsed()));
         let rest = looked.elapsed() * REST;
         let mut anew = false;
         for step in pace.due(&steps, began.elapsed()) {
             // What follows is planned anew: the world is not the same after a step that destroys.
             anew = step.destroys();
-            if !means.may(step) {
+            if !context.may(step) {
                 break;
             }
-            one(&means, &mut pace, step, began).await;
+            one(&context, &mut pace, step, began).await;
             if anew {
                 break;
             }
@@ -70,9 +70,9 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
     }
 }
 
-async fn one(means: &Means, pace: &mut Pace, step: &Step, began: Instant) {
-    let Some(time) = means.leading.time_for_a_step() else { return };
-    let outcome = timeout(time, apply::step(means, step)).await;
+async fn one(context: &StepContext, pace: &mut Pace, step: &Step, began: Instant) {
+    let Some(time) = context.leading.time_for_a_step() else { return };
+    let outcome = timeout(time, apply::step(context, step)).await;
     match &outcome {
         Ok(Err(error)) if conflict(error) => pace.missed(step, began.elapsed()),
         // What could not be told is still to be told.
@@ -80,21 +80,21 @@ async fn one(means: &Means, pace: &mut Pace, step: &Step, began: Instant) {
         _ => pace.did(step, began.elapsed()),
     }
     log(step, &outcome);
-    if let Ok(Ok(Done::Refused(told))) = outcome
-        && pace.is_news(step, &told.note)
-        && let Ok(Err(error)) = timeout(time, apply::announce(&means.client, &told)).await
+    if let Ok(Ok(Done::Refused(event))) = outcome
+        && pace.is_news(step, &event.note)
+        && let Ok(Err(error)) = timeout(time, apply::announce(&context.client, &event)).await
     {
         warn!(%step, object = step.object(), error = chain(&error), "the Event about a refused step could not be written");
     }
 }
 
 /// A line for whoever reads the log, in words and not in structures.
-fn log(step: &Step, outcome: &Outcome) {
+fn log(step: &Step, outcome: &StepOutcome) {
     let object = step.object();
     match outcome {
         Ok(Ok(Done::Yes)) => info!(%step, object, "a step is done"),
         Ok(Ok(Done::NotNow(why))) => info!(%step, object, why, "a step is postponed"),
-        Ok(Ok(Done::Refused(told))) => info!(%step, object, why = told.note, "a step was refused"),
+        Ok(Ok(Done::Refused(event))) => info!(%step, object, why = event.note, "a step was refused"),
         // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
         Ok(Err(error)) if conflict(error) => {
             info!(%step, object, "the step is planned again: its object has changed");
@@ -111,7 +111,7 @@ fn conflict(error: &kube::Error) -> bool {
 }
 
 /// Nothing: there was no answer in time.
-type Outcome = Result<Result<Done, kube::Error>, Elapsed>;
+type StepOutcome = Result<Result<Done, kube::Error>, Elapsed>;
 
 /// What came of a step.
 enum Done {
@@ -124,13 +124,13 @@ enum Done {
 }
 
 /// What a step is done with.
-struct Means {
+struct StepContext {
     client: Client,
     guard: Arc<Guard>,
     leading: Leading,
 }
 
-impl Means {
+impl StepContext {
     /// No step begins without the lease (and none outlasts it), and none that destroys unless it follows from the world as it is now. Asked again
     /// before every single call that deletes.
     fn may(&self, step: &Step) -> bool {
@@ -141,7 +141,7 @@ impl Means {
     fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let guard = &self.guard;
         let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
-        let (reservations, freshness) = (guard.book.reservations(), guard.freshness(&world));
+        let (reservations, freshness) = (guard.reservations.current(), guard.freshness(&world));
         look(&View {
             reservations: &reservations,
             freshness,

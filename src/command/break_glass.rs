@@ -19,10 +19,10 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::canary::{self, Answer};
+use super::canary::{self, CanaryAnswer};
 use super::look::{self, Look};
 use super::site::{Clock, Site};
-use super::{Exit, walk};
+use super::{Exit, guided};
 use crate::act::api::{self, Exactly, Fault};
 use crate::act::telemetry::chain;
 
@@ -97,7 +97,7 @@ async fn open(
     let ns = &options.of;
     let text = |until: Timestamp| format!("until={until} reason={reason}");
     let judged = |now: Timestamp| {
-        let until = walk::later(now, term)?;
+        let until = guided::later(now, term)?;
         Override::of_all(&text(until), now)
             .map_err(|problem| anyhow::anyhow!("this would open nothing: {problem}"))
     };
@@ -110,7 +110,7 @@ async fn open(
          would have been refused for, and Events record it, with the reason. A bootstrap Deployment that is applied again stays \
          at 0. What is changed meanwhile stays changed."
     )?;
-    if !options.yes && !walk::agrees(out)? {
+    if !options.yes && !guided::agrees(out)? {
         return Ok(Exit::Refused);
     }
     // Whoever thinks about it for a while still gets the whole time.
@@ -121,7 +121,8 @@ async fn open(
     writeln!(out, "annotated: namespace {ns} is open until {}: {}", open.until, visible(&open.reason))?;
     let warning = open_until(ns, &open);
     let honours = |it: &str| it.starts_with(&warning);
-    let is_open = |it: &Answer| matches!(it, Answer::Admitted(said) if said.iter().any(|it| honours(it)));
+    let is_open =
+        |it: &CanaryAnswer| matches!(it, CanaryAnswer::Admitted(said) if said.iter().any(|it| honours(it)));
     let answer = canary::ask_until(site, ns, PATIENCE, is_open).await?;
     let (exit, words) = opened(&answer, ns, honours);
     writeln!(out, "{}\nwhen that is done: gatera break-glass {ns} --close", visible(&words))?;
@@ -143,16 +144,16 @@ async fn close(
     // Each warning of a guard that lets pass comes with one that the namespace is open.
     let guards = |said: &[String]| !said.is_empty() && !said.iter().any(|it| it.starts_with("until "));
     let answer = canary::ask_until(site, ns, PATIENCE, |it| match it {
-        Answer::Refused(_) => true,
-        Answer::Admitted(said) => guards(said),
+        CanaryAnswer::Refused(_) => true,
+        CanaryAnswer::Admitted(said) => guards(said),
         _ => false,
     });
     let (exit, words) = match answer.await? {
-        Answer::Refused(words) => (Exit::Clean, format!("the guard refuses again: {words}")),
-        Answer::Admitted(said) if guards(&said) => {
+        CanaryAnswer::Refused(words) => (Exit::Clean, format!("the guard refuses again: {words}")),
+        CanaryAnswer::Admitted(said) if guards(&said) => {
             (Exit::Clean, "the guard warns there, as its mode has it".to_owned())
         }
-        Answer::Admitted(_) => {
+        CanaryAnswer::Admitted(_) => {
             (Exit::Refused, "and yet the guard refuses nothing; `gatera doctor` looks why".to_owned())
         }
         other => (Exit::Undecided, format!("whether the guard refuses again is not known: {}", why(&other))),
@@ -188,37 +189,41 @@ async fn holds(options: &Options, site: &Site) -> String {
         }
     };
     let view = site.view(&world);
-    let told = world
+    let clusters = world
         .clusters()
         .map(|it| format!("\n  {}  {}  {}", it.id.name, view.state(it).name(), visible(&it.describe())));
-    let told: String = told.collect();
-    if told.is_empty() {
+    let listed: String = clusters.collect();
+    if listed.is_empty() {
         format!("Namespace {} holds no Galera cluster.", options.of)
     } else {
-        format!("Namespace {} holds{told}", options.of)
+        format!("Namespace {} holds{listed}", options.of)
     }
 }
 
 /// The same namespace as was looked at, as it was: two people do not undo each other's doing unseen. Or what a webhook says to it.
-async fn write(client: &Client, found: &Namespace, text: Option<&str>) -> anyhow::Result<Result<(), Answer>> {
+async fn write(
+    client: &Client,
+    found: &Namespace,
+    text: Option<&str>,
+) -> anyhow::Result<Result<(), CanaryAnswer>> {
     let api: Api<Namespace> = Api::all(client.clone());
     let name = found.metadata.name.as_deref().unwrap_or_default();
     let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
     let annotations = json!({ format!("{PREFIX}{BREAK_GLASS}"): text });
     let it = Exactly { name, uid: &uid, version: &version };
-    let Err(error) = api::annotate(&api, it, walk::MANAGER, &annotations).await else { return Ok(Ok(())) };
+    let Err(error) = api::annotate(&api, it, guided::MANAGER, &annotations).await else { return Ok(Ok(())) };
     if Fault::of(&error) == Fault::Conflict {
         anyhow::bail!("namespace {name} was changed meanwhile, so nothing was done; run this again");
     }
     match canary::refused(&error) {
-        said @ (Answer::Refused(_) | Answer::Unanswered(_)) => Ok(Err(said)),
+        said @ (CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)) => Ok(Err(said)),
         _ => Err(error).with_context(|| format!("annotating namespace {name}")),
     }
 }
 
-fn not_written(said: &Answer, namespace: &str, out: &mut impl Write) -> anyhow::Result<Exit> {
+fn not_written(said: &CanaryAnswer, namespace: &str, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (exit, words) = match said {
-        Answer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
+        CanaryAnswer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
         other => (
             Exit::Refused,
             format!("the guard does not let namespace {namespace} be annotated: {}", why(other)),
@@ -236,9 +241,9 @@ fn no_guard(words: &str) -> String {
 }
 
 /// What the guard makes of it.
-fn opened(answer: &Answer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
+fn opened(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
     match answer {
-        Answer::Admitted(said) => match (said.iter().find(|it| rules::said_by(it).is_some()), said.iter().any(|it| honours(it))) {
+        CanaryAnswer::Admitted(said) => match (said.iter().find(|it| rules::said_by(it).is_some()), said.iter().any(|it| honours(it))) {
             (Some(words), true) => (Exit::Clean, format!("the guard honours it, and says so each time: {words}")),
             (Some(words), false) => (
                 Exit::Undecided,
@@ -250,24 +255,24 @@ fn opened(answer: &Answer, namespace: &str, honours: impl Fn(&str) -> bool) -> (
                     .to_owned(),
             ),
         },
-        Answer::Refused(words) => (
+        CanaryAnswer::Refused(words) => (
             Exit::Refused,
             format!(
                 "the guard still refuses; it may not have seen namespace {namespace} change (its /readyz tells). An override at the \
                  object itself counts without that (`gatera explain G18`). It says: {words}"
             ),
         ),
-        Answer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
+        CanaryAnswer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
         other => (Exit::Undecided, format!("whether the guard honours it is not known: {}", why(other))),
     }
 }
 
-fn why(answer: &Answer) -> String {
+fn why(answer: &CanaryAnswer) -> String {
     match answer {
-        Answer::Away(words) | Answer::Refused(words) => words.clone(),
-        Answer::NotAllowed(words) => format!("a dry run would tell: {words}"),
-        Answer::Other(code, words) => format!("the API server answers {code}: {words}"),
-        Answer::Unanswered(words) => format!("no guard answers: {words}"),
-        Answer::Admitted(_) => "no guard says anything".to_owned(),
+        CanaryAnswer::Away(words) | CanaryAnswer::Refused(words) => words.clone(),
+        CanaryAnswer::NotAllowed(words) => format!("a dry run would tell: {words}"),
+        CanaryAnswer::Other(code, words) => format!("the API server answers {code}: {words}"),
+        CanaryAnswer::Unanswered(words) => format!("no guard answers: {words}"),
+        CanaryAnswer::Admitted(_) => "no guard says anything".to_owned(),
     }
 }

@@ -21,10 +21,10 @@ use serde_json::{Map, Value, json};
 
 use super::doctor::{self, PODS};
 use super::generate;
+use super::guided::is_away;
 use super::look::{self, Access, Look};
 use super::site::Site;
 use super::terminal::progress::Progress;
-use super::walk::is_away;
 use crate::act::telemetry::chain;
 
 /// Options of `gatera report`.
@@ -119,14 +119,14 @@ async fn objects(client: &Client, clusters: &[&Cluster]) -> Value {
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
             let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), ns, &resource);
             for name in names(kind) {
-                let told = match api.get_opt(&name).await {
+                let value = match api.get_opt(&name).await {
                     Ok(None) => json!("is not there"),
                     Ok(Some(object)) => {
                         serde_json::to_value(object).map_or(Value::Null, |it| report::bundle::shape(&it))
                     }
                     Err(error) => json!(format!("not asked: {}", chain(&error))),
                 };
-                all.insert(format!("{kind} {ns}/{name}"), told);
+                all.insert(format!("{kind} {ns}/{name}"), value);
             }
         }
     }
@@ -173,11 +173,11 @@ async fn logs(client: &Client, namespace: &str) -> Value {
         let name = pod.name_any();
         let params =
             LogParams { container: Some(OURS.to_owned()), tail_lines: Some(LINES), ..LogParams::default() };
-        let told = match api.logs(&name, &params).await {
+        let value = match api.logs(&name, &params).await {
             Ok(text) => json!(text.lines().collect::<Vec<_>>()),
             Err(error) => json!(format!("not asked: {}", chain(&error))),
         };
-        all.insert(name, told);
+        all.insert(name, value);
     }
     Value::Object(all)
 }

@@ -53,11 +53,11 @@ pub struct Options {
     #[arg(long, value_name = "BASE")]
     against: Option<Base>,
     #[command(flatten)]
-    live: live::Which,
+    live: live::LiveArgs,
     /// Output format, and its file: text, concise, json, sarif, junit, github, gitlab or markdown; may be repeated if all but one
     /// have a file [default: text]
     #[arg(long, short, value_name = "FORMAT[=FILE]", value_parser = destination)]
-    output: Vec<Destination>,
+    output: Vec<OutputTarget>,
     /// Check only these rules, by id or name
     #[arg(long, value_name = "RULE", value_parser = rule, value_delimiter = ',')]
     rule: Vec<&'static str>,
@@ -110,12 +110,12 @@ enum FailOn {
 
 /// A format, and the file it goes to; none: standard output.
 #[derive(Clone, Debug)]
-struct Destination {
+struct OutputTarget {
     format: Format,
     file: Option<PathBuf>,
 }
 
-fn destination(text: &str) -> Result<Destination, String> {
+fn destination(text: &str) -> Result<OutputTarget, String> {
     let (name, file) = match text.split_once('=') {
         Some((_, "")) => return Err("there is no file behind the =".to_owned()),
         Some((name, file)) => (name, Some(PathBuf::from(file))),
@@ -124,7 +124,7 @@ fn destination(text: &str) -> Result<Destination, String> {
     let formats = || Format::ALL.iter().map(|(_, name, _)| *name).collect::<Vec<_>>().join(", ");
     let format =
         Format::read(name).ok_or_else(|| format!("there is no format {name}; there are {}", formats()))?;
-    Ok(Destination { format, file })
+    Ok(OutputTarget { format, file })
 }
 
 fn rule(text: &str) -> Result<&'static str, String> {
@@ -180,7 +180,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     drop(progress);
     checked.settings.clone_from(&chosen.file);
     // What goes to files is there whatever becomes of standard output.
-    for Destination { format, file } in &options.output {
+    for OutputTarget { format, file } in &options.output {
         if let Some(file) = file {
             let text = lay_out(&checked, *format, false);
             fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;

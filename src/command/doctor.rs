@@ -31,7 +31,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::Exit;
-use super::installed::{self, Installed, Source};
+use super::installed::{self, Installed, SettingsSource};
 use super::look::{self, Look, Output, Survey};
 use super::site::Site;
 use super::terminal::progress::Progress;
@@ -166,7 +166,7 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
     let replicas = replicas(client, &namespace, progress).await;
     let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
     let same_version = versions.clone().all(|version| version == own);
-    let known = !matches!(source, Source::Defaults(_));
+    let known = !matches!(source, SettingsSource::Defaults(_));
     let mut rows = doctor::webhooks(
         &installed.entries,
         Some(settings).filter(|_| known),

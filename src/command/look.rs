@@ -147,7 +147,7 @@ pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::R
 }
 
 /// One cluster at one look.
-pub struct Seen {
+pub struct ObservedCluster {
     /// With whose rights.
     pub client: Client,
     /// By which clock.
@@ -160,7 +160,7 @@ pub struct Seen {
     pub id: Id,
 }
 
-impl Seen {
+impl ObservedCluster {
     /// The cluster as it was.
     pub fn cluster(&self) -> anyhow::Result<&Cluster> {
         self.world.cluster(&self.id.namespace, &self.id.name).context("its StatefulSet has gone")
@@ -173,7 +173,7 @@ impl Seen {
 }
 
 /// One look, and the only cluster of this name.
-pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Seen> {
+pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<ObservedCluster> {
     // Between two looks this machine may have slept.
     let clock = Clock::ask(&site.client).await?;
     let (world, _) = looked(look, site).await?;
@@ -188,7 +188,7 @@ pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Seen> {
             cluster.pods().filter(|pod| pod.left).count()
         );
     }
-    Ok(Seen { client: site.client.clone(), clock, settings: site.settings.clone(), world, id })
+    Ok(ObservedCluster { client: site.client.clone(), clock, settings: site.settings.clone(), world, id })
 }
 
 /// On a runtime of its own.

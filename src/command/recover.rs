@@ -1,10 +1,10 @@
 //! `gatera recover` and `gatera start`: lead a cluster that is down back, from its newest data, with the rights of whoever asks.
 //!
-//! Owns: the loop of looking and doing, and the question before it; what a step does is in `recover/doing.rs`. What comes next is
+//! Owns: the loop of looking and doing, and the question before it; what a step does is in `recover/actions.rs`. What comes next is
 //! `decide::recovery`'s; who may start first is the guard's to say. Nothing is remembered between two looks: run again, it goes on
 //! where it was.
 
-mod doing;
+mod actions;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,9 +22,9 @@ use jiff::SignedDuration;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::look::{self, Seen};
+use super::guided::{ClusterArgs, LOOK, Transcript, agrees, is_away, is_by_the_guard};
+use super::look::{self, ObservedCluster};
 use super::site::Site;
-use super::walk::{LOOK, Of, Said, agrees, is_away, is_by_the_guard};
 
 /// What one look shows the guard has heard by then.
 const HEARD: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ const MOST_TRIES: u32 = 5;
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    of: Of,
+    of: ClusterArgs,
     /// Start from this member (name or ordinal) instead of the newest
     #[arg(long, value_name = "MEMBER")]
     from: Option<String>,
@@ -53,7 +53,7 @@ pub struct Options {
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum RecoverGoal {
     /// Somebody serves.
     Serve,
     /// As many members as before it was stopped.
@@ -61,16 +61,16 @@ pub enum To {
 }
 
 /// Leads it back.
-pub fn run(options: &Options, to: To, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::Result<Exit> {
     let want = Want {
         from: options.from.clone(),
         loss: options.accept_loss.clone(),
-        all: to == To::StartAll,
+        all: to == RecoverGoal::StartAll,
         before: Vec::new(),
         unreadable: Vec::new(),
     };
     let agreed = options.of.agreed();
-    let way = Way {
+    let run = RecoverRun {
         options,
         want,
         agreed,
@@ -78,15 +78,15 @@ pub fn run(options: &Options, to: To, out: &mut impl Write) -> anyhow::Result<Ex
         acted: false,
         since: Instant::now(),
         table: String::new(),
-        said: Said::default(),
+        transcript: Transcript::default(),
         tries: BTreeMap::new(),
         failing: None,
     };
-    look::block_on(way.walk(out))
+    look::block_on(run.recover(out))
 }
 
 /// One walk.
-struct Way<'a> {
+struct RecoverRun<'a> {
     options: &'a Options,
     want: Want,
     /// A person said yes to who starts the cluster.
@@ -98,7 +98,7 @@ struct Way<'a> {
     /// Since when nothing has changed in the table.
     since: Instant,
     table: String,
-    said: Said,
+    transcript: Transcript,
     /// What was done again and again.
     tries: BTreeMap<String, u32>,
     /// Since when steps are refused.
@@ -106,25 +106,25 @@ struct Way<'a> {
 }
 
 /// Whether a person was asked just now, or nobody has to be.
-enum Asked {
-    Now,
-    Before,
+enum Confirmation {
+    JustGiven,
+    NotNeeded,
 }
 
-impl Way<'_> {
+impl RecoverRun<'_> {
     /// Where it does not lead back, no pod stays that was made only to read.
-    async fn walk(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
+    async fn recover(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         let site = self.options.of.site().await?;
         let result = self.go(&site, out).await;
         let looked = !self.table.is_empty() && !self.options.of.dry_run;
         if looked && !matches!(result, Ok(Exit::Clean)) {
             let cleared = timeout(CLEARED, async {
-                let seen = self.options.of.seen(&site, &mut Said::default(), out).await?;
-                doing::stop_reading(&seen, &self.want.before).await
+                let seen = self.options.of.seen(&site, &mut Transcript::default(), out).await?;
+                actions::stop_reading(&seen, &self.want.before).await
             });
             // The next run deletes what stays now.
             if let Ok(Err(problem)) = cleared.await {
-                self.said.problem(&problem.context("deleting the reader pods"), out)?;
+                self.transcript.problem(&problem.context("deleting the reader pods"), out)?;
             }
         }
         result
@@ -133,7 +133,7 @@ impl Way<'_> {
     async fn go(&mut self, site: &Site, out: &mut impl Write) -> anyhow::Result<Exit> {
         loop {
             let asked = Instant::now();
-            let seen = self.options.of.seen(site, &mut self.said, out).await?;
+            let seen = self.options.of.seen(site, &mut self.transcript, out).await?;
             if asked.elapsed() > LONG {
                 // Nobody looked meanwhile, and what is shown may be from before.
                 self.since = Instant::now();
@@ -157,10 +157,10 @@ impl Way<'_> {
             match self.ends(&step, cluster, &view, out)? {
                 ControlFlow::Break(exit) => return Ok(exit),
                 // The question may have taken a while.
-                ControlFlow::Continue(Asked::Now) => continue,
-                ControlFlow::Continue(Asked::Before) => {}
+                ControlFlow::Continue(Confirmation::JustGiven) => continue,
+                ControlFlow::Continue(Confirmation::NotNeeded) => {}
             }
-            self.said.step(report::says(&step), out)?;
+            self.transcript.step(report::says(&step), out)?;
             if self.options.of.gives_up(self.since, out)? {
                 return Ok(Exit::Undecided);
             }
@@ -183,11 +183,11 @@ impl Way<'_> {
         cluster: &Cluster,
         view: &View<'_>,
         out: &mut impl Write,
-    ) -> anyhow::Result<ControlFlow<Exit, Asked>> {
+    ) -> anyhow::Result<ControlFlow<Exit, Confirmation>> {
         let exit = match step {
             // Whoever was made anew is waited for.
             Step::Serves if self.acted && recovery::next_in_turn(cluster, view, self.still()).is_some() => {
-                return Ok(ControlFlow::Continue(Asked::Before));
+                return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
             }
             Step::Serves => {
                 writeln!(out, "{}", report::serves(cluster, view))?;
@@ -206,14 +206,14 @@ impl Way<'_> {
                 write!(out, "{}{}", self.table, report::refusal(cluster, stake, from.as_deref()))?;
                 Exit::Refused
             }
-            Step::Ask { .. } if self.agreed => return Ok(ControlFlow::Continue(Asked::Before)),
+            Step::Ask { .. } if self.agreed => return Ok(ControlFlow::Continue(Confirmation::NotNeeded)),
             step if self.begun && !matches!(step, Step::Ask { .. }) => {
-                return Ok(ControlFlow::Continue(Asked::Before));
+                return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
             }
             step => {
                 let granted = cluster.recovery().is_some();
                 if !self.options.of.dry_run && !is_asked(step, granted) {
-                    return Ok(ControlFlow::Continue(Asked::Before));
+                    return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
                 }
                 write!(out, "{}{}", self.table, report::proposal(cluster, step))?;
                 if self.options.of.dry_run {
@@ -221,7 +221,7 @@ impl Way<'_> {
                 } else if agrees(out)? {
                     self.agreed |= matches!(step, Step::Ask { .. });
                     self.begun = true;
-                    return Ok(ControlFlow::Continue(Asked::Now));
+                    return Ok(ControlFlow::Continue(Confirmation::JustGiven));
                 } else {
                     Exit::Refused
                 }
@@ -233,18 +233,18 @@ impl Way<'_> {
     async fn act(
         &mut self,
         step: &Step,
-        seen: &Seen,
+        seen: &ObservedCluster,
         out: &mut impl Write,
     ) -> anyhow::Result<ControlFlow<Exit>> {
         self.acted |= !matches!(step, Step::Wait(_) | Step::Serves);
-        match doing::act(seen, step).await {
+        match actions::act(seen, step).await {
             Ok(()) => {
                 self.failing = None;
                 if let Step::Finish { without } = step {
                     writeln!(out, "{}", report::back(seen.cluster()?, without))?;
                     return Ok(ControlFlow::Break(Exit::Clean));
                 }
-                if self.goes_round(step) {
+                if self.is_looping(step) {
                     if let Step::Read { uid, .. } = step {
                         // Another pod has its name, and reads nothing.
                         self.want.unreadable.push(uid.clone());
@@ -261,7 +261,7 @@ impl Way<'_> {
                 }
             }
             Err(problem) => {
-                self.said.problem(&problem, out)?;
+                self.transcript.problem(&problem, out)?;
                 if let Step::Read { uid, .. } = step
                     && !is_away(&problem)
                 {
@@ -282,7 +282,7 @@ impl Way<'_> {
     }
 
     /// It was done before, and before, and it is where it was.
-    fn goes_round(&mut self, step: &Step) -> bool {
+    fn is_looping(&mut self, step: &Step) -> bool {
         let what = match step {
             Step::Restart { member, .. } | Step::Read { member, .. } => member,
             Step::TakeBack(why) => why,
@@ -313,12 +313,12 @@ fn lasts(step: &Step, problem: &anyhow::Error, still: Duration, failing: Duratio
 }
 
 /// The request first: while it stands a member may start from it.
-async fn abort(seen: &Seen, out: &mut impl Write) -> anyhow::Result<Exit> {
+async fn abort(seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Exit> {
     let asked = seen.cluster()?.workload.metadata.mark(RECOVER).is_some();
     if asked {
-        doing::take_off(seen).await.context("withdrawing the recovery request")?;
+        actions::take_off(seen).await.context("withdrawing the recovery request")?;
     }
-    doing::stop_reading(seen, &[]).await.context("deleting the reader pods")?;
+    actions::stop_reading(seen, &[]).await.context("deleting the reader pods")?;
     if asked {
         writeln!(
             out,

@@ -23,48 +23,48 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::Exit;
-use super::look::{self, Seen};
+use super::look::{self, ObservedCluster};
 use super::site::Site;
 use super::status;
 use crate::act::api::{Exactly, annotate};
 
 /// What is asked.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Ask {
+pub enum RolloutCommand {
     /// Show how far a rollout is
     #[command(
         after_help = "Exit codes: 0 if every member runs its configuration, 1 if not yet, or given up; 2 if unknown"
     )]
     Status {
-        /// Of which clusters.
+        /// RolloutArgs which clusters.
         #[command(flatten)]
-        of: status::Options,
+        of: status::ClusterChoice,
         /// Print again whenever something changes, until the rollout ends or waits for you
         #[arg(long, short)]
         watch: bool,
     },
     /// List the kept revisions of a configuration, and which members run them
-    History(Of),
+    History(RolloutArgs),
     /// Pause: restart no member until the rollout is resumed
-    Pause(Of),
+    Pause(RolloutArgs),
     /// Resume after a pause or an undo
-    Resume(Of),
+    Resume(RolloutArgs),
     /// Retry a revision that was given up, once you have removed the cause
-    Retry(Of),
+    Retry(RolloutArgs),
     /// Return to an earlier revision until the ConfigMap changes again
     Undo {
-        /// Of which cluster.
+        /// RolloutArgs which cluster.
         #[command(flatten)]
-        of: Of,
+        of: RolloutArgs,
         /// Revision, as `gatera rollout history` prints it [default: the one before]
         #[arg(long, value_name = "REVISION")]
         to: Option<String>,
     },
 }
 
-/// Of which cluster.
+/// RolloutArgs which cluster.
 #[derive(Clone, Debug, Args)]
-pub struct Of {
+pub struct RolloutArgs {
     /// Name of the cluster: its StatefulSet, or the label that names it
     #[arg(value_name = "CLUSTER")]
     cluster: String,
@@ -72,19 +72,19 @@ pub struct Of {
     look: look::Look,
 }
 
-impl Of {
-    async fn seen(&self) -> anyhow::Result<Seen> {
+impl RolloutArgs {
+    async fn seen(&self) -> anyhow::Result<ObservedCluster> {
         look::one(&self.cluster, &self.look, &self.look.site().await?).await
     }
 }
 
 /// Looks, and does what is asked.
-pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(ask: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
         match ask {
-            Ask::Status { of, watch } => return status(of, *watch, out).await,
-            Ask::History(of) => history(of, out).await?,
-            Ask::Pause(of) => {
+            RolloutCommand::Status { of, watch } => return status(of, *watch, out).await,
+            RolloutCommand::History(of) => history(of, out).await?,
+            RolloutCommand::Pause(of) => {
                 let asked = of.seen().await?;
                 asked.wish(Some(Wish::Paused)).await?;
                 writeln!(
@@ -93,7 +93,7 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<Exit> {
                     asked.id
                 )?;
             }
-            Ask::Resume(of) => {
+            RolloutCommand::Resume(of) => {
                 let asked = of.seen().await?;
                 asked.wish(None).await?;
                 let goes_on = || "goes on: members are to run what its ConfigMaps hold".to_owned();
@@ -101,7 +101,7 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<Exit> {
                     |why| format!("stays as it is: {why}; `gatera rollout retry` tries that once more");
                 writeln!(out, "{} {}", asked.id, visible(&asked.given_up().map_or_else(goes_on, stays)))?;
             }
-            Ask::Retry(of) => {
+            RolloutCommand::Retry(of) => {
                 let asked = of.seen().await?;
                 let why =
                     asked.given_up().with_context(|| format!("nothing of {} was given up", asked.id))?;
@@ -111,7 +111,7 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<Exit> {
                 asked.wish(Some(Wish::Retry(format!("{:.0}", asked.clock.now())))).await?;
                 writeln!(out, "{} tries once more what was given up ({})", asked.id, visible(why))?;
             }
-            Ask::Undo { of, to } => undo(of, to.as_deref(), out).await?,
+            RolloutCommand::Undo { of, to } => undo(of, to.as_deref(), out).await?,
         }
         Ok(Exit::Clean)
     })
@@ -121,7 +121,7 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<Exit> {
 const LOOK: Duration = Duration::from_secs(2);
 
 /// What is not done yet, was given up, or is held, is exit 1: a pipeline that watches goes on only when every member runs it.
-async fn status(of: &status::Options, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
+async fn status(of: &status::ClusterChoice, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (mut before, client) = (String::new(), of.look().client().await?);
     loop {
         // Clock and settings as they are now: whoever watches may do so for days.
@@ -146,14 +146,14 @@ async fn status(of: &status::Options, watch: bool, out: &mut impl Write) -> anyh
     }
 }
 
-async fn history(of: &Of, out: &mut impl Write) -> anyhow::Result<()> {
+async fn history(of: &RolloutArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let asked = of.seen().await?;
     let copies = asked.copies().await?;
     let cluster = asked.cluster()?;
     Ok(out.write_all(report::history(cluster, &copies).as_bytes())?)
 }
 
-async fn undo(of: &Of, to: Option<&str>, out: &mut impl Write) -> anyhow::Result<()> {
+async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyhow::Result<()> {
     let asked = of.seen().await?;
     let (cluster, copies) = (asked.cluster()?, asked.copies().await?);
     let live = cluster.live.as_ref().map_err(|unknown| anyhow::anyhow!("{unknown}"))?;
@@ -198,7 +198,7 @@ fn earlier(cluster: &Cluster, copies: &[Copy]) -> Option<Revision> {
     })
 }
 
-impl Seen {
+impl ObservedCluster {
     /// Why what the ConfigMaps hold was given up.
     fn given_up(&self) -> Option<&str> {
         let cluster = self.cluster().ok()?;

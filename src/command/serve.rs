@@ -27,12 +27,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch as channel;
 use tracing::{info, warn};
 
-use crate::act::answer::{Lifecycle, Port, Speech, accept, admission, operations};
+use crate::act::answer::{Lifecycle, Port, TlsOptions, accept, admission, operations};
 use crate::act::certs::{Leaf, Lives};
 use crate::act::config_maps::ConfigMaps;
 use crate::act::guard::Guard;
 use crate::act::register::{self, Registration};
-use crate::act::reserve::Book;
+use crate::act::reserve::ReservationStore;
 use crate::act::{connect, events, lease, reconcile, reload, telemetry, watch};
 
 use signals::Signals;
@@ -168,9 +168,11 @@ fn start(
     let mut tasks = Tasks::default();
     let (tell, notices) = events::channel();
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
-    let book = Book::shared(client.clone(), &registration.namespace, &registration.release);
+    let reservations =
+        ReservationStore::shared(client.clone(), &registration.namespace, &registration.release);
     let maps = ConfigMaps::at(client.clone());
-    let guard = Guard::new(world, settings, Timestamp::now).publishing(tell).reserving(book).reading(maps);
+    let guard =
+        Guard::new(world, settings, Timestamp::now).publishing(tell).reserving(reservations).reading(maps);
     let guard = Arc::new(guard.within(options.memory));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
@@ -205,7 +207,7 @@ fn start(
     tasks.start("events", events::publish(client.clone(), me.clone(), notices));
     tasks.start(LEASE, lease::hold(client, registration, me, candidate, Arc::clone(&guard), closing));
 
-    let speech = Speech::new(leaf, options.client_ca.clone(), options.http1_only);
+    let speech = TlsOptions::new(leaf, options.client_ca.clone(), options.http1_only);
     let tls = speech.config()?;
     tasks.start("client-ca", speech.follow(Arc::clone(&tls)));
     let port = Port::operations(probes, operations(Arc::clone(&guard)));

@@ -19,9 +19,9 @@ use super::site::{Clock, Site};
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
 
-/// Options of `gatera status`.
+/// ClusterChoice of `gatera status`.
 #[derive(Clone, Debug, Args)]
-pub struct Options {
+pub struct ClusterChoice {
     /// Name of one cluster: its StatefulSet, or the label that names it [default: all]
     #[arg(value_name = "CLUSTER")]
     cluster: Option<String>,
@@ -29,7 +29,7 @@ pub struct Options {
     look: look::Look,
 }
 
-impl Options {
+impl ClusterChoice {
     /// Where to look.
     pub fn look(&self) -> &look::Look {
         &self.look
@@ -43,10 +43,10 @@ impl Options {
 
 /// What is asked on the command line.
 #[derive(Clone, Debug, Args)]
-pub struct Ask {
+pub struct StatusArgs {
     /// Which clusters.
     #[command(flatten)]
-    pub of: Options,
+    pub of: ClusterChoice,
     /// Print again whenever something changes, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
@@ -58,15 +58,15 @@ const LOOK: Duration = Duration::from_secs(5);
 const ANEW: &str = "\u{1b}[H\u{1b}[J";
 
 /// Lists and tells the story. Whoever watches is told of what goes wrong on the way, and of what comes after.
-pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let on_a_terminal = io::stdout().is_terminal();
     look::block_on(async {
         let client = ask.of.look.client().await?;
         let (mut before, mut clock) = (None, Clock::ask(&client).await?);
         loop {
-            let text = match told(&ask.of, &client, &mut clock).await {
+            let text = match printed(&ask.of, &client, &mut clock).await {
                 Err(error) if before.is_some() && ask.watch => visible(&chain(error.as_ref())) + "\n",
-                told => told?,
+                text => text?,
             };
             if before.as_ref() != Some(&text) {
                 if ask.watch && on_a_terminal {
@@ -85,7 +85,7 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
     })
 }
 
-async fn told(of: &Options, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {
+async fn printed(of: &ClusterChoice, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {
     let site = Site::of(client.clone(), of.look.config.as_deref()).await?;
     *clock = site.clock;
     let (_, mut guard) = doctor::of_the_guard(&site, &Progress::off()).await;

@@ -22,8 +22,8 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::look::{self, Seen};
-use super::walk::{LOOK, Of, Said, agrees, is_away};
+use super::guided::{ClusterArgs, LOOK, Transcript, agrees, is_away};
+use super::look::{self, ObservedCluster};
 use crate::act::api::Fault;
 use crate::act::connect;
 
@@ -38,17 +38,17 @@ const SECOND: Duration = Duration::from_secs(1);
 const LISTENS: u32 = 60;
 
 /// Stops it.
-pub fn run(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(go(of, out))
 }
 
-async fn go(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
+async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     let site = of.site().await?;
-    let (mut told, mut agreed) = (Said::default(), of.agreed());
+    let (mut transcript, mut agreed) = (Transcript::default(), of.agreed());
     let (mut since, mut before, mut fewest) = (Instant::now(), None, i64::MAX);
     let mut replaced = None;
     loop {
-        let seen = of.seen(&site, &mut told, out).await?;
+        let seen = of.seen(&site, &mut transcript, out).await?;
         let (cluster, view) = (seen.cluster()?, seen.view());
         let step = stop::next(cluster, &view);
         match &step {
@@ -83,29 +83,29 @@ async fn go(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
         if before.as_ref() != Some(&wordless) {
             (since, before) = (Instant::now(), Some(wordless));
         }
-        told.step(report::says(&step), out)?;
+        transcript.step(report::says(&step), out)?;
         if of.gives_up(since, out)? {
             return Ok(Exit::Undecided);
         }
         match (act(&seen, &step, &mut replaced).await, &step) {
             (Ok(()), Step::Leave { to, .. }) => fewest = *to,
             (Ok(()), _) => {}
-            (Err(problem), _) => told.problem(&problem, out)?,
+            (Err(problem), _) => transcript.problem(&problem, out)?,
         }
         sleep(LOOK).await;
     }
 }
 
-async fn act(seen: &Seen, step: &Step, replaced: &mut Option<String>) -> anyhow::Result<()> {
+async fn act(seen: &ObservedCluster, step: &Step, replaced: &mut Option<String>) -> anyhow::Result<()> {
     match step {
         Step::Record { claims } => record(seen, claims, None).await,
         Step::Leave { member, claims, to } => {
             // What it says at its end is said to whoever listens already.
-            let Some(last) = Leaving::of(seen, member).await? else { return Ok(()) };
+            let Some(last) = LeavingPod::of(seen, member).await? else { return Ok(()) };
             leave(seen, *to, replaced).await?;
             ended(seen, claims, last).await
         }
-        Step::Follow { member, claims, .. } => match Leaving::of(seen, member).await? {
+        Step::Follow { member, claims, .. } => match LeavingPod::of(seen, member).await? {
             Some(last) => ended(seen, claims, last).await,
             None => Ok(()),
         },
@@ -114,7 +114,7 @@ async fn act(seen: &Seen, step: &Step, replaced: &mut Option<String>) -> anyhow:
 }
 
 /// Where its data ended is recorded; what is not known changes nothing.
-async fn ended(seen: &Seen, claims: &[String], last: Leaving) -> anyhow::Result<()> {
+async fn ended(seen: &ObservedCluster, claims: &[String], last: LeavingPod) -> anyhow::Result<()> {
     match last.end().await {
         Some(position) => record(seen, claims, Some(position)).await,
         None => Ok(()),
@@ -123,7 +123,7 @@ async fn ended(seen: &Seen, claims: &[String], last: Leaving) -> anyhow::Result<
 
 /// The guard keeps the last member, and rightly: so the person's word stands on the StatefulSet for that moment, and then what stood
 /// there before: `replaced`, until it does so again. One that somebody has written since the look is not written over.
-async fn leave(seen: &Seen, to: i64, replaced: &mut Option<String>) -> anyhow::Result<()> {
+async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -> anyhow::Result<()> {
     if to > 0 {
         return seen.scale(to).await;
     }
@@ -147,7 +147,7 @@ async fn leave(seen: &Seen, to: i64, replaced: &mut Option<String>) -> anyhow::R
 }
 
 /// Ours, of a run that was killed, or could not put back what it had replaced.
-async fn take_off(seen: &Seen, replaced: Option<&str>) -> anyhow::Result<()> {
+async fn take_off(seen: &ObservedCluster, replaced: Option<&str>) -> anyhow::Result<()> {
     if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(stop::is_ours) {
         put_back(seen, replaced).await?;
     }
@@ -155,7 +155,7 @@ async fn take_off(seen: &Seen, replaced: Option<&str>) -> anyhow::Result<()> {
 }
 
 /// In the place of our override, and of no other.
-async fn put_back(seen: &Seen, before: Option<&str>) -> anyhow::Result<()> {
+async fn put_back(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Result<()> {
     for _ in 0..SEEN_AFTER {
         match put(seen, before).await {
             // Its controller writes to it while the last member leaves.
@@ -171,7 +171,7 @@ async fn put_back(seen: &Seen, before: Option<&str>) -> anyhow::Result<()> {
     put(seen, before).await
 }
 
-async fn put(seen: &Seen, before: Option<&str>) -> anyhow::Result<()> {
+async fn put(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Result<()> {
     let key = format!("{PREFIX}{OVERRIDE}");
     let set = seen.sets().get_metadata(&seen.id.name).await?;
     if !set.annotations().get(&key).is_some_and(|text| stop::is_ours(text)) {
@@ -185,7 +185,7 @@ fn is_conflict(problem: &anyhow::Error) -> bool {
     problem.downcast_ref().is_some_and(|error| Fault::of(error) == Fault::Conflict)
 }
 
-async fn record(seen: &Seen, claims: &[String], position: Option<Position>) -> anyhow::Result<()> {
+async fn record(seen: &ObservedCluster, claims: &[String], position: Option<Position>) -> anyhow::Result<()> {
     let cluster = seen.cluster()?;
     let of = cluster.workload.replicas().max(cluster.stopped_members().unwrap_or_default());
     let by = connect::user(&seen.client).await.unwrap_or_default();
@@ -194,14 +194,14 @@ async fn record(seen: &Seen, claims: &[String], position: Option<Position>) -> a
 }
 
 /// A pod that is listened to until it is gone, or for a while.
-struct Leaving {
+struct LeavingPod {
     uid: Option<String>,
     events: Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Pod>>>>>,
 }
 
-impl Leaving {
+impl LeavingPod {
     /// `None`: there is no such pod.
-    async fn of(seen: &Seen, member: &str) -> anyhow::Result<Option<Self>> {
+    async fn of(seen: &ObservedCluster, member: &str) -> anyhow::Result<Option<Self>> {
         let Some(pod) = seen.pods().get_opt(member).await? else { return Ok(None) };
         let only = WatchParams::default().fields(&format!("metadata.name={member}")).timeout(LISTENS);
         let from = pod.metadata.resource_version.unwrap_or_default();
@@ -223,7 +223,7 @@ impl Leaving {
                 if pod.metadata.uid != self.uid {
                     break;
                 }
-                end = told(&pod).or(end.take());
+                end = last_position(&pod).or(end.take());
                 if gone {
                     break;
                 }
@@ -235,7 +235,7 @@ impl Leaving {
     }
 }
 
-fn told(pod: &Pod) -> Option<Position> {
+fn last_position(pod: &Pod) -> Option<Position> {
     let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
     statuses
         .iter()
@@ -310,7 +310,7 @@ mod tests {
         facts.put(Object::read(Kind::StatefulSet, &text).unwrap());
         let world = World::build(facts, Freshness::Current);
         let (client, clock, id) = (Client::new(service, "db"), Clock::of_this_machine(), Id::new("db", "g"));
-        leave(&Seen { client, clock, settings, world, id }, 0, replaced).await
+        leave(&ObservedCluster { client, clock, settings, world, id }, 0, replaced).await
     }
 
     #[tokio::test(start_paused = true)]

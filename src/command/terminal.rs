@@ -62,12 +62,12 @@ impl Colour {
 /// Standard output of a command that is not done for what it prints: when nobody listens any more (`| head`), it comes to its end all
 /// the same, and its exit code tells.
 #[derive(Debug)]
-pub struct Patient<W> {
+pub struct PipeTolerant<W> {
     inner: W,
     closed: bool,
 }
 
-impl<W: Write> Patient<W> {
+impl<W: Write> PipeTolerant<W> {
     /// Around this one.
     pub fn new(inner: W) -> Self {
         Self { inner, closed: false }
@@ -89,7 +89,7 @@ impl<W: Write> Patient<W> {
     }
 }
 
-impl<W: Write> Write for Patient<W> {
+impl<W: Write> Write for PipeTolerant<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.closed {
             let result = self.inner.write_all(bytes);

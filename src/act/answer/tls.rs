@@ -44,7 +44,7 @@ impl Tls {
 
 /// How the webhooks are spoken to.
 #[derive(Clone, Debug)]
-pub struct Speech {
+pub struct TlsOptions {
     leaf: Leaf,
     /// Whose certificates prove an API server.
     clients: Option<PathBuf>,
@@ -54,10 +54,10 @@ pub struct Speech {
 
 /// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, whatever leaf is current, for everybody.
 pub fn config(leaf: Leaf) -> Arc<Tls> {
-    Arc::new(Tls { config: ArcSwap::new(Speech::new(leaf, None, false).for_everybody()), asks: false })
+    Arc::new(Tls { config: ArcSwap::new(TlsOptions::new(leaf, None, false).for_everybody()), asks: false })
 }
 
-impl Speech {
+impl TlsOptions {
     /// With the files that were chosen.
     pub fn new(leaf: Leaf, clients: Option<PathBuf>, http1_only: bool) -> Self {
         Self { leaf, clients, http1_only }

@@ -61,7 +61,7 @@ impl Seat {
     pub(super) async fn stepping_down_in_time<T>(
         &self,
         what: impl Future<Output = T>,
-        told: impl Fn(bool),
+        announce_end: impl Fn(bool),
     ) -> T {
         let mut what = pin!(what);
         loop {
@@ -76,7 +76,7 @@ impl Seat {
                 outcome = &mut what => return outcome,
                 () = ends => {
                     self.leave();
-                    told(false);
+                    announce_end(false);
                 }
             }
         }

@@ -15,31 +15,31 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Done, Means, configure, finish, identity};
+use super::{Done, StepContext, configure, finish, identity};
 use crate::act::api::{self, Exactly, Fault};
 use crate::act::events;
 use crate::act::guard::FIELD_MANAGER;
 
 /// Does one step.
-pub(super) async fn step(means: &Means, step: &Step) -> kube::Result<Done> {
-    let client = &means.client;
+pub(super) async fn step(context: &StepContext, step: &Step) -> kube::Result<Done> {
+    let client = &context.client;
     match step {
         Step::Mark(it) => mark(client, it).await?,
         Step::Address { pod, uid, text } => address(client, pod, uid, text).await?,
-        Step::Ask { id, uid } => return identity::ask(means, id, uid).await,
+        Step::Ask { id, uid } => return identity::ask(context, id, uid).await,
         Step::Identity { pod, uid, is } => identity::tell_pod(client, pod, uid, is).await?,
-        Step::Configure(it) => return configure::configure(means, step, it).await,
-        Step::Evict { id, pod, uid, .. } => return configure::evict(means, id, pod, uid).await,
+        Step::Configure(it) => return configure::configure(context, step, it).await,
+        Step::Evict { id, pod, uid, .. } => return configure::evict(context, id, pod, uid).await,
         Step::Condemn(it) => condemn(client, it).await?,
         Step::Delete(it) => delete(client, it).await?,
-        Step::Correct { told, mark: note } => {
-            for told in told {
-                announce(client, told).await?;
+        Step::Correct { told: events, mark: note } => {
+            for event in events {
+                announce(client, event).await?;
             }
             if note.bootstrap.is_some() { mark(client, note).await? } else { take_out(client, note).await? }
         }
-        Step::Finish(it) => return finish::finish(means, step, it).await,
-        Step::Announce(told) => announce(client, told).await?,
+        Step::Finish(it) => return finish::finish(context, step, it).await,
+        Step::Announce(event) => announce(client, event).await?,
     }
     Ok(Done::Yes)
 }
@@ -143,9 +143,9 @@ async fn delete_one<K: Namespaced>(client: &Client, it: &Condemned) -> kube::Res
 }
 
 /// An Event whose name follows from what it says: whoever leads next does not say it again.
-pub(super) async fn announce(client: &Client, told: &Announcement) -> kube::Result<()> {
-    let api: Api<Event> = Api::namespaced(client.clone(), &told.id.namespace);
-    match api.create(&PostParams::default(), &events::once(told, Timestamp::now())).await {
+pub(super) async fn announce(client: &Client, event: &Announcement) -> kube::Result<()> {
+    let api: Api<Event> = Api::namespaced(client.clone(), &event.id.namespace);
+    match api.create(&PostParams::default(), &events::once(event, Timestamp::now())).await {
         Err(error) if Fault::of(&error) == Fault::Conflict => Ok(()),
         result => result.map(drop),
     }

@@ -43,22 +43,22 @@ pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Re
 async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     let began = Instant::now();
     let rounds = Arc::new(Mutex::new(Rounds::default()));
-    let mut said =
-        Said { counts: Counts::new(), open: BTreeMap::new(), events_left: MOST_EVENTS, since: began };
+    let mut reported =
+        Reported { counts: Counts::new(), open: BTreeMap::new(), events_left: MOST_EVENTS, since: began };
     loop {
         changed.mark_unchanged();
-        let (looked, most) = (Instant::now(), said.events_left());
+        let (looked, most) = (Instant::now(), reported.events_left());
         let (judging, rounds) = (Arc::clone(guard), Arc::clone(&rounds));
         // Requests are answered meanwhile.
         let judged = tokio::task::spawn_blocking(move || {
-            // One that panicked was told as far as it came.
+            // A round that panicked was reported up to there.
             let mut rounds = rounds.lock().unwrap_or_else(PoisonError::into_inner);
             judge(&judging, &mut rounds, began.elapsed(), most)
         });
         match judged.await {
             Ok((round, open, news)) => {
-                said.say_open(guard, open);
-                said.say(guard, round, news);
+                reported.say_open(guard, open);
+                reported.say(guard, round, news);
             }
             Err(error) => warn!(%error, "an audit failed"),
         }
@@ -73,10 +73,15 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
 }
 
 /// Namespaces in which nothing is refused for now, and whose word that is.
-type Open = BTreeMap<String, Override>;
+type OpenNamespaces = BTreeMap<String, Override>;
 
 /// What stands now, and what is new.
-fn judge(guard: &Guard, rounds: &mut Rounds, now: Duration, most: usize) -> (Round, Open, Vec<Notice>) {
+fn judge(
+    guard: &Guard,
+    rounds: &mut Rounds,
+    now: Duration,
+    most: usize,
+) -> (Round, OpenNamespaces, Vec<Notice>) {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
     let mut notices = Vec::new();
@@ -86,14 +91,14 @@ fn judge(guard: &Guard, rounds: &mut Rounds, now: Duration, most: usize) -> (Rou
 }
 
 /// What was said already.
-struct Said {
+struct Reported {
     counts: Counts,
-    open: Open,
+    open: OpenNamespaces,
     events_left: usize,
     since: Instant,
 }
 
-impl Said {
+impl Reported {
     fn events_left(&mut self) -> usize {
         if self.since.elapsed() >= IN {
             (self.events_left, self.since) = (MOST_EVENTS, Instant::now());
@@ -102,7 +107,7 @@ impl Said {
     }
 
     /// That a glass was broken is not held back by how much else there is to tell.
-    fn say_open(&mut self, guard: &Guard, open: Open) {
+    fn say_open(&mut self, guard: &Guard, open: OpenNamespaces) {
         guard.metrics.break_glass.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
         for (namespace, release) in
             open.iter().filter(|(name, release)| self.open.get(*name) != Some(release))
@@ -120,8 +125,8 @@ impl Said {
     fn say(&mut self, guard: &Guard, round: Round, news: Vec<Notice>) {
         guard.metrics.clusters_are(round.clusters.iter().map(|(state, _)| *state));
         guard.metrics.rollouts_are(round.clusters.iter().map(|(_, rollout)| *rollout));
-        let told = news.len();
-        self.events_left -= told;
+        let sent = news.len();
+        self.events_left -= sent;
         for notice in news {
             guard.publish(notice);
         }
@@ -131,8 +136,8 @@ impl Said {
         }
         guard.metrics.audited(&counts, &self.counts);
         self.counts = counts;
-        if held_back > 0 && told > 0 {
-            info!(told, held_back, "more Events than are sent at once; the rest follow");
+        if held_back > 0 && sent > 0 {
+            info!(sent, held_back, "more Events than are sent at once; the rest follow");
         }
     }
 }

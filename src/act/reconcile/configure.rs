@@ -14,7 +14,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::apply::{annotate, announce};
-use super::{Done, Means};
+use super::{Done, StepContext};
 use crate::act::api::{self, Exactly, Fault};
 use crate::act::config_maps::make;
 use crate::act::telemetry::chain;
@@ -23,12 +23,12 @@ use crate::act::telemetry::chain;
 const HISTORY: usize = 5;
 
 /// Makes copies of what the note names, then writes it.
-pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kube::Result<Done> {
-    let (client, ns) = (&means.client, &it.id.namespace);
+pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure) -> kube::Result<Done> {
+    let (client, ns) = (&context.client, &it.id.namespace);
     let next = it.note.next.iter().map(|next| &next.revision);
     for revision in next.chain([&it.note.good]) {
         for (source, digest) in revision.iter() {
-            let copy = means.look(|view| {
+            let copy = context.look(|view| {
                 let cluster = view.cluster(ns, &it.id.name)?;
                 Some(rollout::copy(cluster, view, source, digest))
             });
@@ -47,19 +47,19 @@ pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kub
             }
         }
     }
-    if !means.may(step) {
+    if !context.may(step) {
         return Ok(Done::NotNow("the world has changed".to_owned()));
     }
-    for told in &it.told {
-        announce(client, told).await?;
+    for event in &it.told {
+        announce(client, event).await?;
     }
     let version =
-        means.look(|view| Some(view.cluster(ns, &it.id.name)?.workload.metadata.resource_version.clone()));
+        context.look(|view| Some(view.cluster(ns, &it.id.name)?.workload.metadata.resource_version.clone()));
     let api: Api<StatefulSet> = Api::namespaced(client.clone(), ns);
     let (version, text) = (version.unwrap_or_default(), it.note.text());
     annotate(&api, &it.id.name, &it.uid, &version, marks::CONFIGURATION, Some(&text)).await?;
     if it.note.next.is_none() {
-        sweep(means, &it.id, &it.note).await?;
+        sweep(context, &it.id, &it.note).await?;
     }
     Ok(Done::Yes)
 }
@@ -90,11 +90,11 @@ fn first_line(error: &kube::Error) -> String {
 }
 
 /// Takes away copies that neither the note nor a pod names, the oldest first.
-async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
-    let api: Api<ConfigMap> = Api::namespaced(means.client.clone(), &id.namespace);
+async fn sweep(context: &StepContext, id: &Id, note: &Note) -> kube::Result<()> {
+    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &id.namespace);
     let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, id.name));
     let mut all: Vec<_> = api.list_metadata(&ours).await?.items;
-    let used = means.look(|view| {
+    let used = context.look(|view| {
         let pods =
             view.cluster(&id.namespace, &id.name).map(|it| it.pods().collect::<Vec<_>>()).unwrap_or_default();
         let run = pods.into_iter().filter_map(|pod| pod.revision.as_ref());
@@ -111,8 +111,8 @@ async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
 }
 
 /// Budgets, and the guard itself, may have something against it.
-pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube::Result<Done> {
-    let client = &means.client;
+pub(super) async fn evict(context: &StepContext, id: &Id, pod: &str, uid: &str) -> kube::Result<Done> {
+    let client = &context.client;
     let api: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
     // kube writes the options of an eviction under another name than API servers read.
     let eviction = json!({
@@ -123,8 +123,8 @@ pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube:
     });
     match api.create_subresource::<Value, Value>("eviction", pod, &PostParams::default(), &eviction).await {
         Err(error) if matches!(Fault::of(&error), Fault::Forbidden | Fault::TooMany) => {
-            let set =
-                means.look(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
+            let set = context
+                .look(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
             let why = first_line(&error);
             Ok(Done::Refused(Announcement {
                 id: id.clone(),

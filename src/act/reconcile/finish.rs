@@ -14,21 +14,21 @@ use crate::act::api::Fault;
 use crate::act::watch::pages::Pages;
 
 use super::apply::{announce, delete, mark, spare};
-use super::{Done, Means};
+use super::{Done, StepContext};
 
 /// So many bytes are kept of what reads a ConfigMap, or makes what may read it: some thousand ReplicaSets.
 const ROOM: usize = 8 << 20;
 
 /// Deletes what may be deleted, tells what became of each, and writes that it is over.
-pub(super) async fn finish(means: &Means, step: &Step, it: &Finish) -> kube::Result<Done> {
-    let client = &means.client;
+pub(super) async fn finish(context: &StepContext, step: &Step, it: &Finish) -> kube::Result<Done> {
+    let client = &context.client;
     let mut left = it.left.clone();
     for target in &it.rest {
         let found = look_up(client, &it.id.namespace, target).await?;
-        if !means.may(step) {
+        if !context.may(step) {
             return Ok(Done::NotNow("the world has changed".to_owned()));
         }
-        let warrant = means.look(|view| {
+        let warrant = context.look(|view| {
             let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
             Some(plan::warrant(cluster, view, it, target, &found))
         });
@@ -44,13 +44,14 @@ pub(super) async fn finish(means: &Means, step: &Step, it: &Finish) -> kube::Res
         }
     }
     for (target, _) in &it.left {
-        let service = means.look(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
+        let service =
+            context.look(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
         if let Some(meta) = service {
             let_be(client, it, target, &meta).await?;
         }
     }
-    for told in it.told(&left) {
-        announce(client, &told).await?;
+    for event in it.told(&left) {
+        announce(client, &event).await?;
     }
     mark(client, &it.mark()).await?;
     Ok(Done::Yes)

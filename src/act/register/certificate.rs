@@ -21,7 +21,7 @@ use crate::act::guard::FIELD_MANAGER;
 use crate::act::ownership;
 use crate::act::telemetry::Trouble;
 
-use super::watch::Seen;
+use super::watch::Watched;
 use super::{Error, Registrar, Registration, words};
 
 /// So long after the entries have changed, every API server has noticed.
@@ -41,7 +41,7 @@ impl Registrar {
     /// Leader: the Secret is there and holds what it should.
     async fn make(&mut self) -> Result<(), Error> {
         if self.known.secret.is_gone() {
-            self.known.secret = Seen::There(self.create().await?);
+            self.known.secret = Watched::There(self.create().await?);
         }
         let Registration { names, lives, .. } = &self.registration;
         let settled = self.known.settled(SETTLE.min((lives.leaf / 20).unsigned_abs()), Instant::now());
@@ -52,7 +52,7 @@ impl Registrar {
         match self.secrets().replace(&self.registration.secret, &PostParams::default(), &secret).await {
             Ok(secret) => {
                 info!("new certificates");
-                self.known.secret = Seen::There(secret);
+                self.known.secret = Watched::There(secret);
                 Ok(())
             }
             // Somebody wrote or deleted it meanwhile; the watch brings what is there now.

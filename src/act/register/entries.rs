@@ -24,7 +24,7 @@ use crate::act::guard::FIELD_MANAGER;
 use crate::act::telemetry::Trouble;
 
 use super::known::{CONFIGURATIONS, Configuration};
-use super::watch::Seen;
+use super::watch::Watched;
 use super::{Error, Registrar, words};
 
 /// What became of a write.
@@ -59,7 +59,7 @@ impl Registrar {
                         // Some clusters amend what is written; then it is said what is in the way.
                         difference = foreign(&written.entries, &wanted);
                         self.paces[index].wrote(self.begun.elapsed());
-                        self.known.entries[index] = Seen::There(written);
+                        self.known.entries[index] = Watched::There(written);
                     }
                     Ok(Filled::Overtaken) => {}
                     Ok(Filled::Waits) => waits = true,

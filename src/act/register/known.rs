@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::act::certs::{self, Lives, Material, Pair};
 
 use super::Error;
-use super::watch::Seen;
+use super::watch::Watched;
 
 /// What `/readyz` says when all is well.
 const REGISTERED: &str = "registered";
@@ -65,11 +65,11 @@ pub(super) struct Known {
     pub(super) shown: Option<Pair>,
     /// What was taken from the Secret last, when it could be used.
     pub(super) held: Option<Material>,
-    pub(super) secret: Seen<Secret>,
+    pub(super) secret: Watched<Secret>,
     /// What API servers should trust.
     pub(super) bundle: Option<String>,
     /// The configurations: mutating, validating.
-    pub(super) entries: [Seen<Configuration>; 2],
+    pub(super) entries: [Watched<Configuration>; 2],
     /// Which bundle every API server is sure to know.
     settling: Settling,
     /// The configurations whose end was told to everybody.
@@ -101,9 +101,9 @@ impl Known {
         now: Timestamp,
     ) -> (Option<Pair>, Result<(), Error>) {
         let secret = match &self.secret {
-            Seen::NotYet => return (None, Ok(())),
-            Seen::Gone => return (None, Err(Error::NoSecret(name.to_owned()))),
-            Seen::There(secret) => secret,
+            Watched::NotYet => return (None, Ok(())),
+            Watched::Gone => return (None, Err(Error::NoSecret(name.to_owned()))),
+            Watched::There(secret) => secret,
         };
         let now = time_by(secret, now);
         let Some(found) = Material::read(secret) else { return (None, Err(Error::Empty(name.to_owned()))) };
@@ -173,7 +173,7 @@ impl Known {
         if let Some(strange) = strange {
             return format!("{strange}; the leading replica writes it again");
         }
-        let filled = |it: &Seen<Configuration>| it.there().is_some_and(|it| !it.entries.is_empty());
+        let filled = |it: &Watched<Configuration>| it.there().is_some_and(|it| !it.entries.is_empty());
         if self.entries.iter().all(filled) { REGISTERED } else { NOT_YET }.to_owned()
     }
 
@@ -274,14 +274,14 @@ mod tests {
         Material::new(&["a".to_owned()], Lives::default(), at(seconds)).unwrap()
     }
 
-    fn secret(material: &Material) -> Seen<Secret> {
-        Seen::There(Secret { data: Some(material.data()), ..Secret::default() })
+    fn secret(material: &Material) -> Watched<Secret> {
+        Watched::There(Secret { data: Some(material.data()), ..Secret::default() })
     }
 
     /// Both configurations with one entry each that trusts this bundle.
-    fn entries(bundle: &str) -> [Seen<Configuration>; 2] {
+    fn entries(bundle: &str) -> [Watched<Configuration>; 2] {
         let entry = json!({ "clientConfig": { "caBundle": encoded(bundle) } });
-        [0, 1].map(|_| Seen::There(Configuration { version: "1".into(), entries: vec![entry.clone()] }))
+        [0, 1].map(|_| Watched::There(Configuration { version: "1".into(), entries: vec![entry.clone()] }))
     }
 
     #[test]
@@ -290,9 +290,9 @@ mod tests {
         let name = "gatera-tls";
         let mut known = Known::default();
         assert!(matches!(known.take(false, name, at(0)), (None, Ok(()))), "nobody knows yet");
-        known.secret = Seen::Gone;
+        known.secret = Watched::Gone;
         assert!(matches!(known.take(false, name, at(0)), (None, Err(Error::NoSecret(_)))));
-        known.secret = Seen::There(Secret::default());
+        known.secret = Watched::There(Secret::default());
         assert!(matches!(known.take(false, name, at(0)), (None, Err(Error::Empty(_)))));
 
         known.secret = secret(&over);
@@ -334,7 +334,7 @@ mod tests {
         let ours = made(0);
         let mut known = Known::default();
         assert!(next(&known).is_none(), "nobody knows yet");
-        known.secret = Seen::There(Secret::default());
+        known.secret = Watched::There(Secret::default());
         assert!(next(&known).is_some(), "it is empty");
         known.secret = secret(&ours);
         assert!(next(&known).is_none(), "nothing is due");
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(said(&known, None), "registered");
         assert_eq!(said(&known, Some("x is missing")), "x is missing; the leading replica writes it again");
         assert_eq!(known.deleted(true), None);
-        known.entries[1] = Seen::Gone;
+        known.entries[1] = Watched::Gone;
         assert_eq!(
             said(&known, Some("x")),
             "ValidatingWebhookConfiguration gatera is not there: deletions, scaling and evictions are not judged; `helm upgrade` \
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(known.deleted(false), None, "whoever leads tells it");
         assert_eq!(known.deleted(true), Some(vec!["ValidatingWebhookConfiguration"]));
         assert_eq!(known.deleted(true), None, "once");
-        known.entries[0] = Seen::Gone;
+        known.entries[0] = Watched::Gone;
         assert_eq!(
             said(&known, None),
             "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera are not there: nothing is guarded; `helm \
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(known.deleted(true).map(|it| it.len()), Some(2));
         known.entries = entries("CA");
         assert_eq!(known.deleted(false), None);
-        known.entries[0] = Seen::Gone;
+        known.entries[0] = Watched::Gone;
         assert_eq!(
             known.deleted(true),
             Some(vec!["MutatingWebhookConfiguration"]),

@@ -18,7 +18,7 @@ use crate::act::api::refusal;
 type Dated<T> = (T, Option<Timestamp>);
 
 /// Where reservations lie.
-pub trait Store: Send + Sync {
+pub trait LeaseStore: Send + Sync {
     /// This Lease, if it exists.
     fn read(&self, name: &str) -> impl Future<Output = kube::Result<Dated<Option<Lease>>>> + Send;
     /// Writes it only over the version that it carries; without one only if there is none.
@@ -58,7 +58,7 @@ impl Leases {
     }
 }
 
-impl Store for Leases {
+impl LeaseStore for Leases {
     async fn read(&self, name: &str) -> kube::Result<Dated<Option<Lease>>> {
         let request = self.requests().get(name, &GetParams::default()).map_err(Error::BuildRequest)?;
         self.ask(request).await

@@ -26,10 +26,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::pages::{self, Pages};
-use super::sent::Sent;
+use super::sent::RawObject;
 use super::{Message, id, read};
 use crate::act::api::{Fault, refusal};
-use crate::act::guard::{Guard, Heard};
+use crate::act::guard::{Guard, WatchFreshness};
 use crate::act::telemetry::chain;
 
 /// One round of a watch. Each watch asks the API server so often, on a connection that stays open.
@@ -57,20 +57,20 @@ pub(super) struct Follower {
     pub(super) selector: Option<String>,
     /// Which of the watches this is.
     pub(super) watch: usize,
-    pub(super) heard: Heard,
+    pub(super) freshness: WatchFreshness,
     /// Its settings say which packs are on.
     pub(super) guard: Arc<Guard>,
     /// What found no room may find it now: it is listed again.
     pub(super) again: Arc<AtomicBool>,
-    pub(super) tell: mpsc::Sender<(usize, Message)>,
+    pub(super) messages: mpsc::Sender<(usize, Message)>,
 }
 
 /// What the keeper knows of a pack's kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Said {
-    Nothing,
-    Heard,
-    Unheard,
+enum KindReport {
+    None,
+    Reachable,
+    Unreachable,
     Absent,
 }
 
@@ -120,21 +120,23 @@ impl From<kube::Error> for Interruption {
 impl Follower {
     /// Lists and watches until nobody listens any more.
     pub(super) async fn follow(self) {
-        let (mut place, mut pause, mut said) = (None, FIRST_PAUSE, Said::Nothing);
+        let (mut place, mut pause, mut reported) = (None, FIRST_PAUSE, KindReport::None);
         loop {
             let turn = if self.is_off() {
                 Err(Interruption::Off)
             } else {
-                self.turn_or_word(&mut place, &mut said).await
+                self.turn_or_word(&mut place, &mut reported).await
             };
             let trouble = match turn {
                 Ok(()) => {
                     pause = FIRST_PAUSE;
-                    if packs::has(self.kind) && said != Said::Heard {
-                        if said == Said::Unheard && self.send(Message::Heard(true)).await.is_err() {
+                    if packs::has(self.kind) && reported != KindReport::Reachable {
+                        if reported == KindReport::Unreachable
+                            && self.send(Message::Reachable(true)).await.is_err()
+                        {
                             return;
                         }
-                        said = Said::Heard;
+                        reported = KindReport::Reachable;
                     }
                     continue;
                 }
@@ -144,11 +146,11 @@ impl Follower {
             // Somebody may install it or switch it on: as often as others are heard from it is asked for.
             if packs::has(self.kind) && trouble.is_absent() {
                 place = None;
-                if said != Said::Absent && self.absent().await.is_err() {
+                if reported != KindReport::Absent && self.absent().await.is_err() {
                     return;
                 }
-                (said, pause) = (Said::Absent, FIRST_PAUSE);
-                self.heard.now(self.watch);
+                (reported, pause) = (KindReport::Absent, FIRST_PAUSE);
+                self.freshness.now(self.watch);
                 sleep(Duration::from_secs(u64::from(ROUND))).await;
                 continue;
             }
@@ -159,7 +161,9 @@ impl Follower {
                 (_, None) => {}
             }
             // One failure is nothing new where all is known, for it is tried again at once.
-            if (said == Said::Nothing || pause > FIRST_PAUSE) && self.unheard(&mut said).await.is_err() {
+            if (reported == KindReport::None || pause > FIRST_PAUSE)
+                && self.report_unreachable(&mut reported).await.is_err()
+            {
                 return;
             }
             sleep(pause).await;
@@ -174,32 +178,36 @@ impl Follower {
 
     /// It is not offered, or not asked for, so there is nothing.
     async fn absent(&self) -> Result<(), Interruption> {
-        for told in [Message::Begun, Message::Serves(false), Message::Listed] {
-            self.send(told).await?;
+        for message in [Message::Begun, Message::Serves(false), Message::Listed] {
+            self.send(message).await?;
         }
         Ok(())
     }
 
     /// The kind of a pack cannot be listed now: nobody waits for it, and its rules are to know. It is offered: of what is not, an API
     /// server says so.
-    async fn unheard(&self, said: &mut Said) -> Result<(), Interruption> {
-        if packs::has(self.kind) && *said != Said::Unheard {
-            *said = Said::Unheard;
+    async fn report_unreachable(&self, reported: &mut KindReport) -> Result<(), Interruption> {
+        if packs::has(self.kind) && *reported != KindReport::Unreachable {
+            *reported = KindReport::Unreachable;
             self.send(Message::Serves(true)).await?;
-            self.send(Message::Heard(false)).await?;
+            self.send(Message::Reachable(false)).await?;
         }
         Ok(())
     }
 
     /// The same as `turn`, and a word to the keeper while a pack's kind has it wait.
-    async fn turn_or_word(&self, place: &mut Option<Reached>, said: &mut Said) -> Result<(), Interruption> {
-        let patience = if *said == Said::Nothing { SILENCE } else { LONGEST_ROUND };
+    async fn turn_or_word(
+        &self,
+        place: &mut Option<Reached>,
+        reported: &mut KindReport,
+    ) -> Result<(), Interruption> {
+        let patience = if *reported == KindReport::None { SILENCE } else { LONGEST_ROUND };
         let mut turn = std::pin::pin!(self.turn(place));
         if packs::has(self.kind) {
             if let Ok(outcome) = timeout(patience, turn.as_mut()).await {
                 return outcome;
             }
-            self.unheard(said).await?;
+            self.report_unreachable(reported).await?;
         }
         turn.await
     }
@@ -230,15 +238,15 @@ impl Follower {
         let pages = Pages::of(&self.client, self.url.clone(), params);
         let mut pages = pages.metadata_only(self.kind == Kind::ConfigMap);
         while let Some(piece) = pages.next().await? {
-            let told = self.told(&piece.read().map_err(Interruption::Line)?);
-            self.send(told).await?;
+            let message = self.message(&piece.read().map_err(Interruption::Line)?);
+            self.send(message).await?;
         }
         if packs::has(self.kind) {
             self.send(Message::Serves(true)).await?;
         }
         self.send(Message::Listed).await?;
         // All pages show what there was when the first one was asked for.
-        self.heard.at(self.watch, asked);
+        self.freshness.at(self.watch, asked);
         Ok(pages.version())
     }
 
@@ -304,39 +312,39 @@ impl Follower {
             let code = serde_json::from_str::<Status>(object.get()).map_or(500, |status| status.code);
             return Err(refusal(code, object.get().as_bytes()).into());
         }
-        let sent: Sent = serde_json::from_str(object.get()).map_err(Interruption::Line)?;
+        let sent: RawObject = serde_json::from_str(object.get()).map_err(Interruption::Line)?;
         place.version = sent.resource_version().unwrap_or_default();
         match &*kind {
             "BOOKMARK" => self.up_to_date(place),
             "DELETED" => self.event(Message::Gone(id(sent.meta())), place).await?,
-            _ => self.event(self.told(&sent), place).await?,
+            _ => self.event(self.message(&sent), place).await?,
         }
         Ok(())
     }
 
     /// Something happened; after a break it may be one of many that happened meanwhile.
-    async fn event(&self, told: Message, place: &Reached) -> Result<(), Interruption> {
-        self.send(told).await?;
+    async fn event(&self, message: Message, place: &Reached) -> Result<(), Interruption> {
+        self.send(message).await?;
         if place.caught_up {
-            self.heard.at(self.watch, place.came);
+            self.freshness.at(self.watch, place.came);
         }
         Ok(())
     }
 
     fn up_to_date(&self, place: &mut Reached) {
         place.caught_up = true;
-        self.heard.at(self.watch, place.came);
+        self.freshness.at(self.watch, place.came);
     }
 
-    fn told(&self, sent: &Sent) -> Message {
+    fn message(&self, sent: &RawObject) -> Message {
         match self.kind {
             Kind::ConfigMap => Message::Version(id(sent.meta()), sent.resource_version().unwrap_or_default()),
             kind => read(kind, sent),
         }
     }
 
-    async fn send(&self, told: Message) -> Result<(), Interruption> {
-        self.tell.send((self.watch, told)).await.map_err(|_| Interruption::Over)
+    async fn send(&self, message: Message) -> Result<(), Interruption> {
+        self.messages.send((self.watch, message)).await.map_err(|_| Interruption::Over)
     }
 }
 

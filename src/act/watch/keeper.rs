@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::contents::{Answer, Contents, LATE};
+use super::contents::{Contents, Fetched, LATE};
 use super::member_events::{MemberEvent, Topic};
 use super::{LOOK, MESSAGES, Message};
 use crate::act::guard::Guard;
@@ -89,19 +89,19 @@ impl Keeper {
     /// Hears what the watches tell and shows every World that follows from it.
     pub(super) async fn run(
         mut self,
-        mut told: mpsc::Receiver<(usize, Message)>,
+        mut messages: mpsc::Receiver<(usize, Message)>,
         guard: &Guard,
         show: &mpsc::Sender<World>,
     ) {
         let mut batch = Vec::new();
         // In silence texts become late, too.
-        while !matches!(timeout(LOOK, told.recv_many(&mut batch, MESSAGES)).await, Ok(0)) {
+        while !matches!(timeout(LOOK, messages.recv_many(&mut batch, MESSAGES)).await, Ok(0)) {
             let mut news = false;
-            for (source, told) in batch.drain(..) {
-                if matches!(told, Message::Unreadable(..) | Message::Fetched(_, Answer::Unreadable(_))) {
+            for (source, message) in batch.drain(..) {
+                if matches!(message, Message::Unreadable(..) | Message::Fetched(_, Fetched::Unreadable(_))) {
                     guard.metrics.unreadable.inc();
                 }
-                news |= self.hear(source, told);
+                news |= self.apply(source, message);
             }
             news |= self.look();
             // Before the first lists are complete nobody may ask, so nothing is drawn.
@@ -154,9 +154,9 @@ impl Keeper {
     }
 
     /// False: it was known.
-    fn hear(&mut self, index: usize, told: Message) -> bool {
+    fn apply(&mut self, index: usize, message: Message) -> bool {
         let source = &mut self.sources[index];
-        match told {
+        match message {
             // After a list that failed, what it has not named yet is still to be named by this one, or gone.
             Message::Begun => {
                 source.before.extend(take(&mut source.holds).into_keys());
@@ -189,7 +189,7 @@ impl Keeper {
                 self.facts.kept.serves(kind, serves);
                 return before != serves;
             }
-            Message::Heard(is_so) => {
+            Message::Reachable(is_so) => {
                 // What cannot be listed keeps nobody else waiting.
                 source.listed |= !is_so;
                 let kind = source.kind;
@@ -204,8 +204,8 @@ impl Keeper {
                     self.forget(index, &id);
                 }
             }
-            Message::Said(Topic::Probes, events) => return self.listen(&events),
-            Message::Said(Topic::Creation, events) => {
+            Message::MemberEvents(Topic::Probes, events) => return self.listen(&events),
+            Message::MemberEvents(Topic::Creation, events) => {
                 let Some(last) = events.into_iter().last() else { return false };
                 return self.facts.not_created(last.about, &last.uid, last.at, &last.message);
             }
@@ -261,10 +261,10 @@ impl Keeper {
     }
 
     /// Takes in a text, if it may be, and if there is room for it.
-    fn fetched(&mut self, id: &Id, answer: Answer) {
+    fn fetched(&mut self, id: &Id, answer: Fetched) {
         if self.contents.came(id, &answer) {
             let problem = match answer {
-                Answer::Text(map) => match self.contents.take(&map) {
+                Fetched::Text(map) => match self.contents.take(&map) {
                     Ok(()) => {
                         self.facts.unreadable.remove(&(Kind::ConfigMap, id.clone()));
                         self.facts.put(Object::ConfigMap(*map));
@@ -272,8 +272,8 @@ impl Keeper {
                     }
                     Err(problem) => Some(problem),
                 },
-                Answer::Unreadable(problem) => Some(problem),
-                Answer::NotThere | Answer::Failed => None,
+                Fetched::Unreadable(problem) => Some(problem),
+                Fetched::NotThere | Fetched::Failed => None,
             };
             if let Some(problem) = problem {
                 self.facts.cannot_read(Kind::ConfigMap, id.clone(), problem);

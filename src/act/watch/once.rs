@@ -16,7 +16,7 @@ use kube::{Api, Client, Resource as _};
 use super::contents::{self, AT_ONCE};
 use super::member_events::{MemberEvent, Topic, events};
 use super::pages::Pages;
-use super::sent::Sent;
+use super::sent::RawObject;
 use super::{Message, WATCHED, read, resource};
 use crate::act::api::Fault;
 
@@ -61,7 +61,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
         let plural = kind.plural();
         match (kind, namespace) {
             (Kind::Namespace, Some(name)) => {
-                let api: Api<Sent> = Api::all_with(client.clone(), &resource(kind));
+                let api: Api<RawObject> = Api::all_with(client.clone(), &resource(kind));
                 let found = api.get_opt(name).await.map_err(|error| Error::List(plural, error))?;
                 let found = found.ok_or_else(|| Error::NoNamespace(name.to_owned()))?;
                 take(&mut listed.facts, kind, read(kind, &found));
@@ -94,12 +94,12 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
     }
     let wanted = listed.facts.config_maps_that_are_read();
     let mut found = stream::iter(wanted.into_iter().map(|id| content(client, id))).buffer_unordered(AT_ONCE);
-    while let Some(told) = found.try_next().await? {
-        if let Some(told) = told {
-            take(&mut listed.facts, Kind::ConfigMap, told);
+    while let Some(message) = found.try_next().await? {
+        if let Some(message) = message {
+            take(&mut listed.facts, Kind::ConfigMap, message);
         }
     }
-    hear(client, namespace, &mut listed.facts).await;
+    read_member_events(client, namespace, &mut listed.facts).await;
     Ok(listed)
 }
 
@@ -122,7 +122,7 @@ async fn offers(client: &Client, kind: Kind) -> bool {
 
 /// What servers that are not Ready told their probes, and why others were not created. Whoever may not list Events, or asks
 /// when they are gone, knows less.
-async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
+async fn read_member_events(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     if facts.pods().any(|pod| pod.server && !pod.ready) {
         let found = events(client, Topic::Probes, namespace).await.unwrap_or_default();
         for MemberEvent { about, uid, at, message } in found {
@@ -140,7 +140,7 @@ async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
 /// Never in memory as text altogether.
 async fn all(client: &Client, namespace: Option<&str>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
     let namespace = namespace.filter(|_| !kind.is_cluster_wide());
-    let url = Sent::url_path(&resource(kind), namespace);
+    let url = RawObject::url_path(&resource(kind), namespace);
     let mut pages = Pages::of(client, url, ListParams::default());
     while let Some(piece) = pages.next().await? {
         take(facts, kind, read(kind, &piece.read().map_err(kube::Error::SerdeError)?));
@@ -156,8 +156,8 @@ async fn content(client: &Client, id: Id) -> Result<Option<Message>, Error> {
     }
 }
 
-fn take(facts: &mut Facts, kind: Kind, told: Message) {
-    match told {
+fn take(facts: &mut Facts, kind: Kind, message: Message) {
+    match message {
         Message::Put(object) => {
             facts.put(*object);
         }

@@ -17,7 +17,7 @@ use kube::core::{ListMeta, Request};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::sent::Sent;
+use super::sent::RawObject;
 use crate::act::api::refusal;
 use split::Split;
 
@@ -63,7 +63,7 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Its name, and the rest unread.
-    pub(super) fn read(&self) -> serde_json::Result<Sent> {
+    pub(super) fn read(&self) -> serde_json::Result<RawObject> {
         serde_json::from_str(&self.text)
     }
 }

@@ -30,9 +30,9 @@ use crate::command::terminal::progress::Progress;
 /// How many objects are asked for at once.
 const AT_ONCE: usize = 8;
 
-/// Which cluster.
+/// LiveArgs cluster.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Which {
+pub(super) struct LiveArgs {
     /// Compare with the cluster of the kubeconfig, and judge what would change there; nothing is written
     #[arg(long, conflicts_with = "against")]
     pub(super) live: bool,
@@ -67,7 +67,7 @@ pub(super) fn look(
     progress: &Progress,
 ) -> anyhow::Result<Cluster> {
     block_on(async {
-        let Which { kubeconfig, context, .. } = &options.live;
+        let LiveArgs { kubeconfig, context, .. } = &options.live;
         let client = connect::person(kubeconfig.as_deref(), context.as_deref()).await?;
         let site = &Site::that_judges(client, options.config.as_deref()).await?;
         let (client, now, chosen) = (&site.client, site.clock.now(), beside.or_of(site));

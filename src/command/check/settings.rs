@@ -14,7 +14,7 @@ use decide::verdict::Mode;
 
 use super::{Base, sources};
 use crate::act::reload;
-use crate::command::installed::Source;
+use crate::command::installed::SettingsSource;
 use crate::command::site::Site;
 
 /// How the file is called.
@@ -37,8 +37,8 @@ impl Chosen {
     /// With `--live`, if the guard's are known or a file is named; else what lies beside the manifests counts.
     pub(super) fn or_of(self, site: &Site) -> Self {
         match &site.source {
-            Source::Defaults(_) if self.file.is_some() => self,
-            Source::File(_) => self,
+            SettingsSource::Defaults(_) if self.file.is_some() => self,
+            SettingsSource::File(_) => self,
             source => Self { settings: site.settings.clone(), file: None, whose: source.to_string() },
         }
     }

@@ -20,7 +20,7 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Every text below the paths, each once, those of a folder in the order of their names.
 pub(super) fn read(paths: &[PathBuf], progress: &Progress) -> Vec<Input> {
-    let (mut found, mut seen) = (Found { inputs: Vec::new(), progress }, HashSet::new());
+    let (mut found, mut seen) = (InputList { inputs: Vec::new(), progress }, HashSet::new());
     for path in paths {
         if path.is_dir() {
             below(path, &fs::canonicalize(path).unwrap_or_default(), &mut seen, &mut found);
@@ -36,12 +36,12 @@ pub(super) fn read(paths: &[PathBuf], progress: &Progress) -> Vec<Input> {
 }
 
 /// What was found so far, and who is told how much that is.
-struct Found<'a> {
+struct InputList<'a> {
     inputs: Vec<Input>,
     progress: &'a Progress,
 }
 
-impl Found<'_> {
+impl InputList<'_> {
     fn push(&mut self, input: Input) {
         self.inputs.push(input);
         let files = self.inputs.len();
@@ -64,7 +64,7 @@ fn first_time(path: &Path, seen: &mut HashSet<PathBuf>) -> bool {
     fs::canonicalize(path).map_or(true, |path| seen.insert(path))
 }
 
-fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut Found<'_>) {
+fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut InputList<'_>) {
     if !first_time(folder, seen) {
         return;
     }

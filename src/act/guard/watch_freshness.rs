@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// One moment for each watch. Cloning it shares them.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct WatchFreshness {
     begun: Instant,
     /// Milliseconds since then, plus one; 0: never.
     watches: Arc<[AtomicU64]>,
@@ -21,7 +21,7 @@ pub struct Heard {
     needed: Arc<[bool]>,
 }
 
-impl Heard {
+impl WatchFreshness {
     /// These watches, of which none was heard, and whether the view is as old as each.
     pub fn of(needed: impl IntoIterator<Item = bool>) -> Self {
         let needed: Arc<[bool]> = needed.into_iter().collect();
@@ -63,16 +63,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_most_silent_watch_counts() {
         // The third is never heard, and not needed.
-        let heard = Heard::of([true, true, false]);
-        heard.now(0);
-        assert_eq!(heard.freshness(), Freshness::Loading, "one was never heard");
-        heard.now(1);
-        assert_eq!(heard.freshness(), Freshness::Current);
+        let watch_freshness = WatchFreshness::of([true, true, false]);
+        watch_freshness.now(0);
+        assert_eq!(watch_freshness.freshness(), Freshness::Loading, "one was never heard");
+        watch_freshness.now(1);
+        assert_eq!(watch_freshness.freshness(), Freshness::Current);
         advance(Duration::from_secs(10)).await;
-        heard.now(1);
+        watch_freshness.now(1);
         advance(Duration::from_secs(6)).await;
-        assert_eq!(heard.freshness(), Freshness::Stale(SignedDuration::from_secs(16)));
-        heard.now(0);
-        assert_eq!(heard.freshness(), Freshness::Current);
+        assert_eq!(watch_freshness.freshness(), Freshness::Stale(SignedDuration::from_secs(16)));
+        watch_freshness.now(0);
+        assert_eq!(watch_freshness.freshness(), Freshness::Current);
     }
 }

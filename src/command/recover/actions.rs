@@ -16,8 +16,8 @@ use kube::{Api, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::act::api::{self, Exactly};
-use crate::command::look::Seen;
-use crate::command::walk::MANAGER;
+use crate::command::guided::MANAGER;
+use crate::command::look::ObservedCluster;
 
 /// For so long a member may start first; the transfers that follow need no permission.
 const VALID: SignedDuration = SignedDuration::from_mins(30);
@@ -25,7 +25,7 @@ const VALID: SignedDuration = SignedDuration::from_mins(30);
 const ASKED: SignedDuration = SignedDuration::from_mins(5);
 
 /// Does it.
-pub(super) async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
+pub(super) async fn act(seen: &ObservedCluster, step: &Step) -> anyhow::Result<()> {
     match step {
         Step::Scale { to } => seen.scale(*to).await,
         Step::Create { ordinal, .. } => create(seen, *ordinal).await,
@@ -49,7 +49,7 @@ pub(super) async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
 }
 
 /// What the guard did not repeat counts for nobody; what it granted to somebody else stays.
-async fn ask(seen: &Seen, asked: &str) -> anyhow::Result<()> {
+async fn ask(seen: &ObservedCluster, asked: &str) -> anyhow::Result<()> {
     let set = seen.annotate(json!({ format!("{PREFIX}{RECOVER}"): asked })).await?;
     let granted = set.annotations().get(&format!("{PREFIX}{RECOVERY}")).cloned();
     if granted.as_deref() != Some(asked) {
@@ -66,18 +66,18 @@ async fn ask(seen: &Seen, asked: &str) -> anyhow::Result<()> {
 }
 
 /// The guard's mark goes with what was asked for.
-pub(super) async fn take_off(seen: &Seen) -> anyhow::Result<()> {
+pub(super) async fn take_off(seen: &ObservedCluster) -> anyhow::Result<()> {
     let nothing = json!({ format!("{PREFIX}{RECOVER}"): null, format!("{PREFIX}{RECOVERY}"): null });
     seen.annotate(nothing).await.map(drop)
 }
 
 /// Objects as the API server holds them: types would lose the fields that are newer than they are.
-fn untyped<K: Resource<DynamicType = ()>>(seen: &Seen) -> Api<DynamicObject> {
+fn untyped<K: Resource<DynamicType = ()>>(seen: &ObservedCluster) -> Api<DynamicObject> {
     Api::namespaced_with(seen.client.clone(), &seen.id.namespace, &ApiResource::erase::<K>(&()))
 }
 
 /// The member's pod, as its StatefulSet would make it.
-async fn create(seen: &Seen, ordinal: i64) -> anyhow::Result<()> {
+async fn create(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
     let mut set = serde_json::to_value(untyped::<StatefulSet>(seen).get(&seen.id.name).await?)?;
     if let Some(older) = seen.cluster()?.workload.makes_older(ordinal) {
         let kept: Api<ControllerRevision> = Api::namespaced(seen.client.clone(), &seen.id.namespace);
@@ -99,7 +99,7 @@ async fn create(seen: &Seen, ordinal: i64) -> anyhow::Result<()> {
 }
 
 /// The pod that reads what a member has. An image that cannot be had is the one that all others run, if they run the same.
-async fn read(seen: &Seen, member: &str) -> anyhow::Result<()> {
+async fn read(seen: &ObservedCluster, member: &str) -> anyhow::Result<()> {
     let (cluster, pods) = (seen.cluster()?, seen.pods());
     let server = cluster.server().context("its template has no server")?.1.name.clone();
     let own = serde_json::to_value(untyped::<Pod>(seen).get(member).await?)?;
@@ -116,7 +116,7 @@ async fn read(seen: &Seen, member: &str) -> anyhow::Result<()> {
 }
 
 /// Pods that read what members have are of no use when this run does not go on. Those with these uids are of another run.
-pub(super) async fn stop_reading(seen: &Seen, spared: &[String]) -> anyhow::Result<()> {
+pub(super) async fn stop_reading(seen: &ObservedCluster, spared: &[String]) -> anyhow::Result<()> {
     for reader in seen.cluster()?.readers.iter().filter(|it| !spared.contains(&it.uid)) {
         delete(seen, &reader.name, &reader.uid).await?;
     }
@@ -128,7 +128,11 @@ fn posted() -> PostParams {
 }
 
 /// A name is given once: `None`, if another one has made it.
-async fn make(seen: &Seen, pod: &Value, params: &PostParams) -> anyhow::Result<Option<DynamicObject>> {
+async fn make(
+    seen: &ObservedCluster,
+    pod: &Value,
+    params: &PostParams,
+) -> anyhow::Result<Option<DynamicObject>> {
     let pod: DynamicObject = serde_json::from_value(pod.clone())?;
     match untyped::<Pod>(seen).create(params, &pod).await {
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(None),
@@ -138,7 +142,7 @@ async fn make(seen: &Seen, pod: &Value, params: &PostParams) -> anyhow::Result<O
 
 /// The very pod that was looked at. Before anything is asked for, the guard would keep a server that runs, and rightly: so the
 /// person's word stands on the pod, and goes with it.
-async fn restart(seen: &Seen, member: &str, uid: &str) -> anyhow::Result<()> {
+async fn restart(seen: &ObservedCluster, member: &str, uid: &str) -> anyhow::Result<()> {
     let pods = seen.pods();
     if seen.cluster()?.recovery().is_none() {
         let release = seen.release("G02", ASKED, "gatera recover asks it where its data ends")?;
@@ -147,7 +151,7 @@ async fn restart(seen: &Seen, member: &str, uid: &str) -> anyhow::Result<()> {
     delete(seen, member, uid).await
 }
 
-async fn delete(seen: &Seen, pod: &str, uid: &str) -> anyhow::Result<()> {
+async fn delete(seen: &ObservedCluster, pod: &str, uid: &str) -> anyhow::Result<()> {
     Ok(api::delete_unless_changed(&seen.pods(), Exactly { name: pod, uid, version: "" }).await?)
 }
 
@@ -171,7 +175,7 @@ mod tests {
     type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
 
     /// A cluster that was looked at, and an API server that holds this StatefulSet and answers a new pod with that.
-    fn seen(set: &Value, made: &Value, pods: &[Value]) -> (Seen, Asked) {
+    fn seen(set: &Value, made: &Value, pods: &[Value]) -> (ObservedCluster, Asked) {
         let asked = Asked::default();
         let (by, set_there, made) = (Arc::clone(&asked), set.clone(), made.clone());
         let service = service_fn(move |request: Request<Body>| {
@@ -196,7 +200,7 @@ mod tests {
         }
         let world = World::build(facts, Freshness::Current);
         let (client, clock, id) = (Client::new(service, "db"), Clock::of_this_machine(), Id::new("db", "g"));
-        (Seen { client, clock, settings, world, id }, asked)
+        (ObservedCluster { client, clock, settings, world, id }, asked)
     }
 
     fn set() -> Value {

@@ -20,8 +20,8 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::canary::{self, Answer};
-use super::look::{self, Look, Output, Seen};
+use super::canary::{self, CanaryAnswer};
+use super::look::{self, Look, ObservedCluster, Output};
 use super::site::Site;
 use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::act::telemetry::chain;
@@ -33,9 +33,9 @@ pub const MANAGER: &str = "gatera-command";
 /// Two of us may write at once, and a third.
 const MOST_WRITES: u32 = 5;
 
-/// Of which cluster, and how.
+/// ClusterArgs which cluster, and how.
 #[derive(Clone, Debug, Args)]
-pub struct Of {
+pub struct ClusterArgs {
     /// Name of the cluster: its StatefulSet, or the label that names it
     #[arg(value_name = "CLUSTER")]
     cluster: String,
@@ -52,7 +52,7 @@ pub struct Of {
     look: Look,
 }
 
-impl Of {
+impl ClusterArgs {
     /// Nobody has to be asked.
     pub fn agreed(&self) -> bool {
         self.yes && !self.dry_run
@@ -68,12 +68,19 @@ impl Of {
     }
 
     /// The only cluster of this name, as it is now. Once a step was told, an API server that is away is waited for.
-    pub async fn seen(&self, site: &Site, told: &mut Said, out: &mut impl Write) -> anyhow::Result<Seen> {
+    pub async fn seen(
+        &self,
+        site: &Site,
+        transcript: &mut Transcript,
+        out: &mut impl Write,
+    ) -> anyhow::Result<ObservedCluster> {
         let began = Instant::now();
         loop {
             match look::one(&self.cluster, &self.look, site).await {
-                Err(problem) if told.began() && is_away(&problem) && began.elapsed() < self.patience() => {
-                    told.problem(&problem, out)?;
+                Err(problem)
+                    if transcript.began() && is_away(&problem) && began.elapsed() < self.patience() =>
+                {
+                    transcript.problem(&problem, out)?;
                     sleep(LOOK).await;
                 }
                 seen => return seen,
@@ -96,7 +103,7 @@ impl Of {
 }
 
 /// What is done to it.
-impl Seen {
+impl ObservedCluster {
     /// Pods of its namespace.
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.id.namespace)
@@ -180,7 +187,7 @@ pub fn is_away(problem: &anyhow::Error) -> bool {
 /// A rule of the guard refused it, or the guard did not answer: either may change.
 pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
     let answer = error_of(problem).map(canary::refused);
-    matches!(answer, Some(Answer::Refused(_) | Answer::Unanswered(_)))
+    matches!(answer, Some(CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)))
 }
 
 fn error_of(problem: &anyhow::Error) -> Option<&kube::Error> {
@@ -195,9 +202,9 @@ pub fn later(now: Timestamp, after: SignedDuration) -> anyhow::Result<Timestamp>
 
 /// What was said last of the step, and of why it is not done: neither is repeated while nothing changes.
 #[derive(Default)]
-pub struct Said([String; 2]);
+pub struct Transcript([String; 2]);
 
-impl Said {
+impl Transcript {
     /// A step was told.
     fn began(&self) -> bool {
         !self.0[0].is_empty()
