@@ -1,4 +1,4 @@
-//! ConfigMaps at the API server, named one by one: a look at those that nobody read until now ([`ConfigMaps::look`]), and
+//! ConfigMaps at the API server, named one by one: a look at those that no member read until now ([`ConfigMaps::look`]), and
 //! copies of what members read ([`make`]), which the leader makes for a rollout, and whoever is asked about the first pod that
 //! starts with some content.
 //!
@@ -63,7 +63,7 @@ impl ConfigMaps {
         Self(Some((client, Arc::new(turns))))
     }
 
-    /// These, as far as they are there and are told in time. A template that names more than a few is not looked after: what is
+    /// These, as far as they exist and come in time. A template that names more than a few is not looked after: what is
     /// not known is not judged. `None`: others were being read all the while.
     pub async fn look(&self, namespace: &str, names: Vec<String>) -> Option<Vec<object::ConfigMap>> {
         let Some((client, turns)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
@@ -125,7 +125,7 @@ pub async fn make(client: &Client, namespace: &str, copy: Value) -> kube::Result
     let map: ConfigMap = serde_json::from_value(copy).map_err(kube::Error::SerdeError)?;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     match api.create(&PostParams::default(), &map).await {
-        // Anybody may have made something of its name.
+        // Another user may have made something of its name.
         Err(error) if Fault::of(&error) == Fault::Conflict => {
             let there = api.get(&map.name_any()).await?;
             if is_ours(&there, &map) { Ok(()) } else { Err(error) }
@@ -134,7 +134,7 @@ pub async fn make(client: &Client, namespace: &str, copy: Value) -> kube::Result
     }
 }
 
-/// It says the same, nobody can change it, and it bears the mark that only the guard writes.
+/// It says the same, is immutable, and bears the mark that only the guard writes.
 fn is_ours(there: &ConfigMap, map: &ConfigMap) -> bool {
     let mark = format!("{PREFIX}{}", marks::KEEPS);
     there.immutable == Some(true)

@@ -36,7 +36,7 @@ const MOMENT: Duration = Duration::from_millis(500);
 pub struct Guard {
     /// Everything known, swapped whole.
     pub world: Arc<ArcSwap<World>>,
-    /// When each watch was heard last; `None`: the world is not made of watches.
+    /// The freshness of each watch; `None`: the world is not made of watches.
     pub watch_freshness: ArcSwapOption<WatchFreshness>,
     /// What the administrator chose, as far as it is in effect. Read once per request.
     pub settings: ArcSwap<Settings>,
@@ -46,13 +46,13 @@ pub struct Guard {
     pub clock: fn() -> Timestamp,
     /// Whether the API server should be sent here.
     pub ready: Readiness,
-    /// Members that were let go moments ago.
+    /// Reservations: members that were allowed to leave moments ago.
     pub reservations: ReservationStore,
     /// Reads and copies what servers read.
     pub config_maps: ConfigMaps,
     /// Bytes that this process may take.
     pub memory: usize,
-    /// Takes what everybody should see.
+    /// The queue of Events to publish.
     events: Option<mpsc::Sender<Notice>>,
     limiter: Mutex<EventLimiter>,
     news: Notify,
@@ -81,7 +81,7 @@ impl Guard {
         }
     }
 
-    /// What everybody should see goes there.
+    /// Publishes Events through this queue.
     #[must_use]
     pub fn publishing(self, events: mpsc::Sender<Notice>) -> Self {
         Self { events: Some(events), ..self }
@@ -128,7 +128,7 @@ impl Guard {
                 let mut news = std::pin::pin!(self.news.notified());
                 news.as_mut().enable();
                 let world = self.world.load_full();
-                // Whoever waits takes a place of somebody else's.
+                // A request that waits takes the place of another one.
                 if knows(&world) || self.places.available_permits() < MOST_AT_ONCE / 2 {
                     return world;
                 }
@@ -149,7 +149,7 @@ impl Guard {
         self.places.try_acquire().ok()
     }
 
-    /// Tells everybody of a request, but not of one object over and over.
+    /// Publishes an Event about a request, but not about one object over and over.
     pub fn publish_request(&self, notice: Notice) {
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
         if limiter.lets(&notice, (self.clock)()) {
@@ -157,7 +157,7 @@ impl Guard {
         }
     }
 
-    /// Tells everybody. A full queue drops it: a guard that waits for its own Events would be an outage.
+    /// Publishes an Event. A full queue drops it: a guard that waits for its own Events would be an outage.
     pub fn publish(&self, notice: Notice) {
         if let Some(events) = &self.events {
             let _ = events.try_send(notice);

@@ -4,7 +4,7 @@
 //! they may act. Must not know: what a leader does. Every write carries the resourceVersion it was decided on, so of two
 //! candidates at most one wins. Times are this process's own and cannot be set: whether a holder is gone is measured from
 //! when *we* saw the record change last, and a holder counts from when it *asked* for the renewal that succeeded. So it
-//! steps down before anybody else may take over, however long an answer takes.
+//! steps down before another replica may take over, however long an answer takes.
 
 mod seat;
 #[cfg(test)]
@@ -31,11 +31,11 @@ use crate::act::telemetry::chain;
 pub use seat::Leading;
 use seat::Seat;
 
-/// So long a silent holder is respected by others.
+/// Lease duration: other replicas wait this long before they take over.
 const RESPECTED: Duration = Duration::from_secs(15);
-/// So long a holder acts on a renewal. The rest of the time is room for what it had begun: one slow connect.
+/// A holder acts on a renewal for this long. The rest of the time is room for what it had begun: one slow connect.
 const ACTS: Duration = Duration::from_secs(10);
-/// What was begun at the last moment may take so long: about half of what is left until somebody else may lead.
+/// A step that began at the last moment may take this long: about half of what is left until another replica may lead.
 const SPARE: Duration = Duration::from_millis(2_500);
 /// How often the record is renewed, or looked at.
 const EVERY: Duration = Duration::from_secs(3);
@@ -55,7 +55,7 @@ const NAME: &str = "gatera";
 enum Choice {
     /// It is free, ours, or its holder is silent: write our name and the time.
     Write,
-    /// It is somebody else's.
+    /// Another replica holds it.
     Wait,
 }
 
@@ -83,7 +83,7 @@ impl RecordStore for Api<Lease> {
     }
 }
 
-/// Somebody may lead, and whoever holds the other end knows.
+/// A candidate, and the handle by which tasks of the leader know whether it leads.
 pub fn candidate() -> (Candidate, Leading) {
     let (seat, leading) = seat::seat();
     (Candidate { seat }, leading)
@@ -115,7 +115,7 @@ pub async fn hold(
     Election { store: api, blank, me, seen: None, seat: candidate.seat, gauge }.run(closing).await;
 }
 
-/// The record as it was seen last, and since when it is so.
+/// The record as it was seen last, and the time since which it is so.
 struct SeenRecord {
     lease: Lease,
     since: Instant,
@@ -180,8 +180,8 @@ impl<S: RecordStore, G: Fn(bool)> Election<S, G> {
     }
 }
 
-/// One look and at most one write; whoever holds it writes over what it wrote, without a look. A conflict is an answer:
-/// somebody else was faster.
+/// One look and at most one write; the holder writes over what it wrote, without a look. A conflict is an answer: another
+/// replica was faster.
 async fn turn(
     store: &impl RecordStore,
     blank: &Lease,
@@ -223,7 +223,7 @@ fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
-/// The record with our name. Its times are for people: nobody decides by them.
+/// The record with our name. Its times are for people: no replica decides by them.
 fn renewed(mut lease: Lease, me: &str) -> Lease {
     let now = MicroTime(Timestamp::now());
     let before = lease.spec.take().unwrap_or_default();

@@ -33,7 +33,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
     let context = StepContext { client, guard, leading: leading.clone() };
     loop {
         if !leading.holds() {
-            // Another leader changes the world, and nobody remembers an old one for longer than it takes.
+            // Another leader changes the world now, so what was planned from an older one is dropped.
             lookout = Lookout::default();
         }
         if !leading.elected().await {
@@ -75,7 +75,7 @@ async fn one(context: &StepContext, pace: &mut Pace, step: &Step, began: Instant
     let outcome = timeout(time, apply::step(context, step)).await;
     match &outcome {
         Ok(Err(error)) if conflict(error) => pace.missed(step, began.elapsed()),
-        // What could not be told is still to be told.
+        // An Event that could not be written is still to be written.
         Ok(Err(_)) | Err(_) if matches!(step, Step::Announce(_)) => pace.failed(step, began.elapsed()),
         _ => pace.did(step, began.elapsed()),
     }
@@ -88,7 +88,7 @@ async fn one(context: &StepContext, pace: &mut Pace, step: &Step, began: Instant
     }
 }
 
-/// A line for whoever reads the log, in words and not in structures.
+/// Writes a line of the log in words, not in structures.
 fn log(step: &Step, outcome: &StepOutcome) {
     let object = step.object();
     match outcome {
@@ -113,17 +113,17 @@ fn conflict(error: &kube::Error) -> bool {
 /// Nothing: there was no answer in time.
 type StepOutcome = Result<Result<Done, kube::Error>, Elapsed>;
 
-/// What came of a step.
+/// The outcome of a step.
 enum Done {
     /// It is done.
     Yes,
     /// The world has changed, or something else goes first.
     NotNow(String),
-    /// Somebody has something against it, and that should be seen.
+    /// It was refused, and an Event should say so.
     Refused(Announcement),
 }
 
-/// What a step is done with.
+/// What every step needs.
 struct StepContext {
     client: Client,
     guard: Arc<Guard>,

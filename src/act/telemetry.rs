@@ -1,4 +1,4 @@
-//! TroubleLabels operators see: logs and metrics. Names are fixed here, once.
+//! Logs and metrics, for operators. Names are fixed here, once.
 //!
 //! Must not know: rules and clusters, except as labels. Label values come from small, fixed sets: a metric never grows
 //! with the number of objects.
@@ -95,11 +95,11 @@ struct ProtocolLabels {
 /// Why a connection was turned away.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ReasonLabels {
-    /// In one word.
+    /// One word.
     pub reason: &'static str,
 }
 
-/// TroubleLabels can be the matter with registration.
+/// Troubles of the registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// One of the two webhook configurations does not exist.
@@ -110,7 +110,7 @@ pub enum Trouble {
     ForeignEntries,
     /// Another writer changes our entries again and again.
     ContestedEntries,
-    /// TroubleLabels we show does not count yet.
+    /// The certificate that is shown is not valid yet.
     LeafNotYetValid,
     /// The Secret with the certificates is gone, or holds something else.
     SecretUnusable,
@@ -202,7 +202,7 @@ fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &
 }
 
 impl Metrics {
-    /// Counts one answered review. TroubleLabels is only tried (`dry_run`) uses no override.
+    /// Counts one answered review. A dry run uses no override.
     pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {
         let answer = if decision.allowed() { "allowed" } else { "refused" };
         self.reviews.get_or_create(&ReviewLabels { endpoint, answer }).inc();
@@ -271,7 +271,7 @@ impl Metrics {
         }
     }
 
-    /// Somebody else audits now.
+    /// Another replica audits now.
     pub fn not_auditing(&self) {
         self.audit.clear();
         self.clusters.clear();
@@ -311,7 +311,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
 /// One error of a chain, in words that its reader knows.
 struct Words {
     says: String,
-    /// TroubleLabels is behind it says no more, or more than it may.
+    /// The errors behind it add nothing, or more than may be printed.
     ends: bool,
 }
 

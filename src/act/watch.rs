@@ -1,4 +1,4 @@
-//! The watches: what the API server tells, turned into a World.
+//! The watches: what the API server sends, turned into a World.
 //!
 //! Owns: which objects are listed and watched, and which World is shown. `watch/keeper.rs` keeps the facts. Must not know: rules, requests.
 //! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> World::after the last -> one atomic swap.
@@ -40,7 +40,7 @@ use sent::RawObject;
 
 /// So many messages of watches wait for the keeper. Each may hold an object of some hundred kilobytes.
 const MESSAGES: usize = 64;
-/// How often somebody looks whether the view has become old.
+/// How often it is checked whether the view has become old.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What is watched besides the kinds of packs, and whether the adoption's labels narrow it. StatefulSets and Deployments
@@ -59,7 +59,7 @@ const WATCHED: &[(Kind, bool)] = &[
 ];
 // ConfigMaps are watched too, by their metadata: see contents.rs.
 
-/// What a watch tells the keeper.
+/// A message of a watch to the keeper.
 enum Message {
     Begun,
     Put(Box<Object>),
@@ -202,7 +202,7 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
         };
         selectors.into_iter().map(move |selector| (kind, RawObject::url_path(&resource, None), selector))
     });
-    // Last, because their contents are told beside them.
+    // Last, because their contents come beside them.
     watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
 }
 

@@ -48,13 +48,13 @@ pub struct Options {
     access: look::Access,
 }
 
-/// What the guard has to notice first travels by a watch.
+/// The guard learns of the annotation by a watch, within this time.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// So long what is there is looked at: an emergency does not wait.
+/// Time for listing what the namespace holds: an emergency does not wait.
 const GLANCE: Duration = Duration::from_secs(5);
-/// What is shorter is over before it is read.
+/// A shorter suspension would be over before a person has read about it.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(1);
-/// Where nobody answers, this takes all of it away.
+/// The way out where no guard answers.
 const WITHOUT_GUARD: &str =
     "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration gatera";
 
@@ -66,7 +66,7 @@ fn term(text: &str) -> Result<SignedDuration, String> {
     Ok(term)
 }
 
-/// Says what is opened, asks, opens, and looks whether it is open.
+/// Prints what is opened, asks, annotates the namespace, and checks that the guard honours it.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
         let site = &Site::of(options.access.client().await?, None).await?;
@@ -113,7 +113,7 @@ async fn open(
     if !options.yes && !guided::agrees(out)? {
         return Ok(Exit::Refused);
     }
-    // Whoever thinks about it for a while still gets the whole time.
+    // The time counts from the answer, however long that took.
     let open = judged(site.clock.now())?;
     if let Err(said) = write(&site.client, found, Some(&text(open.until))).await? {
         return not_written(&said, ns, out);
@@ -162,7 +162,7 @@ async fn close(
     Ok(exit)
 }
 
-/// Somebody else may have opened it.
+/// Says whether the namespace is open already, or carries an annotation that opens nothing.
 fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow::Result<()> {
     let text = found.metadata.annotations.as_ref().and_then(|it| it.get(&format!("{PREFIX}{BREAK_GLASS}")));
     match text.map(|text| Override::of_all(text, clock.now())) {
@@ -175,7 +175,7 @@ fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow
     Ok(())
 }
 
-/// The clusters that lose their guard, or why they are not known: an emergency does not wait for that.
+/// The clusters of the namespace, or why they are not known: an emergency does not wait for that.
 async fn holds(options: &Options, site: &Site) -> String {
     let look = Look::of(&options.access, Some(&options.of), None);
     let (world, _) = match timeout(GLANCE, look::looked(&look, site)).await {
@@ -200,7 +200,7 @@ async fn holds(options: &Options, site: &Site) -> String {
     }
 }
 
-/// The same namespace as was looked at, as it was: two people do not undo each other's doing unseen. Or what a webhook says to it.
+/// Annotates the namespace, if it has not changed since the look. Returns what a webhook answered, if one refused.
 async fn write(
     client: &Client,
     found: &Namespace,
@@ -240,7 +240,7 @@ fn no_guard(words: &str) -> String {
     )
 }
 
-/// What the guard makes of it.
+/// Whether the guard honours the annotation, by its answer to the canary.
 fn opened(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
     match answer {
         CanaryAnswer::Admitted(said) => match (said.iter().find(|it| rules::said_by(it).is_some()), said.iter().any(|it| honours(it))) {

@@ -1,8 +1,8 @@
-//! `gatera report`: what somebody who is asked for help needs to know, in one file, without a secret.
+//! `gatera report`: what a person who is asked for help needs to know, in one file, without a secret.
 //!
-//! Owns: what goes in, asked with the rights of whoever types it. No Secret is asked for, and no content of a ConfigMap is in it; of
+//! Owns: what goes in, asked with the rights of the person who runs it. No Secret is asked for, and no content of a ConfigMap is in it; of
 //! objects only the shape is kept (`report/bundle.rs`); the rest is what the guard and this program say themselves, with the names and
-//! reasons that are in that. What could not be asked is told in it.
+//! reasons that are in that. The file also names what could not be asked.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -40,14 +40,14 @@ pub struct Options {
     config: Option<PathBuf>,
 }
 
-/// So much of each log.
+/// Lines of each log.
 const LINES: i64 = 300;
-/// So many Events are looked through in a namespace.
+/// Events that are looked through in one namespace.
 const PAGE: u32 = 1000;
-/// Who tells Events.
+/// The reporter of the guard's Events.
 const OURS: &str = "gatera";
 
-/// Asks for all of it, and prints it as JSON.
+/// Collects everything, and prints it as JSON.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     let mut version = Vec::new();
     generate::version(&mut version)?;
@@ -133,7 +133,7 @@ async fn objects(client: &Client, clusters: &[&Cluster]) -> Value {
     Value::Object(all)
 }
 
-/// What the guard told everybody. Words of others may hold what a probe printed.
+/// The guard's own Events. Those of others may hold what a probe printed.
 async fn events(client: &Client, clusters: &[&Cluster]) -> Value {
     let mut namespaces: Vec<_> = clusters.iter().map(|it| &*it.id.namespace).collect();
     namespaces.dedup();

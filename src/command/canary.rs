@@ -1,8 +1,8 @@
 //! The canary: one request that a guard must refuse, sent as a dry run, and what became of it.
 //!
-//! Owns: that request, and whose an API server's answer is. It goes the whole way (API server, webhook entries, Service, certificate, rules), so
-//! it can only be refused where a cluster is guarded. Must not know: what the answer should have been; `doctor` and `break-glass`
-//! do. Nothing is left behind.
+//! Owns: that request, and who answered it: the guard, the API server or another webhook. It goes the whole way (API server,
+//! webhook entries, Service, certificate, rules), so it can only be refused where a cluster is guarded. Must not know: what the answer
+//! should have been; `doctor` and `break-glass` do. Nothing is left behind.
 
 use std::time::{Duration, Instant};
 
@@ -20,30 +20,30 @@ use super::site::Site;
 use crate::act::api::refusal;
 use crate::act::telemetry::chain;
 
-/// Its name, which no rule looks at.
+/// The name of its StatefulSet, which no rule looks at.
 pub const NAME: &str = "gatera-selftest";
 
 /// Pause between two dry runs.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What became of it. Each text is the other side's, in one line.
+/// The answer to it. Each text is the first line of what the other side wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CanaryAnswer {
     /// A guard refused it.
     Refused(String),
-    /// A guard let it pass with these warnings; none: nobody said anything. That its namespace is open is one of them.
+    /// It was admitted, with these warnings of a guard. One of them says so if the namespace is open by break-glass.
     Admitted(Vec<String>),
     /// The API server asked a guard, and got no answer.
     Unanswered(String),
-    /// Somebody else refused it, with this code.
+    /// The API server or another webhook refused it, with this code.
     Other(u16, String),
-    /// Whoever asks may not ask.
+    /// The caller has no right to send it.
     NotAllowed(String),
     /// The API server does not answer.
     Away(String),
 }
 
-/// Sends it, with the rights of whoever asks.
+/// Sends it, with the rights of the caller.
 async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::Result<CanaryAnswer> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let request = Request::new(StatefulSet::url_path(&(), Some(namespace)));
@@ -65,7 +65,7 @@ async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::R
     Ok(refused(&refusal(code, &body)))
 }
 
-/// Whose refusal of anything this error is.
+/// Who refused a request of any kind, by the error that it got.
 pub fn refused(error: &kube::Error) -> CanaryAnswer {
     match error {
         kube::Error::Api(status) => by(status.code, &status.message),

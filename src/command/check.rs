@@ -278,7 +278,7 @@ impl Options {
     }
 }
 
-/// A text, by the name that whoever asks gave it.
+/// A text, by the name that the user gave it.
 fn input(name: &Path, text: Result<String, NoText>) -> Input {
     Input { name: name.display().to_string().into(), text }
 }

@@ -1,7 +1,7 @@
 //! `gatera doctor`: is the guard there, can API servers reach it, does it see and refuse what it should?
 //!
-//! Owns: the questions, each asked with the rights of whoever types it, all of them reading but for the canary (a dry run). What the
-//! answers mean is `decide/doctor.rs`'s. A question that cannot be asked is told as such, and stops no other. Secrets are never
+//! Owns: the questions, each asked with the rights of the person who runs it; all only read but for the canary (a dry run). What the
+//! answers mean is `decide/doctor.rs`'s. A question that cannot be asked is a row of its own, and stops no other. Secrets are never
 //! asked for.
 
 mod dry_run;
@@ -53,22 +53,22 @@ pub struct Options {
 }
 
 impl Options {
-    /// A person is to read it.
+    /// Whether a person is to read the output.
     pub fn is_for_people(&self) -> bool {
         self.survey.is_for_people()
     }
 }
 
-/// One pod may hang.
+/// Deadline for the answer of one pod.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// By this label the chart's pods are known.
+/// The label of the chart's pods.
 pub(super) const PODS: &str = "app.kubernetes.io/name=gatera";
 /// The namespace of the dry run where no other is asked for, and no cluster is known.
 const DEFAULT: &str = "default";
 /// The port of `/readyz`.
 const OPERATIONS: &str = "operations";
 
-/// Asks everything, and prints what the answers mean.
+/// Asks the questions, and prints what the answers mean.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (survey, look) = (&options.survey, options.survey.look()?);
     let progress = Progress::start();
@@ -103,7 +103,7 @@ async fn only_dry_run(site: &Site, look: &Look, seconds: u64, progress: &Progres
     dry_run::row(site, namespace, own, wait, |rule| site.settings.mode(rule)).await
 }
 
-/// Everything: the guard's namespace, and what the answers mean.
+/// Asks all questions. Returns the guard's namespace, and what the answers mean.
 pub(super) async fn asked(
     look: &Look,
     site: &Site,
@@ -150,7 +150,7 @@ pub(super) async fn asked(
     Ok((namespace, rows))
 }
 
-/// Is it there, is it as it registered, what does it say of itself? Its namespace, and what the answers mean.
+/// Asks about the guard: its entries, its replicas, its leader. Returns its namespace, and what the answers mean.
 pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, Vec<Row>) {
     progress.says(|| "asking how the guard is registered …".to_owned());
     let Site { client, settings, source, guard: installed, .. } = site;
@@ -188,7 +188,7 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
     (namespace, rows)
 }
 
-/// The namespaces and clusters, what nobody adopts, and the namespace to try in.
+/// Rows about namespaces, clusters, and servers that no selector adopts. Returns the namespace for the dry run.
 async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&World>) -> String {
     let asked_for = look.namespace();
     let Some(world) = world else { return asked_for.unwrap_or(DEFAULT).to_owned() };
@@ -211,7 +211,7 @@ async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&W
     asked_for.or(first).unwrap_or(DEFAULT).to_owned()
 }
 
-/// Where API servers send requests to, as the entries say.
+/// The destination of API servers' requests, by the entries.
 fn target(installed: &Installed) -> Option<Destination> {
     let client = installed.entries.iter().flatten().flatten().flatten().next()?.get("clientConfig")?;
     let text = |at: &str| client.pointer(at).and_then(Value::as_str).map(str::to_owned);
@@ -219,14 +219,14 @@ fn target(installed: &Installed) -> Option<Destination> {
         (Some(namespace), Some(name), _) => Some(Destination::Service { namespace, name }),
         (_, _, Some(url)) => {
             let base = url.rsplit_once('/')?.0.to_owned();
-            // Which namespace is its own cannot be told from a URL; the chart's usual one is.
+            // A URL does not name the guard's namespace; the chart's usual one is taken.
             Some(Destination::Url { base, namespace: installed::NAME.to_owned() })
         }
         _ => None,
     }
 }
 
-/// Where its pods are; else where charts usually put them.
+/// The namespace of its pods; else the chart's usual one.
 async fn home(client: &Client) -> String {
     let api: Api<Pod> = Api::all(client.clone());
     let found = api.list(&ListParams::default().labels(PODS)).await;
@@ -274,7 +274,7 @@ async fn says(client: &Client, namespace: &str, pod: &str, port: i32) -> Asked<S
     }
 }
 
-/// Who leads, and since when nothing else was heard.
+/// The leader by its Lease, and when it renewed that.
 async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Timestamp)>> {
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let found = api.get_opt(installed::NAME).await.map_err(|error| chain(&error))?;
@@ -282,7 +282,7 @@ async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Times
     Ok(spec.and_then(|it| Some((it.holder_identity.filter(|it| !it.is_empty())?, it.renew_time?.0))))
 }
 
-/// StatefulSets that run a database server, and that nobody guards.
+/// StatefulSets that run a database server and that no selector adopts.
 async fn strangers(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Asked<Vec<String>> {
     let url = StatefulSet::url_path(&(), namespace);
     let (mut pages, mut found) = (Pages::of(client, url, ListParams::default()), Vec::new());

@@ -1,5 +1,5 @@
 //! What the commands share that do several steps by themselves (`recover`, `start`, `stop`): their options, what is done to the
-//! cluster with the rights of whoever asks, and what is told of it.
+//! cluster with the rights of the person who runs it, and what is printed about it.
 //!
 //! Must not know: what comes next (`decide::recovery`, `decide::stop`). Nothing is remembered but what was said.
 
@@ -26,14 +26,14 @@ use super::site::Site;
 use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::act::telemetry::chain;
 
-/// How often it is looked.
+/// Pause between two looks.
 pub const LOOK: Duration = Duration::from_secs(2);
-/// Whom the API server names as the writer; not the guard, who has fields of its own.
+/// Field manager of these commands; the guard has another one.
 pub const MANAGER: &str = "gatera-command";
-/// Two of us may write at once, and a third.
+/// Tries of a write that other writers may overtake.
 const MOST_WRITES: u32 = 5;
 
-/// ClusterArgs which cluster, and how.
+/// Options that name one cluster, and how its steps are done.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterArgs {
     /// Name of the cluster: its StatefulSet, or the label that names it
@@ -53,12 +53,12 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// Nobody has to be asked.
+    /// No confirmation is needed.
     pub fn agreed(&self) -> bool {
         self.yes && !self.dry_run
     }
 
-    /// What is asked. It is the same from the first step to the last, whatever becomes of the kubeconfig meanwhile.
+    /// The API server, the same from the first step to the last, whatever becomes of the kubeconfig meanwhile.
     pub async fn site(&self) -> anyhow::Result<Site> {
         anyhow::ensure!(
             matches!(self.look.output, Output::Text),
@@ -67,7 +67,7 @@ impl ClusterArgs {
         self.look.site().await
     }
 
-    /// The only cluster of this name, as it is now. Once a step was told, an API server that is away is waited for.
+    /// The only cluster of this name, as it is now. Once a step was printed, an API server that is away is waited for.
     pub async fn seen(
         &self,
         site: &Site,
@@ -92,7 +92,7 @@ impl ClusterArgs {
         Duration::from_secs(60 * self.patience)
     }
 
-    /// Nothing has changed for too long, and that is said.
+    /// Whether nothing has changed for too long; then it prints so.
     pub fn gives_up(&self, since: Instant, out: &mut impl Write) -> io::Result<bool> {
         let late = since.elapsed() > self.patience();
         if late {
@@ -102,7 +102,7 @@ impl ClusterArgs {
     }
 }
 
-/// What is done to it.
+/// Steps that are done to the cluster.
 impl ObservedCluster {
     /// Pods of its namespace.
     pub fn pods(&self) -> Api<Pod> {
@@ -114,19 +114,19 @@ impl ObservedCluster {
         Api::namespaced(self.client.clone(), &self.id.namespace)
     }
 
-    /// The same StatefulSet as was looked at; returns what became of it.
+    /// Annotates the StatefulSet that was looked at, and returns it.
     pub async fn annotate(&self, annotations: Value) -> anyhow::Result<StatefulSet> {
         self.annotate_version("", annotations).await
     }
 
-    /// The same, if nobody has changed it since it had this version.
+    /// Annotates it as it was in this version, and fails if it has changed since.
     pub async fn annotate_version(&self, version: &str, annotations: Value) -> anyhow::Result<StatefulSet> {
         let uid = &self.cluster()?.workload.metadata.uid;
         let it = Exactly { name: &self.id.name, uid, version };
         Ok(api::annotate(&self.sets(), it, MANAGER, &annotations).await?)
     }
 
-    /// What is recorded on these claims; `None`: nothing any more.
+    /// Records where members' data ends on these claims; `None` removes the record.
     pub async fn record(&self, claims: &[String], record: Option<&str>) -> anyhow::Result<()> {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let annotations = json!({ format!("{PREFIX}{STOPPED}"): record });
@@ -138,7 +138,7 @@ impl ObservedCluster {
         Ok(())
     }
 
-    /// So long from now, to the second.
+    /// The time after this duration, in whole seconds.
     pub fn in_time(&self, after: SignedDuration) -> anyhow::Result<Timestamp> {
         later(self.clock.now(), after)
     }
@@ -149,7 +149,8 @@ impl ObservedCluster {
         Ok(json!({ format!("{PREFIX}{OVERRIDE}"): format!("{rule} until={until} reason={why}") }))
     }
 
-    /// From what was seen, and from nothing else. The field is nobody's afterwards, so that whoever set it before may set it again.
+    /// Scales it, unless its replicas have changed since the look. Afterwards no manager owns the field, so that its earlier owner may
+    /// set it again.
     pub async fn scale(&self, to: i64) -> anyhow::Result<()> {
         let (now, seen) = (self.sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
         let replicas = now.spec.and_then(|spec| spec.replicas).unwrap_or_default();
@@ -179,12 +180,12 @@ impl ObservedCluster {
     }
 }
 
-/// The API server, or a guard that it asks, does not answer at the moment, or has too much to do: nothing was refused.
+/// Whether the API server, or a guard that it asks, does not answer at the moment, or has too much to do: nothing was refused.
 pub fn is_away(problem: &anyhow::Error) -> bool {
     error_of(problem).is_some_and(|error| Fault::of(error).is_away())
 }
 
-/// A rule of the guard refused it, or the guard did not answer: either may change.
+/// Whether a rule of the guard refused it, or the guard did not answer: either may change.
 pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
     let answer = error_of(problem).map(canary::refused);
     matches!(answer, Some(CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)))
@@ -194,23 +195,23 @@ fn error_of(problem: &anyhow::Error) -> Option<&kube::Error> {
     problem.chain().find_map(|it| it.downcast_ref())
 }
 
-/// So long after that, to the second.
+/// The time after this duration from `now`, in whole seconds.
 pub fn later(now: Timestamp, after: SignedDuration) -> anyhow::Result<Timestamp> {
     let then = now.checked_add(after).context("no such time")?;
     Timestamp::from_second(then.as_second()).context("no such time")
 }
 
-/// What was said last of the step, and of why it is not done: neither is repeated while nothing changes.
+/// The lines that were printed last: the step, and why it is not done. Neither is repeated while nothing changes.
 #[derive(Default)]
 pub struct Transcript([String; 2]);
 
 impl Transcript {
-    /// A step was told.
+    /// A step was printed.
     fn began(&self) -> bool {
         !self.0[0].is_empty()
     }
 
-    /// What comes next, with the time.
+    /// Prints the next step, with the time.
     pub fn step(&mut self, text: String, out: &mut impl Write) -> io::Result<()> {
         if text == self.0[0] {
             return Ok(());
@@ -219,7 +220,7 @@ impl Transcript {
         tell(&self.0[0], out)
     }
 
-    /// Why it is not done yet.
+    /// Prints why the step is not done yet.
     pub fn problem(&mut self, problem: &anyhow::Error, out: &mut impl Write) -> io::Result<()> {
         let why = chain(problem.as_ref());
         let text = format!("not yet: {}", why.lines().map(visible).collect::<Vec<_>>().join("\n"));

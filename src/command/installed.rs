@@ -30,20 +30,20 @@ const SETTINGS: (&str, &str) = ("gatera-settings", "settings.yaml");
 pub struct Installed {
     /// The entries that validate, and those that mutate; `None`: there is no such configuration.
     pub entries: [Asked<Option<Vec<Value>>>; 2],
-    /// Where it runs; `None`: that cannot be told from its entries.
+    /// The namespace where it runs; `None`: its entries do not name one.
     pub namespace: Option<String>,
-    /// By what it judges; `None`: the chart's ConfigMap is not there.
+    /// Its settings; `None`: the chart's ConfigMap does not exist.
     pub settings: anyhow::Result<Option<Settings>>,
 }
 
-/// Whose settings a command judges by.
+/// Where the settings come from that a command judges by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingsSource {
-    /// Of this file, which `--config` names.
+    /// The file that `--config` names.
     File(PathBuf),
-    /// Of the guard, in this namespace.
+    /// The guard in this namespace.
     Guard(String),
-    /// Nobody's: why those of the guard are not known.
+    /// The defaults, and why those of the guard are not known.
     Defaults(String),
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for SettingsSource {
     }
 }
 
-/// Looks.
+/// Asks for its entries and its settings.
 pub async fn look(client: &Client) -> Installed {
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
@@ -78,7 +78,7 @@ fn home(namespace: Option<&str>) -> &str {
 }
 
 impl Installed {
-    /// There is something of it.
+    /// At least one configuration exists, or could not be asked for.
     pub fn is_there(&self) -> bool {
         !self.entries.iter().all(|it| matches!(it, Ok(None)))
     }

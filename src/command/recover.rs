@@ -1,4 +1,4 @@
-//! `gatera recover` and `gatera start`: lead a cluster that is down back, from its newest data, with the rights of whoever asks.
+//! `gatera recover` and `gatera start`: recover a cluster that is down, from its newest data, with the rights of the person who runs it.
 //!
 //! Owns: the loop of looking and doing, and the question before it; what a step does is in `recover/actions.rs`. What comes next is
 //! `decide::recovery`'s; who may start first is the guard's to say. Nothing is remembered between two looks: run again, it goes on
@@ -26,13 +26,13 @@ use super::guided::{ClusterArgs, LOOK, Transcript, agrees, is_away, is_by_the_gu
 use super::look::{self, ObservedCluster};
 use super::site::Site;
 
-/// What one look shows the guard has heard by then.
+/// By then the guard has seen what a look of this command shows.
 const HEARD: Duration = Duration::from_secs(60);
-/// A look that took longer says nothing about how long things have been so.
+/// A longer look says nothing about how long things have been so.
 const LONG: Duration = Duration::from_secs(10);
 /// At its end an API server that is away is not waited for.
 const CLEARED: Duration = Duration::from_secs(30);
-/// The same thing is tried so often.
+/// Tries of the same step.
 const MOST_TRIES: u32 = 5;
 
 /// Options of `gatera recover`.
@@ -51,16 +51,16 @@ pub struct Options {
     abort: bool,
 }
 
-/// Which of the two.
+/// The goal of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoverGoal {
-    /// Somebody serves.
+    /// At least one member serves.
     Serve,
     /// As many members as before it was stopped.
     StartAll,
 }
 
-/// Leads it back.
+/// Recovers the cluster.
 pub fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::Result<Exit> {
     let want = Want {
         from: options.from.clone(),
@@ -85,34 +85,34 @@ pub fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::
     look::block_on(run.recover(out))
 }
 
-/// One walk.
+/// One run of the command.
 struct RecoverRun<'a> {
     options: &'a Options,
     want: Want,
-    /// A person said yes to who starts the cluster.
+    /// A person confirmed which member starts the cluster.
     agreed: bool,
-    /// Or to what comes before that.
+    /// A person confirmed the steps before that.
     begun: bool,
-    /// Something was done.
+    /// A step was done.
     acted: bool,
     /// Since when nothing has changed in the table.
     since: Instant,
     table: String,
     transcript: Transcript,
-    /// What was done again and again.
+    /// How often each step was tried.
     tries: BTreeMap<String, u32>,
-    /// Since when steps are refused.
+    /// The time since which steps are refused.
     failing: Option<Instant>,
 }
 
-/// Whether a person was asked just now, or nobody has to be.
+/// Whether a person has just confirmed, or no confirmation is needed.
 enum Confirmation {
     JustGiven,
     NotNeeded,
 }
 
 impl RecoverRun<'_> {
-    /// Where it does not lead back, no pod stays that was made only to read.
+    /// Recovers it. Pods that were made only to read do not outlast a run that fails.
     async fn recover(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         let site = self.options.of.site().await?;
         let result = self.go(&site, out).await;
@@ -135,7 +135,7 @@ impl RecoverRun<'_> {
             let asked = Instant::now();
             let seen = self.options.of.seen(site, &mut self.transcript, out).await?;
             if asked.elapsed() > LONG {
-                // Nobody looked meanwhile, and what is shown may be from before.
+                // The look took long, and what it shows may be from before.
                 self.since = Instant::now();
             }
             if self.options.abort {
@@ -171,12 +171,12 @@ impl RecoverRun<'_> {
         }
     }
 
-    /// How long nothing has changed.
+    /// The time for which nothing has changed.
     fn still(&self) -> SignedDuration {
         SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX)
     }
 
-    /// What ends it before anything is done, and the question whether it is to be done.
+    /// Ends the run where nothing is to be done, and asks for confirmation where something is.
     fn ends(
         &mut self,
         step: &Step,
@@ -185,7 +185,7 @@ impl RecoverRun<'_> {
         out: &mut impl Write,
     ) -> anyhow::Result<ControlFlow<Exit, Confirmation>> {
         let exit = match step {
-            // Whoever was made anew is waited for.
+            // Members that were recreated are waited for.
             Step::Serves if self.acted && recovery::next_in_turn(cluster, view, self.still()).is_some() => {
                 return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
             }
@@ -273,7 +273,7 @@ impl RecoverRun<'_> {
                 }
                 let failing = *self.failing.get_or_insert_with(Instant::now);
                 if lasts(step, &problem, self.since.elapsed(), failing.elapsed()) {
-                    writeln!(out, "given up: waiting does not change that; mend it and run this again")?;
+                    writeln!(out, "given up: waiting does not change that; correct it and run this again")?;
                     return Ok(ControlFlow::Break(Exit::Refused));
                 }
             }
@@ -281,7 +281,7 @@ impl RecoverRun<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// It was done before, and before, and it is where it was.
+    /// The step was tried too often without a change.
     fn is_looping(&mut self, step: &Step) -> bool {
         let what = match step {
             Step::Restart { member, .. } | Step::Read { member, .. } => member,
@@ -303,8 +303,8 @@ fn is_asked(step: &Step, granted: bool) -> bool {
     }
 }
 
-/// What is refused for a minute stays so. The guard hears a little later what servers told, so a request counts from the last change of
-/// the table; and what the guard says of another step may change.
+/// Whether a refusal lasts: it has for a minute. The guard sees a little later what servers report, so a request counts from the last
+/// change of the table; and what the guard says of another step may change.
 fn lasts(step: &Step, problem: &anyhow::Error, still: Duration, failing: Duration) -> bool {
     match step {
         Step::Ask { .. } => still > HEARD,

@@ -1,4 +1,4 @@
-//! `gatera rollout`: how far a changed configuration is, and what a person asks of it, with the rights of whoever asks.
+//! `gatera rollout`: how far a changed configuration is, and what a person asks of it, with the rights of that person.
 //!
 //! Owns: the way from a command to one annotation of the StatefulSet. What follows from that annotation is
 //! `plan/rollout.rs`'s; how it is laid out is `report/rollout.rs`'s.
@@ -28,7 +28,7 @@ use super::site::Site;
 use super::status;
 use crate::act::api::{Exactly, annotate};
 
-/// What is asked.
+/// Subcommands of `gatera rollout`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum RolloutCommand {
     /// Show how far a rollout is
@@ -36,7 +36,7 @@ pub enum RolloutCommand {
         after_help = "Exit codes: 0 if every member runs its configuration, 1 if not yet, or given up; 2 if unknown"
     )]
     Status {
-        /// RolloutArgs which clusters.
+        /// The clusters to show.
         #[command(flatten)]
         of: status::ClusterChoice,
         /// Print again whenever something changes, until the rollout ends or waits for you
@@ -53,7 +53,7 @@ pub enum RolloutCommand {
     Retry(RolloutArgs),
     /// Return to an earlier revision until the ConfigMap changes again
     Undo {
-        /// RolloutArgs which cluster.
+        /// The cluster.
         #[command(flatten)]
         of: RolloutArgs,
         /// Revision, as `gatera rollout history` prints it [default: the one before]
@@ -62,7 +62,7 @@ pub enum RolloutCommand {
     },
 }
 
-/// RolloutArgs which cluster.
+/// Options that name one cluster.
 #[derive(Clone, Debug, Args)]
 pub struct RolloutArgs {
     /// Name of the cluster: its StatefulSet, or the label that names it
@@ -89,7 +89,7 @@ pub fn run(ask: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
                 asked.wish(Some(Wish::Paused)).await?;
                 writeln!(
                     out,
-                    "{} is paused: nobody is restarted for another configuration, but a member that fails with a new one still goes back to the one before",
+                    "{} is paused: no member is restarted for another configuration; one that fails with a new one still returns to the one before",
                     asked.id
                 )?;
             }
@@ -117,14 +117,14 @@ pub fn run(ask: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
     })
 }
 
-/// How often it is looked while somebody watches.
+/// Pause between two looks with `--watch`.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// What is not done yet, was given up, or is held, is exit 1: a pipeline that watches goes on only when every member runs it.
 async fn status(of: &status::ClusterChoice, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (mut before, client) = (String::new(), of.look().client().await?);
     loop {
-        // Clock and settings as they are now: whoever watches may do so for days.
+        // Clock and settings as they are now: `--watch` may run for days.
         let site = Site::that_judges(client.clone(), of.look().config.as_deref()).await?;
         if before.is_empty() {
             site.tell_source();

@@ -183,7 +183,7 @@ fn start(
         Some(file) => {
             tasks.start("settings", reload::follow(file, Arc::clone(&guard), adopted, changed.clone()));
         }
-        // Nobody adopts anything else; whoever listens must not take that for the end.
+        // No other adoption will be wanted; a receiver must not take that for the end.
         None => tasks.start("settings", and_stay(async move { adopted.closed().await })),
     }
     if guard.settings.load().own_user.is_none() {
@@ -241,7 +241,7 @@ async fn own_user(client: &Client) -> Option<String> {
     }
 }
 
-/// Asks until it is told: as somebody else we would refuse our own clean-up.
+/// Asks until the API server answers: without its own name the guard would refuse its own clean-up.
 async fn learn_own_user(client: Client, guard: Arc<Guard>) {
     let user = loop {
         tokio::time::sleep(Duration::from_secs(2)).await;

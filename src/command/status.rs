@@ -1,6 +1,6 @@
 //! `gatera status`: how clusters are, what the guard does with them, and how it is itself.
 //!
-//! Owns: the way from a look to the story, which `report/status.rs` tells.
+//! Owns: the way from a look to what `report/status.rs` prints.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::site::{Clock, Site};
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
 
-/// ClusterChoice of `gatera status`.
+/// Options that choose the clusters.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterChoice {
     /// Name of one cluster: its StatefulSet, or the label that names it [default: all]
@@ -44,7 +44,7 @@ impl ClusterChoice {
 /// What is asked on the command line.
 #[derive(Clone, Debug, Args)]
 pub struct StatusArgs {
-    /// Which clusters.
+    /// The clusters to show.
     #[command(flatten)]
     pub of: ClusterChoice,
     /// Print again whenever something changes, until Ctrl-C
@@ -52,12 +52,12 @@ pub struct StatusArgs {
     watch: bool,
 }
 
-/// How often it is looked while somebody watches.
+/// Pause between two looks with `--watch`.
 const LOOK: Duration = Duration::from_secs(5);
-/// To the upper left corner, and nothing below it.
+/// Moves to the upper left corner, and clears the screen below it.
 const ANEW: &str = "\u{1b}[H\u{1b}[J";
 
-/// Lists and tells the story. Whoever watches is told of what goes wrong on the way, and of what comes after.
+/// Prints the state of the clusters. `--watch` also prints errors on the way, and goes on.
 pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let on_a_terminal = io::stdout().is_terminal();
     look::block_on(async {

@@ -1,6 +1,6 @@
-//! `gatera stop`: an orderly stop, the highest ordinal first, with the rights of whoever asks.
+//! `gatera stop`: an orderly stop, the highest ordinal first, with the rights of the person who runs it.
 //!
-//! Owns: the loop of looking and doing, and hearing where a member's data ended when it left. What comes next is `decide::stop`'s.
+//! Owns: the loop of looking and doing, and reading where a member's data ended when it left. What comes next is `decide::stop`'s.
 
 use std::io::Write;
 use std::pin::Pin;
@@ -27,14 +27,14 @@ use super::look::{self, ObservedCluster};
 use crate::act::api::Fault;
 use crate::act::connect;
 
-/// For so long the last one may be stopped.
+/// The override that lets the last member stop ends after this.
 const ASKED: SignedDuration = SignedDuration::from_mins(2);
 
 /// Tries, a second apart: a replica of the guard has seen it by then.
 const SEEN_AFTER: u32 = 10;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// In seconds: a pod is listened to for so long before everything is looked at again.
+/// Seconds for which a pod is watched before everything is looked at again.
 const LISTENS: u32 = 60;
 
 /// Stops it.
@@ -100,7 +100,7 @@ async fn act(seen: &ObservedCluster, step: &Step, replaced: &mut Option<String>)
     match step {
         Step::Record { claims } => record(seen, claims, None).await,
         Step::Leave { member, claims, to } => {
-            // What it says at its end is said to whoever listens already.
+            // Its last message is only seen by a watch that is open before it ends.
             let Some(last) = LeavingPod::of(seen, member).await? else { return Ok(()) };
             leave(seen, *to, replaced).await?;
             ended(seen, claims, last).await
@@ -122,7 +122,7 @@ async fn ended(seen: &ObservedCluster, claims: &[String], last: LeavingPod) -> a
 }
 
 /// The guard keeps the last member, and rightly: so the person's word stands on the StatefulSet for that moment, and then what stood
-/// there before: `replaced`, until it does so again. One that somebody has written since the look is not written over.
+/// there before: `replaced`, until it does so again. An override that was written since the look is not written over.
 async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -> anyhow::Result<()> {
     if to > 0 {
         return seen.scale(to).await;
@@ -193,7 +193,7 @@ async fn record(seen: &ObservedCluster, claims: &[String], position: Option<Posi
     seen.record(claims, Some(&record.to_string())).await
 }
 
-/// A pod that is listened to until it is gone, or for a while.
+/// A pod that is watched until it is gone, or for a while.
 struct LeavingPod {
     uid: Option<String>,
     events: Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Pod>>>>>,
@@ -209,7 +209,7 @@ impl LeavingPod {
         Ok(Some(Self { uid: pod.metadata.uid, events: Box::pin(events) }))
     }
 
-    /// Where its data ended, if it told that. Whoever takes longer is listened to again after the next look.
+    /// The position where its data ended, if it reported one. A pod that takes longer is watched again after the next look.
     async fn end(mut self) -> Option<Position> {
         let mut end = None;
         let listen = async {

@@ -1,7 +1,7 @@
 //! The accept loop: TCP in, TLS, HTTP, and a way out that loses no request.
 //!
 //! Owns: sockets, and what HTTP may take on each. Must not know: what is served. A connection that never finishes what it
-//! began costs a timeout, not the service; how long that is, and who makes way for whom, is in `connections.rs`.
+//! began costs a timeout, not the service; how long that is, and which connection is closed for which, is in `connections.rs`.
 
 use std::io;
 use std::pin::pin;
@@ -38,7 +38,7 @@ const MOST_PROBES: usize = 32;
 /// Requests that are under way, in all connections, before the oldest has to make way. Their bytes have budgets of their own; with
 /// fewer, a crowd that begins many would soon make a real request the oldest.
 const MOST_IN_FLIGHT: usize = 1024;
-/// Bytes of answers that nobody has taken yet, in all connections: 256 of the longest, and a quarter of what the chart allows
+/// Bytes of answers that clients have not taken yet, in all connections: 256 of the longest, and a quarter of what the chart allows
 /// the process.
 const MOST_UNTAKEN: usize = 256 * LONGEST_ANSWER;
 /// A client that has more to ask opens another connection.
@@ -48,16 +48,16 @@ const LARGEST_HEADERS: u32 = 16 * 1024;
 /// Bytes that may be on their way to us before they are asked for: per request, and per connection.
 const WINDOW: u32 = 64 * 1024 - 1;
 const WINDOWS: u32 = 256 * 1024;
-/// Bytes of an answer that are given out before anybody takes them.
+/// Bytes of an answer that are given out before the client takes them.
 const PIECE: usize = 4 * 1024;
 /// A client over HTTP/2 that is gone without a word is noticed then.
 const PING: Duration = Duration::from_secs(30);
 /// How often deadlines are looked at.
 const SWEEP: Duration = Duration::from_millis(500);
-/// Between two newcomers, while somebody has to make way for each: whoever is in gets time to be heard in between, also after a
+/// Between two new connections, while one has to be closed for each: those that are open get time to be served in between, also after a
 /// moment in which this machine was busy with something else and a crowd came together.
 const PACE: Duration = Duration::from_millis(1);
-/// Between two looks at something that tells nobody when it changes; and after an accept error (out of file descriptors),
+/// Between two looks at something that does not report its changes; and after an accept error (out of file descriptors),
 /// so that the loop does not spin.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -73,10 +73,10 @@ pub enum Lifecycle {
     Closing,
 }
 
-/// Who is at the other end, as far as TLS tells.
+/// The client, as far as TLS proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// Nobody was asked.
+    /// No certificate was asked for.
     Anybody,
     /// It was asked for a client certificate and showed none.
     Unproven,
@@ -185,7 +185,7 @@ impl Drop for OpenGauge<'_> {
     }
 }
 
-/// One connection from its first byte to its last, or why it never got to speak.
+/// Serves one connection from its first byte to its last, or says why its handshake failed.
 async fn handshake_and_serve(
     shared: &Shared,
     guard: &Guard,
@@ -272,14 +272,14 @@ where
 
 /// Ends when the connection should take no further request. Over HTTP/1.1 an idle connection stays to the last, because
 /// a request may be on its way to it; each answer says that it was the last. Over HTTP/2 the protocol takes care of both,
-/// but whoever has just come gets an answer first.
+/// but a new connection gets an answer first.
 async fn asked_to_leave(
     mut stage: watch::Receiver<Lifecycle>,
     connection: Arc<Connection>,
     multiplexed: bool,
 ) {
     let until = if multiplexed { Lifecycle::Leaving } else { Lifecycle::Closing };
-    // Without a sender nobody will ever ask.
+    // Without a sender the stage never changes.
     if stage.wait_for(|stage| *stage >= until).await.is_err() {
         std::future::pending::<()>().await;
     }

@@ -1,7 +1,7 @@
-//! The body of a request: read within the budget, within its time, and weighed before anybody looks into it.
+//! The body of a request: read within the budget, within its time, and weighed before it is parsed.
 //!
 //! Owns: deadlines, sizes, and how much a text may unfold to. Must not know: reviews. Data: body in, bytes and their
-//! share of the budget out, or the reason why not, with words for whoever sent it.
+//! share of the budget out, or the reason why not, with words for the client.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use super::budget::{BudgetShare, ByteBudget, Full};
 pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
 /// All bodies that are being read or judged. Less than a fifth of what the chart allows the process.
 const BUDGET: usize = 24 * 1024 * 1024;
-/// The API server gives up after 2 to 30 seconds; whoever is slower than this to send is nobody we serve.
+/// The API server gives up after 2 to 30 seconds; a client that sends more slowly than this is no API server.
 const SLOWEST_BODY: Duration = Duration::from_secs(10);
 /// A packet that was lost twice has come again by then.
 const SILENCE: Duration = Duration::from_secs(4);

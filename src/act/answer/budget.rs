@@ -1,6 +1,6 @@
 //! Memory for request bodies: one budget for all that are being read.
 //!
-//! Owns: the bytes of unfinished bodies, and who has to make way when there is no more room: whoever has held the most
+//! Owns: the bytes of unfinished bodies, and which body is dropped when there is no more room: the one that has held the most
 //! for the longest. A real review holds little for a millisecond, so it wins against everything that is slow or large.
 //! Must not know: HTTP, sockets, the clock. What is taken away is freed at once, so the budget is never exceeded.
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-/// There is no room, and nobody who should make way.
+/// There is no room, and no body that should be dropped for this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -37,7 +37,7 @@ struct Unfinished {
 pub(super) struct BudgetShare<'a> {
     budget: &'a ByteBudget,
     id: u64,
-    /// What a finished body holds; an unfinished one's is on the shelf.
+    /// What a finished body holds; an unfinished one's is in the buffers.
     finished: usize,
     evicted: Arc<Notify>,
 }
@@ -69,7 +69,7 @@ impl ByteBudget {
 }
 
 impl Buffers {
-    /// Room for `more` bytes of a body that then holds `all`. Takes it from whoever held more for longer.
+    /// Room for `more` bytes of a body that then holds `all`. Takes it from a body that held more for longer.
     fn make_room(&mut self, more: usize, all: usize, since: Instant, now: Instant) -> bool {
         while self.free < more {
             let others = self.unfinished.iter();
@@ -118,7 +118,7 @@ impl BudgetShare<'_> {
         Ok(own.bytes)
     }
 
-    /// Ends when somebody else needed the room more.
+    /// Ends when another body needed the room more.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }

@@ -1,6 +1,6 @@
 //! Connections, and how long each may take for what it is doing.
 //!
-//! Owns: the table of open connections, the deadlines of each, and who has to make way when all slots are taken (see
+//! Owns: the table of open connections, the deadlines of each, and which is closed when all slots are taken (see
 //! [`EvictionRank`]). Must not know: sockets, TLS, HTTP. Nothing is limited per address: behind a Service many API servers may look
 //! like one.
 
@@ -15,14 +15,14 @@ use tokio::sync::Notify;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// From the end of the handshake, or from the first byte of the next headers, to their last.
 const HEADERS: Duration = Duration::from_secs(10);
-/// API servers keep an idle connection for 90 seconds. Whoever closes first must be they, or a request gets lost on the
+/// API servers keep an idle connection for 90 seconds. They must close first, or a request gets lost on the
 /// way to a connection that is being closed.
 const IDLE: Duration = Duration::from_secs(120);
 /// From headers to the end of the answer; a body has a shorter deadline of its own.
 const REQUEST: Duration = Duration::from_secs(20);
-/// So long bytes of ours wait for somebody to take them.
+/// Our bytes wait this long for the client to take them.
 const UNTAKEN: Duration = Duration::from_secs(5);
-/// A real request is over long before, but for one that waits for a reservation. What takes longer protects nobody.
+/// A real request is over long before, but for one that waits for a reservation. A longer wait protects no cluster.
 const SLOW: Duration = Duration::from_secs(2);
 /// A request this young is not yet suspicious.
 const YOUNG: Duration = Duration::from_millis(500);
@@ -37,7 +37,7 @@ pub(super) struct ConnectionProgress {
     since: Instant,
     /// When the headers that are on their way began.
     begun: Option<Instant>,
-    /// When somebody stopped to take our bytes.
+    /// When the client stopped taking our bytes.
     untaken: Option<Instant>,
     /// When each request that is not over began, by number.
     in_flight: Vec<(u64, Instant)>,
@@ -174,13 +174,13 @@ impl Connection {
         self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or("asked")
     }
 
-    /// Wakes whoever waits in [`Connection::over`]. The first reason counts.
+    /// Wakes the task that waits in [`Connection::over`]. The first reason counts.
     fn end(&self, why: &'static str) {
         self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
         self.go.notify_one();
     }
 
-    /// It was told to end, which takes a moment.
+    /// Whether it is ending, which takes a moment.
     fn ends(&self) -> bool {
         self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
@@ -252,12 +252,12 @@ impl Connections {
         Some(Slot { all: Arc::clone(self), id, connection })
     }
 
-    /// Whoever comes now takes somebody's place.
+    /// Whether a new connection takes the place of another.
     pub(super) fn is_full(&self) -> bool {
         self.table().open.len() >= self.most
     }
 
-    /// Nobody is connected.
+    /// Whether there is no connection.
     pub(super) fn is_empty(&self) -> bool {
         self.table().open.is_empty()
     }
@@ -337,7 +337,7 @@ impl Table {
 
 impl InFlight {
     /// Its answer has so many bytes. If that is too much, with all others, the connection that holds the most makes way:
-    /// whoever takes its answers holds little.
+    /// a client that takes its answers holds little.
     pub(super) fn holds(&mut self, bytes: usize) {
         self.held = bytes;
         self.connection.progress().held += bytes;

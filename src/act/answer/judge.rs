@@ -32,7 +32,7 @@ impl RequestContext<'_> {
     }
 }
 
-/// The decision, and who had been let go when it was taken.
+/// The decision, and the reservations that it was taken by.
 pub(super) async fn judge(
     guard: &Guard,
     review: &Review,

@@ -26,7 +26,7 @@ use super::accept::Caller;
 use super::body::Intake;
 use super::judge::{RequestContext, judge};
 
-/// Said to whoever was asked for a certificate and has none.
+/// The answer to a client that was asked for a certificate and has none.
 const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate of a CA that it trusts was \
     shown; the API server needs one for this webhook in its AdmissionConfiguration";
 
@@ -155,7 +155,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
 }
 
 /// Refusals, and what would be one if it were not for a mode or an override, are worth a line. Everything else is in the
-/// metrics, also what was wrong before and is no worse now: the audit tells of it once, not with every change. The user is
+/// metrics, also what was wrong before and is no worse now: the audit reports it once, not with every change. The user is
 /// whom the request names; only a proven caller is sure to be an API server.
 fn log(review: &review::Review, decision: &Decision, proven: bool) {
     let let_pass =

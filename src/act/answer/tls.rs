@@ -52,7 +52,7 @@ pub struct TlsOptions {
     http1_only: bool,
 }
 
-/// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, whatever leaf is current, for everybody.
+/// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, whatever leaf is current, for every client.
 pub fn config(leaf: Leaf) -> Arc<Tls> {
     Arc::new(Tls { config: ArcSwap::new(TlsOptions::new(leaf, None, false).for_everybody()), asks: false })
 }
@@ -96,7 +96,7 @@ impl TlsOptions {
         )
     }
 
-    /// A client without a certificate gets through the handshake, because only then can it be told what is the matter.
+    /// A client without a certificate gets through the handshake, because only then can an answer say what is the matter.
     fn for_clients_of(&self, file: &Path, pem: &[u8]) -> Result<Arc<ServerConfig>, Error> {
         let wrong = |words: String| Error::Form(file.to_owned(), words);
         let mut roots = RootCertStore::empty();

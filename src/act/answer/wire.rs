@@ -1,8 +1,8 @@
 //! What lies between hyper and a connection: bytes are noticed on their way in and out, and a request is under way until
 //! hyper has taken the last piece of its answer. Over HTTP/2 that is when the client has room for it; over HTTP/1.1 the last
-//! few pieces may wait in hyper's buffer, which is noticed as bytes that nobody takes.
+//! few pieces may wait in hyper's buffer, which is noticed as bytes that the client does not take.
 //!
-//! Owns: nothing; tells `connections.rs`. Must not know: TLS, requests.
+//! Owns: nothing; reports to `connections.rs`. Must not know: TLS, requests.
 
 use std::io;
 use std::pin::Pin;
@@ -71,7 +71,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Instrumented<S> {
     }
 }
 
-/// An answer whose request is under way until hyper has all of it, in pieces that somebody who takes none of them cannot
+/// An answer whose request is under way until hyper has all of it, in pieces that a client that takes none of them cannot
 /// hoard.
 #[derive(Debug)]
 pub(super) struct TrackedBody {

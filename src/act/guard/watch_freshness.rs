@@ -1,7 +1,7 @@
-//! When each watch was heard last, and how old the view is therefore.
+//! When each watch proved last that it has missed nothing, and how old the view is therefore.
 //!
-//! Must not know: clients, facts. A watch tells whenever something proves that it has missed nothing; the age of the view is
-//! that of its most silent watch, of those that the rules of Galera need. Counted by a clock that nobody can set.
+//! Must not know: clients, facts. A watch reports each such proof; the age of the view is
+//! that of its most silent watch, of those that the rules of Galera need. Counted by a clock that cannot be set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,12 +28,12 @@ impl WatchFreshness {
         Self { begun: Instant::now(), watches: needed.iter().map(|_| AtomicU64::new(0)).collect(), needed }
     }
 
-    /// This watch has told everything until now.
+    /// This watch has missed nothing until now.
     pub fn now(&self, watch: usize) {
         self.at(watch, Instant::now());
     }
 
-    /// This watch has told everything until then.
+    /// This watch has missed nothing until then.
     pub fn at(&self, watch: usize, moment: Instant) {
         if let Some(last) = self.watches.get(watch) {
             last.fetch_max(millis(moment - self.begun).saturating_add(1), Ordering::Relaxed);

@@ -62,7 +62,7 @@ pub(super) async fn mark(client: &Client, it: &Mark) -> kube::Result<()> {
     api.patch(&id.name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&mark)).await.map(drop)
 }
 
-/// A note that somebody else wrote is theirs, so leaving it out would leave it.
+/// An annotation of another field manager stays if an apply leaves it out, so it is removed by name.
 async fn take_out(client: &Client, it: &Mark) -> kube::Result<()> {
     let api = Api::<StatefulSet>::namespaced(client.clone(), &it.id.namespace);
     annotate(&api, &it.id.name, &it.uid, &it.version, marks::BOOTSTRAP, None).await
@@ -135,14 +135,14 @@ impl<K> Namespaced for K where
 }
 
 /// In the background: that a Deployment's pods are gone is seen by the pods. This very object, in the version that was
-/// judged: what somebody changed or applied again meanwhile is judged again.
+/// judged: an object that was changed or applied again meanwhile is judged again.
 async fn delete_one<K: Namespaced>(client: &Client, it: &Condemned) -> kube::Result<()> {
     let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
     let target = &it.target;
     api::delete(&api, Exactly { name: &target.name, uid: &target.uid, version: &it.version }).await
 }
 
-/// An Event whose name follows from what it says: whoever leads next does not say it again.
+/// Creates an Event whose name follows from what it says: the next leader does not create it again.
 pub(super) async fn announce(client: &Client, event: &Announcement) -> kube::Result<()> {
     let api: Api<Event> = Api::namespaced(client.clone(), &event.id.namespace);
     match api.create(&PostParams::default(), &events::once(event, Timestamp::now())).await {

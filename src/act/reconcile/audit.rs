@@ -1,6 +1,6 @@
 //! The leader's audit: judges what changed, and says what it found in gauges and Events.
 //!
-//! Must not know: what is found, or where to look again (`decide::audit` does). It asks the API server nothing, and tells it
+//! Must not know: what is found, or where to look again (`decide::audit` does). It asks the API server nothing, and publishes
 //! only what is new.
 
 use std::collections::BTreeMap;
@@ -38,8 +38,8 @@ pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Re
     }
 }
 
-/// One round after the other, until nothing changes the world any more. What a round finds is said after it, so that whoever does
-/// not lead any more says nothing.
+/// One round after the other, until nothing changes the world any more. What a round finds is reported after it, so that a
+/// replica that no longer leads reports nothing.
 async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     let began = Instant::now();
     let rounds = Arc::new(Mutex::new(Rounds::default()));
@@ -72,7 +72,7 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     }
 }
 
-/// Namespaces in which nothing is refused for now, and whose word that is.
+/// Namespaces in which nothing is refused for now, and the annotation that says so.
 type OpenNamespaces = BTreeMap<String, Override>;
 
 /// What stands now, and what is new.
@@ -90,7 +90,7 @@ fn judge(
     (round, open, notices)
 }
 
-/// What was said already.
+/// What was reported already.
 struct Reported {
     counts: Counts,
     open: OpenNamespaces,
@@ -106,17 +106,17 @@ impl Reported {
         self.events_left
     }
 
-    /// That a glass was broken is not held back by how much else there is to tell.
+    /// A suspension by break-glass is reported at once, however many other Events wait.
     fn say_open(&mut self, guard: &Guard, open: OpenNamespaces) {
         guard.metrics.break_glass.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
         for (namespace, release) in
             open.iter().filter(|(name, release)| self.open.get(*name) != Some(release))
         {
-            warn!(namespace, until = %release.until, reason = release.reason, "nothing is refused here: its glass is broken");
+            warn!(namespace, until = %release.until, reason = release.reason, "nothing is refused in this namespace: break-glass");
             guard.publish(events::glass_broken(namespace, release));
         }
         for namespace in self.open.keys().filter(|name| !open.contains_key(*name)) {
-            info!(namespace, "what is refused is refused again: its glass is mended");
+            info!(namespace, "requests are refused in this namespace again: break-glass has ended");
             guard.publish(events::glass_mended(namespace));
         }
         self.open = open;

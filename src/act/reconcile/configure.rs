@@ -1,6 +1,6 @@
-//! A step of a rollout: the copies that it needs, what everybody should know, and the note. And a member's eviction.
+//! A step of a rollout: the copies that it needs, its Events, and the note. And a member's eviction.
 //!
-//! Must not know: when it is due (`plan/rollout.rs`). An eviction is asked for like anybody's: the guard itself judges it,
+//! Must not know: when it is due (`plan/rollout.rs`). An eviction is requested like that of any user: the guard itself judges it,
 //! and writes it down for all replicas.
 
 use decide::marks::{self, PREFIX};
@@ -19,7 +19,7 @@ use crate::act::api::{self, Exactly, Fault};
 use crate::act::config_maps::make;
 use crate::act::telemetry::chain;
 
-/// Copies that nobody uses any more, besides the newest of them.
+/// Unused copies that are kept, the newest of them.
 const HISTORY: usize = 5;
 
 /// Makes copies of what the note names, then writes it.
@@ -64,7 +64,7 @@ pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure
     Ok(Done::Yes)
 }
 
-/// Nobody goes on without a copy, and why there is none should be seen.
+/// No member goes on without a copy, and an Event says why there is none.
 fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<Option<Done>> {
     let why = match made {
         Ok(()) => return Ok(None),

@@ -19,7 +19,7 @@ use super::{Done, StepContext};
 /// So many bytes are kept of what reads a ConfigMap, or makes what may read it: some thousand ReplicaSets.
 const ROOM: usize = 8 << 20;
 
-/// Deletes what may be deleted, tells what became of each, and writes that it is over.
+/// Deletes what may be deleted, publishes what became of each, and records that it is over.
 pub(super) async fn finish(context: &StepContext, step: &Step, it: &Finish) -> kube::Result<Done> {
     let client = &context.client;
     let mut left = it.left.clone();
@@ -69,7 +69,7 @@ async fn let_be(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Met
     Ok(())
 }
 
-/// The ConfigMap, and whoever may read it.
+/// The ConfigMap, and all that may read it.
 async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> kube::Result<Found> {
     let map = if target.kind == Kind::ConfigMap {
         config_map(client, namespace, &target.name).await?

@@ -1,4 +1,4 @@
-//! Asks what members told of their cluster's id, and writes down what follows.
+//! Reads what members reported of their cluster's id, and records what follows.
 //!
 //! Must not know: what follows (`plan/identity.rs` does). Only kubelets may write the Events that are read here.
 
@@ -15,7 +15,7 @@ use super::apply::annotate;
 use super::{Done, StepContext};
 use crate::act::watch::member_events::{Topic, events_of};
 
-/// Lists the Events and records the cluster's id, if they tell one. Who founded the cluster anew is then told, too.
+/// Lists the Events and records the cluster's id, if they report one. An Event then names a new founding.
 pub(super) async fn ask(context: &StepContext, id: &Id, uid: &str) -> kube::Result<Done> {
     let pods: Vec<String> = context.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).into_iter();
@@ -35,7 +35,7 @@ pub(super) async fn ask(context: &StepContext, id: &Id, uid: &str) -> kube::Resu
     });
     let Some((Concluded { is, new, tell, beside }, word, version)) = found else {
         return Ok(Done::NotNow(
-            "its members have not told which cluster it is, or not the same one".to_owned(),
+            "its members have not reported the id of their cluster, or not the same one".to_owned(),
         ));
     };
     if new {

@@ -55,13 +55,13 @@ impl Registrar {
                 self.known.secret = Watched::There(secret);
                 Ok(())
             }
-            // Somebody wrote or deleted it meanwhile; the watch brings what is there now.
+            // Another writer changed or deleted it meanwhile; the watch brings what is there now.
             Err(error) if Fault::of(&error).is_overtaken() => Ok(()),
             Err(error) => Err(Error::WriteSecret(self.registration.secret.clone(), error)),
         }
     }
 
-    /// It is there again, empty, as the chart makes it; or as somebody else made it meanwhile. RBAC cannot limit a POST to
+    /// It is there again, empty, as the chart makes it; or as another writer made it meanwhile. RBAC cannot limit a POST to
     /// a name, and can limit an apply. It says nothing of the content: two who create it at once do no harm.
     async fn create(&self) -> Result<Secret, Error> {
         let Registration { namespace, release, secret, .. } = &self.registration;
@@ -72,7 +72,7 @@ impl Registrar {
         created.map_err(|error| Error::WriteSecret(secret.clone(), error))
     }
 
-    /// Somebody froze it with what cannot be used: another one takes its place.
+    /// Replaces a Secret that is immutable and cannot be used.
     async fn create_anew(&self, frozen: &Secret) -> Result<Secret, Error> {
         let name = &self.registration.secret;
         let (uid, version) =

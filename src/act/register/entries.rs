@@ -30,9 +30,9 @@ use super::{Error, Registrar, words};
 /// What became of a write.
 enum Filled {
     Written(Configuration),
-    /// No endpoint of our Service is ready: an entry would hold up everybody.
+    /// No endpoint of our Service is ready: an entry would block all requests.
     Waits,
-    /// Somebody was faster; the watch brings what is there now.
+    /// Another writer was faster; the watch brings what is there now.
     Overtaken,
 }
 
@@ -135,7 +135,7 @@ impl Registrar {
         self.guard.ready.registration.store(Some(Arc::new(words)));
     }
 
-    /// The end of a configuration shows in the metrics; the leader tells everybody.
+    /// The end of a configuration shows in the metrics; the leader publishes an Event.
     pub(super) fn tell_deletions(&mut self, leads: bool) {
         let gone = self.known.gone().len();
         self.guard.metrics.trouble(Trouble::ConfigurationDeleted, gone == 1);

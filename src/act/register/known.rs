@@ -1,7 +1,7 @@
 //! What is known of our Secret and our entries, and what follows from it.
 //!
 //! Owns: every decision of the registration: which certificates the Secret should hold, which leaf is shown, whom API servers
-//! trust by now, what `/readyz` says. Pure: whoever asks says what time it is. Must not know: clients, metrics;
+//! trust by now, what `/readyz` says. Pure: the time is an argument. Must not know: clients, metrics;
 //! `certificate.rs` and `entries.rs` do what is decided here.
 
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ pub(super) struct Known {
     pub(super) entries: [Watched<Configuration>; 2],
     /// Which bundle every API server is sure to know.
     settling: Settling,
-    /// The configurations whose end was told to everybody.
+    /// The configurations about whose end an Event was published.
     told_gone: Vec<&'static str>,
 }
 
@@ -158,7 +158,7 @@ impl Known {
         Some(self.settling.done.clone().unwrap_or_default())
     }
 
-    /// What there is, in words. `strange` is what somebody else made of our entries.
+    /// What there is, in words. `strange` is what another writer made of our entries.
     pub(super) fn summary(&self, name: &str, strange: Option<String>) -> String {
         let gone = self.gone();
         if gone.len() == CONFIGURATIONS.len() {
@@ -183,7 +183,7 @@ impl Known {
         both.filter(|(it, _)| it.is_gone()).map(|(_, (_, kind, lost))| (kind, lost)).collect()
     }
 
-    /// The configurations whose end the leader has to tell everybody now, once: a way out that somebody chose, or an accident.
+    /// The configurations about whose end the leader has to publish an Event now, once: a person's way out, or an accident.
     pub(super) fn deleted(&mut self, leads: bool) -> Option<Vec<&'static str>> {
         let gone: Vec<_> = self.gone().into_iter().map(|(kind, _)| kind).collect();
         let news = leads && !gone.iter().all(|kind| self.told_gone.contains(kind));
@@ -289,7 +289,7 @@ mod tests {
         let [ours, theirs, over] = [0, 0, -9_000 * 86_400].map(made);
         let name = "gatera-tls";
         let mut known = Known::default();
-        assert!(matches!(known.take(false, name, at(0)), (None, Ok(()))), "nobody knows yet");
+        assert!(matches!(known.take(false, name, at(0)), (None, Ok(()))), "it is not known yet");
         known.secret = Watched::Gone;
         assert!(matches!(known.take(false, name, at(0)), (None, Err(Error::NoSecret(_)))));
         known.secret = Watched::There(Secret::default());
@@ -333,7 +333,7 @@ mod tests {
         let next = |known: &Known| known.next(&names, Lives::default(), None, at(0)).unwrap();
         let ours = made(0);
         let mut known = Known::default();
-        assert!(next(&known).is_none(), "nobody knows yet");
+        assert!(next(&known).is_none(), "it is not known yet");
         known.secret = Watched::There(Secret::default());
         assert!(next(&known).is_some(), "it is empty");
         known.secret = secret(&ours);
@@ -377,7 +377,7 @@ mod tests {
             "ValidatingWebhookConfiguration gatera is not there: deletions, scaling and evictions are not judged; `helm upgrade` \
              brings it back"
         );
-        assert_eq!(known.deleted(false), None, "whoever leads tells it");
+        assert_eq!(known.deleted(false), None, "the leader reports it");
         assert_eq!(known.deleted(true), Some(vec!["ValidatingWebhookConfiguration"]));
         assert_eq!(known.deleted(true), None, "once");
         known.entries[0] = Watched::Gone;

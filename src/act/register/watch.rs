@@ -74,7 +74,7 @@ where
                 Some(Ok(Watched::There(object)))
             }
             Ok(Event::Apply(object)) => Some(Ok(Watched::There(object))),
-            // It went while nobody was listening.
+            // It was deleted between two watches.
             Ok(Event::InitDone) if !listed => Some(Ok(Watched::Gone)),
             Ok(Event::InitDone) => None,
             Ok(Event::Delete(_)) => Some(Ok(Watched::Gone)),

@@ -1,7 +1,7 @@
 //! What one replica knows of reservations: whose each is and when it ends.
 //!
-//! Must not know: clients, or the clock of this machine. How old a reservation is that another replica made is told by
-//! the API server's clock alone: its writer put the time into the note, as the `Date` of the answer before told it, and the
+//! Must not know: clients, or the clock of this machine. The age of another replica's reservation is measured by
+//! the API server's clock alone: its writer put the time into the note, as the `Date` of the answer before showed it, and the
 //! reader compares that with the `Date` of the answer in which it found the note. Between two answers time is counted by
 //! this process, which no step of a clock changes. What is not exact errs towards a reservation that counts longer.
 
@@ -108,7 +108,7 @@ impl Ledger {
             .collect()
     }
 
-    /// The API server's clock showed this; `None`: its answer did not tell.
+    /// The API server's clock showed this; `None`: its answer has no date.
     pub(super) fn hears(&mut self, shown: Option<ServerClock>) {
         if let (Some(before), Some(shown)) = (self.shown, shown) {
             let behind = before.at_least(shown.asked).duration_since(shown.date);

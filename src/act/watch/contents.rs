@@ -204,7 +204,7 @@ pub(super) fn open(id: &Id, map: &api::ConfigMap) -> Message {
     }
 }
 
-/// Fetches whatever it is asked for, until nobody can ask any more.
+/// Fetches the ConfigMaps that it is asked for, until the sender is gone.
 pub(super) async fn fetch(
     client: Client,
     wanted: mpsc::UnboundedReceiver<Id>,
@@ -217,7 +217,7 @@ pub(super) async fn fetch(
             let (client, tell) = (client.clone(), tell.clone());
             async move {
                 let answer = one(&client, &id).await;
-                // Nobody listens any more: the process ends.
+                // The receiver is gone: the process ends.
                 let _ = tell.send((source, Message::Fetched(id, answer))).await;
             }
         })

@@ -1,6 +1,6 @@
 //! One list and watch that knows when it was heard last.
 //!
-//! Must not know: what becomes of what it tells. A link that stalls without closing tells nobody, and a proxy goes on
+//! Must not know: what becomes of its messages. A link that stalls without closing is not reported, and a proxy goes on
 //! acknowledging TCP for it. So a watch is asked for in rounds of some seconds: the API server ends each by itself, and
 //! that end, like an event or a bookmark, proves that nothing was missed. Whatever is silent for longer is cut off and
 //! begun again. kube's own `watcher` hides bookmarks and ends, and takes a broken stream for one that ended.
@@ -34,7 +34,7 @@ use crate::act::telemetry::chain;
 
 /// One round of a watch. Each watch asks the API server so often, on a connection that stays open.
 const ROUND: u32 = 8;
-/// Where something may have been missed the round is short: its end proves that everything was told.
+/// Where something may have been missed the round is short: its end proves that everything was sent.
 const CATCH_UP: u32 = 1;
 /// Beyond a round's end a live API server is never so silent.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -96,12 +96,12 @@ enum Interruption {
     Line(#[source] serde_json::Error),
     #[error("the pack of this kind is switched off")]
     Off,
-    #[error("nobody listens any more")]
+    #[error("the receiver is gone")]
     Over,
 }
 
 impl Interruption {
-    /// There is no such collection, or it is nobody's business.
+    /// There is no such collection, or its pack is switched off.
     fn is_absent(&self) -> bool {
         match self {
             Self::Off => true,
@@ -118,7 +118,7 @@ impl From<kube::Error> for Interruption {
 }
 
 impl Follower {
-    /// Lists and watches until nobody listens any more.
+    /// Lists and watches until the receiver is gone.
     pub(super) async fn follow(self) {
         let (mut place, mut pause, mut reported) = (None, FIRST_PAUSE, KindReport::None);
         loop {
@@ -143,7 +143,7 @@ impl Follower {
                 Err(Interruption::Over) => return,
                 Err(trouble) => trouble,
             };
-            // Somebody may install it or switch it on: as often as others are heard from it is asked for.
+            // It may be installed or switched on later, so it is asked for once a round.
             if packs::has(self.kind) && trouble.is_absent() {
                 place = None;
                 if reported != KindReport::Absent && self.absent().await.is_err() {
@@ -184,7 +184,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The kind of a pack cannot be listed now: nobody waits for it, and its rules are to know. It is offered: of what is not, an API
+    /// The kind of a pack cannot be listed now: no other kind waits for it, and its rules are to know. It is offered: of what is not, an API
     /// server says so.
     async fn report_unreachable(&self, reported: &mut KindReport) -> Result<(), Interruption> {
         if packs::has(self.kind) && *reported != KindReport::Unreachable {
@@ -223,7 +223,7 @@ impl Follower {
         };
         let (begun, seconds) = (Instant::now(), if place.caught_up { ROUND } else { CATCH_UP });
         self.round(place, seconds).await?;
-        // Whoever ends rounds at once (something between us and the API server) is not asked in a circle.
+        // A proxy that ends rounds at once is not asked again without a pause.
         if begun.elapsed() < Duration::from_secs(u64::from(seconds)) / 2 {
             sleep(FIRST_PAUSE).await;
         }
@@ -296,7 +296,7 @@ impl Follower {
                 return Err(Interruption::Silent(asked.elapsed()));
             }
         }
-        // API servers also end the watch of somebody who reads too slowly, and then something is missing.
+        // API servers also end the watch of a client that reads too slowly, and then something is missing.
         if begun.elapsed() + EARLY >= Duration::from_secs(u64::from(seconds)) {
             self.up_to_date(place);
         } else {

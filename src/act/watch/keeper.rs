@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct Source {
     kind: Kind,
     listed: bool,
-    /// What this source told us about, in which version; another source may know the same object by another selector.
+    /// The objects of this source, and their versions; another source may know the same object by another selector.
     holds: HashMap<Id, Option<u64>>,
     /// From the begin of a list to the end of one: what was held before and has not come again.
     before: HashSet<Id>,
@@ -56,7 +56,7 @@ impl Source {
         version
     }
 
-    /// It told of this object, and has not said that it is gone.
+    /// Whether this source has the object, as far as it has reported.
     fn knows(&self, id: &Id) -> bool {
         self.holds.contains_key(id) || self.before.contains(id)
     }
@@ -86,7 +86,7 @@ impl Keeper {
         Self { sources, facts, world, contents, want, listed: None, loaded: false, looked: Instant::now() }
     }
 
-    /// Hears what the watches tell and shows every World that follows from it.
+    /// Applies the messages of the watches, and shows every World that follows.
     pub(super) async fn run(
         mut self,
         mut messages: mpsc::Receiver<(usize, Message)>,
@@ -104,7 +104,7 @@ impl Keeper {
                 news |= self.apply(source, message);
             }
             news |= self.look();
-            // Before the first lists are complete nobody may ask, so nothing is drawn.
+            // Before the first lists are complete no request is answered, so no World is drawn.
             if news && self.knows_everything() {
                 let begun = Instant::now();
                 let (before, mut facts) = (self.world.clone(), take(&mut self.facts));
@@ -190,7 +190,7 @@ impl Keeper {
                 return before != serves;
             }
             Message::Reachable(is_so) => {
-                // What cannot be listed keeps nobody else waiting.
+                // A kind that cannot be listed does not keep the others waiting.
                 source.listed |= !is_so;
                 let kind = source.kind;
                 let news = self.facts.kept.unheard().contains(&kind) == is_so;
@@ -218,7 +218,7 @@ impl Keeper {
         true
     }
 
-    /// No other selector of this kind has told of a newer one. Where versions are no numbers the last word counts.
+    /// No other selector of this kind has reported a newer version. Where versions are no numbers the last word counts.
     fn is_newest(&self, index: usize, id: &Id, version: Option<u64>) -> bool {
         let kind = self.sources[index].kind;
         let same = self.sources.iter().filter(|source| source.kind == kind);

@@ -1,7 +1,7 @@
 //! Events that others make of our members and that last an hour: what probes said when they failed (kubelets), and why a
 //! member could not be created (the StatefulSet controller).
 //!
-//! Listed when somebody needs them, not watched: API servers keep no cache of Events, and in a large cluster most of them are
+//! Listed when they are needed, not watched: API servers keep no cache of Events, and in a large cluster most of them are
 //! of this kind. Who may write Events of probes is for a policy of the chart to say (`policy-events.yaml`); why a pod was not
 //! created is only repeated, and decides nothing.
 
@@ -29,7 +29,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const EAGER: u32 = 4;
 /// and this often after some time.
 const MOST_PATIENT: Duration = Duration::from_secs(120);
-/// A pod is missing for a moment whenever one restarts: nobody asks why before that.
+/// A pod is missing for a moment whenever one restarts: the reason is asked for only after that.
 const MISSES: Duration = Duration::from_secs(30);
 /// So many Events of one object are read,
 const MOST: usize = 1000;
@@ -76,7 +76,7 @@ pub async fn events(
     list(client, namespace, about.fields(), usize::MAX).await
 }
 
-/// Those of one object, by its uid. A guard must not be filled up by whoever may write Events.
+/// Those of one object, by its uid. Users who may write Events must not be able to fill up the guard.
 pub async fn events_of(
     client: &Client,
     about: Topic,
@@ -112,7 +112,7 @@ fn event(event: Event) -> Option<MemberEvent> {
     Some(MemberEvent { about: id, uid, at, message })
 }
 
-/// Listens to the members that are not Ready, as long as there are any, and hands on what they told.
+/// Lists the Events of members that are not Ready, as long as there are any, and hands them on.
 pub(super) async fn listen(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(usize, Message)>) {
     let mut look = interval(EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -138,7 +138,7 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, tell: mpsc::Sender
             }
             let listing = events_of(&client, run.about, &namespace, &run.uid);
             match timeout(EVERY, listing).await {
-                // No source of the keeper's: it tells of no object.
+                // No source of the keeper's: it stands for no object.
                 Ok(Ok(events)) => {
                     if tell.send((0, Message::MemberEvents(run.about, events))).await.is_err() {
                         return;
@@ -161,7 +161,7 @@ struct WatchedRun {
     about: Topic,
 }
 
-/// Somebody who is not Ready for long is listened to less and less often.
+/// A member that is not Ready for long is asked about less and less often.
 struct ListingPause {
     until: Instant,
     pause: Duration,
@@ -178,7 +178,7 @@ fn waiting(guard: &Guard) -> Vec<(WatchedRun, String)> {
         let namespace = cluster.id.namespace.clone();
         let server =
             |pod: &PodFact| WatchedRun { uid: pod.uid.clone(), since: pod.since, about: Topic::Probes };
-        // Before it holds data it is somebody's manifest, and nobody waits for it here.
+        // Before it holds data, a member that is missing is of no interest here.
         let missing =
             !cluster.left && cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
         let set = &cluster.workload.metadata.uid;

@@ -1,6 +1,6 @@
 //! One look: what the watches would list, listed once, with an error instead of patience.
 //!
-//! For `gatera audit`. Whoever may look into one namespace only asks for that one.
+//! For commands. A person with rights in one namespace only asks for that one.
 
 use std::collections::BTreeSet;
 
@@ -70,11 +70,11 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                 Err(error) if kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
                     listed.unseen.push(plural);
                 }
-                // Who may not see them misses a word about one.
+                // Without the right to see them, only a remark about autoscalers is missing.
                 Err(error) if kind == Kind::Autoscaler && is_forbidden(&error) => {
                     listed.unseen.push(plural);
                 }
-                // Whether there is any of it to be seen is told to everybody.
+                // Every user may ask whether the API server offers a kind.
                 Err(error) if packs::has(kind) && is_forbidden(&error) => {
                     if offers(client, kind).await {
                         listed.unseen.push(plural);
@@ -85,7 +85,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                     listed.facts.kept.hears(kind, false);
                     listed.unseen.push(plural);
                 }
-                // Nobody has installed it.
+                // It is not installed.
                 Err(error) if packs::has(kind) && Fault::of(&error) == Fault::NotFound => {}
                 Ok(()) if packs::has(kind) => listed.facts.kept.serves(kind, true),
                 result => result.map_err(|error| Error::List(plural, error))?,
@@ -103,7 +103,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
     Ok(listed)
 }
 
-/// The kinds of packs that the API server offers, as far as it tells.
+/// The kinds of packs that the API server offers, as far as it answers.
 pub async fn served(client: &Client) -> BTreeSet<Kind> {
     let mut served = BTreeSet::new();
     for kind in packs::kinds() {
@@ -120,8 +120,8 @@ async fn offers(client: &Client, kind: Kind) -> bool {
     offered.is_ok_and(|all| all.resources.iter().any(|it| it.name == kind.plural()))
 }
 
-/// What servers that are not Ready told their probes, and why others were not created. Whoever may not list Events, or asks
-/// when they are gone, knows less.
+/// Reads what servers that are not Ready answered their probes, and why pods were not created. Without the right to list Events, or
+/// when they are gone, less is known.
 async fn read_member_events(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     if facts.pods().any(|pod| pod.server && !pod.ready) {
         let found = events(client, Topic::Probes, namespace).await.unwrap_or_default();

@@ -10,7 +10,7 @@ use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-/// An object that nobody has read yet.
+/// An object that has not been parsed yet.
 #[derive(Clone, Debug)]
 pub(super) struct RawObject {
     meta: ObjectMeta,

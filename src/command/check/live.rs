@@ -1,6 +1,6 @@
 //! The cluster that `--live` compares with: what of the manifests is there, and all that the guard would know.
 //!
-//! Owns: asking for it, read-only, with the rights of whoever asks. Must not know: what changes.
+//! Owns: asking for it, read-only, with the rights of the person who runs it. Must not know: what changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
@@ -30,7 +30,7 @@ use crate::command::terminal::progress::Progress;
 /// How many objects are asked for at once.
 const AT_ONCE: usize = 8;
 
-/// LiveArgs cluster.
+/// Options that name the cluster of `--live`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct LiveArgs {
     /// Compare with the cluster of the kubeconfig, and judge what would change there; nothing is written
@@ -58,7 +58,7 @@ pub(super) struct Cluster {
     pub(super) chosen: Chosen,
 }
 
-/// Looks at all of it, or, for whoever may not, at the namespace that all of these objects are in. `names` are theirs, in the
+/// Looks at the whole cluster, or, without the right to, at the namespace that all of these objects are in. `names` are theirs, in the
 /// namespace that kubectl would take if `namespace` is none.
 pub(super) fn look(
     options: &Options,
@@ -93,7 +93,7 @@ pub(super) fn look(
     })
 }
 
-/// One object. That somebody may not read it is no reason to judge nothing.
+/// One object. The rest is judged also if this one may not be read.
 async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kind, Id), Found)>> {
     // In a path it would mean something else.
     if !id.name.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._:".contains(&it)) {

@@ -98,7 +98,7 @@ fn beside(path: &Path) -> anyhow::Result<Option<PathBuf>> {
     let Some(found) = within.map(|it| it.join(NAME)).find(|it| it.is_file()) else { return Ok(None) };
     ensure!(
         owner(&found) == owner(&nearest),
-        "{} belongs to somebody else than {}; --config {} takes it all the same",
+        "{} and {} have different owners; --config {} uses it all the same",
         found.display(),
         path.display(),
         found.display()

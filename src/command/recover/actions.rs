@@ -1,6 +1,7 @@
-//! What one step of the way back does, with the rights of whoever asks.
+//! The steps of a recovery, with the rights of the person who runs it.
 //!
-//! Must not know: which step comes next, and what is told of it. Each is done to what was looked at, and to nothing else.
+//! Must not know: which step comes next, and what is printed about it. Each step writes to the objects that were looked at, and to
+//! no others.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +20,12 @@ use crate::act::api::{self, Exactly};
 use crate::command::guided::MANAGER;
 use crate::command::look::ObservedCluster;
 
-/// For so long a member may start first; the transfers that follow need no permission.
+/// A member may start first for this long; the transfers that follow need no permission.
 const VALID: SignedDuration = SignedDuration::from_mins(30);
-/// For so long a member may be asked where its data ends.
+/// A member may be restarted for this long, to report where its data ends.
 const ASKED: SignedDuration = SignedDuration::from_mins(5);
 
-/// Does it.
+/// Does this step.
 pub(super) async fn act(seen: &ObservedCluster, step: &Step) -> anyhow::Result<()> {
     match step {
         Step::Scale { to } => seen.scale(*to).await,
@@ -39,7 +40,7 @@ pub(super) async fn act(seen: &ObservedCluster, step: &Step) -> anyhow::Result<(
         }
         Step::TakeBack(_) => take_off(seen).await,
         Step::Finish { .. } => {
-            // Until all of that is done a recovery is under way, and whoever comes after goes on with it.
+            // Until all of that is done a recovery is under way, and a later run goes on with it.
             let recorded = seen.cluster()?.claims.iter().filter(|claim| claim.stopped.is_some());
             seen.record(&recorded.map(|claim| claim.name.clone()).collect::<Vec<_>>(), None).await?;
             take_off(seen).await
@@ -48,7 +49,7 @@ pub(super) async fn act(seen: &ObservedCluster, step: &Step) -> anyhow::Result<(
     }
 }
 
-/// What the guard did not repeat counts for nobody; what it granted to somebody else stays.
+/// Sets the recovery request. It is taken back unless the guard confirmed it; an earlier grant stays.
 async fn ask(seen: &ObservedCluster, asked: &str) -> anyhow::Result<()> {
     let set = seen.annotate(json!({ format!("{PREFIX}{RECOVER}"): asked })).await?;
     let granted = set.annotations().get(&format!("{PREFIX}{RECOVERY}")).cloned();
@@ -65,7 +66,7 @@ async fn ask(seen: &ObservedCluster, asked: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The guard's mark goes with what was asked for.
+/// Removes the recovery request, and the guard's mark with it.
 pub(super) async fn take_off(seen: &ObservedCluster) -> anyhow::Result<()> {
     let nothing = json!({ format!("{PREFIX}{RECOVER}"): null, format!("{PREFIX}{RECOVERY}"): null });
     seen.annotate(nothing).await.map(drop)

@@ -1,4 +1,4 @@
-//! One line on standard error for whoever waits at a terminal: what is being done now.
+//! One line on standard error for a person who waits at a terminal: what is being done now.
 //!
 //! Owns: when that line is there. It comes when the work has lasted for a second, and goes before anything else is printed: whoever
 //! prints drops it first. Must not know: what the work is. Where standard error is no terminal there is nothing of it.
@@ -18,11 +18,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// To the beginning of the line, and nothing behind it.
 const CLEAR: &str = "\r\u{1b}[K";
 
-/// What is being done, told to whoever waits. It is cleared when it is dropped.
+/// The line that says what is being done. It is cleared when this is dropped.
 #[derive(Debug, Default)]
 pub struct Progress(Option<Teller>);
 
-/// A thread of its own has the clock: work that hangs cannot tell that it does.
+/// A thread of its own has the clock: work that hangs cannot print a line.
 #[derive(Debug)]
 struct Teller {
     words_sender: Sender<String>,
@@ -36,7 +36,7 @@ impl Progress {
         if shows { Self::shown_on(io::stderr(), PATIENCE) } else { Self::off() }
     }
 
-    /// Nobody waits, or somebody else tells.
+    /// Prints nothing: no person waits, or another line is printed.
     pub fn off() -> Self {
         Self(None)
     }
@@ -44,13 +44,13 @@ impl Progress {
     fn shown_on(mut out: impl Write + Send + 'static, patience: Duration) -> Self {
         let (words_sender, words_receiver) = mpsc::channel();
         let thread = thread::Builder::new().spawn(move || {
-            // Whoever cannot be told misses nothing else.
+            // A terminal that cannot be written to costs only this line.
             let _ = show(&words_receiver, patience, &mut out);
         });
         Self(thread.ok().map(|thread| Teller { words_sender, thread: Some(thread) }))
     }
 
-    /// What is being done from now on; without words: nothing that is to be told.
+    /// Sets what is being done from now on; empty words clear the line.
     pub fn says(&self, words: impl FnOnce() -> String) {
         if let Self(Some(teller)) = self {
             let _ = teller.words_sender.send(words());
@@ -60,7 +60,7 @@ impl Progress {
 
 impl Drop for Teller {
     fn drop(&mut self) {
-        // The thread ends when nobody can tell it anything any more, and has cleared its line by then.
+        // The thread ends when its channel closes, and clears its line first.
         drop(std::mem::replace(&mut self.words_sender, mpsc::channel().0));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -74,7 +74,7 @@ fn show(words_receiver: &Receiver<String>, patience: Duration, out: &mut impl Wr
     loop {
         match words_receiver.recv_timeout(due.saturating_sub(began.elapsed())) {
             Ok(new) => {
-                // While there was nothing to tell nobody waited for us: input was awaited.
+                // Time without words was spent waiting for input, not for us.
                 if words.is_empty() && !new.is_empty() {
                     due = began.elapsed() + patience;
                 }

@@ -1,6 +1,6 @@
 //! Long lines of what is for people, broken at spaces where the terminal ends.
 //!
-//! Owns: where a line may be broken, and how far the rest of it is set in. What somebody pastes into a shell stays in one piece: a
+//! Owns: where a line may be broken, and how far the rest of it is set in. What people paste into a shell stays in one piece: a
 //! terminal folds it by itself, and hands it out whole. Must not know: which command wrote the line, and what a terminal is.
 
 use std::borrow::Cow;
@@ -51,7 +51,7 @@ struct Unbroken<'a> {
     text: &'a str,
 }
 
-/// The words of a line; what somebody pastes is one.
+/// The words of a line; a command to paste is one word.
 fn pieces(line: &str) -> Vec<Unbroken<'_>> {
     let words = words(line);
     let (mut pieces, mut run, mut begin) = (Vec::<Unbroken<'_>>::new(), RunKind::Prose, 0);
@@ -112,7 +112,7 @@ impl RunKind {
         }
     }
 
-    /// Whether it ends with this word. A quote that is never closed keeps the rest of the line whole, which harms nobody.
+    /// Whether it ends with this word. A quote that is never closed keeps the rest of the line whole, which does no harm.
     fn read(&mut self, word: &str) {
         let odd = word.matches('`').count() % 2 == 1;
         let over = match self {
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// What messages hold that somebody pastes.
+    /// Commands of messages, which people paste.
     const COMMANDS: [&str; 8] = [
         "kubectl -n db wait statefulset/galera '--for=jsonpath={.status.readyReplicas}=3' --timeout=10m",
         "kubectl -n db patch statefulset galera --patch '{\"spec\": {\"replicas\": 3}, \"a\": \"b; c, (d)\"}'",
