@@ -5,11 +5,12 @@
 //! * What is known: [`watch`] fills the World, [`reload`] follows the settings.
 //! * The leader: [`lease`] says who it is, [`reconcile`] does its steps.
 //! * The guard itself: [`certs`] and [`register`] show API servers the way here, [`ownership`] says whose its objects are.
-//! * All of them: [`connect`], [`events`], [`telemetry`].
+//! * All of them: [`connect`], [`api`], [`events`], [`telemetry`].
 //!
 //! Must not know: the command line.
 
 pub mod answer;
+pub mod api;
 pub mod certs;
 pub mod config_maps;
 pub mod connect;

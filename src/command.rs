@@ -1,5 +1,5 @@
 //! The command line: what can be asked of the program, and which exit code answers. A file for each subcommand; `site` and
-//! `look` are what those share that look at a cluster, and `walk` what those share that do several steps to it.
+//! `look` are what those share that look at a cluster, and `guided` what those share that do several steps to it.
 //!
 //! Must not know: how anything is decided or served.
 
@@ -11,17 +11,17 @@ pub mod check;
 pub mod doctor;
 pub mod explain;
 pub mod generate;
+pub mod guided;
+mod help;
 pub mod installed;
 pub mod look;
 pub mod recover;
 pub mod rollout;
-pub mod selftest;
 pub mod serve;
 pub mod site;
 pub mod status;
 pub mod stop;
 pub mod terminal;
-pub mod walk;
 
 use std::env;
 use std::io::{self, Write};
@@ -35,9 +35,9 @@ use objects::visible;
 use crate::act::reload;
 use crate::act::telemetry::chain;
 
-use self::terminal::{Folded, Patient};
+use self::terminal::{Folded, PipeTolerant};
 
-/// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
+/// A gate in front of MariaDB Galera on Kubernetes. It refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.
 #[derive(Debug, Parser)]
 #[command(name = "gatera", version, max_term_width = 100)]
@@ -48,65 +48,61 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Judge what a cluster holds already: exit 0 if nothing would be refused, 1 if something would, 2 if it cannot be
-    /// told
+    /// List what the rules would refuse of what a cluster holds already
     #[command(
-        after_help = "Examples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
+        after_help = "Exit codes: 0 if nothing would be refused, 1 if something would, 2 if unknown\n\nExamples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
     )]
     Audit(look::Survey),
-    /// Suspend refusals in one namespace for a few minutes: exit 0 if the guard honours it, 1 if not, 2 if unknown
+    /// Suspend refusals in one namespace for a few minutes
     #[command(
-        after_help = "Examples:\n  gatera break-glass db --for 15m --reason 'node-2 burns, members must move now'\n  gatera break-glass db --close"
+        after_help = "Exit codes: 0 if the guard honours it, 1 if not, 2 if unknown\n\nExamples:\n  gatera break-glass db --for 15m --reason 'node-2 burns, members must move now'\n  gatera break-glass db --close"
     )]
     BreakGlass(break_glass::Options),
-    /// Judge manifests: exit 0 if nothing would be refused, 1 if something would, 2 if something could not be read
+    /// Judge manifests by the rules before they reach a cluster
     Check(Box<check::Options>),
-    /// Print what a shell reads to complete commands: source <(gatera completions bash)
+    /// Print completions for a shell
     #[command(
         hide = true,
         after_help = "Examples:\n  source <(gatera completions bash)\n  gatera completions fish > ~/.config/fish/completions/gatera.fish"
     )]
     Completions(generate::Completions),
-    /// Check that the guard runs, is reachable, and sees and refuses what it should: exit 0 if so, 1 if something is wrong, 2 if
-    /// something could not be asked
+    /// Check that the guard runs, is reachable, and refuses what it must
     #[command(
-        after_help = "Examples:\n  gatera doctor\n  gatera doctor --namespace db\n  gatera doctor --output json | jq -r '.rows[] | select(.state == \"wrong\") | .says'"
+        after_help = "Exit codes: 0 if all is well, 1 if something is wrong, 2 if something could not be asked\n\nExamples:\n  gatera doctor\n  gatera doctor --namespace db\n  gatera doctor --canary --wait 60\n  gatera doctor --output json | jq -r '.rows[] | select(.state == \"wrong\") | .says'"
     )]
-    Doctor(look::Survey),
+    Doctor(doctor::Options),
     /// List the rules, or print the manual page of one
     #[command(
         after_help = "Examples:\n  gatera explain\n  gatera explain G04\n  gatera explain second-bootstrap\n  gatera explain --output json | jq -r '.[].id'"
     )]
     Explain(explain::Options),
-    /// Print a page for man: gatera man check | man -l -
+    /// Print a manual page for man
     #[command(
         hide = true,
         after_help = "Examples:\n  gatera man | man -l -\n  gatera man check > gatera-check.1"
     )]
     Man(generate::Man),
-    /// Recover a cluster that is down, from its newest member: exit 0 if it serves, 1 if refused, 2 if undecided
+    /// Recover a cluster that is down, from its newest member
     #[command(
-        after_help = "Examples:\n  gatera recover galera -n db --dry-run\n  gatera recover galera -n db"
+        after_help = "Exit codes: 0 if the cluster serves, 1 if refused, 2 if undecided\n\nExamples:\n  gatera recover galera -n db --dry-run\n  gatera recover galera -n db"
     )]
     Recover(recover::Options),
-    /// Print what a bug report needs: versions, the doctor's answers, clusters, findings, logs and Events of the guard. No Secret is asked
-    /// for, and no content of a ConfigMap is in it
+    /// Collect what a bug report needs; no Secrets, no contents of ConfigMaps
     #[command(
-        after_help = "Examples:\n  gatera report > report.json\n  gatera report --namespace db > report.json"
+        after_help = "The report holds versions, the doctor's answers, clusters, findings, and the logs and Events of the guard. \
+                      No Secret is read, and no content of a ConfigMap is included.\n\nExamples:\n  gatera report > report.json\n  gatera report --namespace db > report.json"
     )]
     Report(bundle::Options),
-    /// Show how far a configuration rollout has come; pause, resume or undo it
+    /// Show, pause, resume, retry or undo the rollout of a configuration
     #[command(
         subcommand,
         after_help = "Examples:\n  gatera rollout status galera -n db --watch\n  gatera rollout history galera -n db\n  gatera rollout undo galera -n db"
     )]
-    Rollout(rollout::Ask),
+    Rollout(rollout::RolloutCommand),
     #[command(hide = true, disable_help_flag = true)]
     Rules(Gone),
-    /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is (or warned of, where rules only warn), 1 if
-    /// not, 2 if it could not be asked
-    #[command(after_help = "Examples:\n  gatera selftest\n  gatera selftest --namespace db")]
-    Selftest(selftest::Options),
+    #[command(hide = true, disable_help_flag = true)]
+    Selftest(Gone),
     /// Serve the admission webhooks
     #[command(
         after_help = "Examples:\n  gatera serve --namespace gatera --config settings.yaml\n  gatera serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:8443"
@@ -114,19 +110,22 @@ enum Command {
     Serve(Box<serve::Options>),
     #[command(hide = true, disable_help_flag = true)]
     Simulate(Gone),
-    /// Start a cluster again that was stopped, with as many members as it had: otherwise like recover
-    #[command(after_help = "Examples:\n  gatera start galera -n db")]
+    /// Start a cluster that was stopped, with as many members as before
+    #[command(
+        after_help = "Exit codes: 0 if the cluster serves, 1 if refused, 2 if undecided\n\nExamples:\n  gatera start galera -n db"
+    )]
     Start(recover::Options),
-    /// Show each cluster's state and what gatera is doing: members, bootstrap node, addresses
+    /// Show each cluster's state: members, bootstrap node, addresses, findings
     #[command(
         after_help = "Examples:\n  gatera status\n  gatera status galera -n db --watch\n  gatera status --output json"
     )]
-    Status(status::Ask),
-    /// Stop a cluster in order, one member after the other, and record on its claims where their data ends: exit 0 if it is
-    /// stopped, 1 if it is not to be done, 2 if it cannot be told, or takes too long
-    #[command(after_help = "Examples:\n  gatera stop galera -n db --dry-run\n  gatera stop galera -n db")]
-    Stop(walk::Of),
-    /// Print the program's version
+    Status(status::StatusArgs),
+    /// Stop a cluster in order, and record where each member's data ends
+    #[command(
+        after_help = "Exit codes: 0 if the cluster is stopped, 1 if refused, 2 if undecided\n\nExamples:\n  gatera stop galera -n db --dry-run\n  gatera stop galera -n db"
+    )]
+    Stop(guided::ClusterArgs),
+    /// Print version, commit and build
     Version,
 }
 
@@ -134,16 +133,14 @@ impl Command {
     /// What it prints may be laid out; what is not named here is printed as it is.
     fn is_for_people(&self) -> bool {
         match self {
-            Self::Audit(options) | Self::Doctor(options) => options.is_for_people(),
+            Self::Audit(options) => options.is_for_people(),
+            Self::Doctor(options) => options.is_for_people(),
             Self::Check(options) => options.is_for_people(),
             Self::Explain(options) => options.is_for_people(),
             Self::Status(options) => options.of.look().is_for_people(),
-            Self::BreakGlass(_)
-            | Self::Recover(_)
-            | Self::Rollout(_)
-            | Self::Selftest(_)
-            | Self::Start(_)
-            | Self::Stop(_) => true,
+            Self::BreakGlass(_) | Self::Recover(_) | Self::Rollout(_) | Self::Start(_) | Self::Stop(_) => {
+                true
+            }
             _ => false,
         }
     }
@@ -176,7 +173,7 @@ impl From<Exit> for ExitCode {
 impl Cli {
     /// What was asked for; a mistake in it ends the process. kubectl runs a file called `kubectl-gatera` as `kubectl gatera`.
     pub fn asked() -> Self {
-        let own = Self::command();
+        let own = help::grouped(Self::command());
         let plugin = env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("kubectl-gatera"));
         let matches = if plugin { own.bin_name("kubectl gatera") } else { own }.get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
@@ -201,7 +198,7 @@ impl Cli {
     }
 
     fn answer(self) -> anyhow::Result<ExitCode> {
-        let mut out = Patient::new(Folded::stdout(self.command.is_for_people()));
+        let mut out = PipeTolerant::new(Folded::stdout(self.command.is_for_people()));
         match self.command {
             Command::Audit(options) => Ok(audit::run(&options, &mut out)?.into()),
             Command::BreakGlass(options) => Ok(break_glass::run(&options, out.listener())?.into()),
@@ -220,7 +217,7 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Recover(options) => {
-                Ok(recover::run(&options, recover::To::Serve, out.listener())?.into())
+                Ok(recover::run(&options, recover::RecoverGoal::Serve, out.listener())?.into())
             }
             Command::Report(options) => {
                 bundle::run(&options, &mut out)?;
@@ -228,7 +225,9 @@ impl Cli {
             }
             Command::Rollout(ask) => Ok(rollout::run(&ask, &mut out)?.into()),
             Command::Rules(_) => anyhow::bail!("`gatera rules` was removed: `gatera explain` lists them"),
-            Command::Selftest(options) => Ok(selftest::run(&options, &mut out)?.into()),
+            Command::Selftest(_) => anyhow::bail!(
+                "`gatera selftest` was removed: `gatera doctor --canary --wait 60` sends the same dry run"
+            ),
             Command::Serve(options) => {
                 drop(out);
                 let settings = options.config.as_deref().map(reload::load).transpose()?.unwrap_or_default();
@@ -239,7 +238,7 @@ impl Cli {
                 "`gatera simulate` was removed: add --dry-run=server to the kubectl command, which then asks the guard and changes nothing"
             ),
             Command::Start(options) => {
-                Ok(recover::run(&options, recover::To::StartAll, out.listener())?.into())
+                Ok(recover::run(&options, recover::RecoverGoal::StartAll, out.listener())?.into())
             }
             Command::Status(options) => {
                 status::run(&options, out.listener())?;

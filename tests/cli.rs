@@ -178,7 +178,7 @@ fn a_link_makes_it_a_plugin_of_kubectl() {
 fn what_several_steps_do_is_told_as_text_only() {
     for verb in ["recover", "start", "stop"] {
         let ran = gatera(&[verb, "galera", "--output=json"], b"");
-        let says = "gatera: each step is told as it happens, as text: leave out --output\n";
+        let says = "gatera: steps are printed as they happen, as text: leave out --output\n";
         assert_eq!((ran.code, &*ran.err), (2, says), "{verb}");
     }
 }
@@ -220,6 +220,10 @@ fn commands_that_are_gone_name_what_took_their_place() {
             "add --dry-run=server to the kubectl command",
         ),
         (&["rules", "--output", "json"], "`gatera explain` lists them"),
+        (
+            &["selftest", "--patience=60", "-n", "db"],
+            "`gatera doctor --canary --wait 60` sends the same dry run",
+        ),
     ] {
         let ran = gatera(asked, b"");
         assert!(ran.code == 2 && ran.err.contains(place), "{asked:?}: {} {}", ran.code, ran.err);
@@ -241,22 +245,22 @@ fn rules_are_listed_for_programs_as_well() {
     assert!(readme.contains(&of_galera), "the table of README.md");
 }
 
+/// The commands of the first page of help.
+fn commands() -> Vec<String> {
+    let help = gatera(&["help"], b"").out;
+    let names = help.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|it| !it.is_empty() && !it.starts_with('-')).map(str::to_owned).collect()
+}
+
 /// Made of the same table as the program itself.
 #[test]
 fn completions_and_pages_for_man_name_every_command() {
-    let help = gatera(&["help"], b"").out;
-    let (_, commands) = help.split_once("Commands:\n").unwrap();
-    let names: Vec<_> = commands
-        .lines()
-        .map_while(|line| line.strip_prefix("  "))
-        .filter(|it| !it.starts_with(' '))
-        .collect();
-    let names: Vec<_> = names.iter().filter_map(|it| it.split(' ').next()).collect();
-    assert!(names.len() > 12 && names.contains(&"check"), "{names:?}");
+    let names = commands();
+    assert!(names.len() > 12 && names.contains(&"check".to_owned()), "{names:?}");
     for shell in ["bash", "zsh", "fish"] {
         let text = gatera(&["completions", shell], b"").out;
         assert!(
-            names.iter().all(|name| text.contains(name)) && text.contains("--against") || shell == "fish",
+            names.iter().all(|name| text.contains(&**name)) && text.contains("--against") || shell == "fish",
             "{shell}: {text}"
         );
     }
@@ -284,14 +288,10 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 /// Whoever asks for help sees what to type, and every example is a command that the program takes.
 #[test]
 fn every_command_shows_examples_that_are_taken() {
-    let help = gatera(&["help"], b"").out;
-    let (_, commands) = help.split_once("Commands:\n").unwrap();
-    let names = commands.lines().map_while(|line| line.strip_prefix("  ")).filter(|it| !it.starts_with(' '));
-    let names: Vec<_> =
-        names.filter_map(|it| it.split(' ').next()).filter(|it| !["help", "version"].contains(it)).collect();
+    let names: Vec<_> = commands().into_iter().filter(|it| it != "version").collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
-        let help = gatera(&[name, "--help"], b"").out;
+        let help = gatera(&[&name, "--help"], b"").out;
         let (_, examples) =
             help.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{name} shows no example: {help}"));
         for line in examples.lines().map_while(|line| line.strip_prefix("  ")) {
@@ -308,15 +308,10 @@ fn every_command_shows_examples_that_are_taken() {
 #[test]
 fn help_is_what_the_documentation_says() {
     let mut text = String::new();
-    for args in [
-        &["--help"][..],
-        &["check", "--help"],
-        &["audit", "--help"],
-        &["selftest", "--help"],
-        &["status", "--help"],
-        &["serve", "--help"],
-    ] {
-        text.push_str(&format!("$ gatera {}\n{}\n", args.join(" "), gatera(args, b"").out));
+    let all = commands();
+    for args in [vec![]].into_iter().chain(all.iter().map(|name| vec![&**name])) {
+        let args = [&args[..], &["--help"]].concat();
+        text.push_str(&format!("$ gatera {}\n{}\n", args.join(" "), gatera(&args, b"").out));
     }
     snapshot("help", &text);
 }

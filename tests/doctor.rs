@@ -92,7 +92,7 @@ fn each_thing_that_is_broken_is_named() {
     let until = Timestamp::from_second(Timestamp::now().as_second() + 600).unwrap();
     let mark = format!("gatera.dev/break-glass=until={until} reason=a drill");
     it.admin(&["annotate", "namespace", "db", &mark]).succeeded();
-    let open = it.until("broken glass", "its glass is broken until");
+    let open = it.until("broken glass", "refusals are suspended by break-glass until");
     assert_eq!(open.status, 0, "{open}");
     it.admin(&["annotate", "namespace", "db", "gatera.dev/break-glass-"]).succeeded();
 

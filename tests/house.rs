@@ -123,7 +123,7 @@ fn every_file_says_what_it_is_for() {
 #[test]
 fn commands_that_look_at_a_cluster_have_no_other_clock() {
     // The guard itself, the place where the other clock is asked for, and the time at which a line was printed.
-    let others = ["command/serve.rs", "command/site.rs", "command/walk.rs"];
+    let others = ["command/serve.rs", "command/site.rs", "command/guided.rs"];
     for path in files(&root().join("src/command")) {
         let asks = fs::read_to_string(&path).unwrap().contains("Timestamp::now");
         let may = others.iter().any(|it| path.ends_with(it));

@@ -151,7 +151,7 @@ fn readers_of_what_found_no_room_are_judged_without_it_in_words() {
         r#"{{"metadata":{{"name":"a","namespace":"db"}},"spec":{{"replicas":3,"template":{template}}}}}"#
     );
     let set = Object::read(Kind::StatefulSet, &json).unwrap();
-    let mut facts = Facts::of(&Adoption::default());
+    let mut facts = rulebook().facts(&Adoption::default());
     facts.put(set.clone());
     facts.put(Object::ConfigMap(map("db", "dump", 1)));
     let problem = Unreadable::TooMuch("it holds more than 512 KiB");

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
 use facts::config::Settings;
-use gatera::act::answer::{self, Lifecycle, Port, Speech};
+use gatera::act::answer::{self, Lifecycle, Port, TlsOptions};
 use gatera::act::certs::{Leaf, Lives, Material};
 use gatera::act::guard::Guard;
 use hyper::StatusCode;
@@ -54,7 +54,7 @@ async fn served_by(
     leaf.swap(material.leaf.loaded().unwrap());
     let file = folder.path().join("clients.crt");
     let write = |pem: Option<&str>| pem.map(|pem| std::fs::write(&file, pem).unwrap());
-    let speech = Speech::new(leaf, write(clients).map(|()| file.clone()), false);
+    let speech = TlsOptions::new(leaf, write(clients).map(|()| file.clone()), false);
     let tls = speech.config().unwrap();
     write(later);
     tokio::spawn(speech.follow(Arc::clone(&tls)));

@@ -72,8 +72,7 @@ fn who_wants_to_hear_more_hears_what_is_fine() {
 /// What programs read is always whole; what cannot be together is said before anything is done.
 #[test]
 fn programs_hear_neither_less_nor_more() {
-    let whole =
-        "--quiet is for people, and what a program reads is always whole: leave out --quiet or --output";
+    let whole = "--quiet shortens text only: leave out --quiet or --output";
     for (arguments, says) in [
         (
             &["check", "-q", "--output=json", "-"][..],

@@ -284,7 +284,7 @@ fn every_command_judges_by_the_settings_of_the_guard() {
         &["rollout", "status", STATEFUL_SET],
         &["rollout", "history", STATEFUL_SET],
         &["audit"],
-        &["selftest", "--patience=0"],
+        &["doctor", "--canary"],
         &["check", "--live", "--verbose", "FILE"],
     ];
     for command in commands {

@@ -67,7 +67,7 @@ pub enum Error {
     /// It may not sign others.
     #[error("ca.crt is not a CA")]
     NoCa,
-    /// API servers would be told to trust nobody.
+    /// API servers would trust no certificate.
     #[error("ca.crt holds no certificate")]
     NoBundle,
     /// API servers would not trust what they are shown.
@@ -96,7 +96,7 @@ impl Material {
 
     /// The material as it should be from now on, if it should change. `held` is what this replica took from the Secret
     /// last and shows; `registered` is the bundle that API servers are sure to trust by now, `None` while nothing is
-    /// registered, so that nobody can be cut off.
+    /// registered, so that no API server is cut off.
     pub fn next(
         &self,
         held: Option<&Self>,
@@ -152,7 +152,7 @@ impl Material {
         Some(Self { ca: self.ca.clone(), previous_ca: Some(issuer.to_owned()), leaf: held.leaf.clone() })
     }
 
-    /// Putting this in the place of `held` cuts nobody off.
+    /// Putting this in the place of `held` cuts no API server off.
     pub fn continues(&self, held: &Self, now: Timestamp) -> bool {
         self.joined_by(held, now).is_none()
     }

@@ -1,4 +1,4 @@
-//! ConfigMaps at the API server, named one by one: a look at those that nobody read until now ([`ConfigMaps::look`]), and
+//! ConfigMaps at the API server, named one by one: a look at those that no member read until now ([`ConfigMaps::look`]), and
 //! copies of what members read ([`make`]), which the leader makes for a rollout, and whoever is asked about the first pod that
 //! starts with some content.
 //!
@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::act::api::Fault;
 use crate::act::telemetry::chain;
 
 /// A pod waits for it, and API servers wait two seconds for some answers.
@@ -33,15 +34,15 @@ const AT_ONCE: usize = 2;
 
 /// Where they are asked for while a request waits; `None`: nowhere.
 #[derive(Clone, Default)]
-pub struct ConfigMaps(Option<(Client, Arc<Turns>)>);
+pub struct ConfigMaps(Option<(Client, Arc<ReadSlots>)>);
 
-struct Turns {
+struct ReadSlots {
     of_all: Semaphore,
     /// Of the namespaces that wait for one.
     of_namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-impl Turns {
+impl ReadSlots {
     fn of(&self, namespace: &str) -> Arc<Semaphore> {
         let mut all = self.of_namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, it| Arc::strong_count(it) > 1);
@@ -58,11 +59,11 @@ impl std::fmt::Debug for ConfigMaps {
 impl ConfigMaps {
     /// There.
     pub fn at(client: Client) -> Self {
-        let turns = Turns { of_all: Semaphore::new(AT_ONCE), of_namespaces: Mutex::default() };
+        let turns = ReadSlots { of_all: Semaphore::new(AT_ONCE), of_namespaces: Mutex::default() };
         Self(Some((client, Arc::new(turns))))
     }
 
-    /// These, as far as they are there and are told in time. A template that names more than a few is not looked after: what is
+    /// These, as far as they exist and come in time. A template that names more than a few is not looked after: what is
     /// not known is not judged. `None`: others were being read all the while.
     pub async fn look(&self, namespace: &str, names: Vec<String>) -> Option<Vec<objects::ConfigMap>> {
         let Some((client, turns)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
@@ -124,16 +125,16 @@ pub async fn make(client: &Client, namespace: &str, copy: Value) -> kube::Result
     let map: ConfigMap = serde_json::from_value(copy).map_err(kube::Error::SerdeError)?;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     match api.create(&PostParams::default(), &map).await {
-        // Anybody may have made something of its name.
-        Err(kube::Error::Api(status)) if status.code == 409 => {
+        // Another user may have made something of its name.
+        Err(error) if Fault::of(&error) == Fault::Conflict => {
             let there = api.get(&map.name_any()).await?;
-            if is_ours(&there, &map) { Ok(()) } else { Err(kube::Error::Api(status)) }
+            if is_ours(&there, &map) { Ok(()) } else { Err(error) }
         }
         result => result.map(drop),
     }
 }
 
-/// It says the same, nobody can change it, and it bears the mark that only the guard writes.
+/// It says the same, is immutable, and bears the mark that only the guard writes.
 fn is_ours(there: &ConfigMap, map: &ConfigMap) -> bool {
     let mark = format!("{PREFIX}{}", marks::KEEPS);
     there.immutable == Some(true)

@@ -13,7 +13,7 @@ use kube::{Api, Client, Config};
 
 /// To a connection, with TLS.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Between two words of the API server, for whoever waits for one: a link may stall without closing. Longer than a round
+/// Silence between two parts of an answer of the API server: a link may stall without closing. Longer than a round
 /// of any watch.
 const SILENCE: Duration = Duration::from_secs(12);
 /// The same for a person's command, which may listen to a pod for a minute.

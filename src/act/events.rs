@@ -1,9 +1,9 @@
-//! Events: what everybody should see in `kubectl describe` and `kubectl get events`, not only the person who asked.
+//! Events: what all users should see in `kubectl describe` and `kubectl get events`, not only the person who asked.
 //!
 //! Owns: the way from a decision, or from what an audit found, to an Event. Must not know: rules. Requests hand over and
 //! go on; a queue that is full drops the newest, because a guard that waits for its own Events would be an outage.
 //!
-//! A request may be forged by whoever reaches the port, so it is told only of objects that the view knows by the uid that
+//! Any client that reaches the port may forge a request, so Events are only about objects that the view knows by the uid that
 //! the request gives, a few times a minute, and names a person only where the API server has proven itself.
 
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ const LONGEST_NOTE: usize = 1000;
 /// As whom.
 const REPORTER: &str = "gatera";
 
-/// What is to be told.
+/// An Event to publish.
 #[derive(Debug)]
 pub struct Notice {
     regarding: ObjectReference,
@@ -49,9 +49,9 @@ pub struct Notice {
     note: String,
 }
 
-/// What of a decision is told to everybody: overrides that were used, and deletions that were refused (Helm shows little
-/// of a refusal, and whoever deletes is often a program). The validating call is the last of a request, so this is told
-/// once; only of a bootstrap Deployment that is kept at 0 replicas the mutating call tells, because the other one finds nothing.
+/// The Events of a decision: overrides that were used, and deletions that were refused (Helm shows little of a refusal, and
+/// the caller is often a program). The validating call is the last of a request, so each Event is published
+/// once; only of a bootstrap Deployment that is kept at 0 replicas the mutating call publishes one, because the other one finds nothing.
 /// `proven`: an API server asks, so the user is who it says.
 pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bool) -> Vec<Notice> {
     if review.origin == Origin::Mutating && !review.dry_run {
@@ -63,14 +63,14 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         return Vec::new();
     }
     let deletion = review.operation == Operation::Delete;
-    // A namespace that goes takes no new Event; what has no namespace is told in `default`.
+    // A namespace that goes takes no new Event; an Event about what has no namespace goes to `default`.
     let goes = deletion && review.kind == Kind::Namespace && decision.allowed();
     let Some(about) = about(review, view, goes) else { return Vec::new() };
     let user = proven.then_some(&*review.user);
     let (kind, name) = (review.kind.name(), &review.name);
     let is_told_here = about.kind.as_deref() == Some(kind) && about.name.as_ref() == Some(name);
     let this = if is_told_here { "this".to_owned() } else { format!("{kind} {name}") };
-    let told = decision.judged.iter().filter_map(|judged| {
+    let findings = decision.judged.iter().filter_map(|judged| {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let (reason, note) = match &judged.softened {
             Some(Softened::ByOverride(release)) if decision.allowed() => {
@@ -97,7 +97,7 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         let action = format!("Recover{:016x}", Fingerprint::of(&note).number());
         Notice { regarding: about.clone(), reason: reason.to_owned(), action, note }
     });
-    told.chain(recovery).collect()
+    findings.chain(recovery).collect()
 }
 
 /// The request gets a warning as well, but many clients show none.
@@ -136,7 +136,7 @@ fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
     }
 }
 
-/// Nothing that anybody should be warned of.
+/// An Event that is no warning.
 const RECOVERY_OVER: &str = "RecoveryOver";
 const GLASS_MENDED: &str = "GlassMended";
 
@@ -157,29 +157,29 @@ fn about(review: &Review, view: &View<'_>, goes: bool) -> Option<ObjectReference
     same.then(|| regarding(*kind, namespace, name, Some(uid.to_owned())))
 }
 
-/// How many requests are told of one object in a minute. Whoever used an override wants it told, and uses few.
+/// Events about requests of one object in a minute. Overrides are few, and each should be seen.
 const A_MINUTE: u32 = 6;
 /// So many objects are remembered before those of the minutes before are forgotten.
 const REMEMBERED: usize = 1024;
 
-/// Which objects were told of in this minute, and how often.
+/// Objects with Events in this minute, and how many.
 #[derive(Debug, Default)]
-pub struct Restraint(HashMap<String, (Timestamp, u32)>);
+pub struct EventLimiter(HashMap<String, (Timestamp, u32)>);
 
-impl Restraint {
-    /// This one may be told.
+impl EventLimiter {
+    /// Whether this one may be published.
     pub fn lets(&mut self, notice: &Notice, now: Timestamp) -> bool {
         let minute = SignedDuration::from_mins(1);
         if self.0.len() >= REMEMBERED {
             self.0.retain(|_, (since, _)| now.duration_since(*since) < minute);
         }
-        let (since, told) =
+        let (since, count) =
             self.0.entry(notice.regarding.uid.clone().unwrap_or_default()).or_insert((now, 0));
         if now.duration_since(*since) >= minute || *since > now {
-            (*since, *told) = (now, 0);
+            (*since, *count) = (now, 0);
         }
-        *told += 1;
-        *told <= A_MINUTE
+        *count += 1;
+        *count <= A_MINUTE
     }
 }
 
@@ -255,9 +255,9 @@ fn fitting(note: &str) -> String {
     note[..end.unwrap_or_default()].to_owned()
 }
 
-/// What the controller tells, under a name that follows from what it says; a removal happens once.
-pub fn once(told: &Announcement, now: Timestamp) -> Event {
-    let Announcement { id, uid, reason, note } = told;
+/// An Event of the controller, under a name that follows from what it says; a removal happens once.
+pub fn once(announcement: &Announcement, now: Timestamp) -> Event {
+    let Announcement { id, uid, reason, note } = announcement;
     let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
     let regarding = regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()));
     let (reason, action, note) = ((*reason).to_owned(), "Reconcile".to_owned(), note.clone());

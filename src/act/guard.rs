@@ -2,8 +2,8 @@
 //!
 //! Owns: the state that is shared, and nothing of how it is filled (`watch`, `register`) or asked (`answer/router.rs`).
 
-mod heard;
 mod ready;
+mod watch_freshness;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use crate::act::config_maps::ConfigMaps;
-use crate::act::events::{Notice, Restraint};
-use crate::act::reserve::Book;
+use crate::act::events::{EventLimiter, Notice};
+use crate::act::reserve::ReservationStore;
 use crate::act::telemetry::Metrics;
 
-pub use heard::Heard;
 pub use ready::{Readiness, Report};
+pub use watch_freshness::WatchFreshness;
 
 /// By this name the API server remembers which fields are ours.
 pub const FIELD_MANAGER: &str = "gatera";
@@ -36,8 +36,8 @@ const MOMENT: Duration = Duration::from_millis(500);
 pub struct Guard {
     /// Everything known, swapped whole.
     pub world: Arc<ArcSwap<World>>,
-    /// When each watch was heard last; `None`: the world is not made of watches.
-    pub heard: ArcSwapOption<Heard>,
+    /// The freshness of each watch; `None`: the world is not made of watches.
+    pub watch_freshness: ArcSwapOption<WatchFreshness>,
     /// What the administrator chose, as far as it is in effect. Read once per request.
     pub settings: ArcSwap<Settings>,
     /// What is counted.
@@ -46,15 +46,15 @@ pub struct Guard {
     pub clock: fn() -> Timestamp,
     /// Whether the API server should be sent here.
     pub ready: Readiness,
-    /// Members that were let go moments ago.
-    pub book: Book,
+    /// Reservations: members that were allowed to leave moments ago.
+    pub reservations: ReservationStore,
     /// Reads and copies what servers read.
     pub config_maps: ConfigMaps,
     /// Bytes that this process may take.
     pub memory: usize,
-    /// Takes what everybody should see.
+    /// The queue of Events to publish.
     events: Option<mpsc::Sender<Notice>>,
-    restraint: Mutex<Restraint>,
+    limiter: Mutex<EventLimiter>,
     news: Notify,
     places: Semaphore,
 }
@@ -66,22 +66,22 @@ impl Guard {
         let settings = ArcSwap::from_pointee(settings);
         Self {
             world,
-            heard: ArcSwapOption::empty(),
+            watch_freshness: ArcSwapOption::empty(),
             settings,
             metrics,
             clock,
             ready,
-            book: Book::of_one_replica(),
+            reservations: ReservationStore::of_one_replica(),
             config_maps: ConfigMaps::default(),
             memory: usize::MAX,
             events: None,
-            restraint: Mutex::default(),
+            limiter: Mutex::default(),
             news: Notify::new(),
             places: Semaphore::new(MOST_AT_ONCE),
         }
     }
 
-    /// What everybody should see goes there.
+    /// Publishes Events through this queue.
     #[must_use]
     pub fn publishing(self, events: mpsc::Sender<Notice>) -> Self {
         Self { events: Some(events), ..self }
@@ -89,8 +89,8 @@ impl Guard {
 
     /// Reservations are written down there, for all replicas.
     #[must_use]
-    pub fn reserving(self, book: Book) -> Self {
-        Self { book, ..self }
+    pub fn reserving(self, reservations: ReservationStore) -> Self {
+        Self { reservations, ..self }
     }
 
     /// This process may take so many bytes of memory.
@@ -107,8 +107,8 @@ impl Guard {
 
     /// How current this world is by now.
     pub fn freshness(&self, world: &World) -> Freshness {
-        match (&*self.heard.load(), world.freshness) {
-            (Some(heard), Freshness::Current) => heard.freshness(),
+        match (&*self.watch_freshness.load(), world.freshness) {
+            (Some(watch_freshness), Freshness::Current) => watch_freshness.freshness(),
             (_, built) => built,
         }
     }
@@ -128,7 +128,7 @@ impl Guard {
                 let mut news = std::pin::pin!(self.news.notified());
                 news.as_mut().enable();
                 let world = self.world.load_full();
-                // Whoever waits takes a place of somebody else's.
+                // A request that waits takes the place of another one.
                 if knows(&world) || self.places.available_permits() < MOST_AT_ONCE / 2 {
                     return world;
                 }
@@ -149,15 +149,15 @@ impl Guard {
         self.places.try_acquire().ok()
     }
 
-    /// Tells everybody of a request, but not of one object over and over.
+    /// Publishes an Event about a request, but not about one object over and over.
     pub fn publish_request(&self, notice: Notice) {
-        let mut restraint = self.restraint.lock().unwrap_or_else(PoisonError::into_inner);
-        if restraint.lets(&notice, (self.clock)()) {
+        let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        if limiter.lets(&notice, (self.clock)()) {
             self.publish(notice);
         }
     }
 
-    /// Tells everybody. A full queue drops it: a guard that waits for its own Events would be an outage.
+    /// Publishes an Event. A full queue drops it: a guard that waits for its own Events would be an outage.
     pub fn publish(&self, notice: Notice) {
         if let Some(events) = &self.events {
             let _ = events.try_send(notice);

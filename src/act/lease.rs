@@ -4,7 +4,7 @@
 //! they may act. Must not know: what a leader does. Every write carries the resourceVersion it was decided on, so of two
 //! candidates at most one wins. Times are this process's own and cannot be set: whether a holder is gone is measured from
 //! when *we* saw the record change last, and a holder counts from when it *asked* for the renewal that succeeded. So it
-//! steps down before anybody else may take over, however long an answer takes.
+//! steps down before another replica may take over, however long an answer takes.
 
 mod seat;
 #[cfg(test)]
@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use crate::act::api::Fault;
 use crate::act::guard::Guard;
 use crate::act::ownership;
 use crate::act::register::Registration;
@@ -30,11 +31,11 @@ use crate::act::telemetry::chain;
 pub use seat::Leading;
 use seat::Seat;
 
-/// So long a silent holder is respected by others.
+/// Lease duration: other replicas wait this long before they take over.
 const RESPECTED: Duration = Duration::from_secs(15);
-/// So long a holder acts on a renewal. The rest of the time is room for what it had begun: one slow connect.
+/// A holder acts on a renewal for this long. The rest of the time is room for what it had begun: one slow connect.
 const ACTS: Duration = Duration::from_secs(10);
-/// What was begun at the last moment may take so long: about half of what is left until somebody else may lead.
+/// A step that began at the last moment may take this long: about half of what is left until another replica may lead.
 const SPARE: Duration = Duration::from_millis(2_500);
 /// How often the record is renewed, or looked at.
 const EVERY: Duration = Duration::from_secs(3);
@@ -54,7 +55,7 @@ const NAME: &str = "gatera";
 enum Choice {
     /// It is free, ours, or its holder is silent: write our name and the time.
     Write,
-    /// It is somebody else's.
+    /// Another replica holds it.
     Wait,
 }
 
@@ -65,13 +66,13 @@ fn decide(holder: &str, me: &str, unchanged: Duration) -> Choice {
 }
 
 /// Where the record lies.
-trait Store: Send + Sync {
+trait RecordStore: Send + Sync {
     fn read(&self) -> impl Future<Output = kube::Result<Option<Lease>>> + Send;
     /// Only over the version that it carries; without one only if there is none.
     fn write(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
 }
 
-impl Store for Api<Lease> {
+impl RecordStore for Api<Lease> {
     async fn read(&self) -> kube::Result<Option<Lease>> {
         self.get_opt(NAME).await
     }
@@ -82,7 +83,7 @@ impl Store for Api<Lease> {
     }
 }
 
-/// Somebody may lead, and whoever holds the other end knows.
+/// A candidate, and the handle by which tasks of the leader know whether it leads.
 pub fn candidate() -> (Candidate, Leading) {
     let (seat, leading) = seat::seat();
     (Candidate { seat }, leading)
@@ -111,26 +112,26 @@ pub async fn hold(
     let gauge = |leads| {
         guard.metrics.leader.set(i64::from(leads));
     };
-    Turns { store: api, blank, me, seen: None, seat: candidate.seat, gauge }.run(closing).await;
+    Election { store: api, blank, me, seen: None, seat: candidate.seat, gauge }.run(closing).await;
 }
 
-/// The record as it was seen last, and since when it is so.
-struct Record {
+/// The record as it was seen last, and the time since which it is so.
+struct SeenRecord {
     lease: Lease,
     since: Instant,
 }
 
-struct Turns<S, G> {
+struct Election<S, G> {
     store: S,
     /// What is created if there is none.
     blank: Lease,
     me: String,
-    seen: Option<Record>,
+    seen: Option<SeenRecord>,
     seat: Seat,
     gauge: G,
 }
 
-impl<S: Store, G: Fn(bool)> Turns<S, G> {
+impl<S: RecordStore, G: Fn(bool)> Election<S, G> {
     async fn run(mut self, mut closing: watch::Receiver<bool>) {
         loop {
             let asked = Instant::now();
@@ -179,9 +180,14 @@ impl<S: Store, G: Fn(bool)> Turns<S, G> {
     }
 }
 
-/// One look and at most one write; whoever holds it writes over what it wrote, without a look. A conflict is an answer:
-/// somebody else was faster.
-async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Record>) -> kube::Result<bool> {
+/// One look and at most one write; the holder writes over what it wrote, without a look. A conflict is an answer: another
+/// replica was faster.
+async fn turn(
+    store: &impl RecordStore,
+    blank: &Lease,
+    me: &str,
+    seen: &mut Option<SeenRecord>,
+) -> kube::Result<bool> {
     let ours = seen.as_ref().filter(|seen| holder(&seen.lease) == me).map(|seen| seen.lease.clone());
     let lease = match ours {
         Some(lease) => Some(lease),
@@ -192,7 +198,7 @@ async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Rec
         let known = seen.take().filter(|seen| seen.lease.metadata.resource_version == *version);
         let since = known.map_or_else(Instant::now, |seen| seen.since);
         let unchanged = since.elapsed();
-        *seen = Some(Record { lease: lease.clone(), since });
+        *seen = Some(SeenRecord { lease: lease.clone(), since });
         if decide(holder(lease), me, unchanged) == Choice::Wait {
             return Ok(false);
         }
@@ -202,11 +208,13 @@ async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Rec
     *seen = None;
     match written {
         Ok(lease) => {
-            *seen = Some(Record { lease, since: Instant::now() });
+            *seen = Some(SeenRecord { lease, since: Instant::now() });
             Ok(true)
         }
         // Changed, or gone, or created meanwhile.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(false),
+        Err(error) if matches!(Fault::of(&error), Fault::NotFound | Fault::Conflict | Fault::Invalid) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }
@@ -215,7 +223,7 @@ fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
-/// The record with our name. Its times are for people: nobody decides by them.
+/// The record with our name. Its times are for people: no replica decides by them.
 fn renewed(mut lease: Lease, me: &str) -> Lease {
     let now = MicroTime(Timestamp::now());
     let before = lease.spec.take().unwrap_or_default();
@@ -233,7 +241,7 @@ fn renewed(mut lease: Lease, me: &str) -> Lease {
 }
 
 /// Only what is ours is given up.
-async fn give_up(store: &impl Store, me: &str) -> kube::Result<()> {
+async fn give_up(store: &impl RecordStore, me: &str) -> kube::Result<()> {
     let Some(mut lease) = store.read().await?.filter(|lease| holder(lease) == me) else { return Ok(()) };
     if let Some(spec) = &mut lease.spec {
         spec.holder_identity = Some(String::new());

@@ -1,6 +1,6 @@
 //! Whose our objects are: what makes an object of the guard one of the chart's release.
 //!
-//! Owns: the metadata of objects that the guard makes again after somebody deleted them. Without it the next
+//! Owns: the metadata of objects that the guard makes again after they were deleted. Without it the next
 //! `helm upgrade` fails: "exists and cannot be imported into the current release". Only what stays the same from version
 //! to version is written; with what changes (`helm.sh/chart`) a server-side apply by Helm would conflict.
 

@@ -19,6 +19,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
+use crate::act::api::Fault;
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 use crate::act::telemetry::chain;
@@ -29,10 +30,10 @@ const REST: u32 = 4;
 /// Works while `leading`, whenever the world has `changed`.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
     let (mut pace, mut lookout, began) = (Pace::default(), Lookout::default(), Instant::now());
-    let means = Means { client, guard, leading: leading.clone() };
+    let context = StepContext { client, guard, leading: leading.clone() };
     loop {
         if !leading.holds() {
-            // Another leader changes the world, and nobody remembers an old one for longer than it takes.
+            // Another leader changes the world now, so what was planned from an older one is dropped.
             lookout = Lookout::default();
         }
         if !leading.elected().await {
@@ -40,16 +41,16 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
         }
         changed.mark_unchanged();
         let looked = Instant::now();
-        let steps = means.look(|view| lookout.next(view, began.elapsed()));
+        let steps = context.look(|view| lookout.next(view, began.elapsed()));
         let rest = looked.elapsed() * REST;
         let mut anew = false;
         for step in pace.due(&steps, began.elapsed()) {
             // What follows is planned anew: the world is not the same after a step that destroys.
             anew = step.destroys();
-            if !means.may(step) {
+            if !context.may(step) {
                 break;
             }
-            one(&means, &mut pace, step, began).await;
+            one(&context, &mut pace, step, began).await;
             if anew {
                 break;
             }
@@ -69,31 +70,31 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
     }
 }
 
-async fn one(means: &Means, pace: &mut Pace, step: &Step, began: Instant) {
-    let Some(time) = means.leading.time_for_a_step() else { return };
-    let outcome = timeout(time, apply::step(means, step)).await;
+async fn one(context: &StepContext, pace: &mut Pace, step: &Step, began: Instant) {
+    let Some(time) = context.leading.time_for_a_step() else { return };
+    let outcome = timeout(time, apply::step(context, step)).await;
     match &outcome {
         Ok(Err(error)) if conflict(error) => pace.missed(step, began.elapsed()),
-        // What could not be told is still to be told.
+        // An Event that could not be written is still to be written.
         Ok(Err(_)) | Err(_) if matches!(step, Step::Announce(_)) => pace.failed(step, began.elapsed()),
         _ => pace.did(step, began.elapsed()),
     }
     log(step, &outcome);
-    if let Ok(Ok(Done::Refused(told))) = outcome
-        && pace.is_news(step, &told.note)
-        && let Ok(Err(error)) = timeout(time, apply::announce(&means.client, &told)).await
+    if let Ok(Ok(Done::Refused(event))) = outcome
+        && pace.is_news(step, &event.note)
+        && let Ok(Err(error)) = timeout(time, apply::announce(&context.client, &event)).await
     {
         warn!(%step, object = step.object(), error = chain(&error), "the Event about a refused step could not be written");
     }
 }
 
-/// A line for whoever reads the log, in words and not in structures.
-fn log(step: &Step, outcome: &Outcome) {
+/// Writes a line of the log in words, not in structures.
+fn log(step: &Step, outcome: &StepOutcome) {
     let object = step.object();
     match outcome {
         Ok(Ok(Done::Yes)) => info!(%step, object, "a step is done"),
         Ok(Ok(Done::NotNow(why))) => info!(%step, object, why, "a step is postponed"),
-        Ok(Ok(Done::Refused(told))) => info!(%step, object, why = told.note, "a step was refused"),
+        Ok(Ok(Done::Refused(event))) => info!(%step, object, why = event.note, "a step was refused"),
         // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
         Ok(Err(error)) if conflict(error) => {
             info!(%step, object, "the step is planned again: its object has changed");
@@ -106,30 +107,30 @@ fn log(step: &Step, outcome: &Outcome) {
 }
 
 fn conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 409)
+    Fault::of(error) == Fault::Conflict
 }
 
 /// Nothing: there was no answer in time.
-type Outcome = Result<Result<Done, kube::Error>, Elapsed>;
+type StepOutcome = Result<Result<Done, kube::Error>, Elapsed>;
 
-/// What came of a step.
+/// The outcome of a step.
 enum Done {
     /// It is done.
     Yes,
     /// The world has changed, or something else goes first.
     NotNow(String),
-    /// Somebody has something against it, and that should be seen.
+    /// It was refused, and an Event should say so.
     Refused(Announcement),
 }
 
-/// What a step is done with.
-struct Means {
+/// What every step needs.
+struct StepContext {
     client: Client,
     guard: Arc<Guard>,
     leading: Leading,
 }
 
-impl Means {
+impl StepContext {
     /// No step begins without the lease (and none outlasts it), and none that destroys unless it follows from the world as it is now. Asked again
     /// before every single call that deletes.
     fn may(&self, step: &Step) -> bool {
@@ -140,7 +141,7 @@ impl Means {
     fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let guard = &self.guard;
         let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
-        let (reservations, freshness) = (guard.book.reservations(), guard.freshness(&world));
+        let (reservations, freshness) = (guard.reservations.current(), guard.freshness(&world));
         look(&View {
             reservations: &reservations,
             freshness,

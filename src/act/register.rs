@@ -54,7 +54,7 @@ pub struct Registration {
     pub names: Vec<String>,
     /// How long our certificates live.
     pub lives: Lives,
-    /// Certificates that somebody else keeps: a folder with `tls.crt`, `tls.key` and `ca.crt`.
+    /// Certificates that are kept from outside: a folder with `tls.crt`, `tls.key` and `ca.crt`.
     pub folder: Option<PathBuf>,
 }
 
@@ -158,7 +158,7 @@ impl Registrar {
         }
     }
 
-    /// Everything there is to do. What fails is told in its own line of `/readyz`, and stands in nobody's way.
+    /// Everything there is to do. What fails has its own line in `/readyz`, and does not block the rest.
     async fn act(&mut self, leads: bool) {
         let certificate = timeout(DEADLINE, self.certificate(leads)).await.unwrap_or(Err(Error::Late));
         self.tell_certificate(certificate);

@@ -1,6 +1,6 @@
 //! Reservations: which members were allowed to leave moments ago, agreed on by all replicas of the guard.
 //!
-//! Owns: the [`Book`]. Must not know: rules, HTTP, how old a reservation is (`ledger.rs` does). A member that may leave is
+//! Owns: the [`ReservationStore`]. Must not know: rules, HTTP, how old a reservation is (`ledger.rs` does). A member that may leave is
 //! written into one of a few Leases of the guard's own namespace (which one, its cluster says), over the version that was
 //! read last: of two replicas that allow two members of a cluster to leave at the same moment only one can write, and the
 //! other judges again with what it then reads. One write, and only for what takes a member away. The chart makes these
@@ -27,12 +27,13 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use crate::act::api::Fault;
 use crate::act::ownership;
 use crate::act::telemetry::chain;
 
-pub use leases::{Leases, Store};
-use ledger::{Ledger, Next, Shown};
-use note::Note;
+pub use leases::{LeaseStore, Leases};
+use ledger::{Ledger, LedgerStep, ServerClock};
+use note::ReservationNote;
 
 /// So many Leases. Clusters that share one only share its conflicts.
 const SHARDS: u32 = 8;
@@ -47,7 +48,7 @@ const WRONG_TIMES: usize = 2;
 
 /// What became of it.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Reserving {
     /// All replicas can know: it may leave.
     Reserved,
     /// With these reservations, which are known now, it may not leave.
@@ -58,7 +59,7 @@ pub enum Outcome {
 
 /// Which members were allowed to leave.
 #[derive(Debug)]
-pub struct Book<S = Leases> {
+pub struct ReservationStore<S = Leases> {
     /// `None`: there is one replica, which remembers.
     store: Option<S>,
     /// Namespace and Helm release of the Leases, for one that has to be made again.
@@ -69,7 +70,7 @@ pub struct Book<S = Leases> {
     ledger: Lock<Ledger>,
 }
 
-impl Book {
+impl ReservationStore {
     /// No other replica allows members to leave.
     pub fn of_one_replica() -> Self {
         Self::at(None, Default::default())
@@ -82,14 +83,14 @@ impl Book {
     }
 }
 
-impl<S: Store> Book<S> {
+impl<S: LeaseStore> ReservationStore<S> {
     fn at(store: Option<S>, home: (String, String)) -> Self {
         let turns = Semaphore::new(AT_ONCE);
         Self { store, home, turns, shards: Default::default(), ledger: Lock::default() }
     }
 
     /// Which members were allowed to leave moments ago, as far as this replica knows.
-    pub fn reservations(&self) -> Reservations {
+    pub fn current(&self) -> Reservations {
         self.ledger().reservations(Instant::now())
     }
 
@@ -98,9 +99,9 @@ impl<S: Store> Book<S> {
         &self,
         departure: &Departure,
         still_right: impl Fn(&Reservations) -> bool,
-    ) -> Outcome {
+    ) -> Reserving {
         let Ok(_turn) = self.turns.try_acquire() else {
-            return Outcome::Unknown("too many members are being asked to leave at once".to_owned());
+            return Reserving::Unknown("too many members are being asked to leave at once".to_owned());
         };
         let (problem, error) = match timeout(PATIENCE, self.write(departure, still_right)).await {
             Ok(Ok(outcome)) => return outcome,
@@ -108,34 +109,34 @@ impl<S: Store> Book<S> {
             Err(_) => ("the API server did not answer in time".to_owned(), "no answer".to_owned()),
         };
         warn!(cluster = %departure.cluster, pod = departure.pod, error, "a departure could not be reserved");
-        Outcome::Unknown(problem)
+        Reserving::Unknown(problem)
     }
 
     async fn write(
         &self,
         departure: &Departure,
         still_right: impl Fn(&Reservations) -> bool,
-    ) -> kube::Result<Outcome> {
+    ) -> kube::Result<Reserving> {
         let shard = shard_of(&departure.cluster);
         // One at a time in this replica; it is empty while it is not known what became of a write.
         let mut place = self.shards[shard].lock().await;
         let mut wrong_times = 0;
         loop {
             let Some(lease) = self.lease(&mut place, shard).await? else { continue };
-            let known = self.reservations();
+            let known = self.current();
             if !still_right(&known) {
                 *place = Some(lease);
-                return Ok(Outcome::Lost(known));
+                return Ok(Reserving::Lost(known));
             }
             let next = self.ledger().next(departure, wrong_times < WRONG_TIMES, Instant::now());
             let outcome = match next {
-                Next::Reserved => Outcome::Reserved,
-                Next::Unsure => Outcome::Unknown(format!(
+                LedgerStep::Reserved => Reserving::Reserved,
+                LedgerStep::Unsure => Reserving::Unknown(format!(
                     "Lease {} was deleted or cannot be read, so another member may have been allowed to leave",
                     name_of(shard)
                 )),
-                Next::Write(notes) => match self.put(&mut place, shard, lease, notes).await? {
-                    Some(true) => return Ok(Outcome::Reserved),
+                LedgerStep::Write(notes) => match self.put(&mut place, shard, lease, notes).await? {
+                    Some(true) => return Ok(Reserving::Reserved),
                     Some(false) => {
                         wrong_times += 1;
                         continue;
@@ -178,7 +179,7 @@ impl<S: Store> Book<S> {
         place: &mut Option<Lease>,
         shard: usize,
         lease: Lease,
-        notes: Vec<Note>,
+        notes: Vec<ReservationNote>,
     ) -> kube::Result<Option<bool>> {
         let lease = note::with(lease, &notes);
         let asked = Instant::now();
@@ -188,7 +189,9 @@ impl<S: Store> Book<S> {
         };
         let (lease, date) = match written {
             Ok(written) => written,
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => return Ok(None),
+            Err(error) if matches!(Fault::of(&error), Fault::NotFound | Fault::Conflict | Fault::Invalid) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         *place = Some(lease);
@@ -207,8 +210,8 @@ impl<S: Store> Book<S> {
     }
 }
 
-fn shown(date: Option<Timestamp>, asked: Instant, answered: Instant) -> Option<Shown> {
-    Some(Shown { date: date?, asked, answered })
+fn shown(date: Option<Timestamp>, asked: Instant, answered: Instant) -> Option<ServerClock> {
+    Some(ServerClock { date: date?, asked, answered })
 }
 
 /// All departures from a cluster go into one Lease, whichever version of the guard writes it: FNV-1a, folded.

@@ -1,4 +1,4 @@
-//! What operators see: logs and metrics. Names are fixed here, once.
+//! Logs and metrics, for operators. Names are fixed here, once.
 //!
 //! Must not know: rules and clusters, except as labels. Label values come from small, fixed sets: a metric never grows
 //! with the number of objects.
@@ -23,14 +23,14 @@ use prometheus_client::registry::{Metric, Registry};
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    reviews: Family<Review, Counter>,
-    findings: Family<Finding, Counter>,
-    overrides: Family<Rule, Counter>,
+    reviews: Family<ReviewLabels, Counter>,
+    findings: Family<FindingLabels, Counter>,
+    overrides: Family<RuleLabels, Counter>,
     decision_seconds: Histogram,
-    view: Family<Held, Gauge>,
-    audit: Family<Found, Gauge>,
-    clusters: Family<InState, Gauge>,
-    rollouts: Family<InState, Gauge>,
+    view: Family<KindLabels, Gauge>,
+    audit: Family<AuditLabels, Gauge>,
+    clusters: Family<StateLabels, Gauge>,
+    rollouts: Family<StateLabels, Gauge>,
     /// In how many namespaces nothing is refused for now.
     pub break_glass: Gauge,
     /// 1 while every watch is running.
@@ -42,64 +42,64 @@ pub struct Metrics {
     /// Connections that are open.
     pub connections: Gauge,
     /// Connections that were ended before their time: too many, too slow, or no handshake.
-    pub turned_away: Family<Reason, Counter>,
-    spoken: Family<Protocol, Counter>,
+    pub turned_away: Family<ReasonLabels, Counter>,
+    spoken: Family<ProtocolLabels, Counter>,
     /// When the serving certificate ends, in seconds since 1970.
     pub certificate_ends: Gauge<f64, AtomicU64>,
     /// 1 on the replica that holds the lease.
     pub leader: Gauge,
     /// How often the entries of a webhook configuration were written.
     pub entries_written: Counter,
-    trouble: Family<What, Gauge>,
+    trouble: Family<TroubleLabels, Gauge>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Review {
+struct ReviewLabels {
     endpoint: &'static str,
     answer: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Finding {
+struct FindingLabels {
     rule: &'static str,
     verdict: &'static str,
     effect: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Found {
+struct AuditLabels {
     rule: &'static str,
     verdict: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct InState {
+struct StateLabels {
     state: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Rule {
+struct RuleLabels {
     rule: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Held {
+struct KindLabels {
     kind: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Protocol {
+struct ProtocolLabels {
     protocol: &'static str,
 }
 
 /// Why a connection was turned away.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct Reason {
-    /// In one word.
+pub struct ReasonLabels {
+    /// One word.
     pub reason: &'static str,
 }
 
-/// What can be the matter with registration.
+/// Troubles of the registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// One of the two webhook configurations does not exist.
@@ -110,7 +110,7 @@ pub enum Trouble {
     ForeignEntries,
     /// Another writer changes our entries again and again.
     ContestedEntries,
-    /// What we show does not count yet.
+    /// The certificate that is shown is not valid yet.
     LeafNotYetValid,
     /// The Secret with the certificates is gone, or holds something else.
     SecretUnusable,
@@ -139,7 +139,7 @@ impl Trouble {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct What {
+struct TroubleLabels {
     what: &'static str,
 }
 
@@ -202,46 +202,46 @@ fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &
 }
 
 impl Metrics {
-    /// Counts one answered review. What is only tried (`dry_run`) uses no override.
+    /// Counts one answered review. A dry run uses no override.
     pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {
         let answer = if decision.allowed() { "allowed" } else { "refused" };
-        self.reviews.get_or_create(&Review { endpoint, answer }).inc();
+        self.reviews.get_or_create(&ReviewLabels { endpoint, answer }).inc();
         self.decision_seconds.observe(seconds);
         for judged in &decision.judged {
             let effect = judged.effect.name();
             let (rule, verdict) = (judged.finding.rule, judged.finding.verdict.name());
-            self.findings.get_or_create(&Finding { rule, verdict, effect }).inc();
+            self.findings.get_or_create(&FindingLabels { rule, verdict, effect }).inc();
             if matches!(judged.softened, Some(Softened::ByOverride(_))) && !dry_run {
-                self.overrides.get_or_create(&Rule { rule }).inc();
+                self.overrides.get_or_create(&RuleLabels { rule }).inc();
             }
         }
     }
 
     /// Counts a request that was no review.
     pub fn not_answered(&self, endpoint: &'static str, answer: &'static str) {
-        self.reviews.get_or_create(&Review { endpoint, answer }).inc();
+        self.reviews.get_or_create(&ReviewLabels { endpoint, answer }).inc();
     }
 
     /// Counts a connection that was turned away.
     pub fn turn_away(&self, reason: &'static str) {
-        self.turned_away.get_or_create(&Reason { reason }).inc();
+        self.turned_away.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     /// Notes whether this is the matter with registration.
     pub fn trouble(&self, trouble: Trouble, there: bool) {
-        self.trouble.get_or_create(&What { what: trouble.name() }).set(i64::from(there));
+        self.trouble.get_or_create(&TroubleLabels { what: trouble.name() }).set(i64::from(there));
     }
 
     /// Counts a connection that finished its handshake.
     pub fn opened(&self, multiplexed: bool) {
         let protocol = if multiplexed { "HTTP/2" } else { "HTTP/1.1" };
-        self.spoken.get_or_create(&Protocol { protocol }).inc();
+        self.spoken.get_or_create(&ProtocolLabels { protocol }).inc();
     }
 
     /// Notes how much the view holds.
     pub fn holds(&self, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
         for (kind, size) in sizes {
-            self.view.get_or_create(&Held { kind }).set(gauge(size));
+            self.view.get_or_create(&KindLabels { kind }).set(gauge(size));
         }
     }
 
@@ -249,7 +249,7 @@ impl Metrics {
     pub fn audited(&self, now: &Counts, before: &Counts) {
         for &(rule, verdict) in before.keys().chain(now.keys()) {
             let count = now.get(&(rule, verdict)).copied().unwrap_or_default();
-            self.audit.get_or_create(&Found { rule, verdict }).set(gauge(count));
+            self.audit.get_or_create(&AuditLabels { rule, verdict }).set(gauge(count));
         }
     }
 
@@ -258,7 +258,7 @@ impl Metrics {
         let states: Vec<_> = states.collect();
         for state in State::ALL {
             let count = states.iter().filter(|it| **it == state).count();
-            self.clusters.get_or_create(&InState { state: state.name() }).set(gauge(count));
+            self.clusters.get_or_create(&StateLabels { state: state.name() }).set(gauge(count));
         }
     }
 
@@ -267,11 +267,11 @@ impl Metrics {
         let words: Vec<_> = words.collect();
         for state in Stage::WORDS {
             let count = words.iter().filter(|it| **it == state).count();
-            self.rollouts.get_or_create(&InState { state }).set(gauge(count));
+            self.rollouts.get_or_create(&StateLabels { state }).set(gauge(count));
         }
     }
 
-    /// Somebody else audits now.
+    /// Another replica audits now.
     pub fn not_auditing(&self) {
         self.audit.clear();
         self.clusters.clear();
@@ -311,7 +311,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
 /// One error of a chain, in words that its reader knows.
 struct Words {
     says: String,
-    /// What is behind it says no more, or more than it may.
+    /// The errors behind it add nothing, or more than may be printed.
     ends: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The watches: what the API server tells, turned into a World.
+//! The watches: what the API server sends, turned into a World.
 //!
 //! Owns: which objects are listed and watched, and which World is shown. `watch/keeper.rs` keeps the facts. Must not know: rules, requests.
 //! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> World::after the last -> one atomic swap.
@@ -29,17 +29,17 @@ use tokio::task::JoinSet;
 use tokio::time::interval;
 use tracing::warn;
 
-use crate::act::guard::{Guard, Heard};
+use crate::act::guard::{Guard, WatchFreshness};
 
 pub use once::{Error, Listed, once, served};
 
 use follow::Follower;
 use keeper::{Keeper, Source};
-use sent::Sent;
+use sent::RawObject;
 
 /// So many messages of watches wait for the keeper. Each may hold an object of some hundred kilobytes.
 const MESSAGES: usize = 64;
-/// How often somebody looks whether the view has become old.
+/// How often it is checked whether the view has become old.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What is watched besides the kinds of packs, and whether the adoption's labels narrow it. StatefulSets and Deployments
@@ -58,23 +58,23 @@ const WATCHED: &[(Kind, bool)] = &[
 ];
 // ConfigMaps are watched too, by their metadata: see contents.rs.
 
-/// What a watch tells the keeper.
+/// A message of a watch to the keeper.
 enum Message {
     Begun,
     Put(Box<Object>),
     /// A ConfigMap exists in this version.
     Version(Id, String),
     /// What came of a fetch of a ConfigMap.
-    Fetched(Id, contents::Answer),
+    Fetched(Id, contents::Fetched),
     Gone(Id),
     Listed,
     /// The API server offers this kind of a pack, or does not.
     Serves(bool),
     /// What there is of this kind of a pack is known, or cannot be known now.
-    Heard(bool),
+    Reachable(bool),
     Unreadable(Id, Unreadable),
     /// Events about members that are not Ready, or of a StatefulSet that lacks one.
-    Said(member_events::Topic, Vec<member_events::MemberEvent>),
+    MemberEvents(member_events::Topic, Vec<member_events::MemberEvent>),
 }
 
 /// Keeps the world until the process ends, or until one of its watches has ended, which none should. `changed` counts the
@@ -91,7 +91,7 @@ pub async fn keep(
     let mut next: Option<Watches> = None;
     let mut look = interval(LOOK);
     let mut was_current = false;
-    guard.heard.store(Some(Arc::new(current.heard.clone())));
+    guard.watch_freshness.store(Some(Arc::new(current.freshness.clone())));
     loop {
         let world = tokio::select! {
             Some(world) = current.worlds.recv() => Some(world),
@@ -99,7 +99,7 @@ pub async fn keep(
                 let Some((watches, world)) = first else { return };
                 guard.settings.rcu(|settings| settings.with_adoption(watches.adoption.clone()));
                 current = watches;
-                guard.heard.store(Some(Arc::new(current.heard.clone())));
+                guard.watch_freshness.store(Some(Arc::new(current.freshness.clone())));
                 Some(world)
             }
             Ok(()) = adoption.changed() => {
@@ -111,15 +111,15 @@ pub async fn keep(
             _ = look.tick() => None,
             _ = current.tasks.join_next() => return,
         };
-        let told = world.is_some();
+        let known = world.is_some();
         if let Some(world) = world {
             guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
             guard.metrics.holds(world.sizes());
-            guard.ready.unheard.store(unheard(&world).map(Arc::new));
+            guard.ready.unheard.store(unlisted(&world).map(Arc::new));
             guard.show(world);
         }
         let is_current = guard.freshness(&guard.world.load()) == Freshness::Current;
-        if told || is_current != was_current {
+        if known || is_current != was_current {
             guard.metrics.view_current.set(i64::from(is_current));
             changed.send_modify(|count| *count += 1);
         }
@@ -128,17 +128,17 @@ pub async fn keep(
 }
 
 /// Which kinds of packs cannot be listed, and of what there is no room, for `/readyz`.
-fn unheard(world: &World) -> Option<String> {
+fn unlisted(world: &World) -> Option<String> {
     let facts = world.facts();
     let names = facts.kept.unheard().iter().map(|kind| format!("{}.{}", kind.plural(), kind.group()));
     let names = names.collect::<Vec<_>>().join(", ");
-    let unheard =
+    let unlisted =
         (!names.is_empty()).then(|| format!("{names} cannot be listed: rules about them answer UNKNOWN"));
     let is_large = |(_, problem): &(&(Kind, Id), &Unreadable)| matches!(problem, Unreadable::TooMuch(_));
     let mut large = facts.unreadable.iter().filter(is_large);
     let first = large.next().map(|((kind, id), problem)| format!("{} {id} {problem}", kind.name()));
     let more = Some(large.count()).filter(|more| *more > 0).map(|more| format!(" (and {more} more)"));
-    let words: Vec<_> = unheard.into_iter().chain(first.map(|it| it + &more.unwrap_or_default())).collect();
+    let words: Vec<_> = unlisted.into_iter().chain(first.map(|it| it + &more.unwrap_or_default())).collect();
     (!words.is_empty()).then(|| words.join("; "))
 }
 
@@ -156,7 +156,7 @@ async fn first_world(next: &mut Option<Watches>) -> Option<(Watches, World)> {
 struct Watches {
     adoption: Adoption,
     worlds: mpsc::Receiver<World>,
-    heard: Heard,
+    freshness: WatchFreshness,
     tasks: JoinSet<()>,
 }
 
@@ -164,25 +164,27 @@ impl Watches {
     /// Starts every list and watch.
     fn start(client: &Client, guard: &Arc<Guard>, adoption: Adoption) -> Self {
         let mut tasks = JoinSet::new();
-        let (tell, told) = mpsc::channel(MESSAGES);
+        let (messages, received) = mpsc::channel(MESSAGES);
         let collections: Vec<_> = collections(&adoption).collect();
         let needed = collections.iter().map(|(kind, ..)| !kind.is_optional());
-        let heard = Heard::of(needed);
+        let freshness = WatchFreshness::of(needed);
         let sources: Vec<_> = collections.iter().map(|(kind, ..)| Source::new(*kind)).collect();
         let maps = sources.len() - 1;
         for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
-            let (client, heard, tell) = (client.clone(), heard.clone(), tell.clone());
+            let (client, freshness, messages) = (client.clone(), freshness.clone(), messages.clone());
             let (guard, again) = (Arc::clone(guard), Arc::clone(&sources[watch].again));
-            tasks.spawn(Follower { client, kind, url, selector, watch, heard, guard, again, tell }.follow());
+            tasks.spawn(
+                Follower { client, kind, url, selector, watch, freshness, guard, again, messages }.follow(),
+            );
         }
         let (want, wanted) = mpsc::unbounded_channel();
-        tasks.spawn(member_events::hear(client.clone(), Arc::clone(guard), tell.clone()));
-        tasks.spawn(contents::fetch(client.clone(), wanted, tell, maps));
+        tasks.spawn(member_events::listen(client.clone(), Arc::clone(guard), messages.clone()));
+        tasks.spawn(contents::fetch(client.clone(), wanted, messages, maps));
         let keeper = Keeper::new(sources, want, crate::rulebook().facts(&adoption).within(guard.memory));
         let (show, worlds) = mpsc::channel(1);
         let guard = Arc::clone(guard);
-        tasks.spawn(async move { keeper.run(told, &guard, &show).await });
-        Self { adoption, worlds, heard, tasks }
+        tasks.spawn(async move { keeper.run(received, &guard, &show).await });
+        Self { adoption, worlds, freshness, tasks }
     }
 }
 
@@ -197,9 +199,9 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
         } else {
             vec![None]
         };
-        selectors.into_iter().map(move |selector| (kind, Sent::url_path(&resource, None), selector))
+        selectors.into_iter().map(move |selector| (kind, RawObject::url_path(&resource, None), selector))
     });
-    // Last, because their contents are told beside them.
+    // Last, because their contents come beside them.
     watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
 }
 
@@ -211,7 +213,7 @@ fn resource(kind: Kind) -> ApiResource {
 }
 
 /// An object of a watch, for the facts.
-fn read(kind: Kind, sent: &Sent) -> Message {
+fn read(kind: Kind, sent: &RawObject) -> Message {
     match view::read(kind, sent.text()) {
         Ok(object) => Message::Put(Box::new(object)),
         Err(problem) => unreadable(id(sent.meta()), problem),
@@ -234,7 +236,7 @@ mod tests {
     #[test]
     fn the_first_of_what_the_view_lacks_is_named_and_the_others_are_counted() {
         let mut facts = facts::view::Facts::default();
-        let words = |facts: &facts::view::Facts| unheard(&World::build(facts.clone(), Freshness::Current));
+        let words = |facts: &facts::view::Facts| unlisted(&World::build(facts.clone(), Freshness::Current));
         assert_eq!(words(&facts), None);
         for (name, more) in [("a", ""), ("b", " (and 1 more)"), ("c", " (and 2 more)")] {
             facts.cannot_read(Kind::Service, Id::new("db", name), Unreadable::TooMuch("it is large"));

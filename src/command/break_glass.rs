@@ -2,10 +2,10 @@
 //!
 //! Owns: the way from the command to one annotation of the namespace, and whether the guard honours it. The end stands beside it,
 //! and the guard takes care of that: nothing is left open when this command is killed. What follows from the annotation is
-//! `exceptions.rs`'s.
+//! `rules/waived.rs`'s.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -14,26 +14,26 @@ use facts::marks::overrides::{LONGEST_OVERRIDE, Override};
 use facts::marks::{BREAK_GLASS, PREFIX};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::Patch;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use objects::visible;
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use super::canary::{self, Answer};
+use super::canary::{self, CanaryAnswer};
 use super::look::{self, Look};
 use super::site::{Clock, Site};
-use super::{Exit, walk};
+use super::{Exit, guided};
+use crate::act::api::{self, Exactly, Fault};
 use crate::act::telemetry::chain;
 use crate::rulebook;
 
 /// Options of `gatera break-glass`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// The namespace
+    /// Namespace in which nothing is refused meanwhile
     #[arg(value_name = "NAMESPACE")]
     of: String,
-    /// For how long, an hour at most: 15m, 1h
+    /// Duration, at least one minute and at most one hour, such as 15m
     #[arg(long = "for", value_name = "TIME", value_parser = term, required_unless_present = "close")]
     term: Option<SignedDuration>,
     /// Reason, shown to everyone who works in the namespace
@@ -42,22 +42,20 @@ pub struct Options {
     /// End the suspension now
     #[arg(long, conflicts_with_all = ["term", "reason"])]
     close: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
     access: look::Access,
 }
 
-/// What the guard has to notice first travels by a watch.
+/// The guard learns of the annotation by a watch, within this time.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two tries.
-const PAUSE: Duration = Duration::from_millis(500);
-/// So long what is there is looked at: an emergency does not wait.
+/// Time for listing what the namespace holds: an emergency does not wait.
 const GLANCE: Duration = Duration::from_secs(5);
-/// What is shorter is over before it is read.
+/// A shorter suspension would be over before a person has read about it.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(1);
-/// Where nobody answers, this takes all of it away.
+/// The way out where no guard answers.
 const WITHOUT_GUARD: &str =
     "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration gatera";
 
@@ -69,7 +67,7 @@ fn term(text: &str) -> Result<SignedDuration, String> {
     Ok(term)
 }
 
-/// Says what is opened, asks, opens, and looks whether it is open.
+/// Prints what is opened, asks, annotates the namespace, and checks that the guard honours it.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
         let site = &Site::of(options.access.client().await?, None).await?;
@@ -100,7 +98,7 @@ async fn open(
     let ns = &options.of;
     let text = |until: Timestamp| format!("until={until} reason={reason}");
     let judged = |now: Timestamp| {
-        let until = walk::later(now, term)?;
+        let until = guided::later(now, term)?;
         Override::of_all(&text(until), now)
             .map_err(|problem| anyhow::anyhow!("this would open nothing: {problem}"))
     };
@@ -113,20 +111,20 @@ async fn open(
          would have been refused for, and Events record it, with the reason. A bootstrap Deployment that is applied again stays \
          at 0. What is changed meanwhile stays changed."
     )?;
-    if !options.yes && !walk::agrees(out)? {
+    if !options.yes && !guided::agrees(out)? {
         return Ok(Exit::Refused);
     }
-    // Whoever thinks about it for a while still gets the whole time.
+    // The time counts from the answer, however long that took.
     let open = judged(site.clock.now())?;
     if let Err(said) = write(&site.client, found, Some(&text(open.until))).await? {
         return not_written(&said, ns, out);
     }
     writeln!(out, "annotated: namespace {ns} is open until {}: {}", open.until, visible(&open.reason))?;
-    let is_open = open_until(ns, &open);
-    let honours = |it: &str| it.starts_with(&is_open);
-    let answer =
-        until_it_is(site, ns, |it| matches!(it, Answer::Admitted(said) if said.iter().any(|it| honours(it))))
-            .await?;
+    let warning = open_until(ns, &open);
+    let honours = |it: &str| it.starts_with(&warning);
+    let is_open =
+        |it: &CanaryAnswer| matches!(it, CanaryAnswer::Admitted(said) if said.iter().any(|it| honours(it)));
+    let answer = canary::ask_until(site, ns, PATIENCE, is_open).await?;
     let (exit, words) = opened(&answer, ns, honours);
     writeln!(out, "{}\nwhen that is done: gatera break-glass {ns} --close", visible(&words))?;
     Ok(exit)
@@ -146,17 +144,17 @@ async fn close(
     writeln!(out, "namespace {ns}: the annotation is taken off")?;
     // Each warning of a guard that lets pass comes with one that the namespace is open.
     let guards = |said: &[String]| !said.is_empty() && !said.iter().any(|it| it.starts_with("until "));
-    let answer = until_it_is(site, ns, |it| match it {
-        Answer::Refused(_) => true,
-        Answer::Admitted(said) => guards(said),
+    let answer = canary::ask_until(site, ns, PATIENCE, |it| match it {
+        CanaryAnswer::Refused(_) => true,
+        CanaryAnswer::Admitted(said) => guards(said),
         _ => false,
     });
     let (exit, words) = match answer.await? {
-        Answer::Refused(words) => (Exit::Clean, format!("the guard refuses again: {words}")),
-        Answer::Admitted(said) if guards(&said) => {
+        CanaryAnswer::Refused(words) => (Exit::Clean, format!("the guard refuses again: {words}")),
+        CanaryAnswer::Admitted(said) if guards(&said) => {
             (Exit::Clean, "the guard warns there, as its mode has it".to_owned())
         }
-        Answer::Admitted(_) => {
+        CanaryAnswer::Admitted(_) => {
             (Exit::Refused, "and yet the guard refuses nothing; `gatera doctor` looks why".to_owned())
         }
         other => (Exit::Undecided, format!("whether the guard refuses again is not known: {}", why(&other))),
@@ -165,7 +163,7 @@ async fn close(
     Ok(exit)
 }
 
-/// Somebody else may have opened it.
+/// Says whether the namespace is open already, or carries an annotation that opens nothing.
 fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow::Result<()> {
     let text = found.metadata.annotations.as_ref().and_then(|it| it.get(&format!("{PREFIX}{BREAK_GLASS}")));
     match text.map(|text| Override::of_all(text, clock.now())) {
@@ -178,7 +176,7 @@ fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow
     Ok(())
 }
 
-/// The clusters that lose their guard, or why they are not known: an emergency does not wait for that.
+/// The clusters of the namespace, or why they are not known: an emergency does not wait for that.
 async fn holds(options: &Options, site: &Site) -> String {
     let look = Look::of(&options.access, Some(&options.of), None);
     let (world, _) = match timeout(GLANCE, look::looked(&look, site)).await {
@@ -192,44 +190,41 @@ async fn holds(options: &Options, site: &Site) -> String {
         }
     };
     let view = site.view(&world);
-    let told = world
+    let clusters = world
         .clusters()
         .map(|it| format!("\n  {}  {}  {}", it.id.name, view.state(it).name(), visible(&it.describe())));
-    let told: String = told.collect();
-    if told.is_empty() {
+    let listed: String = clusters.collect();
+    if listed.is_empty() {
         format!("Namespace {} holds no Galera cluster.", options.of)
     } else {
-        format!("Namespace {} holds{told}", options.of)
+        format!("Namespace {} holds{listed}", options.of)
     }
 }
 
-/// The same namespace as was looked at, as it was: two people do not undo each other's doing unseen. Or what a webhook says to it.
-async fn write(client: &Client, found: &Namespace, text: Option<&str>) -> anyhow::Result<Result<(), Answer>> {
+/// Annotates the namespace, if it has not changed since the look. Returns what a webhook answered, if one refused.
+async fn write(
+    client: &Client,
+    found: &Namespace,
+    text: Option<&str>,
+) -> anyhow::Result<Result<(), CanaryAnswer>> {
     let api: Api<Namespace> = Api::all(client.clone());
     let name = found.metadata.name.as_deref().unwrap_or_default();
-    let patch = json!({ "metadata": {
-        "uid": found.metadata.uid,
-        "resourceVersion": found.metadata.resource_version,
-        "annotations": { format!("{PREFIX}{BREAK_GLASS}"): text },
-    } });
-    match api.patch(name, &walk::params(), &Patch::Merge(&patch)).await {
-        Ok(_) => Ok(Ok(())),
-        Err(kube::Error::Api(status)) if status.code == 409 => {
-            anyhow::bail!(
-                "somebody else changed namespace {name} meanwhile, so nothing was done; run this again"
-            )
-        }
-        Err(kube::Error::Api(status)) => match canary::refused(status.code, &status.message) {
-            said @ (Answer::Refused(_) | Answer::Unanswered(_)) => Ok(Err(said)),
-            _ => anyhow::bail!("annotating namespace {name}: {}", status.message),
-        },
-        Err(error) => Err(error).with_context(|| format!("annotating namespace {name}")),
+    let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
+    let annotations = json!({ format!("{PREFIX}{BREAK_GLASS}"): text });
+    let it = Exactly { name, uid: &uid, version: &version };
+    let Err(error) = api::annotate(&api, it, guided::MANAGER, &annotations).await else { return Ok(Ok(())) };
+    if Fault::of(&error) == Fault::Conflict {
+        anyhow::bail!("namespace {name} was changed meanwhile, so nothing was done; run this again");
+    }
+    match canary::refused(&error) {
+        said @ (CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)) => Ok(Err(said)),
+        _ => Err(error).with_context(|| format!("annotating namespace {name}")),
     }
 }
 
-fn not_written(said: &Answer, namespace: &str, out: &mut impl Write) -> anyhow::Result<Exit> {
+fn not_written(said: &CanaryAnswer, namespace: &str, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (exit, words) = match said {
-        Answer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
+        CanaryAnswer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
         other => (
             Exit::Refused,
             format!("the guard does not let namespace {namespace} be annotated: {}", why(other)),
@@ -246,22 +241,10 @@ fn no_guard(words: &str) -> String {
     )
 }
 
-/// Asks until the answer is as it should be by now, or it is late.
-async fn until_it_is(site: &Site, namespace: &str, is: impl Fn(&Answer) -> bool) -> anyhow::Result<Answer> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let answer = canary::ask(&site.client, namespace, &site.settings.adoption).await?;
-        if is(&answer) || matches!(answer, Answer::NotAllowed(_)) || Instant::now() >= deadline {
-            return Ok(answer);
-        }
-        sleep(PAUSE).await;
-    }
-}
-
-/// What the guard makes of it.
-fn opened(answer: &Answer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
+/// Whether the guard honours the annotation, by its answer to the canary.
+fn opened(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
     match answer {
-        Answer::Admitted(said) => match (said.iter().find(|it| rulebook().said_by(it).is_some()), said.iter().any(|it| honours(it))) {
+        CanaryAnswer::Admitted(said) => match (said.iter().find(|it| rulebook().said_by(it).is_some()), said.iter().any(|it| honours(it))) {
             (Some(words), true) => (Exit::Clean, format!("the guard honours it, and says so each time: {words}")),
             (Some(words), false) => (
                 Exit::Undecided,
@@ -273,24 +256,24 @@ fn opened(answer: &Answer, namespace: &str, honours: impl Fn(&str) -> bool) -> (
                     .to_owned(),
             ),
         },
-        Answer::Refused(words) => (
+        CanaryAnswer::Refused(words) => (
             Exit::Refused,
             format!(
                 "the guard still refuses; it may not have seen namespace {namespace} change (its /readyz tells). An override at the \
                  object itself counts without that (`gatera explain G18`). It says: {words}"
             ),
         ),
-        Answer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
+        CanaryAnswer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
         other => (Exit::Undecided, format!("whether the guard honours it is not known: {}", why(other))),
     }
 }
 
-fn why(answer: &Answer) -> String {
+fn why(answer: &CanaryAnswer) -> String {
     match answer {
-        Answer::Away(words) | Answer::Refused(words) => words.clone(),
-        Answer::NotAllowed(words) => format!("a dry run would tell: {words}"),
-        Answer::Other(code, words) => format!("the API server answers {code}: {words}"),
-        Answer::Unanswered(words) => format!("no guard answers: {words}"),
-        Answer::Admitted(_) => "no guard says anything".to_owned(),
+        CanaryAnswer::Away(words) | CanaryAnswer::Refused(words) => words.clone(),
+        CanaryAnswer::NotAllowed(words) => format!("a dry run would tell: {words}"),
+        CanaryAnswer::Other(code, words) => format!("the API server answers {code}: {words}"),
+        CanaryAnswer::Unanswered(words) => format!("no guard answers: {words}"),
+        CanaryAnswer::Admitted(_) => "no guard says anything".to_owned(),
     }
 }

@@ -1,8 +1,8 @@
-//! `gatera report`: what somebody who is asked for help needs to know, in one file, without a secret.
+//! `gatera report`: what a person who is asked for help needs to know, in one file, without a secret.
 //!
-//! Owns: what goes in, asked with the rights of whoever types it. No Secret is asked for, and no content of a ConfigMap is in it; of
+//! Owns: what goes in, asked with the rights of the person who runs it. No Secret is asked for, and no content of a ConfigMap is in it; of
 //! objects only the shape is kept (`report/bundle.rs`); the rest is what the guard and this program say themselves, with the names and
-//! reasons that are in that. What could not be asked is told in it.
+//! reasons that are in that. The file also names what could not be asked.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -21,10 +21,10 @@ use serde_json::{Map, Value, json};
 
 use super::doctor::{self, PODS};
 use super::generate;
+use super::guided::is_away;
 use super::look::{self, Access, Look};
 use super::site::Site;
 use super::terminal::progress::Progress;
-use super::walk::is_away;
 use crate::act::telemetry::chain;
 
 /// Options of `gatera report`.
@@ -32,7 +32,7 @@ use crate::act::telemetry::chain;
 pub struct Options {
     #[command(flatten)]
     access: Access,
-    /// One namespace, for whoever may not list all
+    /// Look at one namespace only; this needs rights in that namespace only
     #[arg(long, short)]
     namespace: Option<String>,
     /// Settings file: adopt (label selectors), modes (per rule) [default: the guard's]
@@ -40,14 +40,14 @@ pub struct Options {
     config: Option<PathBuf>,
 }
 
-/// So much of each log.
+/// Lines of each log.
 const LINES: i64 = 300;
-/// So many Events are looked through in a namespace.
+/// Events that are looked through in one namespace.
 const PAGE: u32 = 1000;
-/// Who tells Events.
+/// The reporter of the guard's Events.
 const OURS: &str = "gatera";
 
-/// Asks for all of it, and prints it as JSON.
+/// Collects everything, and prints it as JSON.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     let mut version = Vec::new();
     generate::version(&mut version)?;
@@ -119,21 +119,21 @@ async fn objects(client: &Client, clusters: &[&Cluster]) -> Value {
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
             let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), ns, &resource);
             for name in names(kind) {
-                let told = match api.get_opt(&name).await {
+                let value = match api.get_opt(&name).await {
                     Ok(None) => json!("is not there"),
                     Ok(Some(object)) => {
                         serde_json::to_value(object).map_or(Value::Null, |it| report::bundle::shape(&it))
                     }
                     Err(error) => json!(format!("not asked: {}", chain(&error))),
                 };
-                all.insert(format!("{kind} {ns}/{name}"), told);
+                all.insert(format!("{kind} {ns}/{name}"), value);
             }
         }
     }
     Value::Object(all)
 }
 
-/// What the guard told everybody. Words of others may hold what a probe printed.
+/// The guard's own Events. Those of others may hold what a probe printed.
 async fn events(client: &Client, clusters: &[&Cluster]) -> Value {
     let mut namespaces: Vec<_> = clusters.iter().map(|it| &*it.id.namespace).collect();
     namespaces.dedup();
@@ -173,11 +173,11 @@ async fn logs(client: &Client, namespace: &str) -> Value {
         let name = pod.name_any();
         let params =
             LogParams { container: Some(OURS.to_owned()), tail_lines: Some(LINES), ..LogParams::default() };
-        let told = match api.logs(&name, &params).await {
+        let value = match api.logs(&name, &params).await {
             Ok(text) => json!(text.lines().collect::<Vec<_>>()),
             Err(error) => json!(format!("not asked: {}", chain(&error))),
         };
-        all.insert(name, told);
+        all.insert(name, value);
     }
     Value::Object(all)
 }

@@ -1,8 +1,10 @@
 //! The canary: one request that a guard must refuse, sent as a dry run, and what became of it.
 //!
-//! Owns: that request, and whose an API server's answer is. It goes the whole way (API server, webhook entries, Service, certificate, rules), so
-//! it can only be refused where a cluster is guarded. Must not know: what the answer should have been; `selftest`, `doctor` and
-//! `break-glass` do. Nothing is left behind.
+//! Owns: that request, and who answered it: the guard, the API server or another webhook. It goes the whole way (API server,
+//! webhook entries, Service, certificate, rules), so it can only be refused where a cluster is guarded. Must not know: what the answer
+//! should have been; `doctor` and `break-glass` do. Nothing is left behind.
+
+use std::time::{Duration, Instant};
 
 use axum::http::header::WARNING;
 use engine::rule::Rule;
@@ -10,61 +12,86 @@ use facts::galera::adopt::{Adoption, Requirement, Selector};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{PostParams, Request};
 use kube::client::Body;
-use kube::core::Status;
 use kube::{Client, Resource as _};
 use serde_json::{Map, Value, json};
+use tokio::time::sleep;
 
+use super::site::Site;
+use crate::act::api::refusal;
 use crate::act::telemetry::chain;
 use crate::rulebook;
 
-/// Its name, which no rule looks at.
+/// The name of its StatefulSet, which no rule looks at.
 pub const NAME: &str = "gatera-selftest";
 
-/// What became of it. Each text is the other side's, in one line.
+/// Pause between two dry runs.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The answer to it. Each text is the first line of what the other side wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CanaryAnswer {
     /// A guard refused it.
     Refused(String),
-    /// A guard let it pass with these warnings; none: nobody said anything. That its namespace is open is one of them.
+    /// It was admitted, with these warnings of a guard. One of them says so if the namespace is open by break-glass.
     Admitted(Vec<String>),
     /// The API server asked a guard, and got no answer.
     Unanswered(String),
-    /// Somebody else refused it, with this code.
+    /// The API server or another webhook refused it, with this code.
     Other(u16, String),
-    /// Whoever asks may not ask.
+    /// The caller has no right to send it.
     NotAllowed(String),
     /// The API server does not answer.
     Away(String),
 }
 
-/// Sends it, with the rights of whoever asks.
-pub async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::Result<Answer> {
+/// Sends it, with the rights of the caller.
+async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::Result<CanaryAnswer> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let request = Request::new(StatefulSet::url_path(&(), Some(namespace)));
     let request = request.create(&params, serde_json::to_vec(&forbidden(adoption)?)?)?;
     let answer = match client.send(request.map(Body::from)).await {
         Ok(answer) => answer,
-        Err(error) => return Ok(Answer::Away(chain(&error))),
+        Err(error) => return Ok(CanaryAnswer::Away(chain(&error))),
     };
     if answer.status().is_success() {
         let warnings = answer.headers().get_all(WARNING);
         let warnings = warnings.iter().filter_map(|it| warning(str::from_utf8(it.as_bytes()).ok()?));
-        return Ok(Answer::Admitted(warnings.collect()));
+        return Ok(CanaryAnswer::Admitted(warnings.collect()));
     }
     let code = answer.status().as_u16();
     let body = match answer.into_body().collect_bytes().await {
         Ok(body) => body,
-        Err(error) => return Ok(Answer::Away(chain(&error))),
+        Err(error) => return Ok(CanaryAnswer::Away(chain(&error))),
     };
-    let message = match serde_json::from_slice::<Status>(&body) {
-        Ok(status) => status.message,
-        Err(_) => String::from_utf8_lossy(&body).into_owned(),
-    };
-    Ok(refused(code, &message))
+    Ok(refused(&refusal(code, &body)))
 }
 
-/// Whose refusal of anything this is.
-pub fn refused(code: u16, message: &str) -> Answer {
+/// Who refused a request of any kind, by the error that it got.
+pub fn refused(error: &kube::Error) -> CanaryAnswer {
+    match error {
+        kube::Error::Api(status) => by(status.code, &status.message),
+        error => CanaryAnswer::Away(chain(error)),
+    }
+}
+
+/// Sends it again until the answer is as it should be, the caller may not send it, or patience ends.
+pub async fn ask_until(
+    site: &Site,
+    namespace: &str,
+    patience: Duration,
+    is_right: impl Fn(&CanaryAnswer) -> bool,
+) -> anyhow::Result<CanaryAnswer> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let answer = ask(&site.client, namespace, &site.settings.adoption).await?;
+        if is_right(&answer) || matches!(answer, CanaryAnswer::NotAllowed(_)) || Instant::now() >= deadline {
+            return Ok(answer);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn by(code: u16, message: &str) -> CanaryAnswer {
     let first = |words: &str| words.lines().next().unwrap_or_default().to_owned();
     let is_ours = |(webhook, _): &(&str, &str)| webhook.ends_with(".gatera.dev");
     let denied = message.strip_prefix("admission webhook \"");
@@ -74,17 +101,17 @@ pub fn refused(code: u16, message: &str) -> Answer {
     match (denied, called) {
         // An eviction is refused with 429, so that a drain waits.
         (Some((_, words)), _) if matches!(code, 403 | 429) && rulebook().said_by(words).is_some() => {
-            Answer::Refused(first(words))
+            CanaryAnswer::Refused(first(words))
         }
-        (Some((_, words)), _) | (None, Some((_, words))) => Answer::Unanswered(first(words)),
-        _ if code == 401 => Answer::NotAllowed(first(message)),
+        (Some((_, words)), _) | (None, Some((_, words))) => CanaryAnswer::Unanswered(first(words)),
+        _ if code == 401 => CanaryAnswer::NotAllowed(first(message)),
         _ if code == 403
             && first(message).contains("is forbidden: User ")
             && !message.starts_with("admission webhook ") =>
         {
-            Answer::NotAllowed(first(message))
+            CanaryAnswer::NotAllowed(first(message))
         }
-        _ => Answer::Other(code, first(message)),
+        _ => CanaryAnswer::Other(code, first(message)),
     }
 }
 
@@ -153,27 +180,27 @@ mod tests {
         );
         let text = |it: &str| it.to_owned();
         for (code, message, answer) in [
-            (403, ours, Answer::Refused(text("[G11] StatefulSet a/b: c"))),
-            (500, ours, Answer::Unanswered(text("[G11] StatefulSet a/b: c"))),
-            (403, forbidden, Answer::NotAllowed(text(forbidden))),
-            (401, "Unauthorized", Answer::NotAllowed(text("Unauthorized"))),
-            (403, policy, Answer::Other(403, text(policy))),
-            (403, quota, Answer::Other(403, text(quota))),
+            (403, ours, CanaryAnswer::Refused(text("[G11] StatefulSet a/b: c"))),
+            (500, ours, CanaryAnswer::Unanswered(text("[G11] StatefulSet a/b: c"))),
+            (403, forbidden, CanaryAnswer::NotAllowed(text(forbidden))),
+            (401, "Unauthorized", CanaryAnswer::NotAllowed(text("Unauthorized"))),
+            (403, policy, CanaryAnswer::Other(403, text(policy))),
+            (403, quota, CanaryAnswer::Other(403, text(quota))),
             (
                 500,
                 late,
-                Answer::Unanswered(text(
+                CanaryAnswer::Unanswered(text(
                     "failed to call webhook: Post \"https://gatera.gatera.svc:443/validate\": dial tcp: connection refused",
                 )),
             ),
             (
                 403,
                 "admission webhook \"workloads.gatera.dev\" denied the request: gatera is not ready: …",
-                Answer::Unanswered(text("gatera is not ready: …")),
+                CanaryAnswer::Unanswered(text("gatera is not ready: …")),
             ),
-            (404, "", Answer::Other(404, String::new())),
+            (404, "", CanaryAnswer::Other(404, String::new())),
         ] {
-            assert_eq!(refused(code, message), answer, "{message}");
+            assert_eq!(refused(&refusal(code, message.as_bytes())), answer, "{message}");
         }
     }
 

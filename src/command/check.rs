@@ -42,43 +42,42 @@ use crate::rulebook;
 A comment waives a finding on its line, on the line below it, or of the object that begins there:
   # gatera: waive G13 reason=the test cluster has one node
 
-Settings come from the file .gatera.yaml beside the manifests or in a folder above them, up to the top of the
-repository, or from --config; with --live from the guard, if there is one.
+Settings come from --config; or, with --live, from the guard of that cluster; or from .gatera.yaml
+beside the manifests or in a folder above them, up to the top of the repository.
 
-Exit 0: nothing would be refused; 1: something would; 2: something could not be read, or there was nothing to
-judge.")]
+Exit codes: 0 if nothing would be refused, 1 if something would, 2 if unreadable or nothing to judge")]
 pub struct Options {
     /// Files, folders, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Judge what changes, deletions included: BASE is how it was, as a file, a folder, or git:REV; git:REV... is where this branch left REV
+    /// Judge only what changes since BASE, deletions included: a file, a folder, git:REV, or git:REV... (where this branch left REV)
     #[arg(long, value_name = "BASE")]
     against: Option<Base>,
     #[command(flatten)]
-    live: live::Which,
-    /// How to print it, and where to: text, concise, json, sarif, junit, github, gitlab or markdown; several are printed if all but
-    /// one go to files [default: text]
+    live: live::LiveArgs,
+    /// Output format, and its file: text, concise, json, sarif, junit, github, gitlab or markdown; may be repeated if all but one
+    /// have a file [default: text]
     #[arg(long, short, value_name = "FORMAT[=FILE]", value_parser = destination)]
-    output: Vec<Destination>,
-    /// Ask only these rules, by id or name
+    output: Vec<OutputTarget>,
+    /// Check only these rules, by id or name
     #[arg(long, value_name = "RULE", value_parser = rule, value_delimiter = ',')]
     rule: Vec<&'static str>,
-    /// As if the guard ran in this mode: enforce, warn, audit or off; modes of single rules stay as the settings have them
+    /// Judge as in this mode: enforce, warn, audit or off; modes of single rules in the settings still apply
     #[arg(long, value_parser = mode)]
     mode: Option<Mode>,
-    /// What could not be judged (a kind that is misspelt, a database that no selector adopts) is exit 2
+    /// Exit with 2 if something could not be judged, such as an unknown kind or a database that no selector adopts
     #[arg(long)]
     strict: bool,
-    /// From where on it is exit 1
-    #[arg(long, value_enum, default_value_t = FailOn::Refused)]
+    /// Exit with 1 from this verdict on
+    #[arg(long, value_name = "VERDICT", value_enum, default_value_t = FailOn::Refused)]
     fail_on: FailOn,
-    /// Nothing to judge is exit 0
+    /// Exit with 0 if there was nothing to judge
     #[arg(long)]
     allow_empty: bool,
-    /// Namespace of objects that name none [default: default, with --live that of the kubeconfig's context]
+    /// Namespace of objects that name none [default: "default"; with --live, that of the kubeconfig's context]
     #[arg(long, short)]
     namespace: Option<String>,
-    /// Settings file: adopt (label selectors), modes (per rule) [default: .gatera.yaml, as said below]
+    /// Settings file: adopt (label selectors), modes (per rule) [default: .gatera.yaml, see below]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -90,10 +89,10 @@ pub struct Options {
 /// How much is printed.
 #[derive(Clone, Copy, Debug, Args)]
 struct Loudness {
-    /// Print only what decides the exit code (what is refused or cannot be read), and nothing if it is 0
+    /// Print only findings that decide the exit code, and nothing if it is 0
     #[arg(long, short, conflicts_with = "verbose")]
     quiet: bool,
-    /// Print also what was judged and is fine, and where the settings come from
+    /// Also print each object that is fine, and where the settings come from
     #[arg(long, short)]
     verbose: bool,
 }
@@ -112,12 +111,12 @@ enum FailOn {
 
 /// A format, and the file it goes to; none: standard output.
 #[derive(Clone, Debug)]
-struct Destination {
+struct OutputTarget {
     format: Format,
     file: Option<PathBuf>,
 }
 
-fn destination(text: &str) -> Result<Destination, String> {
+fn destination(text: &str) -> Result<OutputTarget, String> {
     let (name, file) = match text.split_once('=') {
         Some((_, "")) => return Err("there is no file behind the =".to_owned()),
         Some((name, file)) => (name, Some(PathBuf::from(file))),
@@ -126,7 +125,7 @@ fn destination(text: &str) -> Result<Destination, String> {
     let formats = || Format::ALL.iter().map(|(_, name, _)| *name).collect::<Vec<_>>().join(", ");
     let format =
         Format::read(name).ok_or_else(|| format!("there is no format {name}; there are {}", formats()))?;
-    Ok(Destination { format, file })
+    Ok(OutputTarget { format, file })
 }
 
 fn rule(text: &str) -> Result<&'static str, String> {
@@ -182,7 +181,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     drop(progress);
     checked.settings.clone_from(&chosen.file);
     // What goes to files is there whatever becomes of standard output.
-    for Destination { format, file } in &options.output {
+    for OutputTarget { format, file } in &options.output {
         if let Some(file) = file {
             let text = lay_out(&checked, *format, false);
             fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
@@ -280,7 +279,7 @@ impl Options {
     }
 }
 
-/// A text, by the name that whoever asks gave it.
+/// A text, by the name that the user gave it.
 fn input(name: &Path, text: Result<String, NoText>) -> Input {
     Input { name: name.display().to_string().into(), text }
 }

@@ -1,20 +1,20 @@
 //! `gatera doctor`: is the guard there, can API servers reach it, does it see and refuse what it should?
 //!
-//! Owns: the questions, each asked with the rights of whoever types it, all of them reading but for the canary (a dry run). What the
-//! answers mean is `doctor.rs`'s. A question that cannot be asked is told as such, and stops no other. Secrets are never
+//! Owns: the questions, each asked with the rights of the person who runs it; all only read but for the canary (a dry run). What the
+//! answers mean is `decide/doctor.rs`'s. A question that cannot be asked is a row of its own, and stops no other. Secrets are never
 //! asked for.
 
+mod dry_run;
 pub mod rights;
 
 use std::io::Write;
 use std::time::Duration;
 
-use crate::rulebook;
 use anyhow::Context as _;
 use axum::http::Request;
+use clap::Args;
 use engine::webhooks::Destination;
-use facts::mode::Mode;
-use facts::view::{Cluster, NEVER_GUARDED, View, World};
+use facts::view::{Cluster, View, World};
 use inspect::check::unadopted;
 use inspect::doctor::{self, Asked, Replica, Row, State};
 use jiff::Timestamp;
@@ -23,56 +23,88 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::client::Body;
-use kube::core::Status;
+use kube::core::{PartialObjectMeta, Status};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use objects::{Kind, Object};
 use report;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::canary::{self, Answer};
-use super::installed::{self, Installed, Source};
+use super::Exit;
+use super::installed::{self, Installed, SettingsSource};
 use super::look::{self, Look, Output, Survey};
 use super::site::Site;
 use super::terminal::progress::Progress;
-use super::{Exit, selftest};
 use crate::act::telemetry::chain;
+use crate::act::watch::pages::Pages;
 use crate::act::{certs, watch};
+use crate::rulebook;
 
-/// What the row of the dry run is called.
-const CANARY: &str = "canary";
-/// One pod may hang.
+/// Options of `gatera doctor`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    survey: Survey,
+    /// Only send the dry run that the guard must refuse, or warn of in mode warn [default namespace: default]
+    #[arg(long)]
+    canary: bool,
+    /// Retry the dry run for up to this many seconds: a new guard takes a few to register
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "canary")]
+    wait: u64,
+}
+
+impl Options {
+    /// Whether a person is to read the output.
+    pub fn is_for_people(&self) -> bool {
+        self.survey.is_for_people()
+    }
+}
+
+/// Deadline for the answer of one pod.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// By this label the chart's pods are known.
+/// The label of the chart's pods.
 pub(super) const PODS: &str = "app.kubernetes.io/name=gatera";
+/// The namespace of the dry run where no other is asked for, and no cluster is known.
+const DEFAULT: &str = "default";
 /// The port of `/readyz`.
 const OPERATIONS: &str = "operations";
-/// So many objects in one answer.
-const PAGE: u32 = 500;
 
-/// Asks everything, and prints what the answers mean.
-pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let look = options.look()?;
+/// Asks the questions, and prints what the answers mean.
+pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let (survey, look) = (&options.survey, options.survey.look()?);
     let progress = Progress::start();
     progress.says(|| "asking the API server for its version …".to_owned());
-    let (_, rows) = look::block_on(async {
+    let rows = look::block_on(async {
+        if options.canary {
+            let site = survey.site().await?;
+            return Ok(vec![only_dry_run(&site, look, options.wait, &progress).await]);
+        }
         let site = Site::of(look.client().await?, look.config.as_deref()).await?;
-        asked(look, &site, &progress).await
+        Ok(asked(look, &site, &progress).await?.1)
     })?;
     drop(progress);
     match look.output {
-        Output::Text if options.quiet => out.write_all(report::doctor::not_well(&rows).as_bytes())?,
+        Output::Text if survey.quiet => out.write_all(report::doctor::not_well(&rows).as_bytes())?,
         Output::Text => out.write_all(report::doctor::text(&rows).as_bytes())?,
         Output::Json => writeln!(out, "{:#}", report::doctor::json(&rows))?,
     }
     Ok(match doctor::worst(&rows) {
+        // A dry run that showed nothing is not what was asked for.
+        State::Remark if options.canary => Exit::Refused,
         State::Well | State::Remark => Exit::Clean,
         State::NotAsked => Exit::Undecided,
         State::Wrong => Exit::Refused,
     })
 }
 
-/// Everything: the guard's namespace, and what the answers mean.
+async fn only_dry_run(site: &Site, look: &Look, seconds: u64, progress: &Progress) -> Row {
+    progress.says(|| "asking for what must be refused …".to_owned());
+    let (namespace, own) = (look.namespace().unwrap_or(DEFAULT), site.guard.namespace.as_deref());
+    let (own, wait) = (own.unwrap_or(installed::NAME), Duration::from_secs(seconds));
+    dry_run::row(site, namespace, own, wait, |rule| site.settings.mode(rule)).await
+}
+
+/// Asks all questions. Returns the guard's namespace, and what the answers mean.
 pub(super) async fn asked(
     look: &Look,
     site: &Site,
@@ -113,24 +145,13 @@ pub(super) async fn asked(
         let view = world.as_ref().map(|world| site.view(world));
         let mode =
             |rule: &str| view.as_ref().map_or_else(|| settings.mode(rule), |view| view.mode(rule, &ns));
-        rows.push(if ns == namespace || NEVER_GUARDED.contains(&&*ns) {
-            Row::remark(
-                CANARY,
-                format!("namespace {ns} is never guarded, so nothing was tried there"),
-                "gatera doctor --namespace NS",
-            )
-        } else {
-            now("for what must be refused");
-            match canary::ask(client, &ns, &settings.adoption).await {
-                Ok(answer) => canary(&answer, &ns, mode),
-                Err(error) => Row::not_asked(CANARY, error.to_string()),
-            }
-        });
+        now("for what must be refused");
+        rows.push(dry_run::row(site, &ns, &namespace, Duration::ZERO, mode).await);
     }
     Ok((namespace, rows))
 }
 
-/// Is it there, is it as it registered, what does it say of itself? Its namespace, and what the answers mean.
+/// Asks about the guard: its entries, its replicas, its leader. Returns its namespace, and what the answers mean.
 pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, Vec<Row>) {
     progress.says(|| "asking how the guard is registered …".to_owned());
     let Site { client, settings, source, guard: installed, .. } = site;
@@ -146,7 +167,7 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
     let replicas = replicas(client, &namespace, progress).await;
     let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
     let same_version = versions.clone().all(|version| version == own);
-    let known = !matches!(source, Source::Defaults(_));
+    let known = !matches!(source, SettingsSource::Defaults(_));
     let mut rows = doctor::webhooks(
         rulebook(),
         &installed.entries,
@@ -169,10 +190,10 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
     (namespace, rows)
 }
 
-/// The namespaces and clusters, what nobody adopts, and the namespace to try in.
+/// Rows about namespaces, clusters, and servers that no selector adopts. Returns the namespace for the dry run.
 async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&World>) -> String {
     let asked_for = look.namespace();
-    let Some(world) = world else { return asked_for.unwrap_or("default").to_owned() };
+    let Some(world) = world else { return asked_for.unwrap_or(DEFAULT).to_owned() };
     let view = site.view(world);
     let clusters: Vec<&Cluster> = world.clusters().collect();
     if site.guard.is_there() {
@@ -189,10 +210,10 @@ async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&W
         Err(why) => vec![Row::not_asked("adoption", why)],
     });
     let first = clusters.first().map(|it| &*it.id.namespace);
-    asked_for.or(first).unwrap_or("default").to_owned()
+    asked_for.or(first).unwrap_or(DEFAULT).to_owned()
 }
 
-/// Where API servers send requests to, as the entries say.
+/// The destination of API servers' requests, by the entries.
 fn target(installed: &Installed) -> Option<Destination> {
     let client = installed.entries.iter().flatten().flatten().flatten().next()?.get("clientConfig")?;
     let text = |at: &str| client.pointer(at).and_then(Value::as_str).map(str::to_owned);
@@ -200,14 +221,14 @@ fn target(installed: &Installed) -> Option<Destination> {
         (Some(namespace), Some(name), _) => Some(Destination::Service { namespace, name }),
         (_, _, Some(url)) => {
             let base = url.rsplit_once('/')?.0.to_owned();
-            // Which namespace is its own cannot be told from a URL; the chart's usual one is.
+            // A URL does not name the guard's namespace; the chart's usual one is taken.
             Some(Destination::Url { base, namespace: installed::NAME.to_owned() })
         }
         _ => None,
     }
 }
 
-/// Where its pods are; else where charts usually put them.
+/// The namespace of its pods; else the chart's usual one.
 async fn home(client: &Client) -> String {
     let api: Api<Pod> = Api::all(client.clone());
     let found = api.list(&ListParams::default().labels(PODS)).await;
@@ -255,7 +276,7 @@ async fn says(client: &Client, namespace: &str, pod: &str, port: i32) -> Asked<S
     }
 }
 
-/// Who leads, and since when nothing else was heard.
+/// The leader by its Lease, and when it renewed that.
 async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Timestamp)>> {
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let found = api.get_opt(installed::NAME).await.map_err(|error| chain(&error))?;
@@ -263,60 +284,23 @@ async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Times
     Ok(spec.and_then(|it| Some((it.holder_identity.filter(|it| !it.is_empty())?, it.renew_time?.0))))
 }
 
-/// StatefulSets that run a database server, and that nobody guards.
+/// StatefulSets that run a database server and that no selector adopts.
 async fn strangers(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Asked<Vec<String>> {
-    let api: Api<StatefulSet> = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    let (mut params, mut found) = (ListParams::default().limit(PAGE), Vec::new());
-    loop {
-        let page = api.list(&params).await.map_err(|error| chain(&error))?;
-        for it in &page.items {
-            let text = serde_json::to_string(it).map_err(|error| error.to_string())?;
-            let ns = it.namespace().unwrap_or_default();
-            let subject = format!("StatefulSet {ns}/{}", it.name_any());
-            match Object::read(Kind::StatefulSet, &text) {
-                Ok(Object::StatefulSet(workload)) => {
-                    found.extend(
-                        unadopted(&workload, view, &ns, "is not guarded")
-                            .map(|words| format!("{subject}: {words}")),
-                    );
-                }
-                Ok(_) => {}
-                Err(problem) => found.push(format!("{subject} cannot be read: {problem}")),
+    let url = StatefulSet::url_path(&(), namespace);
+    let (mut pages, mut found) = (Pages::of(client, url, ListParams::default()), Vec::new());
+    while let Some(piece) = pages.next().await.map_err(|error| chain(&error))? {
+        let sent: PartialObjectMeta<StatefulSet> =
+            serde_json::from_str(&piece.text).map_err(|error| error.to_string())?;
+        let ns = sent.namespace().unwrap_or_default();
+        let subject = format!("StatefulSet {ns}/{}", sent.name_any());
+        match Object::read(Kind::StatefulSet, &piece.text) {
+            Ok(Object::StatefulSet(workload)) => {
+                let words = unadopted(&workload, view, &ns, "is not guarded");
+                found.extend(words.map(|words| format!("{subject}: {words}")));
             }
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
+            Ok(_) => {}
+            Err(problem) => found.push(format!("{subject} cannot be read: {problem}")),
         }
     }
-}
-
-/// What became of a StatefulSet that must not be.
-fn canary(answer: &Answer, namespace: &str, mode: impl Fn(&str) -> Mode) -> Row {
-    if let Some(words) = selftest::as_it_should_be(answer, &mode) {
-        return Row::well(CANARY, format!("tried in namespace {namespace}: {words}"));
-    }
-    if let Answer::Admitted(said) = answer
-        && let Some(open) = said.iter().find(|it| it.starts_with("until "))
-    {
-        return Row::remark(CANARY, format!("tried in namespace {namespace}: {open}"), "");
-    }
-    if rulebook().rules().iter().all(|rule| mode(rule.id) < Mode::Warn) {
-        return Row::remark(
-            CANARY,
-            format!(
-                "by its mode nothing is said in namespace {namespace}, so what was tried there tells nothing"
-            ),
-            "",
-        );
-    }
-    let (exit, words) = selftest::otherwise(answer, namespace);
-    match exit {
-        _ if matches!(answer, Answer::Other(..)) => Row::not_asked(CANARY, words),
-        Exit::Undecided => Row::not_asked(CANARY, words),
-        _ => Row::wrong(CANARY, words, ""),
-    }
+    Ok(found)
 }

@@ -20,9 +20,9 @@ const ANY_TIME: &str = "until=2026-12-01T10:00:00Z";
 /// Options of `gatera explain`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Id or name of a rule, for example G01 or scale-order; G00 is what cannot be read. Without it all rules are listed
+    /// Id or name of a rule, such as G01 or scale-order [default: list all rules]
     rule: Option<String>,
-    /// How to print the list
+    /// Format of the list
     #[arg(long, short, value_enum, default_value_t = Form::Text, conflicts_with = "rule")]
     output: Form,
     #[command(flatten)]
@@ -39,11 +39,11 @@ impl Options {
 /// How to print the rules.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Form {
-    /// A line each
+    /// One line for each rule
     Text,
-    /// For programs, with their pages
+    /// For programs, with the manual pages
     Json,
-    /// A table
+    /// A Markdown table
     Markdown,
 }
 

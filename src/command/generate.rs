@@ -10,18 +10,18 @@ use clap_complete::Shell;
 /// Options of `gatera completions`.
 #[derive(Clone, Debug, Args)]
 pub struct Completions {
-    /// For which shell
+    /// Shell that reads the output
     shell: Shell,
 }
 
 /// Options of `gatera man`.
 #[derive(Clone, Debug, Args)]
 pub struct Man {
-    /// Of which command [default: of all]
+    /// Command whose page is printed [default: gatera itself]
     command: Option<String>,
 }
 
-/// What a shell reads to complete commands.
+/// Prints what a shell reads to complete commands.
 pub fn completions(options: &Completions, mut program: Command, out: &mut impl Write) -> std::io::Result<()> {
     let mut text = Vec::new();
     let name = program.get_name().to_owned();
@@ -29,7 +29,7 @@ pub fn completions(options: &Completions, mut program: Command, out: &mut impl W
     out.write_all(&text)
 }
 
-/// A page for `man`.
+/// Prints a page for `man`.
 pub fn man(options: &Man, mut program: Command, out: &mut impl Write) -> anyhow::Result<()> {
     // Gives each command its whole name.
     program.build();
@@ -44,11 +44,11 @@ pub fn man(options: &Man, mut program: Command, out: &mut impl Write) -> anyhow:
     Ok(out.write_all(&text)?)
 }
 
-/// Which program this is, as far as it was told when it was built.
+/// Prints version, commit and build of this program, as far as its build knew them.
 pub fn version(out: &mut impl Write) -> std::io::Result<()> {
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     writeln!(out, "gatera {}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out, "commit      {}", option_env!("GATERA_COMMIT").unwrap_or("not told at the build"))?;
+    writeln!(out, "commit      {}", option_env!("GATERA_COMMIT").unwrap_or("unknown"))?;
     writeln!(out, "build       {build}, {}-{}", std::env::consts::OS, std::env::consts::ARCH)?;
     writeln!(out, "rules       {}", rulebook().rules().len())?;
     writeln!(out, "kubernetes  1.30 and later")

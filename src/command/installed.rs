@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::rulebook;
 use anyhow::Context as _;
 use facts::config::Settings;
+use inspect::doctor::Asked;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -19,9 +20,6 @@ use serde_json::Value;
 
 use crate::act::telemetry::chain;
 
-/// What was asked for, or in words why that is not known.
-pub type Answer<T> = Result<T, String>;
-
 /// The name of both configurations, and the beginning of all that the chart makes.
 pub const NAME: &str = "gatera";
 /// The ConfigMap with its settings, and their key.
@@ -31,25 +29,25 @@ const SETTINGS: (&str, &str) = ("gatera-settings", "settings.yaml");
 #[derive(Debug)]
 pub struct Installed {
     /// The entries that validate, and those that mutate; `None`: there is no such configuration.
-    pub entries: [Answer<Option<Vec<Value>>>; 2],
-    /// Where it runs; `None`: that cannot be told from its entries.
+    pub entries: [Asked<Option<Vec<Value>>>; 2],
+    /// The namespace where it runs; `None`: its entries do not name one.
     pub namespace: Option<String>,
-    /// By what it judges; `None`: the chart's ConfigMap is not there.
+    /// Its settings; `None`: the chart's ConfigMap does not exist.
     pub settings: anyhow::Result<Option<Settings>>,
 }
 
-/// Whose settings a command judges by.
+/// Where the settings come from that a command judges by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Of this file, which `--config` names.
+pub enum SettingsSource {
+    /// The file that `--config` names.
     File(PathBuf),
-    /// Of the guard, in this namespace.
+    /// The guard in this namespace.
     Guard(String),
-    /// Nobody's: why those of the guard are not known.
+    /// The defaults, and why those of the guard are not known.
     Defaults(String),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingsSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "those of {}, as --config says", path.display()),
@@ -59,7 +57,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Looks.
+/// Asks for its entries and its settings.
 pub async fn look(client: &Client) -> Installed {
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
@@ -80,18 +78,18 @@ fn home(namespace: Option<&str>) -> &str {
 }
 
 impl Installed {
-    /// There is something of it.
+    /// At least one configuration exists, or could not be asked for.
     pub fn is_there(&self) -> bool {
         !self.entries.iter().all(|it| matches!(it, Ok(None)))
     }
 
     /// By which settings a command judges, and whose they are: those of this file, or the guard's, or the defaults.
-    pub fn settings_or(&self, file: Option<(&Path, Settings)>) -> (Settings, Source) {
+    pub fn settings_or(&self, file: Option<(&Path, Settings)>) -> (Settings, SettingsSource) {
         let home = home(self.namespace.as_deref());
-        let defaults = |why: String| (Settings::default(), Source::Defaults(why));
+        let defaults = |why: String| (Settings::default(), SettingsSource::Defaults(why));
         match (file, &self.settings) {
-            (Some((path, settings)), _) => (settings, Source::File(path.to_owned())),
-            (None, Ok(Some(settings))) => (settings.clone(), Source::Guard(home.to_owned())),
+            (Some((path, settings)), _) => (settings, SettingsSource::File(path.to_owned())),
+            (None, Ok(Some(settings))) => (settings.clone(), SettingsSource::Guard(home.to_owned())),
             (None, Ok(None)) if !self.is_there() => defaults("no guard is installed".to_owned()),
             (None, Ok(None)) => defaults(format!("namespace {home} has no ConfigMap {}", SETTINGS.0)),
             (None, Err(problem)) => {

@@ -1,6 +1,7 @@
-//! One look at what a cluster holds, with the rights of whoever asks: what several commands share.
+//! One look at what a cluster holds, with the rights of the person who runs a command: what several commands share.
 //!
-//! Owns: the way from a kubeconfig to a World. By what it is judged is `site`'s. What is listed is what the watches list (`act/watch/once.rs`).
+//! Owns: the way from a kubeconfig to a World. The settings by which it is judged are `site`'s. What is listed
+//! is what the watches list (`act/watch/once.rs`).
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -17,19 +18,19 @@ use crate::act::telemetry::chain;
 use crate::act::watch::Listed;
 use crate::act::{connect, watch};
 
-/// Which API server, and who asks.
+/// Options that name the API server and the user.
 #[derive(Clone, Debug, Args)]
 pub struct Access {
-    /// Kubeconfig [default: as kubectl finds it]
+    /// Kubeconfig file [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Another context of it than the current one
+    /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }
 
 impl Access {
-    /// The way there.
+    /// A client for that API server.
     pub async fn client(&self) -> anyhow::Result<Client> {
         connect::person(self.kubeconfig.as_deref(), self.context.as_deref()).await
     }
@@ -40,10 +41,10 @@ impl Access {
 pub struct Look {
     #[command(flatten)]
     access: Access,
-    /// One namespace, for whoever may not list all
+    /// Look at one namespace only; this needs rights in that namespace only
     #[arg(long, short)]
     namespace: Option<String>,
-    /// How to print it
+    /// Output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     pub output: Output,
     /// Settings file: adopt (label selectors), modes (per rule) [default: the guard's]
@@ -52,7 +53,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// The way there.
+    /// A client for that API server.
     pub async fn client(&self) -> anyhow::Result<Client> {
         self.access.client().await
     }
@@ -69,16 +70,16 @@ impl Look {
         self.namespace.as_deref()
     }
 
-    /// A person is to read it.
+    /// Whether a person is to read the output.
     pub fn is_for_people(&self) -> bool {
         matches!(self.output, Output::Text)
     }
 
-    /// Less is told to people only: a program leaves out by itself what it does not want.
+    /// `--quiet` shortens text only: a program leaves out by itself what it does not want.
     fn may_be_quiet(&self, quiet: bool) -> anyhow::Result<()> {
         anyhow::ensure!(
             !quiet || self.is_for_people(),
-            "--quiet is for people, and what a program reads is always whole: leave out --quiet or --output"
+            "--quiet shortens text only: leave out --quiet or --output"
         );
         Ok(())
     }
@@ -94,18 +95,18 @@ impl Look {
     }
 }
 
-/// Options of a look that tells of many things whether each is well.
+/// Options of commands that print for many things whether each is well.
 #[derive(Clone, Debug, Args)]
 pub struct Survey {
     #[command(flatten)]
     look: Look,
-    /// Only what is not well, and nothing if all is
+    /// Print only what is wrong or worth a remark, and nothing if nothing is
     #[arg(long, short)]
     pub quiet: bool,
 }
 
 impl Survey {
-    /// Where to look.
+    /// The options of the look.
     pub fn look(&self) -> anyhow::Result<&Look> {
         self.look.may_be_quiet(self.quiet)?;
         Ok(&self.look)
@@ -120,7 +121,7 @@ impl Survey {
         Ok(site)
     }
 
-    /// A person is to read it.
+    /// Whether a person is to read the output.
     pub fn is_for_people(&self) -> bool {
         self.look.is_for_people()
     }
@@ -147,20 +148,20 @@ pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::R
 }
 
 /// One cluster at one look.
-pub struct Seen {
-    /// With whose rights.
+pub struct ObservedCluster {
+    /// The client that looked.
     pub client: Client,
-    /// By which clock.
+    /// The clock of the API server.
     pub clock: Clock,
-    /// By which settings.
+    /// The settings that it is judged by.
     pub settings: Settings,
-    /// Everything that was seen.
+    /// Everything that was listed.
     pub world: World,
-    /// Which cluster.
+    /// The cluster.
     pub id: Id,
 }
 
-impl Seen {
+impl ObservedCluster {
     /// The cluster as it was.
     pub fn cluster(&self) -> anyhow::Result<&Cluster> {
         self.world.cluster(&self.id.namespace, &self.id.name).context("its StatefulSet has gone")
@@ -173,7 +174,7 @@ impl Seen {
 }
 
 /// One look, and the only cluster of this name.
-pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Seen> {
+pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<ObservedCluster> {
     // Between two looks this machine may have slept.
     let clock = Clock::ask(&site.client).await?;
     let (world, _) = looked(look, site).await?;
@@ -188,17 +189,17 @@ pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Seen> {
             cluster.pods().filter(|pod| pod.left).count()
         );
     }
-    Ok(Seen { client: site.client.clone(), clock, settings: site.settings.clone(), world, id })
+    Ok(ObservedCluster { client: site.client.clone(), clock, settings: site.settings.clone(), world, id })
 }
 
-/// On a runtime of its own.
+/// Runs this work on a runtime of its own.
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(work)
 }
 
-/// The world, and what could not be listed.
+/// Lists the world, and what of it could not be listed.
 pub async fn looked(look: &Look, site: &Site) -> anyhow::Result<(World, Vec<&'static str>)> {
     let namespace = look.namespace.as_deref();
     let listed = match watch::once(&site.client, namespace, &site.settings.adoption).await {
@@ -210,7 +211,7 @@ pub async fn looked(look: &Look, site: &Site) -> anyhow::Result<(World, Vec<&'st
     Ok((World::build(listed.facts, Freshness::Current), listed.unseen))
 }
 
-/// All of it, or, for whoever may not see all, the only one of these namespaces; `otherwise`, if there is none. `instead` is what to
+/// Everything, or, without the right to list all, the only one of these namespaces; `otherwise`, if there is none. `instead` is what to
 /// do where there are several.
 pub async fn all_or_one(
     client: &Client,
@@ -232,7 +233,7 @@ pub async fn all_or_one(
     }
 }
 
-/// What a judgement goes without is told where the judgement is not.
+/// Prints kinds that could not be listed to standard error, so that standard output holds only the verdict.
 pub fn tell_unseen(unseen: &[&str]) {
     for plural in unseen {
         let words = format!("gatera: {plural} could not be listed; what depends on them is not judged");

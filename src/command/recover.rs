@@ -1,10 +1,10 @@
-//! `gatera recover` and `gatera start`: lead a cluster that is down back, from its newest data, with the rights of whoever asks.
+//! `gatera recover` and `gatera start`: recover a cluster that is down, from its newest data, with the rights of the person who runs it.
 //!
-//! Owns: the loop of looking and doing, and the question before it; what a step does is in `recover/doing.rs`. What comes next is
+//! Owns: the loop of looking and doing, and the question before it; what a step does is in `recover/actions.rs`. What comes next is
 //! `leader::recovery`'s; who may start first is the guard's to say. Nothing is remembered between two looks: run again, it goes on
 //! where it was.
 
-mod doing;
+mod actions;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,55 +22,55 @@ use report::recovery as report;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::look::{self, Seen};
+use super::guided::{ClusterArgs, LOOK, Transcript, agrees, is_away, is_by_the_guard};
+use super::look::{self, ObservedCluster};
 use super::site::Site;
-use super::walk::{LOOK, Of, Said, agrees, is_away, is_by_the_guard};
 
-/// What one look shows the guard has heard by then.
+/// By then the guard has seen what a look of this command shows.
 const HEARD: Duration = Duration::from_secs(60);
-/// A look that took longer says nothing about how long things have been so.
+/// A longer look says nothing about how long things have been so.
 const LONG: Duration = Duration::from_secs(10);
 /// At its end an API server that is away is not waited for.
 const CLEARED: Duration = Duration::from_secs(30);
-/// The same thing is tried so often.
+/// Tries of the same step.
 const MOST_TRIES: u32 = 5;
 
 /// Options of `gatera recover`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    of: Of,
-    /// Start from this member, by its name or number, and not from the newest
+    of: ClusterArgs,
+    /// Start from this member (name or ordinal) instead of the newest
     #[arg(long, value_name = "MEMBER")]
     from: Option<String>,
-    /// What may be lost by it, word for word as this command says it: "12 transactions", or unknown
+    /// Accept this loss of data, as the command names it: "12 transactions", or unknown
     #[arg(long, value_name = "LOSS", requires = "from")]
     accept_loss: Option<String>,
-    /// Take back what was asked for
+    /// Withdraw the recovery request of an earlier run
     #[arg(long, conflicts_with = "dry_run")]
     abort: bool,
 }
 
-/// Which of the two.
+/// The goal of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
-    /// Somebody serves.
+pub enum RecoverGoal {
+    /// At least one member serves.
     Serve,
     /// As many members as before it was stopped.
     StartAll,
 }
 
-/// Leads it back.
-pub fn run(options: &Options, to: To, out: &mut impl Write) -> anyhow::Result<Exit> {
+/// Recovers the cluster.
+pub fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::Result<Exit> {
     let want = Want {
         from: options.from.clone(),
         loss: options.accept_loss.clone(),
-        all: to == To::StartAll,
+        all: to == RecoverGoal::StartAll,
         before: Vec::new(),
         unreadable: Vec::new(),
     };
     let agreed = options.of.agreed();
-    let way = Way {
+    let run = RecoverRun {
         options,
         want,
         agreed,
@@ -78,53 +78,53 @@ pub fn run(options: &Options, to: To, out: &mut impl Write) -> anyhow::Result<Ex
         acted: false,
         since: Instant::now(),
         table: String::new(),
-        said: Said::default(),
+        transcript: Transcript::default(),
         tries: BTreeMap::new(),
         failing: None,
     };
-    look::block_on(way.walk(out))
+    look::block_on(run.recover(out))
 }
 
-/// One walk.
-struct Way<'a> {
+/// One run of the command.
+struct RecoverRun<'a> {
     options: &'a Options,
     want: Want,
-    /// A person said yes to who starts the cluster.
+    /// A person confirmed which member starts the cluster.
     agreed: bool,
-    /// Or to what comes before that.
+    /// A person confirmed the steps before that.
     begun: bool,
-    /// Something was done.
+    /// A step was done.
     acted: bool,
     /// Since when nothing has changed in the table.
     since: Instant,
     table: String,
-    said: Said,
-    /// What was done again and again.
+    transcript: Transcript,
+    /// How often each step was tried.
     tries: BTreeMap<String, u32>,
-    /// Since when steps are refused.
+    /// The time since which steps are refused.
     failing: Option<Instant>,
 }
 
-/// Whether a person was asked just now, or nobody has to be.
-enum Asked {
-    Now,
-    Before,
+/// Whether a person has just confirmed, or no confirmation is needed.
+enum Confirmation {
+    JustGiven,
+    NotNeeded,
 }
 
-impl Way<'_> {
-    /// Where it does not lead back, no pod stays that was made only to read.
-    async fn walk(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
+impl RecoverRun<'_> {
+    /// Recovers it. Pods that were made only to read do not outlast a run that fails.
+    async fn recover(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         let site = self.options.of.site().await?;
         let result = self.go(&site, out).await;
         let looked = !self.table.is_empty() && !self.options.of.dry_run;
         if looked && !matches!(result, Ok(Exit::Clean)) {
             let cleared = timeout(CLEARED, async {
-                let seen = self.options.of.seen(&site, &mut Said::default(), out).await?;
-                doing::stop_reading(&seen, &self.want.before).await
+                let seen = self.options.of.seen(&site, &mut Transcript::default(), out).await?;
+                actions::stop_reading(&seen, &self.want.before).await
             });
             // The next run deletes what stays now.
             if let Ok(Err(problem)) = cleared.await {
-                self.said.problem(&problem.context("deleting the reader pods"), out)?;
+                self.transcript.problem(&problem.context("deleting the reader pods"), out)?;
             }
         }
         result
@@ -133,9 +133,9 @@ impl Way<'_> {
     async fn go(&mut self, site: &Site, out: &mut impl Write) -> anyhow::Result<Exit> {
         loop {
             let asked = Instant::now();
-            let seen = self.options.of.seen(site, &mut self.said, out).await?;
+            let seen = self.options.of.seen(site, &mut self.transcript, out).await?;
             if asked.elapsed() > LONG {
-                // Nobody looked meanwhile, and what is shown may be from before.
+                // The look took long, and what it shows may be from before.
                 self.since = Instant::now();
             }
             if self.options.abort {
@@ -157,10 +157,10 @@ impl Way<'_> {
             match self.ends(&step, cluster, &view, out)? {
                 ControlFlow::Break(exit) => return Ok(exit),
                 // The question may have taken a while.
-                ControlFlow::Continue(Asked::Now) => continue,
-                ControlFlow::Continue(Asked::Before) => {}
+                ControlFlow::Continue(Confirmation::JustGiven) => continue,
+                ControlFlow::Continue(Confirmation::NotNeeded) => {}
             }
-            self.said.step(report::says(&step), out)?;
+            self.transcript.step(report::says(&step), out)?;
             if self.options.of.gives_up(self.since, out)? {
                 return Ok(Exit::Undecided);
             }
@@ -171,23 +171,23 @@ impl Way<'_> {
         }
     }
 
-    /// How long nothing has changed.
+    /// The time for which nothing has changed.
     fn still(&self) -> SignedDuration {
         SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX)
     }
 
-    /// What ends it before anything is done, and the question whether it is to be done.
+    /// Ends the run where nothing is to be done, and asks for confirmation where something is.
     fn ends(
         &mut self,
         step: &Step,
         cluster: &Cluster,
         view: &View<'_>,
         out: &mut impl Write,
-    ) -> anyhow::Result<ControlFlow<Exit, Asked>> {
+    ) -> anyhow::Result<ControlFlow<Exit, Confirmation>> {
         let exit = match step {
-            // Whoever was made anew is waited for.
+            // Members that were recreated are waited for.
             Step::Serves if self.acted && recovery::next_in_turn(cluster, view, self.still()).is_some() => {
-                return Ok(ControlFlow::Continue(Asked::Before));
+                return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
             }
             Step::Serves => {
                 writeln!(out, "{}", report::serves(cluster, view))?;
@@ -206,14 +206,14 @@ impl Way<'_> {
                 write!(out, "{}{}", self.table, report::refusal(cluster, stake, from.as_deref()))?;
                 Exit::Refused
             }
-            Step::Ask { .. } if self.agreed => return Ok(ControlFlow::Continue(Asked::Before)),
+            Step::Ask { .. } if self.agreed => return Ok(ControlFlow::Continue(Confirmation::NotNeeded)),
             step if self.begun && !matches!(step, Step::Ask { .. }) => {
-                return Ok(ControlFlow::Continue(Asked::Before));
+                return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
             }
             step => {
                 let granted = cluster.recovery().is_some();
                 if !self.options.of.dry_run && !is_asked(step, granted) {
-                    return Ok(ControlFlow::Continue(Asked::Before));
+                    return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
                 }
                 write!(out, "{}{}", self.table, report::proposal(cluster, step))?;
                 if self.options.of.dry_run {
@@ -221,7 +221,7 @@ impl Way<'_> {
                 } else if agrees(out)? {
                     self.agreed |= matches!(step, Step::Ask { .. });
                     self.begun = true;
-                    return Ok(ControlFlow::Continue(Asked::Now));
+                    return Ok(ControlFlow::Continue(Confirmation::JustGiven));
                 } else {
                     Exit::Refused
                 }
@@ -233,18 +233,18 @@ impl Way<'_> {
     async fn act(
         &mut self,
         step: &Step,
-        seen: &Seen,
+        seen: &ObservedCluster,
         out: &mut impl Write,
     ) -> anyhow::Result<ControlFlow<Exit>> {
         self.acted |= !matches!(step, Step::Wait(_) | Step::Serves);
-        match doing::act(seen, step).await {
+        match actions::act(seen, step).await {
             Ok(()) => {
                 self.failing = None;
                 if let Step::Finish { without } = step {
                     writeln!(out, "{}", report::back(seen.cluster()?, without))?;
                     return Ok(ControlFlow::Break(Exit::Clean));
                 }
-                if self.goes_round(step) {
+                if self.is_looping(step) {
                     if let Step::Read { uid, .. } = step {
                         // Another pod has its name, and reads nothing.
                         self.want.unreadable.push(uid.clone());
@@ -261,7 +261,7 @@ impl Way<'_> {
                 }
             }
             Err(problem) => {
-                self.said.problem(&problem, out)?;
+                self.transcript.problem(&problem, out)?;
                 if let Step::Read { uid, .. } = step
                     && !is_away(&problem)
                 {
@@ -273,7 +273,7 @@ impl Way<'_> {
                 }
                 let failing = *self.failing.get_or_insert_with(Instant::now);
                 if lasts(step, &problem, self.since.elapsed(), failing.elapsed()) {
-                    writeln!(out, "given up: waiting does not change that; mend it and run this again")?;
+                    writeln!(out, "given up: waiting does not change that; correct it and run this again")?;
                     return Ok(ControlFlow::Break(Exit::Refused));
                 }
             }
@@ -281,8 +281,8 @@ impl Way<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// It was done before, and before, and it is where it was.
-    fn goes_round(&mut self, step: &Step) -> bool {
+    /// The step was tried too often without a change.
+    fn is_looping(&mut self, step: &Step) -> bool {
         let what = match step {
             Step::Restart { member, .. } | Step::Read { member, .. } => member,
             Step::TakeBack(why) => why,
@@ -303,8 +303,8 @@ fn is_asked(step: &Step, granted: bool) -> bool {
     }
 }
 
-/// What is refused for a minute stays so. The guard hears a little later what servers told, so a request counts from the last change of
-/// the table; and what the guard says of another step may change.
+/// Whether a refusal lasts: it has for a minute. The guard sees a little later what servers report, so a request counts from the last
+/// change of the table; and what the guard says of another step may change.
 fn lasts(step: &Step, problem: &anyhow::Error, still: Duration, failing: Duration) -> bool {
     match step {
         Step::Ask { .. } => still > HEARD,
@@ -313,12 +313,12 @@ fn lasts(step: &Step, problem: &anyhow::Error, still: Duration, failing: Duratio
 }
 
 /// The request first: while it stands a member may start from it.
-async fn abort(seen: &Seen, out: &mut impl Write) -> anyhow::Result<Exit> {
+async fn abort(seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Exit> {
     let asked = seen.cluster()?.workload.metadata.mark(RECOVER).is_some();
     if asked {
-        doing::take_off(seen).await.context("withdrawing the recovery request")?;
+        actions::take_off(seen).await.context("withdrawing the recovery request")?;
     }
-    doing::stop_reading(seen, &[]).await.context("deleting the reader pods")?;
+    actions::stop_reading(seen, &[]).await.context("deleting the reader pods")?;
     if asked {
         writeln!(
             out,
@@ -333,9 +333,8 @@ async fn abort(seen: &Seen, out: &mut impl Write) -> anyhow::Result<Exit> {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
     use super::*;
+    use crate::act::api::refusal;
 
     #[test]
     fn a_person_is_asked_before_a_pod_is_made() {
@@ -352,10 +351,8 @@ mod tests {
 
     #[test]
     fn what_is_refused_for_a_minute_ends_it_and_what_a_rule_refuses_does_not() {
-        let refused = |message: &str| {
-            let status = Status { code: 403, message: message.to_owned(), ..Status::default() };
-            anyhow::Error::from(kube::Error::Api(Box::new(status))).context("making it")
-        };
+        let refused =
+            |message: &str| anyhow::Error::from(refusal(403, message.as_bytes())).context("making it");
         let no_right = refused("pods is forbidden: User \"a\" cannot create resource \"pods\"");
         let by_a_rule = refused(
             "admission webhook \"pods.gatera.dev\" denied the request: [G02] Pod db/g-1: it serves\n  why: it does",

@@ -1,4 +1,4 @@
-//! `gatera rollout`: how far a changed configuration is, and what a person asks of it, with the rights of whoever asks.
+//! `gatera rollout`: how far a changed configuration is, and what a person asks of it, with the rights of that person.
 //!
 //! Owns: the way from a command to one annotation of the StatefulSet. What follows from that annotation is
 //! `plan/rollout.rs`'s; how it is laid out is `report/rollout.rs`'s.
@@ -14,7 +14,7 @@ use facts::view::{Cluster, Wish};
 use inspect::story::Story;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
 use objects::visible;
@@ -23,44 +23,48 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::Exit;
-use super::look::{self, Seen};
+use super::look::{self, ObservedCluster};
 use super::site::Site;
 use super::status;
+use crate::act::api::{Exactly, annotate};
 
-/// What is asked.
+/// Subcommands of `gatera rollout`.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Ask {
-    /// Show how far a rollout has come: exit 0 when every member runs what it is to run, exit 1 before that or when it was given up
+pub enum RolloutCommand {
+    /// Show how far a rollout is
+    #[command(
+        after_help = "Exit codes: 0 if every member runs its configuration, 1 if not yet, or given up; 2 if unknown"
+    )]
     Status {
-        /// Of which clusters.
+        /// The clusters to show.
         #[command(flatten)]
-        of: status::Options,
-        /// Go on telling until nothing moves any more
+        of: status::ClusterChoice,
+        /// Print again whenever something changes, until the rollout ends or waits for you
         #[arg(long, short)]
         watch: bool,
     },
-    /// List the revisions of a configuration that are kept, and who runs which
-    History(Of),
-    /// Restart nobody until it is resumed
-    Pause(Of),
-    /// Go on, also after an undo
-    Resume(Of),
-    /// Try once more what was given up, after what else was wrong was mended
-    Retry(Of),
-    /// Have members run an earlier revision until the ConfigMap changes again
+    /// List the kept revisions of a configuration, and which members run them
+    History(RolloutArgs),
+    /// Pause: restart no member until the rollout is resumed
+    Pause(RolloutArgs),
+    /// Resume after a pause or an undo
+    Resume(RolloutArgs),
+    /// Retry a revision that was given up, once you have removed the cause
+    Retry(RolloutArgs),
+    /// Return to an earlier revision until the ConfigMap changes again
     Undo {
-        /// Of which cluster.
+        /// The cluster.
         #[command(flatten)]
-        of: Of,
-        /// A revision, as `gatera rollout history` writes it [default: the one before]
+        of: RolloutArgs,
+        /// Revision, as `gatera rollout history` prints it [default: the one before]
         #[arg(long, value_name = "REVISION")]
         to: Option<String>,
     },
 }
 
-/// Of which cluster.
+/// Options that name one cluster.
 #[derive(Clone, Debug, Args)]
-pub struct Of {
+pub struct RolloutArgs {
     /// Name of the cluster: its StatefulSet, or the label that names it
     #[arg(value_name = "CLUSTER")]
     cluster: String,
@@ -68,28 +72,28 @@ pub struct Of {
     look: look::Look,
 }
 
-impl Of {
-    async fn seen(&self) -> anyhow::Result<Seen> {
+impl RolloutArgs {
+    async fn seen(&self) -> anyhow::Result<ObservedCluster> {
         look::one(&self.cluster, &self.look, &self.look.site().await?).await
     }
 }
 
 /// Looks, and does what is asked.
-pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(ask: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
         match ask {
-            Ask::Status { of, watch } => return status(of, *watch, out).await,
-            Ask::History(of) => history(of, out).await?,
-            Ask::Pause(of) => {
+            RolloutCommand::Status { of, watch } => return status(of, *watch, out).await,
+            RolloutCommand::History(of) => history(of, out).await?,
+            RolloutCommand::Pause(of) => {
                 let asked = of.seen().await?;
                 asked.wish(Some(Wish::Paused)).await?;
                 writeln!(
                     out,
-                    "{} is paused: nobody is restarted for another configuration, but a member that fails with a new one still goes back to the one before",
+                    "{} is paused: no member is restarted for another configuration; one that fails with a new one still returns to the one before",
                     asked.id
                 )?;
             }
-            Ask::Resume(of) => {
+            RolloutCommand::Resume(of) => {
                 let asked = of.seen().await?;
                 asked.wish(None).await?;
                 let goes_on = || "goes on: members are to run what its ConfigMaps hold".to_owned();
@@ -97,7 +101,7 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<Exit> {
                     |why| format!("stays as it is: {why}; `gatera rollout retry` tries that once more");
                 writeln!(out, "{} {}", asked.id, visible(&asked.given_up().map_or_else(goes_on, stays)))?;
             }
-            Ask::Retry(of) => {
+            RolloutCommand::Retry(of) => {
                 let asked = of.seen().await?;
                 let why =
                     asked.given_up().with_context(|| format!("nothing of {} was given up", asked.id))?;
@@ -107,20 +111,20 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<Exit> {
                 asked.wish(Some(Wish::Retry(format!("{:.0}", asked.clock.now())))).await?;
                 writeln!(out, "{} tries once more what was given up ({})", asked.id, visible(why))?;
             }
-            Ask::Undo { of, to } => undo(of, to.as_deref(), out).await?,
+            RolloutCommand::Undo { of, to } => undo(of, to.as_deref(), out).await?,
         }
         Ok(Exit::Clean)
     })
 }
 
-/// How often it is looked while somebody watches.
+/// Pause between two looks with `--watch`.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// What is not done yet, was given up, or is held, is exit 1: a pipeline that watches goes on only when every member runs it.
-async fn status(of: &status::Options, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
+async fn status(of: &status::ClusterChoice, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (mut before, client) = (String::new(), of.look().client().await?);
     loop {
-        // Clock and settings as they are now: whoever watches may do so for days.
+        // Clock and settings as they are now: `--watch` may run for days.
         let site = Site::that_judges(client.clone(), of.look().config.as_deref()).await?;
         if before.is_empty() {
             site.tell_source();
@@ -142,14 +146,14 @@ async fn status(of: &status::Options, watch: bool, out: &mut impl Write) -> anyh
     }
 }
 
-async fn history(of: &Of, out: &mut impl Write) -> anyhow::Result<()> {
+async fn history(of: &RolloutArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let asked = of.seen().await?;
     let copies = asked.copies().await?;
     let cluster = asked.cluster()?;
     Ok(out.write_all(laid_out::history(cluster, &copies).as_bytes())?)
 }
 
-async fn undo(of: &Of, to: Option<&str>, out: &mut impl Write) -> anyhow::Result<()> {
+async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyhow::Result<()> {
     let asked = of.seen().await?;
     let (cluster, copies) = (asked.cluster()?, asked.copies().await?);
     let live = cluster.live.as_ref().map_err(|unknown| anyhow::anyhow!("{unknown}"))?;
@@ -194,7 +198,7 @@ fn earlier(cluster: &Cluster, copies: &[Copy]) -> Option<Revision> {
     })
 }
 
-impl Seen {
+impl ObservedCluster {
     /// Why what the ConfigMaps hold was given up.
     fn given_up(&self) -> Option<&str> {
         let cluster = self.cluster().ok()?;
@@ -221,12 +225,9 @@ impl Seen {
         let api: Api<StatefulSet> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let value = wish.map(|wish| wish.to_string());
         let uid = &self.cluster()?.workload.metadata.uid;
-        let patch = json!({ "metadata": { "uid": uid, "annotations": { format!("{PREFIX}{}", marks::ROLLOUT): value } } });
-        let params =
-            PatchParams { field_manager: Some("gatera-rollout".to_owned()), ..PatchParams::default() };
-        api.patch(&self.id.name, &params, &Patch::Merge(&patch))
-            .await
-            .context("annotating the StatefulSet")?;
+        let annotations = json!({ format!("{PREFIX}{}", marks::ROLLOUT): value });
+        let it = Exactly { name: &self.id.name, uid, version: "" };
+        annotate(&api, it, "gatera-rollout", &annotations).await.context("annotating the StatefulSet")?;
         Ok(())
     }
 }

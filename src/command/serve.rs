@@ -27,12 +27,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch as channel;
 use tracing::{info, warn};
 
-use crate::act::answer::{Lifecycle, Port, Speech, accept, admission, operations};
+use crate::act::answer::{Lifecycle, Port, TlsOptions, accept, admission, operations};
 use crate::act::certs::{Leaf, Lives};
 use crate::act::config_maps::ConfigMaps;
 use crate::act::guard::Guard;
 use crate::act::register::{self, Registration};
-use crate::act::reserve::Book;
+use crate::act::reserve::ReservationStore;
 use crate::act::{connect, events, lease, reconcile, reload, telemetry, watch};
 
 use signals::Signals;
@@ -41,17 +41,17 @@ use tasks::Tasks;
 /// Options of `gatera serve`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Settings file: adopt (label selectors), modes (per rule); read again when it changes
+    /// Settings file: adopt (label selectors), modes (per rule); reloaded when it changes
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Kubeconfig, for a guard that runs outside the cluster [default: the pod's service account]
+    /// Kubeconfig file, for a guard outside the cluster [default: the pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Address of the webhooks
-    #[arg(long, default_value = "[::]:8443")]
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:8443")]
     listen: SocketAddr,
     /// Address of /livez, /readyz and /metrics
-    #[arg(long, default_value = "[::]:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:8080")]
     operations: SocketAddr,
     /// The guard's own namespace, which is never guarded
     #[arg(long, env = "POD_NAMESPACE", hide_env_values = true, default_value = "gatera")]
@@ -59,13 +59,13 @@ pub struct Options {
     /// The guard's own name among its replicas [default: the host name]
     #[arg(long, env = "POD_NAME", hide_env_values = true, hide_default_value = true, default_value = "")]
     identity: String,
-    /// Helm release that our Secret and Lease belong to when they are made again [default: none]
+    /// Helm release that owns the Secret and the Lease if the guard has to create them again [default: none]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     release: String,
-    /// Service that leads API servers here
+    /// Service through which API servers reach the guard
     #[arg(long, default_value = "gatera")]
     service: String,
-    /// Register by this URL instead of the Service, for a guard that runs outside the cluster
+    /// Register this URL instead of the Service, for a guard outside the cluster
     #[arg(long, value_name = "URL")]
     webhook_url: Option<String>,
     /// Name of both webhook configurations, which must exist
@@ -74,29 +74,29 @@ pub struct Options {
     /// Secret in which the guard keeps its certificates
     #[arg(long, default_value = "gatera-tls")]
     secret: String,
-    /// Use tls.crt, tls.key and ca.crt of this folder instead (cert-manager, a CA of your own)
+    /// Use tls.crt, tls.key and ca.crt of this folder instead of that Secret (cert-manager, your own CA)
     #[arg(long, value_name = "FOLDER")]
     tls_folder: Option<PathBuf>,
-    /// Answer only API servers that show a client certificate of a CA in this file (PEM); read again when it changes
+    /// Answer only clients with a certificate of a CA in this file (PEM); reloaded when it changes
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
     /// Offer no HTTP/2
     #[arg(long, hide = true)]
     http1_only: bool,
-    /// Days that a CA of our own lives; a fraction will do
-    #[arg(long, default_value_t = 365.0)]
+    /// Lifetime of the CA that the guard makes; may be a fraction
+    #[arg(long, value_name = "DAYS", default_value_t = 365.0)]
     ca_days: f64,
-    /// Days that a certificate of our own lives
-    #[arg(long, default_value_t = 90.0)]
+    /// Lifetime of the certificate that the guard makes; may be a fraction
+    #[arg(long, value_name = "DAYS", default_value_t = 90.0)]
     certificate_days: f64,
-    /// Memory limit of this process in bytes; the room for user-written objects is a share of it
+    /// Memory limit; objects that users write may take a share of it
     #[arg(long, value_name = "BYTES", env = "GATERA_MEMORY", hide_env_values = true, default_value_t = 128 << 20)]
     memory: usize,
-    /// After SIGTERM: seconds to go on serving as unready, until API servers have forgotten this replica
-    #[arg(long, default_value_t = 10)]
+    /// Seconds to go on serving after SIGTERM, unready, until API servers no longer call this replica
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     lame_duck: u64,
-    /// After that: seconds for requests that are under way
-    #[arg(long, default_value_t = 10)]
+    /// Seconds after that for requests that have begun
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain: u64,
 }
 
@@ -168,9 +168,11 @@ fn start(
     let mut tasks = Tasks::default();
     let (tell, notices) = events::channel();
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
-    let book = Book::shared(client.clone(), &registration.namespace, &registration.release);
+    let reservations =
+        ReservationStore::shared(client.clone(), &registration.namespace, &registration.release);
     let maps = ConfigMaps::at(client.clone());
-    let guard = Guard::new(world, settings, Timestamp::now).publishing(tell).reserving(book).reading(maps);
+    let guard =
+        Guard::new(world, settings, Timestamp::now).publishing(tell).reserving(reservations).reading(maps);
     let guard = Arc::new(guard.within(options.memory));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
@@ -181,7 +183,7 @@ fn start(
         Some(file) => {
             tasks.start("settings", reload::follow(file, Arc::clone(&guard), adopted, changed.clone()));
         }
-        // Nobody adopts anything else; whoever listens must not take that for the end.
+        // No other adoption will be wanted; a receiver must not take that for the end.
         None => tasks.start("settings", and_stay(async move { adopted.closed().await })),
     }
     if guard.settings.load().own_user.is_none() {
@@ -205,7 +207,7 @@ fn start(
     tasks.start("events", events::publish(client.clone(), me.clone(), notices));
     tasks.start(LEASE, lease::hold(client, registration, me, candidate, Arc::clone(&guard), closing));
 
-    let speech = Speech::new(leaf, options.client_ca.clone(), options.http1_only);
+    let speech = TlsOptions::new(leaf, options.client_ca.clone(), options.http1_only);
     let tls = speech.config()?;
     tasks.start("client-ca", speech.follow(Arc::clone(&tls)));
     let port = Port::operations(probes, operations(Arc::clone(&guard)));
@@ -239,7 +241,7 @@ async fn own_user(client: &Client) -> Option<String> {
     }
 }
 
-/// Asks until it is told: as somebody else we would refuse our own clean-up.
+/// Asks until the API server answers: without its own name the guard would refuse its own clean-up.
 async fn learn_own_user(client: Client, guard: Arc<Guard>) {
     let user = loop {
         tokio::time::sleep(Duration::from_secs(2)).await;

@@ -18,8 +18,8 @@ use kube::Client;
 use kube::client::Body;
 use objects::visible;
 
-use super::installed::{self, Installed, Source};
-use super::walk::is_away;
+use super::guided::is_away;
+use super::installed::{self, Installed, SettingsSource};
 use crate::act::reload;
 use crate::act::telemetry::chain;
 
@@ -32,7 +32,7 @@ pub struct Site {
     /// By these everything is judged.
     pub settings: Settings,
     /// Whose they are.
-    pub source: Source,
+    pub source: SettingsSource,
     /// The guard there.
     pub guard: Installed,
 }
@@ -50,7 +50,7 @@ impl Site {
     /// The same, for what judges: where the guard's settings cannot be asked for at the moment, others would be a guess.
     pub async fn that_judges(client: Client, config: Option<&Path>) -> anyhow::Result<Self> {
         let site = Self::of(client, config).await?;
-        if let (Source::Defaults(_), Err(problem)) = (&site.source, &site.guard.settings)
+        if let (SettingsSource::Defaults(_), Err(problem)) = (&site.source, &site.guard.settings)
             && is_away(problem)
         {
             anyhow::bail!("asking for the guard's settings: {}", chain(problem.as_ref()));
@@ -60,7 +60,7 @@ impl Site {
 
     /// There is a guard, and it may judge by other settings.
     pub fn guesses(&self) -> bool {
-        matches!(self.source, Source::Defaults(_)) && self.guard.is_there()
+        matches!(self.source, SettingsSource::Defaults(_)) && self.guard.is_there()
     }
 
     /// What is for programs is alone on standard output.
@@ -77,8 +77,8 @@ impl Site {
 /// What time it is at the API server: this machine's clock may be wrong, and may be set while a command runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    said: Timestamp,
-    heard: Instant,
+    shown: Timestamp,
+    asked: Instant,
 }
 
 impl Clock {
@@ -88,7 +88,7 @@ impl Clock {
         let request = Request::get("/version").body(Body::empty())?;
         let answer = client.send(request).await.context(ASKING)?;
         let date = answer.headers().get(DATE).and_then(|it| it.to_str().ok());
-        let clock = Self { said: time(date, Timestamp::now()), heard: Instant::now() };
+        let clock = Self { shown: time(date, Timestamp::now()), asked: Instant::now() };
         // A connection whose answer was not read to its end is not used again.
         answer.into_body().collect_bytes().await.context(ASKING)?;
         Ok(clock)
@@ -96,13 +96,13 @@ impl Clock {
 
     #[cfg(test)]
     pub(super) fn of_this_machine() -> Self {
-        Self { said: Timestamp::now(), heard: Instant::now() }
+        Self { shown: Timestamp::now(), asked: Instant::now() }
     }
 
     /// Now.
     pub fn now(&self) -> Timestamp {
-        let since = SignedDuration::try_from(self.heard.elapsed()).unwrap_or(SignedDuration::MAX);
-        self.said.checked_add(since).unwrap_or(self.said)
+        let since = SignedDuration::try_from(self.asked.elapsed()).unwrap_or(SignedDuration::MAX);
+        self.shown.checked_add(since).unwrap_or(self.shown)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `gatera status`: how clusters are, what the guard does with them, and how it is itself.
 //!
-//! Owns: the way from a look to the story, which `report/status.rs` tells.
+//! Owns: the way from a look to what `report/status.rs` prints.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
@@ -20,9 +20,9 @@ use super::site::{Clock, Site};
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
 
-/// Options of `gatera status`.
+/// Options that choose the clusters.
 #[derive(Clone, Debug, Args)]
-pub struct Options {
+pub struct ClusterChoice {
     /// Name of one cluster: its StatefulSet, or the label that names it [default: all]
     #[arg(value_name = "CLUSTER")]
     cluster: Option<String>,
@@ -30,7 +30,7 @@ pub struct Options {
     look: look::Look,
 }
 
-impl Options {
+impl ClusterChoice {
     /// Where to look.
     pub fn look(&self) -> &look::Look {
         &self.look
@@ -44,30 +44,30 @@ impl Options {
 
 /// What is asked on the command line.
 #[derive(Clone, Debug, Args)]
-pub struct Ask {
-    /// Which clusters.
+pub struct StatusArgs {
+    /// The clusters to show.
     #[command(flatten)]
-    pub of: Options,
-    /// Look again and again, and tell what has changed, until Ctrl-C
+    pub of: ClusterChoice,
+    /// Print again whenever something changes, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
 }
 
-/// How often it is looked while somebody watches.
+/// Pause between two looks with `--watch`.
 const LOOK: Duration = Duration::from_secs(5);
-/// To the upper left corner, and nothing below it.
+/// Moves to the upper left corner, and clears the screen below it.
 const ANEW: &str = "\u{1b}[H\u{1b}[J";
 
-/// Lists and tells the story. Whoever watches is told of what goes wrong on the way, and of what comes after.
-pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
+/// Prints the state of the clusters. `--watch` also prints errors on the way, and goes on.
+pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let on_a_terminal = io::stdout().is_terminal();
     look::block_on(async {
         let client = ask.of.look.client().await?;
         let (mut before, mut clock) = (None, Clock::ask(&client).await?);
         loop {
-            let text = match told(&ask.of, &client, &mut clock).await {
+            let text = match printed(&ask.of, &client, &mut clock).await {
                 Err(error) if before.is_some() && ask.watch => visible(&chain(error.as_ref())) + "\n",
-                told => told?,
+                text => text?,
             };
             if before.as_ref() != Some(&text) {
                 if ask.watch && on_a_terminal {
@@ -86,7 +86,7 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
     })
 }
 
-async fn told(of: &Options, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {
+async fn printed(of: &ClusterChoice, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {
     let site = Site::of(client.clone(), of.look.config.as_deref()).await?;
     *clock = site.clock;
     let (_, mut guard) = doctor::of_the_guard(&site, &Progress::off()).await;

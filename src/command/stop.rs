@@ -1,6 +1,6 @@
-//! `gatera stop`: an orderly stop, the highest ordinal first, with the rights of whoever asks.
+//! `gatera stop`: an orderly stop, the highest ordinal first, with the rights of the person who runs it.
 //!
-//! Owns: the loop of looking and doing, and hearing where a member's data ended when it left. What comes next is `leader::stop`'s.
+//! Owns: the loop of looking and doing, and reading where a member's data ended when it left. What comes next is `leader::stop`'s.
 
 use std::io::Write;
 use std::pin::Pin;
@@ -22,32 +22,33 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::look::{self, Seen};
-use super::walk::{LOOK, Of, Said, agrees, is_away};
+use super::guided::{ClusterArgs, LOOK, Transcript, agrees, is_away};
+use super::look::{self, ObservedCluster};
+use crate::act::api::Fault;
 use crate::act::connect;
 
-/// For so long the last one may be stopped.
+/// The override that lets the last member stop ends after this.
 const ASKED: SignedDuration = SignedDuration::from_mins(2);
 
 /// Tries, a second apart: a replica of the guard has seen it by then.
 const SEEN_AFTER: u32 = 10;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// In seconds: a pod is listened to for so long before everything is looked at again.
+/// Seconds for which a pod is watched before everything is looked at again.
 const LISTENS: u32 = 60;
 
 /// Stops it.
-pub fn run(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(go(of, out))
 }
 
-async fn go(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
+async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     let site = of.site().await?;
-    let (mut told, mut agreed) = (Said::default(), of.agreed());
+    let (mut transcript, mut agreed) = (Transcript::default(), of.agreed());
     let (mut since, mut before, mut fewest) = (Instant::now(), None, i64::MAX);
     let mut replaced = None;
     loop {
-        let seen = of.seen(&site, &mut told, out).await?;
+        let seen = of.seen(&site, &mut transcript, out).await?;
         let (cluster, view) = (seen.cluster()?, seen.view());
         let step = stop::next(cluster, &view);
         match &step {
@@ -82,29 +83,29 @@ async fn go(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
         if before.as_ref() != Some(&wordless) {
             (since, before) = (Instant::now(), Some(wordless));
         }
-        told.step(report::says(&step), out)?;
+        transcript.step(report::says(&step), out)?;
         if of.gives_up(since, out)? {
             return Ok(Exit::Undecided);
         }
         match (act(&seen, &step, &mut replaced).await, &step) {
             (Ok(()), Step::Leave { to, .. }) => fewest = *to,
             (Ok(()), _) => {}
-            (Err(problem), _) => told.problem(&problem, out)?,
+            (Err(problem), _) => transcript.problem(&problem, out)?,
         }
         sleep(LOOK).await;
     }
 }
 
-async fn act(seen: &Seen, step: &Step, replaced: &mut Option<String>) -> anyhow::Result<()> {
+async fn act(seen: &ObservedCluster, step: &Step, replaced: &mut Option<String>) -> anyhow::Result<()> {
     match step {
         Step::Record { claims } => record(seen, claims, None).await,
         Step::Leave { member, claims, to } => {
-            // What it says at its end is said to whoever listens already.
-            let Some(last) = Leaving::of(seen, member).await? else { return Ok(()) };
+            // Its last message is only seen by a watch that is open before it ends.
+            let Some(last) = LeavingPod::of(seen, member).await? else { return Ok(()) };
             leave(seen, *to, replaced).await?;
             ended(seen, claims, last).await
         }
-        Step::Follow { member, claims, .. } => match Leaving::of(seen, member).await? {
+        Step::Follow { member, claims, .. } => match LeavingPod::of(seen, member).await? {
             Some(last) => ended(seen, claims, last).await,
             None => Ok(()),
         },
@@ -113,7 +114,7 @@ async fn act(seen: &Seen, step: &Step, replaced: &mut Option<String>) -> anyhow:
 }
 
 /// Where its data ended is recorded; what is not known changes nothing.
-async fn ended(seen: &Seen, claims: &[String], last: Leaving) -> anyhow::Result<()> {
+async fn ended(seen: &ObservedCluster, claims: &[String], last: LeavingPod) -> anyhow::Result<()> {
     match last.end().await {
         Some(position) => record(seen, claims, Some(position)).await,
         None => Ok(()),
@@ -121,8 +122,8 @@ async fn ended(seen: &Seen, claims: &[String], last: Leaving) -> anyhow::Result<
 }
 
 /// The guard keeps the last member, and rightly: so the person's word stands on the StatefulSet for that moment, and then what stood
-/// there before: `replaced`, until it does so again. One that somebody has written since the look is not written over.
-async fn leave(seen: &Seen, to: i64, replaced: &mut Option<String>) -> anyhow::Result<()> {
+/// there before: `replaced`, until it does so again. An override that was written since the look is not written over.
+async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -> anyhow::Result<()> {
     if to > 0 {
         return seen.scale(to).await;
     }
@@ -130,7 +131,7 @@ async fn leave(seen: &Seen, to: i64, replaced: &mut Option<String>) -> anyhow::R
     if let Some(text) = meta.mark(OVERRIDE).filter(|text| !stop::is_ours(text)) {
         *replaced = Some(text.to_owned());
     }
-    seen.annotate_version(Some(&meta.resource_version), seen.release("G01", ASKED, stop::RELEASE)?).await?;
+    seen.annotate_version(&meta.resource_version, seen.release("G01", ASKED, stop::RELEASE)?).await?;
     let mut done = seen.scale(to).await;
     // The replica that is asked may not have seen it yet.
     for _ in 0..SEEN_AFTER {
@@ -146,7 +147,7 @@ async fn leave(seen: &Seen, to: i64, replaced: &mut Option<String>) -> anyhow::R
 }
 
 /// Ours, of a run that was killed, or could not put back what it had replaced.
-async fn take_off(seen: &Seen, replaced: Option<&str>) -> anyhow::Result<()> {
+async fn take_off(seen: &ObservedCluster, replaced: Option<&str>) -> anyhow::Result<()> {
     if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(stop::is_ours) {
         put_back(seen, replaced).await?;
     }
@@ -154,7 +155,7 @@ async fn take_off(seen: &Seen, replaced: Option<&str>) -> anyhow::Result<()> {
 }
 
 /// In the place of our override, and of no other.
-async fn put_back(seen: &Seen, before: Option<&str>) -> anyhow::Result<()> {
+async fn put_back(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Result<()> {
     for _ in 0..SEEN_AFTER {
         match put(seen, before).await {
             // Its controller writes to it while the last member leaves.
@@ -170,21 +171,21 @@ async fn put_back(seen: &Seen, before: Option<&str>) -> anyhow::Result<()> {
     put(seen, before).await
 }
 
-async fn put(seen: &Seen, before: Option<&str>) -> anyhow::Result<()> {
+async fn put(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Result<()> {
     let key = format!("{PREFIX}{OVERRIDE}");
     let set = seen.sets().get_metadata(&seen.id.name).await?;
     if !set.annotations().get(&key).is_some_and(|text| stop::is_ours(text)) {
         return Ok(());
     }
-    let version = set.metadata.resource_version.as_deref();
+    let version = set.metadata.resource_version.as_deref().unwrap_or_default();
     seen.annotate_version(version, json!({ key: before })).await.map(drop)
 }
 
 fn is_conflict(problem: &anyhow::Error) -> bool {
-    matches!(problem.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 409)
+    problem.downcast_ref().is_some_and(|error| Fault::of(error) == Fault::Conflict)
 }
 
-async fn record(seen: &Seen, claims: &[String], position: Option<Position>) -> anyhow::Result<()> {
+async fn record(seen: &ObservedCluster, claims: &[String], position: Option<Position>) -> anyhow::Result<()> {
     let cluster = seen.cluster()?;
     let of = cluster.workload.replicas().max(cluster.stopped_members().unwrap_or_default());
     let by = connect::user(&seen.client).await.unwrap_or_default();
@@ -192,15 +193,15 @@ async fn record(seen: &Seen, claims: &[String], position: Option<Position>) -> a
     seen.record(claims, Some(&record.to_string())).await
 }
 
-/// A pod that is listened to until it is gone, or for a while.
-struct Leaving {
+/// A pod that is watched until it is gone, or for a while.
+struct LeavingPod {
     uid: Option<String>,
     events: Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Pod>>>>>,
 }
 
-impl Leaving {
+impl LeavingPod {
     /// `None`: there is no such pod.
-    async fn of(seen: &Seen, member: &str) -> anyhow::Result<Option<Self>> {
+    async fn of(seen: &ObservedCluster, member: &str) -> anyhow::Result<Option<Self>> {
         let Some(pod) = seen.pods().get_opt(member).await? else { return Ok(None) };
         let only = WatchParams::default().fields(&format!("metadata.name={member}")).timeout(LISTENS);
         let from = pod.metadata.resource_version.unwrap_or_default();
@@ -208,7 +209,7 @@ impl Leaving {
         Ok(Some(Self { uid: pod.metadata.uid, events: Box::pin(events) }))
     }
 
-    /// Where its data ended, if it told that. Whoever takes longer is listened to again after the next look.
+    /// The position where its data ended, if it reported one. A pod that takes longer is watched again after the next look.
     async fn end(mut self) -> Option<Position> {
         let mut end = None;
         let listen = async {
@@ -222,7 +223,7 @@ impl Leaving {
                 if pod.metadata.uid != self.uid {
                     break;
                 }
-                end = told(&pod).or(end.take());
+                end = last_position(&pod).or(end.take());
                 if gone {
                     break;
                 }
@@ -234,7 +235,7 @@ impl Leaving {
     }
 }
 
-fn told(pod: &Pod) -> Option<Position> {
+fn last_position(pod: &Pod) -> Option<Position> {
     let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
     statuses
         .iter()
@@ -309,7 +310,7 @@ mod tests {
         facts.put(Object::read(Kind::StatefulSet, &text).unwrap());
         let world = World::build(facts, Freshness::Current);
         let (client, clock, id) = (Client::new(service, "db"), Clock::of_this_machine(), Id::new("db", "g"));
-        leave(&Seen { client, clock, settings, world, id }, 0, replaced).await
+        leave(&ObservedCluster { client, clock, settings, world, id }, 0, replaced).await
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
 //! What is on the other end of standard output and standard error: how wide it is, whether it shows colours, whether it still listens,
-//! and whether somebody waits there.
+//! and whether a person waits there.
 
 pub mod progress;
 pub mod wrap;
@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 /// Whether colours are wanted.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Colour {
-    /// Colours: auto has them on a terminal, unless NO_COLOR is set
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     color: When,
 }
@@ -25,14 +25,14 @@ enum When {
     Never,
 }
 
-/// Nobody reads longer lines of a page.
+/// Longer lines of a page are hard to read.
 const PAGE: usize = 100;
 /// Nor of anything else: names and commands make those longer.
 pub const WIDEST: usize = 120;
 /// Nothing is laid out for less.
 const NARROWEST: usize = 20;
 
-/// How wide the terminal is, but for what nobody reads; `None`: there is none, or it does not say.
+/// The width of the terminal, up to this limit; `None`: there is no terminal, or it does not report its width.
 fn columns(most: usize) -> Option<usize> {
     terminal_size::terminal_size().map(|(width, _)| usize::from(width.0).clamp(NARROWEST, most))
 }
@@ -59,21 +59,21 @@ impl Colour {
     }
 }
 
-/// Standard output of a command that is not done for what it prints: when nobody listens any more (`| head`), it comes to its end all
-/// the same, and its exit code tells.
+/// Standard output of a command that does more than print: when its reader is gone (`| head`), the command still runs to its end, and
+/// its exit code counts.
 #[derive(Debug)]
-pub struct Patient<W> {
+pub struct PipeTolerant<W> {
     inner: W,
     closed: bool,
 }
 
-impl<W: Write> Patient<W> {
+impl<W: Write> PipeTolerant<W> {
     /// Around this one.
     pub fn new(inner: W) -> Self {
         Self { inner, closed: false }
     }
 
-    /// Whoever listens, for a command that is to end when nobody does.
+    /// The output itself, for a command that is to end when its reader is gone.
     pub fn listener(&mut self) -> &mut W {
         &mut self.inner
     }
@@ -89,7 +89,7 @@ impl<W: Write> Patient<W> {
     }
 }
 
-impl<W: Write> Write for Patient<W> {
+impl<W: Write> Write for PipeTolerant<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.closed {
             let result = self.inner.write_all(bytes);

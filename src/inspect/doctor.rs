@@ -1,4 +1,4 @@
-//! What is the matter with a guard, and with what it should guard: each answer that was got, and what it means.
+//! The diagnosis of a guard, and of what it should guard: each answer, and what it means.
 //!
 //! Owns: when something is well, worth a word, or wrong, and the words. Must not know: how anything is asked (`command/doctor.rs`), or
 //! laid out (`report/doctor.rs`). What could not be asked is a row of its own: nothing is taken to be well unseen.
@@ -11,7 +11,7 @@ pub use guard::{
 };
 pub use guarded::{clusters, lone_founders, namespaces, once_guarded};
 
-/// What was asked for, or in words why that is not known.
+/// The answer to a question, or in words why there is none.
 pub type Asked<T> = Result<T, String>;
 
 /// How something is.
@@ -19,7 +19,7 @@ pub type Asked<T> = Result<T, String>;
 pub enum State {
     /// As it should be.
     Well,
-    /// Somebody should know.
+    /// It works, and a person should know about it.
     Remark,
     /// It could not be asked.
     NotAsked,
@@ -42,13 +42,13 @@ impl State {
 /// One answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What it is about, in a word.
+    /// Its subject, in a word.
     pub about: &'static str,
-    /// How that is.
+    /// The state of the subject.
     pub state: State,
     /// What was found.
     pub says: String,
-    /// What to do; empty: nothing.
+    /// The way out; empty: there is nothing to do.
     pub instead: String,
 }
 
@@ -58,7 +58,7 @@ impl Row {
         Self { about, state: State::Well, says: says.into(), instead: String::new() }
     }
 
-    /// Somebody should know.
+    /// It works, and a person should know about it.
     pub fn remark(about: &'static str, says: impl Into<String>, instead: impl Into<String>) -> Self {
         Self { about, state: State::Remark, says: says.into(), instead: instead.into() }
     }
@@ -68,13 +68,13 @@ impl Row {
         Self { about, state: State::Wrong, says: says.into(), instead: instead.into() }
     }
 
-    /// Nobody could tell.
+    /// It could not be asked.
     pub fn not_asked(about: &'static str, why: impl Into<String>) -> Self {
         Self { about, state: State::NotAsked, says: why.into(), instead: String::new() }
     }
 }
 
-/// What a pipeline branches on: the worst of all.
+/// The worst state, on which a pipeline branches.
 pub fn worst(rows: &[Row]) -> State {
     rows.iter().map(|row| row.state).max().unwrap_or(State::Well)
 }

@@ -1,7 +1,7 @@
 //! The accept loop: TCP in, TLS, HTTP, and a way out that loses no request.
 //!
 //! Owns: sockets, and what HTTP may take on each. Must not know: what is served. A connection that never finishes what it
-//! began costs a timeout, not the service; how long that is, and who makes way for whom, is in `connections.rs`.
+//! began costs a timeout, not the service; how long that is, and which connection is closed for which, is in `connections.rs`.
 
 use std::io;
 use std::pin::pin;
@@ -25,10 +25,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
-use super::connections::{Connections, Life, Slot};
+use super::connections::{Connection, Connections, Slot};
 use super::router::LONGEST_ANSWER;
 use super::tls::Tls;
-use super::wire::{Answer, Noticed};
+use super::wire::{Instrumented, TrackedBody};
 use crate::act::guard::Guard;
 
 /// The API servers of a large cluster hold a few dozen.
@@ -38,7 +38,7 @@ const MOST_PROBES: usize = 32;
 /// Requests that are under way, in all connections, before the oldest has to make way. Their bytes have budgets of their own; with
 /// fewer, a crowd that begins many would soon make a real request the oldest.
 const MOST_IN_FLIGHT: usize = 1024;
-/// Bytes of answers that nobody has taken yet, in all connections: 256 of the longest, and a quarter of what the chart allows
+/// Bytes of answers that clients have not taken yet, in all connections: 256 of the longest, and a quarter of what the chart allows
 /// the process.
 const MOST_UNTAKEN: usize = 256 * LONGEST_ANSWER;
 /// A client that has more to ask opens another connection.
@@ -48,16 +48,16 @@ const LARGEST_HEADERS: u32 = 16 * 1024;
 /// Bytes that may be on their way to us before they are asked for: per request, and per connection.
 const WINDOW: u32 = 64 * 1024 - 1;
 const WINDOWS: u32 = 256 * 1024;
-/// Bytes of an answer that are given out before anybody takes them.
+/// Bytes of an answer that are given out before the client takes them.
 const PIECE: usize = 4 * 1024;
 /// A client over HTTP/2 that is gone without a word is noticed then.
 const PING: Duration = Duration::from_secs(30);
 /// How often deadlines are looked at.
 const SWEEP: Duration = Duration::from_millis(500);
-/// Between two newcomers, while somebody has to make way for each: whoever is in gets time to be heard in between, also after a
+/// Between two new connections, while one has to be closed for each: those that are open get time to be served in between, also after a
 /// moment in which this machine was busy with something else and a crowd came together.
 const PACE: Duration = Duration::from_millis(1);
-/// Between two looks at something that tells nobody when it changes; and after an accept error (out of file descriptors),
+/// Between two looks at something that does not report its changes; and after an accept error (out of file descriptors),
 /// so that the loop does not spin.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -73,10 +73,10 @@ pub enum Lifecycle {
     Closing,
 }
 
-/// Who is at the other end, as far as TLS tells.
+/// The client, as far as TLS proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// Nobody was asked.
+    /// No certificate was asked for.
     Anybody,
     /// It was asked for a client certificate and showed none.
     Unproven,
@@ -138,7 +138,7 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Li
         };
         let full = connections.is_full();
         match connections.enter(Instant::now()) {
-            Some(slot) => drop(tokio::spawn(attend(shared.clone(), Arc::clone(&guard), stream, slot))),
+            Some(slot) => drop(tokio::spawn(serve_slot(shared.clone(), Arc::clone(&guard), stream, slot))),
             None => guard.metrics.turn_away("too_many"),
         }
         if full {
@@ -157,12 +157,12 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Li
     }
 }
 
-async fn attend(shared: Shared, guard: Arc<Guard>, stream: TcpStream, slot: Slot) {
-    let _open = shared.tls.as_ref().map(|_| Open::count(&guard.metrics.connections));
+async fn serve_slot(shared: Shared, guard: Arc<Guard>, stream: TcpStream, slot: Slot) {
+    let _open = shared.tls.as_ref().map(|_| OpenGauge::count(&guard.metrics.connections));
     let why = tokio::select! {
         biased;
-        why = slot.life.over() => Some(why),
-        outcome = converse(&shared, &guard, stream, &slot.life) => outcome.err(),
+        why = slot.connection.over() => Some(why),
+        outcome = handshake_and_serve(&shared, &guard, stream, &slot.connection) => outcome.err(),
     };
     if let Some(why) = why.filter(|why| *why != "idle") {
         guard.metrics.turn_away(why);
@@ -170,27 +170,27 @@ async fn attend(shared: Shared, guard: Arc<Guard>, stream: TcpStream, slot: Slot
 }
 
 /// A connection in the metric of those that are open, however it ends.
-struct Open<'a>(&'a Gauge);
+struct OpenGauge<'a>(&'a Gauge);
 
-impl<'a> Open<'a> {
+impl<'a> OpenGauge<'a> {
     fn count(gauge: &'a Gauge) -> Self {
         gauge.inc();
         Self(gauge)
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenGauge<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-/// One connection from its first byte to its last, or why it never got to speak.
-async fn converse(
+/// Serves one connection from its first byte to its last, or says why its handshake failed.
+async fn handshake_and_serve(
     shared: &Shared,
     guard: &Guard,
     stream: TcpStream,
-    life: &Arc<Life>,
+    connection: &Arc<Connection>,
 ) -> Result<(), &'static str> {
     let failed = |error: io::Error| {
         debug!(%error, "handshake");
@@ -199,8 +199,8 @@ async fn converse(
     // Answers are small and waited for.
     stream.set_nodelay(true).map_err(failed)?;
     let Some(tls) = &shared.tls else {
-        life.open(false, false);
-        speak(shared, stream, life, false, Caller::Anybody).await;
+        connection.open(false, false);
+        speak(shared, stream, connection, false, Caller::Anybody).await;
         return Ok(());
     };
     let stream = TlsAcceptor::from(tls.now()).accept(stream).await.map_err(failed)?;
@@ -212,19 +212,19 @@ async fn converse(
         _ => Caller::Anybody,
     };
     guard.metrics.opened(multiplexed);
-    life.open(multiplexed, caller == Caller::Proven);
-    speak(shared, stream, life, multiplexed, caller).await;
+    connection.open(multiplexed, caller == Caller::Proven);
+    speak(shared, stream, connection, multiplexed, caller).await;
     Ok(())
 }
 
-async fn speak<S>(shared: &Shared, stream: S, life: &Arc<Life>, multiplexed: bool, caller: Caller)
+async fn speak<S>(shared: &Shared, stream: S, connection: &Arc<Connection>, multiplexed: bool, caller: Caller)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let stream = TokioIo::new(Noticed { stream, life: Arc::clone(life) });
+    let stream = TokioIo::new(Instrumented { stream, connection: Arc::clone(connection) });
     let router = TowerToHyperService::new(shared.router.clone());
     let (connections, asked, stage) =
-        (Arc::clone(&shared.connections), Arc::clone(life), shared.stage.clone());
+        (Arc::clone(&shared.connections), Arc::clone(connection), shared.stage.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         let mut in_flight = connections.begin(&asked);
         request.extensions_mut().insert(caller);
@@ -235,10 +235,10 @@ where
             if !multiplexed && *stage.borrow() != Lifecycle::Serving {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, std::convert::Infallible>(answer.map(|body| Answer::new(body, PIECE, in_flight)))
+            Ok::<_, std::convert::Infallible>(answer.map(|body| TrackedBody::new(body, PIECE, in_flight)))
         }
     });
-    let leave = asked_to_leave(shared.stage.clone(), Arc::clone(life), multiplexed);
+    let leave = asked_to_leave(shared.stage.clone(), Arc::clone(connection), multiplexed);
     if multiplexed {
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new()).keep_alive_interval(PING);
@@ -272,14 +272,18 @@ where
 
 /// Ends when the connection should take no further request. Over HTTP/1.1 an idle connection stays to the last, because
 /// a request may be on its way to it; each answer says that it was the last. Over HTTP/2 the protocol takes care of both,
-/// but whoever has just come gets an answer first.
-async fn asked_to_leave(mut stage: watch::Receiver<Lifecycle>, life: Arc<Life>, multiplexed: bool) {
+/// but a new connection gets an answer first.
+async fn asked_to_leave(
+    mut stage: watch::Receiver<Lifecycle>,
+    connection: Arc<Connection>,
+    multiplexed: bool,
+) {
     let until = if multiplexed { Lifecycle::Leaving } else { Lifecycle::Closing };
-    // Without a sender nobody will ever ask.
+    // Without a sender the stage never changes.
     if stage.wait_for(|stage| *stage >= until).await.is_err() {
         std::future::pending::<()>().await;
     }
-    while !life.served() && *stage.borrow() < Lifecycle::Closing {
+    while !connection.served() && *stage.borrow() < Lifecycle::Closing {
         sleep(BREATH).await;
     }
 }

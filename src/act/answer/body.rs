@@ -1,7 +1,7 @@
-//! The body of a request: read within the budget, within its time, and weighed before anybody looks into it.
+//! The body of a request: read within the budget, within its time, and weighed before it is parsed.
 //!
 //! Owns: deadlines, sizes, and how much a text may unfold to. Must not know: reviews. Data: body in, bytes and their
-//! share of the budget out, or the reason why not, with words for whoever sent it.
+//! share of the budget out, or the reason why not, with words for the client.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use hyper::body::Body as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout_at;
 
-use super::budget::{Budget, Full, Share};
+use super::budget::{BudgetShare, ByteBudget, Full};
 
 /// An update carries the object twice, and the API server takes 3 MiB each.
 pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
 /// All bodies that are being read or judged. Less than a fifth of what the chart allows the process.
 const BUDGET: usize = 24 * 1024 * 1024;
-/// The API server gives up after 2 to 30 seconds; whoever is slower than this to send is nobody we serve.
+/// The API server gives up after 2 to 30 seconds; a client that sends more slowly than this is no API server.
 const SLOWEST_BODY: Duration = Duration::from_secs(10);
 /// A packet that was lost twice has come again by then.
 const SILENCE: Duration = Duration::from_secs(4);
@@ -33,13 +33,13 @@ const MOST_VALUES: usize = 48 * 1024;
 /// What bodies may take.
 #[derive(Debug)]
 pub(super) struct Intake {
-    budget: Budget,
+    budget: ByteBudget,
     heavy: Semaphore,
 }
 
 impl Default for Intake {
     fn default() -> Self {
-        Self { budget: Budget::new(BUDGET), heavy: Semaphore::new(1) }
+        Self { budget: ByteBudget::new(BUDGET), heavy: Semaphore::new(1) }
     }
 }
 
@@ -48,7 +48,7 @@ impl Default for Intake {
 pub(super) struct Whole<'a> {
     /// The bytes.
     pub(super) bytes: Vec<u8>,
-    _share: Share<'a>,
+    _share: BudgetShare<'a>,
     _heavy: Option<SemaphorePermit<'a>>,
 }
 
@@ -69,7 +69,7 @@ pub(super) enum Refused {
 
 impl Refused {
     /// In HTTP, for a metric, and in words.
-    pub(super) fn told(self) -> (StatusCode, &'static str, &'static str) {
+    pub(super) fn response(self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "malformed", "gatera reads 8 MiB at most"),
             Self::TooMuch => (
@@ -105,9 +105,9 @@ impl Intake {
         }
         let deadline = now + SLOWEST_BODY;
         let mut share = self.budget.open(expected.min(FIRST_PIECE), now)?;
-        let (mut length, mut heard) = (0, now);
+        let (mut length, mut last_bytes) = (0, now);
         loop {
-            let patience = deadline.min(heard + SILENCE);
+            let patience = deadline.min(last_bytes + SILENCE);
             let frame = tokio::select! {
                 biased;
                 frame = timeout_at(patience.into(), body.frame()) => frame,
@@ -119,8 +119,8 @@ impl Intake {
             if length > LARGEST_BODY {
                 return Err(Refused::TooLong);
             }
-            heard = Instant::now();
-            share.add(&piece, LARGEST_BODY, heard)?;
+            last_bytes = Instant::now();
+            share.add(&piece, LARGEST_BODY, last_bytes)?;
         }
         let bytes = share.finish()?;
         let heavy = match values(&bytes) {

@@ -1,6 +1,6 @@
 //! Memory for request bodies: one budget for all that are being read.
 //!
-//! Owns: the bytes of unfinished bodies, and who has to make way when there is no more room: whoever has held the most
+//! Owns: the bytes of unfinished bodies, and which body is dropped when there is no more room: the one that has held the most
 //! for the longest. A real review holds little for a millisecond, so it wins against everything that is slow or large.
 //! Must not know: HTTP, sockets, the clock. What is taken away is freed at once, so the budget is never exceeded.
 
@@ -10,16 +10,16 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-/// There is no room, and nobody who should make way.
+/// There is no room, and no body that should be dropped for this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
 /// The bytes of all bodies.
 #[derive(Debug)]
-pub(super) struct Budget(Mutex<Shelf>);
+pub(super) struct ByteBudget(Mutex<Buffers>);
 
 #[derive(Debug)]
-struct Shelf {
+struct Buffers {
     free: usize,
     next: u64,
     unfinished: BTreeMap<u64, Unfinished>,
@@ -34,23 +34,23 @@ struct Unfinished {
 
 /// One body's part of the budget. Given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Share<'a> {
-    budget: &'a Budget,
+pub(super) struct BudgetShare<'a> {
+    budget: &'a ByteBudget,
     id: u64,
-    /// What a finished body holds; an unfinished one's is on the shelf.
+    /// What a finished body holds; an unfinished one's is in the buffers.
     finished: usize,
     evicted: Arc<Notify>,
 }
 
-impl Budget {
+impl ByteBudget {
     /// So many bytes.
     pub(super) fn new(bytes: usize) -> Self {
-        Self(Mutex::new(Shelf { free: bytes, next: 0, unfinished: BTreeMap::new() }))
+        Self(Mutex::new(Buffers { free: bytes, next: 0, unfinished: BTreeMap::new() }))
     }
 
     /// A body begins. `expected` is what it says of its length.
-    pub(super) fn open(&self, expected: usize, now: Instant) -> Result<Share<'_>, Full> {
-        let mut all = self.shelf();
+    pub(super) fn open(&self, expected: usize, now: Instant) -> Result<BudgetShare<'_>, Full> {
+        let mut all = self.buffers();
         let (id, evicted) = (all.next, Arc::<Notify>::default());
         all.next += 1;
         if !all.make_room(expected, expected, now, now) {
@@ -60,21 +60,21 @@ impl Budget {
         let unfinished =
             Unfinished { bytes: Vec::with_capacity(expected), since: now, evicted: Arc::clone(&evicted) };
         all.unfinished.insert(id, unfinished);
-        Ok(Share { budget: self, id, finished: 0, evicted })
+        Ok(BudgetShare { budget: self, id, finished: 0, evicted })
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn buffers(&self) -> MutexGuard<'_, Buffers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
-    /// Room for `more` bytes of a body that then holds `all`. Takes it from whoever held more for longer.
+impl Buffers {
+    /// Room for `more` bytes of a body that then holds `all`. Takes it from a body that held more for longer.
     fn make_room(&mut self, more: usize, all: usize, since: Instant, now: Instant) -> bool {
         while self.free < more {
             let others = self.unfinished.iter();
-            let worst = others.map(|(id, it)| (burden(it.bytes.capacity(), it.since, now), *id)).max();
-            let Some((_, id)) = worst.filter(|(theirs, _)| *theirs > burden(all, since, now)) else {
+            let worst = others.map(|(id, it)| (cost(it.bytes.capacity(), it.since, now), *id)).max();
+            let Some((_, id)) = worst.filter(|(theirs, _)| *theirs > cost(all, since, now)) else {
                 return false;
             };
             if let Some(gone) = self.unfinished.remove(&id) {
@@ -87,14 +87,14 @@ impl Shelf {
 }
 
 /// Bytes times milliseconds: what a body has cost so far.
-fn burden(bytes: usize, since: Instant, now: Instant) -> u128 {
+fn cost(bytes: usize, since: Instant, now: Instant) -> u128 {
     bytes as u128 * (now.duration_since(since).as_millis() + 1)
 }
 
-impl Share<'_> {
+impl BudgetShare<'_> {
     /// A piece has come. `most` is what the whole may hold.
     pub(super) fn add(&mut self, piece: &[u8], most: usize, now: Instant) -> Result<(), Full> {
-        let mut all = self.budget.shelf();
+        let mut all = self.budget.buffers();
         let mut own = all.unfinished.remove(&self.id).ok_or(Full)?;
         let (held, length) = (own.bytes.capacity(), own.bytes.len() + piece.len());
         if length > held {
@@ -113,20 +113,20 @@ impl Share<'_> {
 
     /// All of it has come: from now on it is counted, but does not make way any more.
     pub(super) fn finish(&mut self) -> Result<Vec<u8>, Full> {
-        let own = self.budget.shelf().unfinished.remove(&self.id).ok_or(Full)?;
+        let own = self.budget.buffers().unfinished.remove(&self.id).ok_or(Full)?;
         self.finished = own.bytes.capacity();
         Ok(own.bytes)
     }
 
-    /// Ends when somebody else needed the room more.
+    /// Ends when another body needed the room more.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for BudgetShare<'_> {
     fn drop(&mut self) {
-        let mut all = self.budget.shelf();
+        let mut all = self.budget.buffers();
         let unfinished = all.unfinished.remove(&self.id).map_or(0, |it| it.bytes.capacity());
         all.free += unfinished + self.finished;
     }
@@ -140,13 +140,13 @@ mod tests {
 
     const ALL: usize = 1000;
 
-    fn free(budget: &Budget) -> usize {
-        budget.shelf().free
+    fn free(budget: &ByteBudget) -> usize {
+        budget.buffers().free
     }
 
     #[test]
     fn what_is_given_back_can_be_had_again() {
-        let (budget, now) = (Budget::new(ALL), Instant::now());
+        let (budget, now) = (ByteBudget::new(ALL), Instant::now());
         for _ in 0..3 {
             let mut share = budget.open(10, now).unwrap();
             share.add(&[1; 700], ALL, now).unwrap();
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn whoever_held_most_for_longest_makes_way() {
-        let (budget, now) = (Budget::new(ALL), Instant::now());
+        let (budget, now) = (ByteBudget::new(ALL), Instant::now());
         let later = now + Duration::from_secs(1);
         let mut large = budget.open(600, now).unwrap();
         let mut small = budget.open(300, now).unwrap();
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_that_is_the_heaviest_is_refused_itself() {
-        let (budget, now) = (Budget::new(ALL), Instant::now());
+        let (budget, now) = (ByteBudget::new(ALL), Instant::now());
         let mut first = budget.open(200, now).unwrap();
         let mut hungry = budget.open(100, now).unwrap();
         assert_eq!(hungry.add(&[1; 900], ALL, now), Err(Full));
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_is_being_judged_stays() {
-        let (budget, now) = (Budget::new(ALL), Instant::now());
+        let (budget, now) = (ByteBudget::new(ALL), Instant::now());
         let mut judged = budget.open(900, now).unwrap();
         judged.finish().unwrap();
         assert_eq!(budget.open(200, now + Duration::from_secs(60)).err(), Some(Full));

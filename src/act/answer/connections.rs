@@ -1,7 +1,7 @@
 //! Connections, and how long each may take for what it is doing.
 //!
-//! Owns: the table of open connections, the deadlines of each, and who has to make way when all slots are taken (see
-//! [`Worth`]). Must not know: sockets, TLS, HTTP. Nothing is limited per address: behind a Service many API servers may look
+//! Owns: the table of open connections, the deadlines of each, and which is closed when all slots are taken (see
+//! [`EvictionRank`]). Must not know: sockets, TLS, HTTP. Nothing is limited per address: behind a Service many API servers may look
 //! like one.
 
 use std::cmp::Reverse;
@@ -15,14 +15,14 @@ use tokio::sync::Notify;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// From the end of the handshake, or from the first byte of the next headers, to their last.
 const HEADERS: Duration = Duration::from_secs(10);
-/// API servers keep an idle connection for 90 seconds. Whoever closes first must be they, or a request gets lost on the
+/// API servers keep an idle connection for 90 seconds. They must close first, or a request gets lost on the
 /// way to a connection that is being closed.
 const IDLE: Duration = Duration::from_secs(120);
 /// From headers to the end of the answer; a body has a shorter deadline of its own.
 const REQUEST: Duration = Duration::from_secs(20);
-/// So long bytes of ours wait for somebody to take them.
+/// Our bytes wait this long for the client to take them.
 const UNTAKEN: Duration = Duration::from_secs(5);
-/// A real request is over long before, but for one that waits for a reservation. What takes longer protects nobody.
+/// A real request is over long before, but for one that waits for a reservation. A longer wait protects no cluster.
 const SLOW: Duration = Duration::from_secs(2);
 /// A request this young is not yet suspicious.
 const YOUNG: Duration = Duration::from_millis(500);
@@ -30,14 +30,14 @@ const YOUNG: Duration = Duration::from_millis(500);
 /// Where a connection is.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
-pub(super) struct Progress {
+pub(super) struct ConnectionProgress {
     /// The end of the handshake.
     open: bool,
     /// When it got where it is: connected, open, last answered.
     since: Instant,
     /// When the headers that are on their way began.
     begun: Option<Instant>,
-    /// When somebody stopped to take our bytes.
+    /// When the client stopped taking our bytes.
     untaken: Option<Instant>,
     /// When each request that is not over began, by number.
     in_flight: Vec<(u64, Instant)>,
@@ -51,7 +51,7 @@ pub(super) struct Progress {
     multiplexed: bool,
 }
 
-impl Progress {
+impl ConnectionProgress {
     fn new(now: Instant) -> Self {
         Self {
             open: false,
@@ -90,23 +90,23 @@ impl Progress {
     }
 
     /// What it is worth, and since when it is what it is; `None` never makes way.
-    fn worth(&self, now: Instant) -> Option<(Worth, Instant)> {
+    fn rank(&self, now: Instant) -> Option<(EvictionRank, Instant)> {
         let slow = [self.oldest(), self.untaken].into_iter().flatten().min();
         let slow = slow.filter(|since| now.duration_since(*since) > SLOW);
-        let worth = match slow {
+        let rank = match slow {
             _ if self.proven => return None,
-            _ if !self.served => Worth::Unserved,
-            Some(since) => return Some((Worth::Slow, since)),
-            None if self.in_flight.is_empty() => Worth::Idle,
-            None => Worth::Busy,
+            _ if !self.served => EvictionRank::Unserved,
+            Some(since) => return Some((EvictionRank::Slow, since)),
+            None if self.in_flight.is_empty() => EvictionRank::Idle,
+            None => EvictionRank::Busy,
         };
-        Some((worth, self.since))
+        Some((rank, self.since))
     }
 }
 
 /// Who makes way first; among equals the oldest does. One that has shown a client certificate never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Worth {
+enum EvictionRank {
     /// It never had an answer.
     Unserved,
     /// It had one, and has taken suspiciously long for the next.
@@ -120,18 +120,22 @@ enum Worth {
 
 /// One connection: what is known of it, and the way to end it.
 #[derive(Debug)]
-pub(super) struct Life {
-    progress: Mutex<Progress>,
-    told: Mutex<Option<&'static str>>,
+pub(super) struct Connection {
+    progress: Mutex<ConnectionProgress>,
+    end_reason: Mutex<Option<&'static str>>,
     go: Notify,
 }
 
-impl Life {
+impl Connection {
     fn new(now: Instant) -> Self {
-        Self { progress: Mutex::new(Progress::new(now)), told: Mutex::default(), go: Notify::new() }
+        Self {
+            progress: Mutex::new(ConnectionProgress::new(now)),
+            end_reason: Mutex::default(),
+            go: Notify::new(),
+        }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, ConnectionProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -142,7 +146,7 @@ impl Life {
     }
 
     /// Bytes have come.
-    pub(super) fn heard(&self) {
+    pub(super) fn received(&self) {
         let mut it = self.progress();
         if it.open && !it.multiplexed && it.in_flight.is_empty() && it.begun.is_none() {
             it.begun = Some(Instant::now());
@@ -167,18 +171,18 @@ impl Life {
     /// Ends when the connection has to.
     pub(super) async fn over(&self) -> &'static str {
         self.go.notified().await;
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or("asked")
+        self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or("asked")
     }
 
-    /// Wakes whoever waits in [`Life::over`]. The first reason counts.
+    /// Wakes the task that waits in [`Connection::over`]. The first reason counts.
     fn end(&self, why: &'static str) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
         self.go.notify_one();
     }
 
-    /// It was told to end, which takes a moment.
+    /// Whether it is ending, which takes a moment.
     fn ends(&self) -> bool {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 }
 
@@ -194,7 +198,7 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    lives: HashMap<u64, Arc<Life>>,
+    open: HashMap<u64, Arc<Connection>>,
     in_flight: usize,
     held: usize,
 }
@@ -205,14 +209,14 @@ pub(super) struct Slot {
     all: Arc<Connections>,
     id: u64,
     /// What is known of the connection.
-    pub(super) life: Arc<Life>,
+    pub(super) connection: Arc<Connection>,
 }
 
 /// A request, from its headers to the end of its answer.
 #[derive(Debug)]
 pub(super) struct InFlight {
     all: Arc<Connections>,
-    life: Arc<Life>,
+    connection: Arc<Connection>,
     id: u64,
     held: usize,
     /// It was answered as a request that we serve.
@@ -232,41 +236,44 @@ impl Connections {
     /// A slot for a connection that was just accepted. If all are taken, the one that is worth least makes way.
     pub(super) fn enter(self: &Arc<Self>, now: Instant) -> Option<Slot> {
         let mut table = self.table();
-        if table.lives.len() >= self.most {
-            let worths = table.lives.iter().filter_map(|(id, life)| Some((life.progress().worth(now)?, *id)));
-            let (_, id) = worths.min()?;
-            if let Some(life) = table.lives.remove(&id) {
-                life.end("too_many");
+        if table.open.len() >= self.most {
+            let ranks = table
+                .open
+                .iter()
+                .filter_map(|(id, connection)| Some((connection.progress().rank(now)?, *id)));
+            let (_, id) = ranks.min()?;
+            if let Some(connection) = table.open.remove(&id) {
+                connection.end("too_many");
             }
         }
-        let (id, life) = (table.next, Arc::new(Life::new(now)));
+        let (id, connection) = (table.next, Arc::new(Connection::new(now)));
         table.next += 1;
-        table.lives.insert(id, Arc::clone(&life));
-        Some(Slot { all: Arc::clone(self), id, life })
+        table.open.insert(id, Arc::clone(&connection));
+        Some(Slot { all: Arc::clone(self), id, connection })
     }
 
-    /// Whoever comes now takes somebody's place.
+    /// Whether a new connection takes the place of another.
     pub(super) fn is_full(&self) -> bool {
-        self.table().lives.len() >= self.most
+        self.table().open.len() >= self.most
     }
 
-    /// Nobody is connected.
+    /// Whether there is no connection.
     pub(super) fn is_empty(&self) -> bool {
-        self.table().lives.is_empty()
+        self.table().open.is_empty()
     }
 
     /// Ends those whose time is over.
     pub(super) fn sweep(&self, now: Instant) {
-        for life in self.table().lives.values() {
-            let overdue = life.progress().overdue(now);
+        for connection in self.table().open.values() {
+            let overdue = connection.progress().overdue(now);
             if let Some(why) = overdue {
-                life.end(why);
+                connection.end(why);
             }
         }
     }
 
     /// A request begins. If too many are under way, the connection with the oldest makes way.
-    pub(super) fn begin(self: &Arc<Self>, life: &Arc<Life>) -> InFlight {
+    pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>) -> InFlight {
         let now = Instant::now();
         let id = {
             let mut table = self.table();
@@ -275,10 +282,10 @@ impl Connections {
             table.next += 1;
             table.next
         };
-        let mut it = life.progress();
+        let mut it = connection.progress();
         it.begun = None;
         it.in_flight.push((id, now));
-        InFlight { all: Arc::clone(self), life: Arc::clone(life), id, held: 0, served: false }
+        InFlight { all: Arc::clone(self), connection: Arc::clone(connection), id, held: 0, served: false }
     }
 }
 
@@ -288,19 +295,21 @@ impl Table {
         if self.in_flight <= most {
             return;
         }
-        let ending = self.lives.values().filter(|life| life.ends());
-        if self.in_flight <= most + ending.map(|life| life.progress().in_flight.len()).sum::<usize>() {
+        let ending = self.open.values().filter(|connection| connection.ends());
+        if self.in_flight
+            <= most + ending.map(|connection| connection.progress().in_flight.len()).sum::<usize>()
+        {
             return;
         }
-        let oldest = |life: &Arc<Life>| {
-            let it = life.progress();
+        let oldest = |connection: &Arc<Connection>| {
+            let it = connection.progress();
             it.oldest().filter(|_| !it.proven)
         };
-        let stay = self.lives.values().filter(|life| !life.ends());
-        let slowest = stay.filter_map(|life| Some((oldest(life)?, life)));
+        let stay = self.open.values().filter(|connection| !connection.ends());
+        let slowest = stay.filter_map(|connection| Some((oldest(connection)?, connection)));
         let slowest = slowest.min_by_key(|(began, _)| *began);
-        if let Some((_, life)) = slowest.filter(|(began, _)| now.duration_since(*began) > YOUNG) {
-            life.end("slow");
+        if let Some((_, connection)) = slowest.filter(|(began, _)| now.duration_since(*began) > YOUNG) {
+            connection.end("slow");
         }
     }
 
@@ -309,29 +318,29 @@ impl Table {
         if self.held <= most {
             return;
         }
-        let ending = self.lives.values().filter(|life| life.ends());
-        if self.held <= most + ending.map(|life| life.progress().held).sum::<usize>() {
+        let ending = self.open.values().filter(|connection| connection.ends());
+        if self.held <= most + ending.map(|connection| connection.progress().held).sum::<usize>() {
             return;
         }
-        let holds = |life: &Arc<Life>| {
-            let it = life.progress();
+        let holds = |connection: &Arc<Connection>| {
+            let it = connection.progress();
             (!it.proven).then_some((it.held, Reverse(it.oldest())))
         };
-        let stay = self.lives.values().filter(|life| !life.ends());
-        if let Some((_, life)) =
-            stay.filter_map(|life| Some((holds(life)?, life))).max_by_key(|(held, _)| *held)
+        let stay = self.open.values().filter(|connection| !connection.ends());
+        if let Some((_, connection)) =
+            stay.filter_map(|connection| Some((holds(connection)?, connection))).max_by_key(|(held, _)| *held)
         {
-            life.end("slow");
+            connection.end("slow");
         }
     }
 }
 
 impl InFlight {
     /// Its answer has so many bytes. If that is too much, with all others, the connection that holds the most makes way:
-    /// whoever takes its answers holds little.
+    /// a client that takes its answers holds little.
     pub(super) fn holds(&mut self, bytes: usize) {
         self.held = bytes;
-        self.life.progress().held += bytes;
+        self.connection.progress().held += bytes;
         let mut table = self.all.table();
         table.held += bytes;
         table.cut_the_greediest(self.all.most_held);
@@ -340,14 +349,14 @@ impl InFlight {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.all.table().lives.remove(&self.id);
+        self.all.table().open.remove(&self.id);
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         {
-            let mut it = self.life.progress();
+            let mut it = self.connection.progress();
             it.in_flight.retain(|(id, _)| *id != self.id);
             it.held -= self.held;
             it.served |= self.served;

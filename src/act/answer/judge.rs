@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use objects::ConfigMap;
 
 use crate::act::guard::Guard;
-use crate::act::reserve::Outcome;
+use crate::act::reserve::Reserving;
 
 /// What is the same for all that is asked in this request.
-pub(super) struct Known<'a> {
+pub(super) struct RequestContext<'a> {
     pub(super) world: &'a World,
     pub(super) now: Timestamp,
     pub(super) settings: &'a Settings,
@@ -24,7 +24,7 @@ pub(super) struct Known<'a> {
     pub(super) fetched: Option<Vec<ConfigMap>>,
 }
 
-impl Known<'_> {
+impl RequestContext<'_> {
     pub(super) fn after<'b>(&'b self, reservations: &'b Reservations) -> View<'b> {
         let Self { world, now, settings, freshness, ref fetched } = *self;
         let (busy, fetched) = (fetched.is_none(), fetched.as_deref().unwrap_or_default());
@@ -32,20 +32,24 @@ impl Known<'_> {
     }
 }
 
-/// The decision, and who had been let go when it was taken.
-pub(super) async fn judge(guard: &Guard, review: &Review, known: &Known<'_>) -> (Decision, Reservations) {
-    let reservations = guard.book.reservations();
+/// The decision, and the reservations that it was taken by.
+pub(super) async fn judge(
+    guard: &Guard,
+    review: &Review,
+    known: &RequestContext<'_>,
+) -> (Decision, Reservations) {
+    let reservations = guard.reservations.current();
     let view = known.after(&reservations);
     let mut decision = crate::rulebook().evaluate(review, &view);
     let Some(departure) = rules::departure(review, &view).filter(|_| decision.allowed()) else {
         return (decision, reservations);
     };
     let again = |reservations: &Reservations| crate::rulebook().evaluate(review, &known.after(reservations));
-    match guard.book.reserve(&departure, |reservations| again(reservations).allowed()).await {
-        Outcome::Reserved => {}
+    match guard.reservations.reserve(&departure, |reservations| again(reservations).allowed()).await {
+        Reserving::Reserved => {}
         // By the same reservations, not by those of a moment later: it was not reserved, so it must not turn into allowed.
-        Outcome::Lost(reservations) => return (again(&reservations), reservations),
-        Outcome::Unknown(problem) => {
+        Reserving::Lost(reservations) => return (again(&reservations), reservations),
+        Reserving::Unknown(problem) => {
             rules::refuse_unreserved(&departure, &problem, review, &view, &mut decision);
         }
     }

@@ -25,9 +25,9 @@ use crate::act::guard::Guard;
 
 use super::accept::Caller;
 use super::body::Intake;
-use super::judge::{Known, judge};
+use super::judge::{RequestContext, judge};
 
-/// Said to whoever was asked for a certificate and has none.
+/// The answer to a client that was asked for a certificate and has none.
 const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate of a CA that it trusts was \
     shown; the API server needs one for this webhook in its AdmissionConfiguration";
 
@@ -77,7 +77,7 @@ async fn admit(
         Ok(body) if json => body,
         Ok(_) => return refused(StatusCode::BAD_REQUEST, "malformed", "gatera reads application/json only"),
         Err(why) => {
-            let (status, label, words) = why.told();
+            let (status, label, words) = why.response();
             return refused(status, label, words);
         }
     };
@@ -121,7 +121,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let view = View { freshness, ..View::new(&world, started, &settings) };
     let unread = view.unread_config_maps(review);
     let fetched = guard.config_maps.look(&review.namespace, unread).await;
-    let known = Known { world: &world, now: started, settings: &settings, freshness, fetched };
+    let known = RequestContext { world: &world, now: started, settings: &settings, freshness, fetched };
     let (mut decision, reservations) = judge(guard, review, &known).await;
     let view = known.after(&reservations);
     let wanted = if endpoint == Endpoint::Mutate && decision.allowed() && !review.dry_run {
@@ -156,7 +156,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
 }
 
 /// Refusals, and what would be one if it were not for a mode or an override, are worth a line. Everything else is in the
-/// metrics, also what was wrong before and is no worse now: the audit tells of it once, not with every change. The user is
+/// metrics, also what was wrong before and is no worse now: the audit reports it once, not with every change. The user is
 /// whom the request names; only a proven caller is sure to be an API server.
 fn log(review: &review::Review, decision: &Decision, proven: bool) {
     let let_pass =

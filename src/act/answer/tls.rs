@@ -44,7 +44,7 @@ impl Tls {
 
 /// How the webhooks are spoken to.
 #[derive(Clone, Debug)]
-pub struct Speech {
+pub struct TlsOptions {
     leaf: Leaf,
     /// Whose certificates prove an API server.
     clients: Option<PathBuf>,
@@ -52,12 +52,12 @@ pub struct Speech {
     http1_only: bool,
 }
 
-/// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, whatever leaf is current, for everybody.
+/// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, whatever leaf is current, for every client.
 pub fn config(leaf: Leaf) -> Arc<Tls> {
-    Arc::new(Tls { config: ArcSwap::new(Speech::new(leaf, None, false).for_everybody()), asks: false })
+    Arc::new(Tls { config: ArcSwap::new(TlsOptions::new(leaf, None, false).for_everybody()), asks: false })
 }
 
-impl Speech {
+impl TlsOptions {
     /// With the files that were chosen.
     pub fn new(leaf: Leaf, clients: Option<PathBuf>, http1_only: bool) -> Self {
         Self { leaf, clients, http1_only }
@@ -96,7 +96,7 @@ impl Speech {
         )
     }
 
-    /// A client without a certificate gets through the handshake, because only then can it be told what is the matter.
+    /// A client without a certificate gets through the handshake, because only then can an answer say what is the matter.
     fn for_clients_of(&self, file: &Path, pem: &[u8]) -> Result<Arc<ServerConfig>, Error> {
         let wrong = |words: String| Error::Form(file.to_owned(), words);
         let mut roots = RootCertStore::empty();

@@ -1,8 +1,8 @@
 //! What lies between hyper and a connection: bytes are noticed on their way in and out, and a request is under way until
 //! hyper has taken the last piece of its answer. Over HTTP/2 that is when the client has room for it; over HTTP/1.1 the last
-//! few pieces may wait in hyper's buffer, which is noticed as bytes that nobody takes.
+//! few pieces may wait in hyper's buffer, which is noticed as bytes that the client does not take.
 //!
-//! Owns: nothing; tells `connections.rs`. Must not know: TLS, requests.
+//! Owns: nothing; reports to `connections.rs`. Must not know: TLS, requests.
 
 use std::io;
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use axum::body::{Body, Bytes};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connections::{InFlight, Life};
+use super::connections::{Connection, InFlight};
 
 /// A stream whose progress is noticed.
 #[derive(Debug)]
-pub(super) struct Noticed<S> {
+pub(super) struct Instrumented<S> {
     pub(super) stream: S,
-    pub(super) life: Arc<Life>,
+    pub(super) connection: Arc<Connection>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Noticed<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Instrumented<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -31,28 +31,28 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noticed<S> {
         let before = buffer.filled().len();
         let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.life.heard();
+            self.connection.received();
         }
         outcome
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Noticed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Instrumented<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.life.wrote(outcome.is_ready());
+        self.connection.wrote(outcome.is_ready());
         outcome
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(cx);
-        self.life.wrote(outcome.is_ready());
+        self.connection.wrote(outcome.is_ready());
         outcome
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.life.wrote(outcome.is_ready());
+        self.connection.wrote(outcome.is_ready());
         outcome
     }
 
@@ -62,7 +62,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noticed<S> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.life.wrote(outcome.is_ready());
+        self.connection.wrote(outcome.is_ready());
         outcome
     }
 
@@ -71,17 +71,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noticed<S> {
     }
 }
 
-/// An answer whose request is under way until hyper has all of it, in pieces that somebody who takes none of them cannot
+/// An answer whose request is under way until hyper has all of it, in pieces that a client that takes none of them cannot
 /// hoard.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct TrackedBody {
     body: Body,
     rest: Bytes,
     piece: usize,
     _in_flight: InFlight,
 }
 
-impl Answer {
+impl TrackedBody {
     pub(super) fn new(body: Body, piece: usize, mut in_flight: InFlight) -> Self {
         let length = body.size_hint().exact().unwrap_or_default();
         in_flight.holds(usize::try_from(length).unwrap_or(usize::MAX));
@@ -89,7 +89,7 @@ impl Answer {
     }
 }
 
-impl HttpBody for Answer {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -39,7 +39,7 @@ impl std::fmt::Debug for Pair {
 }
 
 impl Pair {
-    /// From files somebody else keeps.
+    /// From files that are kept from outside.
     pub fn new(certificate: String, key: String) -> Self {
         Self { certificate, key }
     }

@@ -1,7 +1,6 @@
 //! The leader's seat: who sits there, and until when.
 //!
-//! Must not know: leases. Whoever acts as the leader asks [`Leading::holds`] before each step; the end of a term needs
-//! nobody to tell it.
+//! Must not know: leases. A task of the leader asks [`Leading::holds`] before each step; a term ends by itself.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +10,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::info;
 
-/// The end of the term; `None`: nobody of this process sits there.
+/// The end of the term; `None`: this process does not lead.
 type Term = Arc<Mutex<Option<Instant>>>;
 
-/// The side of whoever may sit down.
+/// The side of the candidate.
 #[derive(Clone, Debug)]
 pub(super) struct Seat {
     term: Term,
@@ -41,13 +40,13 @@ fn left(term: &Term) -> Option<Duration> {
 }
 
 impl Seat {
-    /// Sits there until then.
+    /// Leads until then.
     pub(super) fn take(&self, until: Instant) {
         *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
         self.announce();
     }
 
-    /// Nobody sits there.
+    /// Ends the term.
     pub(super) fn leave(&self) {
         *self.term.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.announce();
@@ -57,11 +56,11 @@ impl Seat {
         left(&self.term).is_some()
     }
 
-    /// Waits for something, and tells if the term ends meanwhile.
+    /// Waits for something, and announces the end of the term if that comes first.
     pub(super) async fn stepping_down_in_time<T>(
         &self,
         what: impl Future<Output = T>,
-        told: impl Fn(bool),
+        announce_end: impl Fn(bool),
     ) -> T {
         let mut what = pin!(what);
         loop {
@@ -76,7 +75,7 @@ impl Seat {
                 outcome = &mut what => return outcome,
                 () = ends => {
                     self.leave();
-                    told(false);
+                    announce_end(false);
                 }
             }
         }
@@ -99,7 +98,7 @@ impl Leading {
         left(&self.term).is_some()
     }
 
-    /// How long what begins now may take, so that it ends before anybody else can lead.
+    /// How long what begins now may take, so that it ends before another replica can lead.
     pub fn time_for_a_step(&self) -> Option<Duration> {
         left(&self.term).map(|left| left + super::SPARE)
     }
@@ -111,7 +110,7 @@ impl Leading {
 
     /// Waits until this replica leads no more.
     pub async fn deposed(&mut self) {
-        // Nobody who could lead is left: deposed for good.
+        // A closed channel: this process never leads again.
         let _ = self.elected.wait_for(|elected| !*elected).await;
     }
 

@@ -60,7 +60,7 @@ impl Clone for Link {
     }
 }
 
-impl Store for Link {
+impl RecordStore for Link {
     async fn read(&self) -> kube::Result<Option<Lease>> {
         let link = self.clone();
         sent(async move {
@@ -117,7 +117,7 @@ async fn five_minutes(seed: u64) -> usize {
             let stalls = Arc::new(Mutex::new(seed << 8 | index));
             let store = Link { server: Arc::clone(&server), stalls };
             let (candidate, leading) = candidate();
-            let turns = Turns {
+            let turns = Election {
                 store,
                 blank: Lease::default(),
                 me: me.into(),

@@ -8,37 +8,38 @@ use facts::view::Id;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Service};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use leader::plan::{Announcement, Condemned, Mark, Step};
 use objects::Kind;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Done, Means, configure, finish, identity};
+use super::{Done, StepContext, configure, finish, identity};
+use crate::act::api::{self, Exactly, Fault};
 use crate::act::events;
 use crate::act::guard::FIELD_MANAGER;
 
 /// Does one step.
-pub(super) async fn step(means: &Means, step: &Step) -> kube::Result<Done> {
-    let client = &means.client;
+pub(super) async fn step(context: &StepContext, step: &Step) -> kube::Result<Done> {
+    let client = &context.client;
     match step {
         Step::Mark(it) => mark(client, it).await?,
         Step::Address { pod, uid, text } => address(client, pod, uid, text).await?,
-        Step::Ask { id, uid } => return identity::ask(means, id, uid).await,
+        Step::Ask { id, uid } => return identity::ask(context, id, uid).await,
         Step::Identity { pod, uid, is } => identity::tell_pod(client, pod, uid, is).await?,
-        Step::Configure(it) => return configure::configure(means, step, it).await,
-        Step::Evict { id, pod, uid, .. } => return configure::evict(means, id, pod, uid).await,
+        Step::Configure(it) => return configure::configure(context, step, it).await,
+        Step::Evict { id, pod, uid, .. } => return configure::evict(context, id, pod, uid).await,
         Step::Condemn(it) => condemn(client, it).await?,
         Step::Delete(it) => delete(client, it).await?,
-        Step::Correct { told, mark: note } => {
-            for told in told {
-                announce(client, told).await?;
+        Step::Correct { told: events, mark: note } => {
+            for event in events {
+                announce(client, event).await?;
             }
             if note.bootstrap.is_some() { mark(client, note).await? } else { take_out(client, note).await? }
         }
-        Step::Finish(it) => return finish::finish(means, step, it).await,
-        Step::Announce(told) => announce(client, told).await?,
+        Step::Finish(it) => return finish::finish(context, step, it).await,
+        Step::Announce(event) => announce(client, event).await?,
     }
     Ok(Done::Yes)
 }
@@ -61,7 +62,7 @@ pub(super) async fn mark(client: &Client, it: &Mark) -> kube::Result<()> {
     api.patch(&id.name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&mark)).await.map(drop)
 }
 
-/// A note that somebody else wrote is theirs, so leaving it out would leave it.
+/// An annotation of another field manager stays if an apply leaves it out, so it is removed by name.
 async fn take_out(client: &Client, it: &Mark) -> kube::Result<()> {
     let api = Api::<StatefulSet>::namespaced(client.clone(), &it.id.namespace);
     annotate(&api, &it.id.name, &it.uid, &it.version, marks::BOOTSTRAP, None).await
@@ -76,13 +77,8 @@ pub(super) async fn annotate<K: Namespaced>(
     mark: &str,
     value: Option<&str>,
 ) -> kube::Result<()> {
-    let mut patch =
-        json!({ "metadata": { "uid": uid, "annotations": { format!("{PREFIX}{mark}"): value } } });
-    if !version.is_empty() {
-        patch["metadata"]["resourceVersion"] = json!(version);
-    }
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
+    let annotations = json!({ format!("{PREFIX}{mark}"): value });
+    api::annotate(api, Exactly { name, uid, version }, FIELD_MANAGER, &annotations).await.map(drop)
 }
 
 async fn address(client: &Client, pod: &Id, uid: &str, text: &str) -> kube::Result<()> {
@@ -139,26 +135,18 @@ impl<K> Namespaced for K where
 }
 
 /// In the background: that a Deployment's pods are gone is seen by the pods. This very object, in the version that was
-/// judged: what somebody changed or applied again meanwhile is judged again.
+/// judged: an object that was changed or applied again meanwhile is judged again.
 async fn delete_one<K: Namespaced>(client: &Client, it: &Condemned) -> kube::Result<()> {
     let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
-    let this = Preconditions { uid: Some(it.target.uid.clone()), resource_version: Some(it.version.clone()) };
-    let params = DeleteParams {
-        preconditions: Some(this),
-        propagation_policy: Some(PropagationPolicy::Background),
-        ..DeleteParams::default()
-    };
-    match api.delete(&it.target.name, &params).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        result => result.map(drop),
-    }
+    let target = &it.target;
+    api::delete(&api, Exactly { name: &target.name, uid: &target.uid, version: &it.version }).await
 }
 
-/// An Event whose name follows from what it says: whoever leads next does not say it again.
-pub(super) async fn announce(client: &Client, told: &Announcement) -> kube::Result<()> {
-    let api: Api<Event> = Api::namespaced(client.clone(), &told.id.namespace);
-    match api.create(&PostParams::default(), &events::once(told, Timestamp::now())).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+/// Creates an Event whose name follows from what it says: the next leader does not create it again.
+pub(super) async fn announce(client: &Client, event: &Announcement) -> kube::Result<()> {
+    let api: Api<Event> = Api::namespaced(client.clone(), &event.id.namespace);
+    match api.create(&PostParams::default(), &events::once(event, Timestamp::now())).await {
+        Err(error) if Fault::of(&error) == Fault::Conflict => Ok(()),
         result => result.map(drop),
     }
 }

@@ -1,6 +1,6 @@
 //! The leader's audit: judges what changed, and says what it found in gauges and Events.
 //!
-//! Must not know: what is found, or where to look again (`inspect::audit` does). It asks the API server nothing, and tells it
+//! Must not know: what is found, or where to look again (`inspect::audit` does). It asks the API server nothing, and publishes
 //! only what is new.
 
 use std::collections::BTreeMap;
@@ -38,27 +38,27 @@ pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Re
     }
 }
 
-/// One round after the other, until nothing changes the world any more. What a round finds is said after it, so that whoever does
-/// not lead any more says nothing.
+/// One round after the other, until nothing changes the world any more. What a round finds is reported after it, so that a
+/// replica that no longer leads reports nothing.
 async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     let began = Instant::now();
     let rounds = Arc::new(Mutex::new(Rounds::default()));
-    let mut said =
-        Said { counts: Counts::new(), open: BTreeMap::new(), events_left: MOST_EVENTS, since: began };
+    let mut reported =
+        Reported { counts: Counts::new(), open: BTreeMap::new(), events_left: MOST_EVENTS, since: began };
     loop {
         changed.mark_unchanged();
-        let (looked, most) = (Instant::now(), said.events_left());
+        let (looked, most) = (Instant::now(), reported.events_left());
         let (judging, rounds) = (Arc::clone(guard), Arc::clone(&rounds));
         // Requests are answered meanwhile.
         let judged = tokio::task::spawn_blocking(move || {
-            // One that panicked was told as far as it came.
+            // A round that panicked was reported up to there.
             let mut rounds = rounds.lock().unwrap_or_else(PoisonError::into_inner);
             judge(&judging, &mut rounds, began.elapsed(), most)
         });
         match judged.await {
             Ok((round, open, news)) => {
-                said.say_open(guard, open);
-                said.say(guard, round, news);
+                reported.say_open(guard, open);
+                reported.say(guard, round, news);
             }
             Err(error) => warn!(%error, "an audit failed"),
         }
@@ -72,11 +72,16 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     }
 }
 
-/// Namespaces in which nothing is refused for now, and whose word that is.
-type Open = BTreeMap<String, Override>;
+/// Namespaces in which nothing is refused for now, and the annotation that says so.
+type OpenNamespaces = BTreeMap<String, Override>;
 
 /// What stands now, and what is new.
-fn judge(guard: &Guard, rounds: &mut Rounds, now: Duration, most: usize) -> (Round, Open, Vec<Notice>) {
+fn judge(
+    guard: &Guard,
+    rounds: &mut Rounds,
+    now: Duration,
+    most: usize,
+) -> (Round, OpenNamespaces, Vec<Notice>) {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
     let mut notices = Vec::new();
@@ -85,15 +90,15 @@ fn judge(guard: &Guard, rounds: &mut Rounds, now: Duration, most: usize) -> (Rou
     (round, open, notices)
 }
 
-/// What was said already.
-struct Said {
+/// What was reported already.
+struct Reported {
     counts: Counts,
-    open: Open,
+    open: OpenNamespaces,
     events_left: usize,
     since: Instant,
 }
 
-impl Said {
+impl Reported {
     fn events_left(&mut self) -> usize {
         if self.since.elapsed() >= IN {
             (self.events_left, self.since) = (MOST_EVENTS, Instant::now());
@@ -101,17 +106,17 @@ impl Said {
         self.events_left
     }
 
-    /// That a glass was broken is not held back by how much else there is to tell.
-    fn say_open(&mut self, guard: &Guard, open: Open) {
+    /// A suspension by break-glass is reported at once, however many other Events wait.
+    fn say_open(&mut self, guard: &Guard, open: OpenNamespaces) {
         guard.metrics.break_glass.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
         for (namespace, release) in
             open.iter().filter(|(name, release)| self.open.get(*name) != Some(release))
         {
-            warn!(namespace, until = %release.until, reason = release.reason, "nothing is refused here: its glass is broken");
+            warn!(namespace, until = %release.until, reason = release.reason, "nothing is refused in this namespace: break-glass");
             guard.publish(events::glass_broken(namespace, release));
         }
         for namespace in self.open.keys().filter(|name| !open.contains_key(*name)) {
-            info!(namespace, "what is refused is refused again: its glass is mended");
+            info!(namespace, "requests are refused in this namespace again: break-glass has ended");
             guard.publish(events::glass_mended(namespace));
         }
         self.open = open;
@@ -120,8 +125,8 @@ impl Said {
     fn say(&mut self, guard: &Guard, round: Round, news: Vec<Notice>) {
         guard.metrics.clusters_are(round.clusters.iter().map(|(state, _)| *state));
         guard.metrics.rollouts_are(round.clusters.iter().map(|(_, rollout)| *rollout));
-        let told = news.len();
-        self.events_left -= told;
+        let sent = news.len();
+        self.events_left -= sent;
         for notice in news {
             guard.publish(notice);
         }
@@ -131,8 +136,8 @@ impl Said {
         }
         guard.metrics.audited(&counts, &self.counts);
         self.counts = counts;
-        if held_back > 0 && told > 0 {
-            info!(told, held_back, "more Events than are sent at once; the rest follow");
+        if held_back > 0 && sent > 0 {
+            info!(sent, held_back, "more Events than are sent at once; the rest follow");
         }
     }
 }

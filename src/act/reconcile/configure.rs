@@ -1,6 +1,6 @@
-//! A step of a rollout: the copies that it needs, what everybody should know, and the note. And a member's eviction.
+//! A step of a rollout: the copies that it needs, its Events, and the note. And a member's eviction.
 //!
-//! Must not know: when it is due (`plan/rollout.rs`). An eviction is asked for like anybody's: the guard itself judges it,
+//! Must not know: when it is due (`plan/rollout.rs`). An eviction is requested like that of any user: the guard itself judges it,
 //! and writes it down for all replicas.
 
 use engine::snapshot::{Snapshot, snapshot};
@@ -8,26 +8,28 @@ use facts::marks::{self, PREFIX};
 use facts::view::{Id, Note};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use leader::plan::rollout::{self, Configure};
 use leader::plan::{Announcement, Step};
 use serde_json::{Value, json};
 
 use super::apply::{annotate, announce};
-use super::{Done, Means};
+use super::{Done, StepContext};
+use crate::act::api::{self, Exactly, Fault};
 use crate::act::config_maps::make;
+use crate::act::telemetry::chain;
 
-/// Copies that nobody uses any more, besides the newest of them.
+/// Unused copies that are kept, the newest of them.
 const HISTORY: usize = 5;
 
 /// Makes copies of what the note names, then writes it.
-pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kube::Result<Done> {
-    let (client, ns) = (&means.client, &it.id.namespace);
+pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure) -> kube::Result<Done> {
+    let (client, ns) = (&context.client, &it.id.namespace);
     let next = it.note.next.iter().map(|next| &next.revision);
     for revision in next.chain([&it.note.good]) {
         for (source, digest) in revision.iter() {
-            let copy = means.look(|view| {
+            let copy = context.look(|view| {
                 let cluster = view.cluster(ns, &it.id.name)?;
                 Some(snapshot(cluster, view, source, digest))
             });
@@ -46,34 +48,34 @@ pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kub
             }
         }
     }
-    if !means.may(step) {
+    if !context.may(step) {
         return Ok(Done::NotNow("the world has changed".to_owned()));
     }
-    for told in &it.told {
-        announce(client, told).await?;
+    for event in &it.told {
+        announce(client, event).await?;
     }
     let version =
-        means.look(|view| Some(view.cluster(ns, &it.id.name)?.workload.metadata.resource_version.clone()));
+        context.look(|view| Some(view.cluster(ns, &it.id.name)?.workload.metadata.resource_version.clone()));
     let api: Api<StatefulSet> = Api::namespaced(client.clone(), ns);
     let (version, text) = (version.unwrap_or_default(), it.note.text());
     annotate(&api, &it.id.name, &it.uid, &version, marks::CONFIGURATION, Some(&text)).await?;
     if it.note.next.is_none() {
-        sweep(means, &it.id, &it.note).await?;
+        sweep(context, &it.id, &it.note).await?;
     }
     Ok(Done::Yes)
 }
 
-/// Nobody goes on without a copy, and why there is none should be seen.
+/// No member goes on without a copy, and an Event says why there is none.
 fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<Option<Done>> {
     let why = match made {
         Ok(()) => return Ok(None),
-        Err(kube::Error::Api(status)) if status.code == 409 => {
-            format!("ConfigMap {name} is there, and it is not what gatera makes; delete it")
-        }
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            format!("ConfigMap {name} cannot be made: {}", status.message.lines().next().unwrap_or_default())
-        }
-        Err(error) => return Err(error),
+        Err(error) => match Fault::of(&error) {
+            Fault::Conflict => {
+                format!("ConfigMap {name} is there, and it is not what gatera makes; delete it")
+            }
+            Fault::Forbidden => format!("ConfigMap {name} cannot be made: {}", first_line(&error)),
+            _ => return Err(error),
+        },
     };
     let note = format!("members keep the configuration that they have: {why}");
     Ok(Some(Done::Refused(Announcement {
@@ -84,12 +86,16 @@ fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<O
     })))
 }
 
+fn first_line(error: &kube::Error) -> String {
+    chain(error).lines().next().unwrap_or_default().to_owned()
+}
+
 /// Takes away copies that neither the note nor a pod names, the oldest first.
-async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
-    let api: Api<ConfigMap> = Api::namespaced(means.client.clone(), &id.namespace);
+async fn sweep(context: &StepContext, id: &Id, note: &Note) -> kube::Result<()> {
+    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &id.namespace);
     let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, id.name));
     let mut all: Vec<_> = api.list_metadata(&ours).await?.items;
-    let used = means.look(|view| {
+    let used = context.look(|view| {
         let pods =
             view.cluster(&id.namespace, &id.name).map(|it| it.pods().collect::<Vec<_>>()).unwrap_or_default();
         let run = pods.into_iter().filter_map(|pod| pod.revision.as_ref());
@@ -98,19 +104,16 @@ async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
     all.retain(|map| !used.contains(&map.name_any()));
     all.sort_by_key(|map| std::cmp::Reverse(map.creation_timestamp()));
     for map in all.iter().skip(HISTORY) {
-        let this = Preconditions { uid: map.uid(), resource_version: map.resource_version() };
-        let params = DeleteParams { preconditions: Some(this), ..DeleteParams::default() };
-        match api.delete(&map.name_any(), &params).await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            result => drop(result?),
-        }
+        let (name, uid) = (map.name_any(), map.uid().unwrap_or_default());
+        let version = map.resource_version().unwrap_or_default();
+        api::delete_unless_changed(&api, Exactly { name: &name, uid: &uid, version: &version }).await?;
     }
     Ok(())
 }
 
 /// Budgets, and the guard itself, may have something against it.
-pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube::Result<Done> {
-    let client = &means.client;
+pub(super) async fn evict(context: &StepContext, id: &Id, pod: &str, uid: &str) -> kube::Result<Done> {
+    let client = &context.client;
     let api: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
     // kube writes the options of an eviction under another name than API servers read.
     let eviction = json!({
@@ -120,10 +123,10 @@ pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube:
         "deleteOptions": { "preconditions": { "uid": uid } },
     });
     match api.create_subresource::<Value, Value>("eviction", pod, &PostParams::default(), &eviction).await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 429) => {
-            let set =
-                means.look(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
-            let why = status.message.lines().next().unwrap_or_default();
+        Err(error) if matches!(Fault::of(&error), Fault::Forbidden | Fault::TooMany) => {
+            let set = context
+                .look(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
+            let why = first_line(&error);
             Ok(Done::Refused(Announcement {
                 id: id.clone(),
                 uid: set.unwrap_or_default(),
@@ -131,9 +134,7 @@ pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube:
                 note: format!("{pod} is to restart, and may not yet: {why}"),
             }))
         }
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-            Ok(Done::NotNow(status.message.clone()))
-        }
+        Err(error) if Fault::of(&error).is_overtaken() => Ok(Done::NotNow(chain(&error))),
         result => result.map(|_| Done::Yes),
     }
 }

@@ -10,24 +10,25 @@ use kube::{Api, Client};
 use leader::plan::{self, Condemned, Finish, Found, Step, Warrant};
 use objects::{self, Kind, Meta, Object, Reader};
 
+use crate::act::api::Fault;
 use crate::act::watch::pages::Pages;
 
 use super::apply::{announce, delete, mark, spare};
-use super::{Done, Means};
+use super::{Done, StepContext};
 
 /// So many bytes are kept of what reads a ConfigMap, or makes what may read it: some thousand ReplicaSets.
 const ROOM: usize = 8 << 20;
 
-/// Deletes what may be deleted, tells what became of each, and writes that it is over.
-pub(super) async fn finish(means: &Means, step: &Step, it: &Finish) -> kube::Result<Done> {
-    let client = &means.client;
+/// Deletes what may be deleted, publishes what became of each, and records that it is over.
+pub(super) async fn finish(context: &StepContext, step: &Step, it: &Finish) -> kube::Result<Done> {
+    let client = &context.client;
     let mut left = it.left.clone();
     for target in &it.rest {
         let found = look_up(client, &it.id.namespace, target).await?;
-        if !means.may(step) {
+        if !context.may(step) {
             return Ok(Done::NotNow("the world has changed".to_owned()));
         }
-        let warrant = means.look(|view| {
+        let warrant = context.look(|view| {
             let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
             Some(plan::warrant(cluster, view, it, target, &found))
         });
@@ -43,13 +44,14 @@ pub(super) async fn finish(means: &Means, step: &Step, it: &Finish) -> kube::Res
         }
     }
     for (target, _) in &it.left {
-        let service = means.look(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
+        let service =
+            context.look(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
         if let Some(meta) = service {
             let_be(client, it, target, &meta).await?;
         }
     }
-    for told in it.told(&left) {
-        announce(client, &told).await?;
+    for event in it.told(&left) {
+        announce(client, &event).await?;
     }
     mark(client, &it.mark()).await?;
     Ok(Done::Yes)
@@ -67,7 +69,7 @@ async fn let_be(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Met
     Ok(())
 }
 
-/// The ConfigMap, and whoever may read it.
+/// The ConfigMap, and all that may read it.
 async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> kube::Result<Found> {
     let map = if target.kind == Kind::ConfigMap {
         config_map(client, namespace, &target.name).await?
@@ -139,12 +141,12 @@ async fn readers(
     };
     match outcome {
         Ok(()) => Ok(Ok(found)),
-        // An API server that does not serve this kind has none.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Ok(Vec::new())),
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            Ok(Err(format!("gatera may not list {plural}")))
-        }
-        Err(error) => Err(error),
+        Err(error) => match Fault::of(&error) {
+            // An API server that does not serve this kind has none.
+            Fault::NotFound => Ok(Ok(Vec::new())),
+            Fault::Forbidden => Ok(Err(format!("gatera may not list {plural}"))),
+            _ => Err(error),
+        },
     }
 }
 

@@ -1,4 +1,4 @@
-//! Asks what members told of their cluster's id, and writes down what follows.
+//! Reads what members reported of their cluster's id, and records what follows.
 //!
 //! Must not know: what follows (`plan/identity.rs` does). Only kubelets may write the Events that are read here.
 
@@ -12,42 +12,42 @@ use kube::{Api, Client};
 use leader::plan::identity::{self, Concluded, concluded};
 
 use super::apply::annotate;
-use super::{Done, Means};
+use super::{Done, StepContext};
 use crate::act::watch::member_events::{Topic, events_of};
 
-/// Lists the Events and records the cluster's id, if they tell one. Who founded the cluster anew is then told, too.
-pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done> {
-    let pods: Vec<String> = means.look(|view| {
+/// Lists the Events and records the cluster's id, if they report one. An Event then names a new founding.
+pub(super) async fn ask(context: &StepContext, id: &Id, uid: &str) -> kube::Result<Done> {
+    let pods: Vec<String> = context.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).into_iter();
         cluster.flat_map(|it| identity::proven(it, view).map(|pod| pod.uid.clone())).collect()
     });
     let mut events = Vec::new();
     for pod in pods {
-        events.extend(events_of(&means.client, Topic::Probes, &id.namespace, &pod).await?);
+        events.extend(events_of(&context.client, Topic::Probes, &id.namespace, &pod).await?);
     }
-    let told = events.into_iter().filter_map(|it| Some((it.uid, (it.at, Answer::read(&it.message)?))));
-    let told: identity::Answers = told.collect();
-    let found = means.look(|view| {
+    let answers = events.into_iter().filter_map(|it| Some((it.uid, (it.at, Answer::read(&it.message)?))));
+    let answers: identity::Answers = answers.collect();
+    let found = context.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
-        let found = concluded(cluster, view, &told)?;
+        let found = concluded(cluster, view, &answers)?;
         let word = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
         Some((found, word, cluster.workload.metadata.resource_version.clone()))
     });
     let Some((Concluded { is, new, tell, beside }, word, version)) = found else {
         return Ok(Done::NotNow(
-            "its members have not told which cluster it is, or not the same one".to_owned(),
+            "its members have not reported the id of their cluster, or not the same one".to_owned(),
         ));
     };
     if new {
-        let api = Api::<StatefulSet>::namespaced(means.client.clone(), &id.namespace);
+        let api = Api::<StatefulSet>::namespaced(context.client.clone(), &id.namespace);
         let mark = inject::identity::mark(is.as_ref());
         annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(mark)).await?;
     }
     for event in beside {
-        super::apply::announce(&means.client, &event).await?;
+        super::apply::announce(&context.client, &event).await?;
     }
     for (pod, uid) in tell {
-        tell_pod(&means.client, &Id::new(&id.namespace, &pod), &uid, &word).await?;
+        tell_pod(&context.client, &Id::new(&id.namespace, &pod), &uid, &word).await?;
     }
     Ok(Done::Yes)
 }

@@ -10,17 +10,18 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Error as KubeError, ResourceExt as _};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tracing::info;
 
+use crate::act::api::{self, Exactly, Fault};
 use crate::act::certs::Pair;
 use crate::act::guard::FIELD_MANAGER;
 use crate::act::ownership;
 use crate::act::telemetry::Trouble;
 
-use super::watch::Seen;
+use super::watch::Watched;
 use super::{Error, Registrar, Registration, words};
 
 /// So long after the entries have changed, every API server has noticed.
@@ -40,7 +41,7 @@ impl Registrar {
     /// Leader: the Secret is there and holds what it should.
     async fn make(&mut self) -> Result<(), Error> {
         if self.known.secret.is_gone() {
-            self.known.secret = Seen::There(self.create().await?);
+            self.known.secret = Watched::There(self.create().await?);
         }
         let Registration { names, lives, .. } = &self.registration;
         let settled = self.known.settled(SETTLE.min((lives.leaf / 20).unsigned_abs()), Instant::now());
@@ -51,16 +52,16 @@ impl Registrar {
         match self.secrets().replace(&self.registration.secret, &PostParams::default(), &secret).await {
             Ok(secret) => {
                 info!("new certificates");
-                self.known.secret = Seen::There(secret);
+                self.known.secret = Watched::There(secret);
                 Ok(())
             }
-            // Somebody wrote or deleted it meanwhile; the watch brings what is there now.
-            Err(KubeError::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            // Another writer changed or deleted it meanwhile; the watch brings what is there now.
+            Err(error) if Fault::of(&error).is_overtaken() => Ok(()),
             Err(error) => Err(Error::WriteSecret(self.registration.secret.clone(), error)),
         }
     }
 
-    /// It is there again, empty, as the chart makes it; or as somebody else made it meanwhile. RBAC cannot limit a POST to
+    /// It is there again, empty, as the chart makes it; or as another writer made it meanwhile. RBAC cannot limit a POST to
     /// a name, and can limit an apply. It says nothing of the content: two who create it at once do no harm.
     async fn create(&self) -> Result<Secret, Error> {
         let Registration { namespace, release, secret, .. } = &self.registration;
@@ -71,12 +72,13 @@ impl Registrar {
         created.map_err(|error| Error::WriteSecret(secret.clone(), error))
     }
 
-    /// Somebody froze it with what cannot be used: another one takes its place.
+    /// Replaces a Secret that is immutable and cannot be used.
     async fn create_anew(&self, frozen: &Secret) -> Result<Secret, Error> {
-        let preconditions = Preconditions { uid: frozen.uid(), resource_version: frozen.resource_version() };
-        let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let deleted = self.secrets().delete(&self.registration.secret, &delete).await;
-        deleted.map_err(|error| Error::WriteSecret(self.registration.secret.clone(), error))?;
+        let name = &self.registration.secret;
+        let (uid, version) =
+            (frozen.uid().unwrap_or_default(), frozen.resource_version().unwrap_or_default());
+        let deleted = api::delete(&self.secrets(), Exactly { name, uid: &uid, version: &version }).await;
+        deleted.map_err(|error| Error::WriteSecret(name.clone(), error))?;
         self.create().await
     }
 

@@ -13,25 +13,26 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, Error as KubeError};
+use kube::Api;
+use kube::api::{ListParams, Patch};
 use serde_json::{Value, json};
 use tracing::info;
 
+use crate::act::api::{Fault, written_by};
 use crate::act::events;
 use crate::act::guard::FIELD_MANAGER;
 use crate::act::telemetry::Trouble;
 
 use super::known::{CONFIGURATIONS, Configuration};
-use super::watch::Seen;
+use super::watch::Watched;
 use super::{Error, Registrar, words};
 
 /// What became of a write.
 enum Filled {
     Written(Configuration),
-    /// No endpoint of our Service is ready: an entry would hold up everybody.
+    /// No endpoint of our Service is ready: an entry would block all requests.
     Waits,
-    /// Somebody was faster; the watch brings what is there now.
+    /// Another writer was faster; the watch brings what is there now.
     Overtaken,
 }
 
@@ -58,7 +59,7 @@ impl Registrar {
                         // Some clusters amend what is written; then it is said what is in the way.
                         difference = foreign(&written.entries, &wanted);
                         self.paces[index].wrote(self.begun.elapsed());
-                        self.known.entries[index] = Seen::There(written);
+                        self.known.entries[index] = Watched::There(written);
                     }
                     Ok(Filled::Overtaken) => {}
                     Ok(Filled::Waits) => waits = true,
@@ -93,7 +94,7 @@ impl Registrar {
         }
         let name = &self.registration.configuration;
         let body = json!({ "metadata": { "resourceVersion": found.version }, "webhooks": entries });
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = written_by(FIELD_MANAGER);
         let (patch, client) = (Patch::Merge(&body), self.client.clone());
         let written = if kind == CONFIGURATIONS[0].1 {
             let api: Api<MutatingWebhookConfiguration> = Api::all(client);
@@ -108,7 +109,7 @@ impl Registrar {
                 self.guard.metrics.entries_written.inc();
                 Ok(Filled::Written(written))
             }
-            Err(KubeError::Api(status)) if matches!(status.code, 404 | 409) => Ok(Filled::Overtaken),
+            Err(error) if Fault::of(&error).is_overtaken() => Ok(Filled::Overtaken),
             Err(error) => Err(Error::WriteEntries(format!("{kind} {name}"), error)),
         }
     }
@@ -134,7 +135,7 @@ impl Registrar {
         self.guard.ready.registration.store(Some(Arc::new(words)));
     }
 
-    /// The end of a configuration shows in the metrics; the leader tells everybody.
+    /// The end of a configuration shows in the metrics; the leader publishes an Event.
     pub(super) fn tell_deletions(&mut self, leads: bool) {
         let gone = self.known.gone().len();
         self.guard.metrics.trouble(Trouble::ConfigurationDeleted, gone == 1);

@@ -1,7 +1,7 @@
 //! What is known of our Secret and our entries, and what follows from it.
 //!
 //! Owns: every decision of the registration: which certificates the Secret should hold, which leaf is shown, whom API servers
-//! trust by now, what `/readyz` says. Pure: whoever asks says what time it is. Must not know: clients, metrics;
+//! trust by now, what `/readyz` says. Pure: the time is an argument. Must not know: clients, metrics;
 //! `certificate.rs` and `entries.rs` do what is decided here.
 
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::act::certs::{self, Lives, Material, Pair};
 
 use super::Error;
-use super::watch::Seen;
+use super::watch::Watched;
 
 /// What `/readyz` says when all is well.
 const REGISTERED: &str = "registered";
@@ -65,14 +65,14 @@ pub(super) struct Known {
     pub(super) shown: Option<Pair>,
     /// What was taken from the Secret last, when it could be used.
     pub(super) held: Option<Material>,
-    pub(super) secret: Seen<Secret>,
+    pub(super) secret: Watched<Secret>,
     /// What API servers should trust.
     pub(super) bundle: Option<String>,
     /// The configurations: mutating, validating.
-    pub(super) entries: [Seen<Configuration>; 2],
+    pub(super) entries: [Watched<Configuration>; 2],
     /// Which bundle every API server is sure to know.
     settling: Settling,
-    /// The configurations whose end was told to everybody.
+    /// The configurations about whose end an Event was published.
     told_gone: Vec<&'static str>,
 }
 
@@ -101,9 +101,9 @@ impl Known {
         now: Timestamp,
     ) -> (Option<Pair>, Result<(), Error>) {
         let secret = match &self.secret {
-            Seen::NotYet => return (None, Ok(())),
-            Seen::Gone => return (None, Err(Error::NoSecret(name.to_owned()))),
-            Seen::There(secret) => secret,
+            Watched::NotYet => return (None, Ok(())),
+            Watched::Gone => return (None, Err(Error::NoSecret(name.to_owned()))),
+            Watched::There(secret) => secret,
         };
         let now = time_by(secret, now);
         let Some(found) = Material::read(secret) else { return (None, Err(Error::Empty(name.to_owned()))) };
@@ -158,7 +158,7 @@ impl Known {
         Some(self.settling.done.clone().unwrap_or_default())
     }
 
-    /// What there is, in words. `strange` is what somebody else made of our entries.
+    /// What there is, in words. `strange` is what another writer made of our entries.
     pub(super) fn summary(&self, name: &str, strange: Option<String>) -> String {
         let gone = self.gone();
         if gone.len() == CONFIGURATIONS.len() {
@@ -173,7 +173,7 @@ impl Known {
         if let Some(strange) = strange {
             return format!("{strange}; the leading replica writes it again");
         }
-        let filled = |it: &Seen<Configuration>| it.there().is_some_and(|it| !it.entries.is_empty());
+        let filled = |it: &Watched<Configuration>| it.there().is_some_and(|it| !it.entries.is_empty());
         if self.entries.iter().all(filled) { REGISTERED } else { NOT_YET }.to_owned()
     }
 
@@ -183,7 +183,7 @@ impl Known {
         both.filter(|(it, _)| it.is_gone()).map(|(_, (_, kind, lost))| (kind, lost)).collect()
     }
 
-    /// The configurations whose end the leader has to tell everybody now, once: a way out that somebody chose, or an accident.
+    /// The configurations about whose end the leader has to publish an Event now, once: a person's way out, or an accident.
     pub(super) fn deleted(&mut self, leads: bool) -> Option<Vec<&'static str>> {
         let gone: Vec<_> = self.gone().into_iter().map(|(kind, _)| kind).collect();
         let news = leads && !gone.iter().all(|kind| self.told_gone.contains(kind));
@@ -274,14 +274,14 @@ mod tests {
         Material::new(&["a".to_owned()], Lives::default(), at(seconds)).unwrap()
     }
 
-    fn secret(material: &Material) -> Seen<Secret> {
-        Seen::There(Secret { data: Some(material.data()), ..Secret::default() })
+    fn secret(material: &Material) -> Watched<Secret> {
+        Watched::There(Secret { data: Some(material.data()), ..Secret::default() })
     }
 
     /// Both configurations with one entry each that trusts this bundle.
-    fn entries(bundle: &str) -> [Seen<Configuration>; 2] {
+    fn entries(bundle: &str) -> [Watched<Configuration>; 2] {
         let entry = json!({ "clientConfig": { "caBundle": encoded(bundle) } });
-        [0, 1].map(|_| Seen::There(Configuration { version: "1".into(), entries: vec![entry.clone()] }))
+        [0, 1].map(|_| Watched::There(Configuration { version: "1".into(), entries: vec![entry.clone()] }))
     }
 
     #[test]
@@ -289,10 +289,10 @@ mod tests {
         let [ours, theirs, over] = [0, 0, -9_000 * 86_400].map(made);
         let name = "gatera-tls";
         let mut known = Known::default();
-        assert!(matches!(known.take(false, name, at(0)), (None, Ok(()))), "nobody knows yet");
-        known.secret = Seen::Gone;
+        assert!(matches!(known.take(false, name, at(0)), (None, Ok(()))), "it is not known yet");
+        known.secret = Watched::Gone;
         assert!(matches!(known.take(false, name, at(0)), (None, Err(Error::NoSecret(_)))));
-        known.secret = Seen::There(Secret::default());
+        known.secret = Watched::There(Secret::default());
         assert!(matches!(known.take(false, name, at(0)), (None, Err(Error::Empty(_)))));
 
         known.secret = secret(&over);
@@ -333,8 +333,8 @@ mod tests {
         let next = |known: &Known| known.next(&names, Lives::default(), None, at(0)).unwrap();
         let ours = made(0);
         let mut known = Known::default();
-        assert!(next(&known).is_none(), "nobody knows yet");
-        known.secret = Seen::There(Secret::default());
+        assert!(next(&known).is_none(), "it is not known yet");
+        known.secret = Watched::There(Secret::default());
         assert!(next(&known).is_some(), "it is empty");
         known.secret = secret(&ours);
         assert!(next(&known).is_none(), "nothing is due");
@@ -371,16 +371,16 @@ mod tests {
         assert_eq!(said(&known, None), "registered");
         assert_eq!(said(&known, Some("x is missing")), "x is missing; the leading replica writes it again");
         assert_eq!(known.deleted(true), None);
-        known.entries[1] = Seen::Gone;
+        known.entries[1] = Watched::Gone;
         assert_eq!(
             said(&known, Some("x")),
             "ValidatingWebhookConfiguration gatera is not there: deletions, scaling and evictions are not judged; `helm upgrade` \
              brings it back"
         );
-        assert_eq!(known.deleted(false), None, "whoever leads tells it");
+        assert_eq!(known.deleted(false), None, "the leader reports it");
         assert_eq!(known.deleted(true), Some(vec!["ValidatingWebhookConfiguration"]));
         assert_eq!(known.deleted(true), None, "once");
-        known.entries[0] = Seen::Gone;
+        known.entries[0] = Watched::Gone;
         assert_eq!(
             said(&known, None),
             "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera are not there: nothing is guarded; `helm \
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(known.deleted(true).map(|it| it.len()), Some(2));
         known.entries = entries("CA");
         assert_eq!(known.deleted(false), None);
-        known.entries[0] = Seen::Gone;
+        known.entries[0] = Watched::Gone;
         assert_eq!(
             known.deleted(true),
             Some(vec!["MutatingWebhookConfiguration"]),

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// What is known of an object.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Seen<T> {
+pub(super) enum Watched<T> {
     /// No watch has said anything yet.
     #[default]
     NotYet,
@@ -34,7 +34,7 @@ pub(super) enum Seen<T> {
     There(T),
 }
 
-impl<T> Seen<T> {
+impl<T> Watched<T> {
     pub(super) fn there(&self) -> Option<&T> {
         match self {
             Self::There(object) => Some(object),
@@ -42,11 +42,11 @@ impl<T> Seen<T> {
         }
     }
 
-    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Seen<U> {
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Watched<U> {
         match self {
-            Self::NotYet => Seen::NotYet,
-            Self::Gone => Seen::Gone,
-            Self::There(object) => Seen::There(change(object)),
+            Self::NotYet => Watched::NotYet,
+            Self::Gone => Watched::Gone,
+            Self::There(object) => Watched::There(change(object)),
         }
     }
 
@@ -56,13 +56,13 @@ impl<T> Seen<T> {
 }
 
 /// Every change of the object of this name, its end included.
-pub(super) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = watcher::Result<Seen<K>>> + use<K>
+pub(super) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = watcher::Result<Watched<K>>> + use<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let wanted = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
     let mut listed = false;
-    let heard = move |event: watcher::Result<Event<K>>| {
+    let seen = move |event: watcher::Result<Event<K>>| {
         ready(match event {
             Err(error) => Some(Err(error)),
             Ok(Event::Init) => {
@@ -71,16 +71,16 @@ where
             }
             Ok(Event::InitApply(object)) => {
                 listed = true;
-                Some(Ok(Seen::There(object)))
+                Some(Ok(Watched::There(object)))
             }
-            Ok(Event::Apply(object)) => Some(Ok(Seen::There(object))),
-            // It went while nobody was listening.
-            Ok(Event::InitDone) if !listed => Some(Ok(Seen::Gone)),
+            Ok(Event::Apply(object)) => Some(Ok(Watched::There(object))),
+            // It was deleted between two watches.
+            Ok(Event::InitDone) if !listed => Some(Ok(Watched::Gone)),
             Ok(Event::InitDone) => None,
-            Ok(Event::Delete(_)) => Some(Ok(Seen::Gone)),
+            Ok(Event::Delete(_)) => Some(Ok(Watched::Gone)),
         })
     };
-    watcher(api, wanted).backoff(Steadily).filter_map(heard)
+    watcher(api, wanted).backoff(Steadily).filter_map(seen)
 }
 
 /// The same pause again and again: a registration that waits for half a minute after an outage is one more outage.

@@ -10,14 +10,15 @@ use jiff::fmt::rfc2822;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{GetParams, PostParams, Request};
 use kube::client::Body;
-use kube::core::Status;
 use kube::{Api, Client, Error};
+
+use crate::act::api::refusal;
 
 /// What was asked for, and the `Date` of the answer, if it had one that can be read.
 type Dated<T> = (T, Option<Timestamp>);
 
 /// Where reservations lie.
-pub trait Store: Send + Sync {
+pub trait LeaseStore: Send + Sync {
     /// This Lease, if it exists.
     fn read(&self, name: &str) -> impl Future<Output = kube::Result<Dated<Option<Lease>>>> + Send;
     /// Writes it only over the version that it carries; without one only if there is none.
@@ -53,13 +54,11 @@ impl Leases {
         if code.is_success() {
             return Ok((Some(serde_json::from_slice(&body).map_err(Error::SerdeError)?), date));
         }
-        let plain = || Status::failure(&String::from_utf8_lossy(&body), "");
-        let said = serde_json::from_slice(&body).unwrap_or_else(|_| plain());
-        Err(Error::Api(Status { code: code.as_u16(), ..said }.boxed()))
+        Err(refusal(code.as_u16(), &body))
     }
 }
 
-impl Store for Leases {
+impl LeaseStore for Leases {
     async fn read(&self, name: &str) -> kube::Result<Dated<Option<Lease>>> {
         let request = self.requests().get(name, &GetParams::default()).map_err(Error::BuildRequest)?;
         self.ask(request).await
@@ -72,27 +71,7 @@ impl Store for Leases {
             self.requests().replace(name, &PostParams::default(), text).map_err(Error::BuildRequest)?;
         match self.ask(request).await? {
             (Some(lease), date) => Ok((lease, date)),
-            (None, _) => Err(Error::Api(Status { code: 404, ..Status::default() }.boxed())),
+            (None, _) => Err(refusal(404, b"there is no such Lease")),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::Response;
-    use tower::service_fn;
-
-    use super::*;
-
-    /// Something between us and the API server, or an API server that is overloaded, answers with plain words.
-    #[tokio::test]
-    async fn an_answer_in_plain_words_is_told_as_it_is() {
-        let service = service_fn(async |_: axum::http::Request<Body>| {
-            let answer = Response::builder().status(429).body(Body::from(b"Too many requests".to_vec()));
-            Ok::<_, std::convert::Infallible>(answer.unwrap())
-        });
-        let leases = Leases::of(Client::new(service, "default"), "gatera");
-        let Err(Error::Api(status)) = leases.read("it").await else { panic!("it was refused") };
-        assert_eq!((status.code, &*status.message), (429, "Too many requests"));
     }
 }

@@ -1,7 +1,7 @@
 //! What one replica knows of reservations: whose each is and when it ends.
 //!
-//! Must not know: clients, or the clock of this machine. How old a reservation is that another replica made is told by
-//! the API server's clock alone: its writer put the time into the note, as the `Date` of the answer before told it, and the
+//! Must not know: clients, or the clock of this machine. The age of another replica's reservation is measured by
+//! the API server's clock alone: its writer put the time into the note, as the `Date` of the answer before showed it, and the
 //! reader compares that with the `Date` of the answer in which it found the note. Between two answers time is counted by
 //! this process, which no step of a clock changes. What is not exact errs towards a reservation that counts longer.
 
@@ -13,7 +13,7 @@ use facts::view::{Reservation, Reservations};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::note::Note;
+use super::note::ReservationNote;
 use super::{SHARDS, shard_of};
 
 /// How long a reservation counts. Longer than an API server lets another webhook think after we said "allowed" (10 s by
@@ -26,7 +26,7 @@ pub(super) const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(5);
 
 /// The API server's clock, as an answer showed it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown {
+pub(super) struct ServerClock {
     /// The `Date` of the answer, in whole seconds: it was written then, or up to a second later.
     pub(super) date: Timestamp,
     /// When its question was sent: not after that date.
@@ -35,7 +35,7 @@ pub(super) struct Shown {
     pub(super) answered: Instant,
 }
 
-impl Shown {
+impl ServerClock {
     /// What that clock shows at least by now.
     fn at_least(&self, now: Instant) -> Timestamp {
         later(self.date, now.duration_since(self.answered).as_secs())
@@ -54,7 +54,7 @@ fn later(time: Timestamp, seconds: u64) -> Timestamp {
 
 /// A note that this replica read or wrote.
 #[derive(Debug)]
-struct Known {
+struct KnownNote {
     shard: usize,
     /// What is over stays as long as it is in its Lease, or it would begin anew.
     ends: Instant,
@@ -62,7 +62,7 @@ struct Known {
     own: bool,
 }
 
-impl Known {
+impl KnownNote {
     fn counts(&self, now: Instant) -> bool {
         self.ends > now
     }
@@ -74,20 +74,20 @@ impl Known {
 
 /// What comes next for a departure.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum LedgerStep {
     /// It is reserved: this replica wrote that moments ago.
     Reserved,
     /// It may not leave: a Lease was deleted, and with it what other replicas reserved.
     Unsure,
     /// These notes are to be written, the first of which reserves it.
-    Write(Vec<Note>),
+    Write(Vec<ReservationNote>),
 }
 
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    known: HashMap<Note, Known>,
-    shown: Option<Shown>,
+    known: HashMap<ReservationNote, KnownNote>,
+    shown: Option<ServerClock>,
     /// When each Lease was asked for last.
     seen: [Option<Instant>; SHARDS as usize],
     /// When the API server's clock was found to have been set, or another one answered.
@@ -108,8 +108,8 @@ impl Ledger {
             .collect()
     }
 
-    /// The API server's clock showed this; `None`: its answer did not tell.
-    pub(super) fn hears(&mut self, shown: Option<Shown>) {
+    /// The API server's clock showed this; `None`: its answer has no date.
+    pub(super) fn hears(&mut self, shown: Option<ServerClock>) {
         if let (Some(before), Some(shown)) = (self.shown, shown) {
             let behind = before.at_least(shown.asked).duration_since(shown.date);
             let ahead = shown.date.duration_since(before.at_most(shown.answered));
@@ -122,19 +122,19 @@ impl Ledger {
 
     /// The notes of a Lease, requested at `asked`. A new note counts for the rest of its life; one that has ended and is gone is
     /// forgotten. A note that was missing at the last read is no older than that read, even if the clocks say otherwise.
-    pub(super) fn learn(&mut self, shard: usize, notes: Vec<Note>, asked: Instant, now: Instant) {
+    pub(super) fn learn(&mut self, shard: usize, notes: Vec<ReservationNote>, asked: Instant, now: Instant) {
         let before = self.seen.get_mut(shard).and_then(|seen| seen.replace(asked));
         let most = before.map_or(LASTS, |before| now.duration_since(before));
         self.known.retain(|note, it| it.counts(now) || notes.contains(note) || it.shard != shard);
         for note in notes {
             let ends = now + LASTS.saturating_sub(self.age(&note, now).min(most));
-            self.known.entry(note).or_insert(Known { shard, ends, own: false });
+            self.known.entry(note).or_insert(KnownNote { shard, ends, own: false });
         }
     }
 
     /// How old a note is at least that was never seen before. One without a time may have been written just now, and so may one
     /// whose time has not come, or which was written before the clock was set.
-    fn age(&self, note: &Note, now: Instant) -> Duration {
+    fn age(&self, note: &ReservationNote, now: Instant) -> Duration {
         if self.set.is_some_and(|set| now.duration_since(set) < LASTS) {
             return Duration::ZERO;
         }
@@ -144,29 +144,32 @@ impl Ledger {
     }
 
     /// What comes next for this departure; `dated`: the API server's clock can be relied on.
-    pub(super) fn next(&self, departure: &Departure, dated: bool, now: Instant) -> Next {
+    pub(super) fn next(&self, departure: &Departure, dated: bool, now: Instant) -> LedgerStep {
         let shard = shard_of(&departure.cluster);
-        let here = |it: &Known| it.shard == shard && it.counts(now);
+        let here = |it: &KnownNote| it.shard == shard && it.counts(now);
         if self.known.iter().any(|(note, it)| note.is_lost() && here(it)) {
-            return Next::Unsure;
+            return LedgerStep::Unsure;
         }
         let same = self.known.iter().filter(|(note, _)| note.uid == departure.uid);
         let before = same.max_by_key(|(note, _)| note.times);
         // What another replica wrote, or this one before it was refused, may be over for others.
         if before.is_some_and(|(_, it)| it.own && it.age(now) < AGAIN) {
-            return Next::Reserved;
+            return LedgerStep::Reserved;
         }
         let times = before.map_or(1, |(note, _)| note.times.saturating_add(1));
-        let own = Note::of(departure, times, self.stamp(now).filter(|_| dated));
+        let own = ReservationNote::of(departure, times, self.stamp(now).filter(|_| dated));
         // Not what the Lease holds: it may have been deleted.
         let others = self.known.iter().filter(|(note, it)| here(it) && note.uid != departure.uid);
-        Next::Write([own].into_iter().chain(others.map(|(note, _)| note.clone())).collect())
+        LedgerStep::Write([own].into_iter().chain(others.map(|(note, _)| note.clone())).collect())
     }
 
     /// What is written in place of a Lease that was deleted: what is known, and that more may have been in it.
-    pub(super) fn remains(&self, shard: usize, now: Instant) -> Vec<Note> {
+    pub(super) fn remains(&self, shard: usize, now: Instant) -> Vec<ReservationNote> {
         let known = self.known.iter().filter(|(_, it)| it.shard == shard && it.counts(now));
-        [Note::lost(self.stamp(now))].into_iter().chain(known.map(|(note, _)| note.clone())).collect()
+        [ReservationNote::lost(self.stamp(now))]
+            .into_iter()
+            .chain(known.map(|(note, _)| note.clone()))
+            .collect()
     }
 
     /// What the API server's clock shows now, at most.
@@ -176,7 +179,13 @@ impl Ledger {
 
     /// These notes were written, and the answer showed the API server's clock: true if the first one's time is right by it, so
     /// that its pod may leave. A process that was stopped for a while counted too little.
-    pub(super) fn wrote(&mut self, shard: usize, notes: Vec<Note>, asked: Instant, now: Instant) -> bool {
+    pub(super) fn wrote(
+        &mut self,
+        shard: usize,
+        notes: Vec<ReservationNote>,
+        asked: Instant,
+        now: Instant,
+    ) -> bool {
         let first = notes.first().cloned();
         self.learn(shard, notes, asked, now);
         let Some(first) = first else { return false };

@@ -13,7 +13,7 @@ const LET_GO: &str = "let-go";
 
 /// One reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-pub(super) struct Note {
+pub(super) struct ReservationNote {
     namespace: String,
     stateful_set: String,
     pub(super) pod: String,
@@ -26,7 +26,7 @@ pub(super) struct Note {
     pub(super) at: Option<Timestamp>,
 }
 
-impl Note {
+impl ReservationNote {
     pub(super) fn of(departure: &Departure, times: u64, at: Option<Timestamp>) -> Self {
         let Departure { cluster: Id { namespace, name }, pod, uid, .. } = departure.clone();
         Self { namespace, stateful_set: name, pod, uid, times, at }
@@ -37,7 +37,7 @@ impl Note {
         Self { at, ..Self::default() }
     }
 
-    /// See [`Note::lost`].
+    /// See [`ReservationNote::lost`].
     pub(super) fn is_lost(&self) -> bool {
         self.pod.is_empty()
     }
@@ -48,17 +48,17 @@ impl Note {
 }
 
 /// The notes in a Lease. What cannot be read may have been reservations, and the next write replaces it.
-pub(super) fn of(lease: &Lease) -> Vec<Note> {
+pub(super) fn of(lease: &Lease) -> Vec<ReservationNote> {
     let text = lease.metadata.annotations.as_ref().and_then(|all| all.get(&format!("{PREFIX}{LET_GO}")));
     let Some(text) = text else { return Vec::new() };
     serde_json::from_str(text).unwrap_or_else(|error| {
         warn!(lease = lease.metadata.name, %error, "the reservations in this Lease cannot be read; they are treated as lost");
-        vec![Note::lost(None)]
+        vec![ReservationNote::lost(None)]
     })
 }
 
 /// The Lease with these notes instead.
-pub(super) fn with(mut lease: Lease, notes: &[Note]) -> Lease {
+pub(super) fn with(mut lease: Lease, notes: &[ReservationNote]) -> Lease {
     // A list of plain texts and numbers can always be written.
     let text = serde_json::to_string(notes).unwrap_or_default();
     lease.metadata.annotations.get_or_insert_default().insert(format!("{PREFIX}{LET_GO}"), text);

@@ -1,4 +1,4 @@
-//! Replicas, one cluster, one Lease, and every order in which things can come: the real [`Book`] over links that stall and lose
+//! Replicas, one cluster, one Lease, and every order in which things can come: the real [`ReservationStore`] over links that stall and lose
 //! answers, while replicas restart, the Lease is deleted, and clocks are set.
 //!
 //! Laws: no two members are allowed to leave within the life of a reservation, none without a note, and no refusal is older than
@@ -74,7 +74,7 @@ impl Server {
         self.lease.is_some() && self.set_at.elapsed() > LASTS + SLACK
     }
 
-    fn note(&mut self, note: &Note) {
+    fn note(&mut self, note: &ReservationNote) {
         self.written.push((note.pod.clone(), Instant::now()));
         let slack = SignedDuration::try_from(SLACK).unwrap();
         if note.at.is_some_and(|at| at > self.shows() + slack) {
@@ -112,7 +112,7 @@ impl Link {
     }
 }
 
-impl Store for Link {
+impl LeaseStore for Link {
     async fn read(&self, _: &str) -> kube::Result<(Option<Lease>, Option<Timestamp>)> {
         self.ask(|server| Ok(server.lease.clone())).await
     }
@@ -150,7 +150,7 @@ struct Answered {
 }
 
 /// As `judge.rs` does.
-async fn ask(book: Arc<Book<Link>>, link: Link, world: Arc<World>, pod: u64) -> Answered {
+async fn ask(shared: Arc<ReservationStore<Link>>, link: Link, world: Arc<World>, pod: u64) -> Answered {
     let settings = Settings::default();
     let view = View::new(&world, Timestamp::UNIX_EPOCH, &settings);
     let cluster = view.cluster("db", "galera").unwrap();
@@ -158,17 +158,17 @@ async fn ask(book: Arc<Book<Link>>, link: Link, world: Arc<World>, pod: u64) -> 
     let besides = |known: &Reservations| known.besides(cluster, &pod).map(|(other, _)| other.to_owned());
     let departure =
         Departure { cluster: cluster.id.clone(), pod: pod.clone(), uid: pod.clone(), rule: "G02" };
-    let first = besides(&book.reservations());
+    let first = besides(&shared.current());
     let (allowed, besides, unsure) = match first {
         Some(other) => (false, Some(other), false),
-        None => match book.reserve(&departure, |known| besides(known).is_none()).await {
-            Outcome::Reserved => (true, None, false),
-            Outcome::Lost(known) => {
+        None => match shared.reserve(&departure, |known| besides(known).is_none()).await {
+            Reserving::Reserved => (true, None, false),
+            Reserving::Lost(known) => {
                 // A process may be stopped anywhere.
                 link.random.pause(&[1, 3_000]).await;
                 (besides(&known).is_none(), besides(&known), false)
             }
-            Outcome::Unknown(why) => (false, None, why.contains("was deleted")),
+            Reserving::Unknown(why) => (false, None, why.contains("was deleted")),
         },
     };
     // A note without a pod says that a Lease was deleted: it was found only then.
@@ -211,14 +211,14 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
     let link = Link { server: Arc::clone(&server), random: random.clone() };
     let at_any_time = random.below(2) == 0;
     let new = || {
-        let book = Book::at(Some(link.clone()), Default::default());
+        let shared = ReservationStore::at(Some(link.clone()), Default::default());
         let known = server.lock().unwrap();
         if let Some(lease) = known.lease.as_ref().filter(|_| at_any_time) {
-            let (now, mut ledger) = (Instant::now(), book.ledger());
+            let (now, mut ledger) = (Instant::now(), shared.ledger());
             ledger.hears(shown(Some(known.shows()), now, now));
             ledger.learn(shard_of(&Id::new("db", "galera")), note::of(lease), now, now);
         }
-        Arc::new(book)
+        Arc::new(shared)
     };
     let blank = Lease { metadata: ownership::object_meta("gatera", "gatera", "it"), spec: None };
     link.write("it", &blank).await.map_err(|error| chain(&error))?;
@@ -247,8 +247,8 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
                 }
             }
             _ => {
-                let book = Arc::clone(&replicas[replica]);
-                asked.spawn(ask(book, link.clone(), Arc::clone(world), random.below(3)));
+                let shared = Arc::clone(&replicas[replica]);
+                asked.spawn(ask(shared, link.clone(), Arc::clone(world), random.below(3)));
             }
         }
         while let Some(answered) = asked.try_join_next() {

@@ -10,8 +10,8 @@ fn departure(cluster: &str, pod: &str) -> Departure {
 }
 
 /// An answer that came at once.
-fn shown_now(date: Timestamp) -> Shown {
-    Shown { date, asked: Instant::now(), answered: Instant::now() }
+fn shown_now(date: Timestamp) -> ServerClock {
+    ServerClock { date, asked: Instant::now(), answered: Instant::now() }
 }
 
 fn ago(seconds: i64) -> Timestamp {
@@ -20,15 +20,15 @@ fn ago(seconds: i64) -> Timestamp {
 
 #[tokio::test(start_paused = true)]
 async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_again() {
-    let book = Book::of_one_replica();
-    let counts = || book.reservations() != Reservations::nobody();
-    assert_eq!(book.reserve(&departure("a", "a-0"), |_| true).await, Outcome::Reserved);
-    let lost = book.reserve(&departure("a", "a-1"), |known| *known == Reservations::nobody()).await;
-    assert_eq!(lost, Outcome::Lost(book.reservations()));
+    let reservations = ReservationStore::of_one_replica();
+    let counts = || reservations.current() != Reservations::nobody();
+    assert_eq!(reservations.reserve(&departure("a", "a-0"), |_| true).await, Reserving::Reserved);
+    let lost = reservations.reserve(&departure("a", "a-1"), |known| *known == Reservations::nobody()).await;
+    assert_eq!(lost, Reserving::Lost(reservations.current()));
     let almost = Duration::from_secs(29);
     advance(almost).await;
     assert!(counts());
-    assert_eq!(book.reserve(&departure("a", "a-0"), |_| true).await, Outcome::Reserved);
+    assert_eq!(reservations.reserve(&departure("a", "a-0"), |_| true).await, Reserving::Reserved);
     advance(almost).await;
     assert!(counts());
     advance(Duration::from_secs(1)).await;
@@ -39,7 +39,7 @@ async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_a
 #[tokio::test(start_paused = true)]
 async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
     let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
-    let (shard, note) = (shard_of(&departure.cluster), Note::of(&departure, 1, None));
+    let (shard, note) = (shard_of(&departure.cluster), ReservationNote::of(&departure, 1, None));
     let all_over = |ledger: &Ledger| ledger.reservations(Instant::now()) == Reservations::nobody();
     let learn =
         |ledger: &mut Ledger, shard, notes| ledger.learn(shard, notes, Instant::now(), Instant::now());
@@ -69,7 +69,7 @@ async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
         (Some(Timestamp::MAX), 30),
         (None, 30),
     ] {
-        let (mut ledger, note) = (Ledger::default(), Note::of(&departure, 1, at));
+        let (mut ledger, note) = (Ledger::default(), ReservationNote::of(&departure, 1, at));
         ledger.hears(Some(shown_now(ago(0))));
         ledger.learn(shard_of(&departure.cluster), vec![note], Instant::now(), Instant::now());
         let counts_for = |seconds| {
@@ -88,7 +88,7 @@ async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
     ledger.learn(shard, Vec::new(), Instant::now(), Instant::now());
     advance(Duration::from_secs(10)).await;
     ledger.hears(Some(shown_now(ago(0))));
-    let note = Note::of(&departure, 1, Some(ago(3600)));
+    let note = ReservationNote::of(&departure, 1, Some(ago(3600)));
     ledger.learn(shard, vec![note], Instant::now(), Instant::now());
     let counts_for = |seconds| {
         ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::nobody()
@@ -106,7 +106,7 @@ async fn after_a_clock_was_set_no_note_is_old() {
     let mut counts = |shard, times| {
         ledger.learn(
             shard,
-            vec![Note::of(&departure, times, Some(ago(1800)))],
+            vec![ReservationNote::of(&departure, times, Some(ago(1800)))],
             Instant::now(),
             Instant::now(),
         );
@@ -122,12 +122,12 @@ async fn after_a_clock_was_set_no_note_is_old() {
 async fn what_was_only_read_spares_no_write() {
     let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
     let shard = shard_of(&departure.cluster);
-    ledger.learn(shard, vec![Note::of(&departure, 1, None)], Instant::now(), Instant::now());
+    ledger.learn(shard, vec![ReservationNote::of(&departure, 1, None)], Instant::now(), Instant::now());
     let next = |ledger: &Ledger| ledger.next(&departure, true, Instant::now());
-    let notes = vec![Note::of(&departure, 2, None)];
-    assert_eq!(next(&ledger), Next::Write(notes.clone()));
+    let notes = vec![ReservationNote::of(&departure, 2, None)];
+    assert_eq!(next(&ledger), LedgerStep::Write(notes.clone()));
     assert!(ledger.wrote(shard, notes, Instant::now(), Instant::now()));
-    assert_eq!(next(&ledger), Next::Reserved, "it wrote that itself, a moment ago");
+    assert_eq!(next(&ledger), LedgerStep::Reserved, "it wrote that itself, a moment ago");
 }
 
 /// A process that was stopped for an hour, or another API server, writes a time that the answer shows to be wrong: its pod may not
@@ -139,18 +139,20 @@ async fn a_note_with_a_wrong_time_reserves_nothing() {
     for (wrote, right) in [(3600, false), (0, true), (-3600, false)] {
         let mut ledger = Ledger::default();
         ledger.hears(Some(shown_now(ago(wrote))));
-        let Next::Write(notes) = ledger.next(&departure, true, Instant::now()) else { panic!() };
+        let LedgerStep::Write(notes) = ledger.next(&departure, true, Instant::now()) else { panic!() };
         ledger.hears(Some(shown_now(ago(0))));
         assert_eq!(ledger.wrote(shard, notes, Instant::now(), Instant::now()), right, "{wrote}");
         let next = ledger.next(&departure, true, Instant::now());
-        assert_eq!(next == Next::Reserved, right, "{wrote}");
+        assert_eq!(next == LedgerStep::Reserved, right, "{wrote}");
     }
 }
 
 #[test]
 fn what_stands_in_a_lease_is_read_as_it_was_written_and_nonsense_may_have_been_anything() {
-    let notes =
-        [Note::of(&departure("a", "a-0"), 1, None), Note::of(&departure("b", "b-2"), 7, Some(ago(1)))];
+    let notes = [
+        ReservationNote::of(&departure("a", "a-0"), 1, None),
+        ReservationNote::of(&departure("b", "b-2"), 7, Some(ago(1))),
+    ];
     let lease = note::with(Lease::default(), &notes);
     assert_eq!(note::of(&lease), notes);
     for odd in ["", "{}", "[1]", "[{\"pod\":\"a\"}]", "null"] {
@@ -158,6 +160,6 @@ fn what_stands_in_a_lease_is_read_as_it_was_written_and_nonsense_may_have_been_a
         for text in lease.metadata.annotations.iter_mut().flat_map(|all| all.values_mut()) {
             odd.clone_into(text);
         }
-        assert_eq!(note::of(&lease), [Note::lost(None)], "{odd}");
+        assert_eq!(note::of(&lease), [ReservationNote::lost(None)], "{odd}");
     }
 }

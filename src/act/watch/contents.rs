@@ -43,7 +43,7 @@ pub(super) struct Contents {
     known: HashMap<Id, String>,
     /// Fetches under way, when each began, and what existed then. One for each ConfigMap at most, so no answer overtakes another.
     asked: HashMap<Id, (Instant, Option<String>)>,
-    shares: BTreeMap<String, Share>,
+    shares: BTreeMap<String, NamespaceQueue>,
     /// The namespace of the last fetch.
     last: String,
     /// Since when it is known that a text is not the one that exists.
@@ -55,7 +55,7 @@ pub(super) struct Contents {
 
 /// One namespace.
 #[derive(Debug, Default)]
-struct Share {
+struct NamespaceQueue {
     /// Those whose text is known or wanted,
     looked_at: HashSet<Id>,
     /// and those that are too many.
@@ -65,7 +65,7 @@ struct Share {
 }
 
 /// What came of a fetch.
-pub(super) enum Answer {
+pub(super) enum Fetched {
     Text(Box<ConfigMap>),
     Unreadable(Unreadable),
     NotThere,
@@ -125,7 +125,7 @@ impl Contents {
     /// What to fetch now, which then counts as under way: the next of the next namespace that has none under way.
     pub(super) fn ask(&mut self) -> Option<Id> {
         while self.asked.len() < MOST_UNDER_WAY {
-            let waits = |(namespace, share): &(&String, &Share)| {
+            let waits = |(namespace, share): &(&String, &NamespaceQueue)| {
                 !share.queue.is_empty() && self.asked.keys().all(|id| id.namespace != **namespace)
             };
             let after = self.shares.range::<str, _>((Excluded(&*self.last), Unbounded));
@@ -146,14 +146,14 @@ impl Contents {
 
     /// An answer came. True: it may be taken. It is no older than what existed when it was asked for, so what was seen since then is
     /// asked for anew, unless this is it.
-    pub(super) fn came(&mut self, id: &Id, answer: &Answer) -> bool {
+    pub(super) fn came(&mut self, id: &Id, answer: &Fetched) -> bool {
         let asked = self.asked.remove(id);
         let (Some((begun, then)), Some(now), Some(&since)) = (asked, self.exist.get(id), self.since.get(id))
         else {
             return false;
         };
-        let is_that = matches!(answer, Answer::Text(map) if map.metadata.resource_version == *now);
-        if matches!(answer, Answer::Failed) {
+        let is_that = matches!(answer, Fetched::Text(map) if map.metadata.resource_version == *now);
+        if matches!(answer, Fetched::Failed) {
             self.queue(id);
             return false;
         }
@@ -177,7 +177,8 @@ impl Contents {
         if self.tried.is_some_and(|tried| tried.elapsed() < PAUSE) || self.lack().is_some() {
             return None;
         }
-        let beyond = |share: &Share| share.beyond.first().filter(|_| share.looked_at.len() < MOST).cloned();
+        let beyond =
+            |share: &NamespaceQueue| share.beyond.first().filter(|_| share.looked_at.len() < MOST).cloned();
         let id = self.room.that_fits().or_else(|| self.shares.values().find_map(beyond))?;
         self.tried = Some(Instant::now());
         self.forget(&id);
@@ -203,7 +204,7 @@ pub(super) fn open(id: &Id, map: &api::ConfigMap) -> Message {
     }
 }
 
-/// Fetches whatever it is asked for, until nobody can ask any more.
+/// Fetches the ConfigMaps that it is asked for, until the sender is gone.
 pub(super) async fn fetch(
     client: Client,
     wanted: mpsc::UnboundedReceiver<Id>,
@@ -216,7 +217,7 @@ pub(super) async fn fetch(
             let (client, tell) = (client.clone(), tell.clone());
             async move {
                 let answer = one(&client, &id).await;
-                // Nobody listens any more: the process ends.
+                // The receiver is gone: the process ends.
                 let _ = tell.send((source, Message::Fetched(id, answer))).await;
             }
         })
@@ -224,22 +225,22 @@ pub(super) async fn fetch(
 }
 
 /// One ConfigMap. What fails is put behind all others, so that it holds up none of them.
-async fn one(client: &Client, id: &Id) -> Answer {
+async fn one(client: &Client, id: &Id) -> Fetched {
     let api: Api<api::ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
     match api.get_opt(&id.name).await {
         Ok(Some(found)) => match config_maps::read(&found) {
-            Ok(Object::ConfigMap(map)) => Answer::Text(Box::new(map)),
-            Ok(_) => Answer::NotThere,
+            Ok(Object::ConfigMap(map)) => Fetched::Text(Box::new(map)),
+            Ok(_) => Fetched::NotThere,
             Err(problem) => {
                 warn!(object = %id, %problem, "this object cannot be read, so the view does not hold it");
-                Answer::Unreadable(problem)
+                Fetched::Unreadable(problem)
             }
         },
-        Ok(None) => Answer::NotThere,
+        Ok(None) => Fetched::NotThere,
         Err(error) => {
             warn!(object = %id, error = chain(&error), "a ConfigMap could not be fetched; trying again");
             sleep(PAUSE).await;
-            Answer::Failed
+            Fetched::Failed
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One list and watch that knows when it was heard last.
 //!
-//! Must not know: what becomes of what it tells. A link that stalls without closing tells nobody, and a proxy goes on
+//! Must not know: what becomes of its messages. A link that stalls without closing is not reported, and a proxy goes on
 //! acknowledging TCP for it. So a watch is asked for in rounds of some seconds: the API server ends each by itself, and
 //! that end, like an event or a bookmark, proves that nothing was missed. Whatever is silent for longer is cut off and
 //! begun again. kube's own `watcher` hides bookmarks and ends, and takes a broken stream for one that ended.
@@ -25,14 +25,15 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::pages::{self, Pages};
-use super::sent::Sent;
+use super::sent::RawObject;
 use super::{Message, id, read};
-use crate::act::guard::{Guard, Heard};
+use crate::act::api::{Fault, refusal};
+use crate::act::guard::{Guard, WatchFreshness};
 use crate::act::telemetry::chain;
 
 /// One round of a watch. Each watch asks the API server so often, on a connection that stays open.
 const ROUND: u32 = 8;
-/// Where something may have been missed the round is short: its end proves that everything was told.
+/// Where something may have been missed the round is short: its end proves that everything was sent.
 const CATCH_UP: u32 = 1;
 /// Beyond a round's end a live API server is never so silent.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -55,20 +56,20 @@ pub(super) struct Follower {
     pub(super) selector: Option<String>,
     /// Which of the watches this is.
     pub(super) watch: usize,
-    pub(super) heard: Heard,
+    pub(super) freshness: WatchFreshness,
     /// Its settings say which packs are on.
     pub(super) guard: Arc<Guard>,
     /// What found no room may find it now: it is listed again.
     pub(super) again: Arc<AtomicBool>,
-    pub(super) tell: mpsc::Sender<(usize, Message)>,
+    pub(super) messages: mpsc::Sender<(usize, Message)>,
 }
 
 /// What the keeper knows of a pack's kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Said {
-    Nothing,
-    Heard,
-    Unheard,
+enum KindReport {
+    None,
+    Reachable,
+    Unreachable,
     Absent,
 }
 
@@ -90,23 +91,20 @@ enum Interruption {
     Silent(Duration),
     #[error("the request to the API server failed")]
     Ask(#[source] kube::Error),
-    #[error("the API server answered {code}: {message}")]
-    Answer { code: u16, message: String },
     #[error("an answer from the API server could not be read")]
     Line(#[source] serde_json::Error),
     #[error("the pack of this kind is switched off")]
     Off,
-    #[error("nobody listens any more")]
+    #[error("the receiver is gone")]
     Over,
 }
 
 impl Interruption {
-    /// There is no such collection, or it is nobody's business.
+    /// There is no such collection, or its pack is switched off.
     fn is_absent(&self) -> bool {
         match self {
             Self::Off => true,
-            Self::Ask(kube::Error::Api(status)) => status.code == 404,
-            Self::Answer { code, .. } => *code == 404,
+            Self::Ask(error) => Fault::of(error) == Fault::NotFound,
             _ => false,
         }
     }
@@ -114,45 +112,44 @@ impl Interruption {
 
 impl From<kube::Error> for Interruption {
     fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.code == 410 => Self::Expired,
-            error => Self::Ask(error),
-        }
+        if Fault::of(&error) == Fault::Expired { Self::Expired } else { Self::Ask(error) }
     }
 }
 
 impl Follower {
-    /// Lists and watches until nobody listens any more.
+    /// Lists and watches until the receiver is gone.
     pub(super) async fn follow(self) {
-        let (mut place, mut pause, mut said) = (None, FIRST_PAUSE, Said::Nothing);
+        let (mut place, mut pause, mut reported) = (None, FIRST_PAUSE, KindReport::None);
         loop {
             let turn = if self.is_off() {
                 Err(Interruption::Off)
             } else {
-                self.turn_or_word(&mut place, &mut said).await
+                self.turn_or_word(&mut place, &mut reported).await
             };
             let trouble = match turn {
                 Ok(()) => {
                     pause = FIRST_PAUSE;
-                    if self.kind.is_optional() && said != Said::Heard {
-                        if said == Said::Unheard && self.send(Message::Heard(true)).await.is_err() {
+                    if self.kind.is_optional() && reported != KindReport::Reachable {
+                        if reported == KindReport::Unreachable
+                            && self.send(Message::Reachable(true)).await.is_err()
+                        {
                             return;
                         }
-                        said = Said::Heard;
+                        reported = KindReport::Reachable;
                     }
                     continue;
                 }
                 Err(Interruption::Over) => return,
                 Err(trouble) => trouble,
             };
-            // Somebody may install it or switch it on: as often as others are heard from it is asked for.
+            // It may be installed or switched on later, so it is asked for once a round.
             if self.kind.is_optional() && trouble.is_absent() {
                 place = None;
-                if said != Said::Absent && self.absent().await.is_err() {
+                if reported != KindReport::Absent && self.absent().await.is_err() {
                     return;
                 }
-                (said, pause) = (Said::Absent, FIRST_PAUSE);
-                self.heard.now(self.watch);
+                (reported, pause) = (KindReport::Absent, FIRST_PAUSE);
+                self.freshness.now(self.watch);
                 sleep(Duration::from_secs(u64::from(ROUND))).await;
                 continue;
             }
@@ -163,7 +160,9 @@ impl Follower {
                 (_, None) => {}
             }
             // One failure is nothing new where all is known, for it is tried again at once.
-            if (said == Said::Nothing || pause > FIRST_PAUSE) && self.unheard(&mut said).await.is_err() {
+            if (reported == KindReport::None || pause > FIRST_PAUSE)
+                && self.report_unreachable(&mut reported).await.is_err()
+            {
                 return;
             }
             sleep(pause).await;
@@ -178,32 +177,36 @@ impl Follower {
 
     /// It is not offered, or not asked for, so there is nothing.
     async fn absent(&self) -> Result<(), Interruption> {
-        for told in [Message::Begun, Message::Serves(false), Message::Listed] {
-            self.send(told).await?;
+        for message in [Message::Begun, Message::Serves(false), Message::Listed] {
+            self.send(message).await?;
         }
         Ok(())
     }
 
-    /// The kind of a pack cannot be listed now: nobody waits for it, and its rules are to know. It is offered: of what is not, an API
+    /// The kind of a pack cannot be listed now: no other kind waits for it, and its rules are to know. It is offered: of what is not, an API
     /// server says so.
-    async fn unheard(&self, said: &mut Said) -> Result<(), Interruption> {
-        if self.kind.is_optional() && *said != Said::Unheard {
-            *said = Said::Unheard;
+    async fn report_unreachable(&self, reported: &mut KindReport) -> Result<(), Interruption> {
+        if self.kind.is_optional() && *reported != KindReport::Unreachable {
+            *reported = KindReport::Unreachable;
             self.send(Message::Serves(true)).await?;
-            self.send(Message::Heard(false)).await?;
+            self.send(Message::Reachable(false)).await?;
         }
         Ok(())
     }
 
     /// The same as `turn`, and a word to the keeper while a pack's kind has it wait.
-    async fn turn_or_word(&self, place: &mut Option<Reached>, said: &mut Said) -> Result<(), Interruption> {
-        let patience = if *said == Said::Nothing { SILENCE } else { LONGEST_ROUND };
+    async fn turn_or_word(
+        &self,
+        place: &mut Option<Reached>,
+        reported: &mut KindReport,
+    ) -> Result<(), Interruption> {
+        let patience = if *reported == KindReport::None { SILENCE } else { LONGEST_ROUND };
         let mut turn = std::pin::pin!(self.turn(place));
         if self.kind.is_optional() {
             if let Ok(outcome) = timeout(patience, turn.as_mut()).await {
                 return outcome;
             }
-            self.unheard(said).await?;
+            self.report_unreachable(reported).await?;
         }
         turn.await
     }
@@ -219,7 +222,7 @@ impl Follower {
         };
         let (begun, seconds) = (Instant::now(), if place.caught_up { ROUND } else { CATCH_UP });
         self.round(place, seconds).await?;
-        // Whoever ends rounds at once (something between us and the API server) is not asked in a circle.
+        // A proxy that ends rounds at once is not asked again without a pause.
         if begun.elapsed() < Duration::from_secs(u64::from(seconds)) / 2 {
             sleep(FIRST_PAUSE).await;
         }
@@ -234,15 +237,15 @@ impl Follower {
         let pages = Pages::of(&self.client, self.url.clone(), params);
         let mut pages = pages.metadata_only(self.kind == Kind::ConfigMap);
         while let Some(piece) = pages.next().await? {
-            let told = self.told(&piece.read().map_err(Interruption::Line)?);
-            self.send(told).await?;
+            let message = self.message(&piece.read().map_err(Interruption::Line)?);
+            self.send(message).await?;
         }
         if self.kind.is_optional() {
             self.send(Message::Serves(true)).await?;
         }
         self.send(Message::Listed).await?;
         // All pages show what there was when the first one was asked for.
-        self.heard.at(self.watch, asked);
+        self.freshness.at(self.watch, asked);
         Ok(pages.version())
     }
 
@@ -266,10 +269,7 @@ impl Follower {
         let code = answer.status().as_u16();
         let mut body = answer.into_body();
         if code != 200 {
-            return Err(refused(
-                code,
-                within(ANSWER, body.collect()).await?.map(|it| it.to_bytes().to_vec()),
-            ));
+            return Err(refusal(code, &within(ANSWER, body.collect()).await??.to_bytes()).into());
         }
         let silence = SILENCE + Duration::from_secs(u64::from(seconds));
         let (mut text, mut seen, mut turn) = (Vec::new(), 0, None);
@@ -295,7 +295,7 @@ impl Follower {
                 return Err(Interruption::Silent(asked.elapsed()));
             }
         }
-        // API servers also end the watch of somebody who reads too slowly, and then something is missing.
+        // API servers also end the watch of a client that reads too slowly, and then something is missing.
         if begun.elapsed() + EARLY >= Duration::from_secs(u64::from(seconds)) {
             self.up_to_date(place);
         } else {
@@ -308,41 +308,42 @@ impl Follower {
     async fn line(&self, line: &[u8], place: &mut Reached) -> Result<(), Interruption> {
         let Line { kind, object } = serde_json::from_slice(line).map_err(Interruption::Line)?;
         if kind == "ERROR" {
-            return Err(refused(500, Ok(object.get().as_bytes().to_vec())));
+            let code = serde_json::from_str::<Status>(object.get()).map_or(500, |status| status.code);
+            return Err(refusal(code, object.get().as_bytes()).into());
         }
-        let sent: Sent = serde_json::from_str(object.get()).map_err(Interruption::Line)?;
+        let sent: RawObject = serde_json::from_str(object.get()).map_err(Interruption::Line)?;
         place.version = sent.resource_version().unwrap_or_default();
         match &*kind {
             "BOOKMARK" => self.up_to_date(place),
             "DELETED" => self.event(Message::Gone(id(sent.meta())), place).await?,
-            _ => self.event(self.told(&sent), place).await?,
+            _ => self.event(self.message(&sent), place).await?,
         }
         Ok(())
     }
 
     /// Something happened; after a break it may be one of many that happened meanwhile.
-    async fn event(&self, told: Message, place: &Reached) -> Result<(), Interruption> {
-        self.send(told).await?;
+    async fn event(&self, message: Message, place: &Reached) -> Result<(), Interruption> {
+        self.send(message).await?;
         if place.caught_up {
-            self.heard.at(self.watch, place.came);
+            self.freshness.at(self.watch, place.came);
         }
         Ok(())
     }
 
     fn up_to_date(&self, place: &mut Reached) {
         place.caught_up = true;
-        self.heard.at(self.watch, place.came);
+        self.freshness.at(self.watch, place.came);
     }
 
-    fn told(&self, sent: &Sent) -> Message {
+    fn message(&self, sent: &RawObject) -> Message {
         match self.kind {
             Kind::ConfigMap => Message::Version(id(sent.meta()), sent.resource_version().unwrap_or_default()),
             kind => read(kind, sent),
         }
     }
 
-    async fn send(&self, told: Message) -> Result<(), Interruption> {
-        self.tell.send((self.watch, told)).await.map_err(|_| Interruption::Over)
+    async fn send(&self, message: Message) -> Result<(), Interruption> {
+        self.messages.send((self.watch, message)).await.map_err(|_| Interruption::Over)
     }
 }
 
@@ -362,11 +363,4 @@ async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, 
         Ok(outcome) if begun.elapsed() <= limit + SILENCE => Ok(outcome),
         _ => Err(Interruption::Silent(begun.elapsed())),
     }
-}
-
-/// What an answer says that is no list and no watch.
-fn refused(code: u16, body: Result<Vec<u8>, kube::Error>) -> Interruption {
-    let status: Option<Status> = body.ok().and_then(|body| serde_json::from_slice(&body).ok());
-    let (code, message) = status.map_or((code, String::new()), |status| (status.code, status.message));
-    if code == 410 { Interruption::Expired } else { Interruption::Answer { code, message } }
 }

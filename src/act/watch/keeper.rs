@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::contents::{Answer, Contents, LATE};
+use super::contents::{Contents, Fetched, LATE};
 use super::member_events::{MemberEvent, Topic};
 use super::{LOOK, MESSAGES, Message};
 use crate::act::guard::Guard;
@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct Source {
     kind: Kind,
     listed: bool,
-    /// What this source told us about, in which version; another source may know the same object by another selector.
+    /// The objects of this source, and their versions; another source may know the same object by another selector.
     holds: HashMap<Id, Option<u64>>,
     /// From the begin of a list to the end of one: what was held before and has not come again.
     before: HashSet<Id>,
@@ -56,7 +56,7 @@ impl Source {
         version
     }
 
-    /// It told of this object, and has not said that it is gone.
+    /// Whether this source has the object, as far as it has reported.
     fn knows(&self, id: &Id) -> bool {
         self.holds.contains_key(id) || self.before.contains(id)
     }
@@ -86,25 +86,25 @@ impl Keeper {
         Self { sources, facts, world, contents, want, listed: None, loaded: false, looked: Instant::now() }
     }
 
-    /// Hears what the watches tell and shows every World that follows from it.
+    /// Applies the messages of the watches, and shows every World that follows.
     pub(super) async fn run(
         mut self,
-        mut told: mpsc::Receiver<(usize, Message)>,
+        mut messages: mpsc::Receiver<(usize, Message)>,
         guard: &Guard,
         show: &mpsc::Sender<World>,
     ) {
         let mut batch = Vec::new();
         // In silence texts become late, too.
-        while !matches!(timeout(LOOK, told.recv_many(&mut batch, MESSAGES)).await, Ok(0)) {
+        while !matches!(timeout(LOOK, messages.recv_many(&mut batch, MESSAGES)).await, Ok(0)) {
             let mut news = false;
-            for (source, told) in batch.drain(..) {
-                if matches!(told, Message::Unreadable(..) | Message::Fetched(_, Answer::Unreadable(_))) {
+            for (source, message) in batch.drain(..) {
+                if matches!(message, Message::Unreadable(..) | Message::Fetched(_, Fetched::Unreadable(_))) {
                     guard.metrics.unreadable.inc();
                 }
-                news |= self.hear(source, told);
+                news |= self.apply(source, message);
             }
             news |= self.look();
-            // Before the first lists are complete nobody may ask, so nothing is drawn.
+            // Before the first lists are complete no request is answered, so no World is drawn.
             if news && self.knows_everything() {
                 let begun = Instant::now();
                 let (before, mut facts) = (self.world.clone(), take(&mut self.facts));
@@ -154,9 +154,9 @@ impl Keeper {
     }
 
     /// False: it was known.
-    fn hear(&mut self, index: usize, told: Message) -> bool {
+    fn apply(&mut self, index: usize, message: Message) -> bool {
         let source = &mut self.sources[index];
-        match told {
+        match message {
             // After a list that failed, what it has not named yet is still to be named by this one, or gone.
             Message::Begun => {
                 source.before.extend(take(&mut source.holds).into_keys());
@@ -189,8 +189,8 @@ impl Keeper {
                 self.facts.kept.serves(kind, serves);
                 return before != serves;
             }
-            Message::Heard(is_so) => {
-                // What cannot be listed keeps nobody else waiting.
+            Message::Reachable(is_so) => {
+                // A kind that cannot be listed does not keep the others waiting.
                 source.listed |= !is_so;
                 let kind = source.kind;
                 let news = self.facts.kept.unheard().contains(&kind) == is_so;
@@ -204,8 +204,8 @@ impl Keeper {
                     self.forget(index, &id);
                 }
             }
-            Message::Said(Topic::Probes, events) => return self.listen(&events),
-            Message::Said(Topic::Creation, events) => {
+            Message::MemberEvents(Topic::Probes, events) => return self.listen(&events),
+            Message::MemberEvents(Topic::Creation, events) => {
                 let Some(last) = events.into_iter().last() else { return false };
                 return self.facts.not_created(last.about, &last.uid, last.at, &last.message);
             }
@@ -218,7 +218,7 @@ impl Keeper {
         true
     }
 
-    /// No other selector of this kind has told of a newer one. Where versions are no numbers the last word counts.
+    /// No other selector of this kind has reported a newer version. Where versions are no numbers the last word counts.
     fn is_newest(&self, index: usize, id: &Id, version: Option<u64>) -> bool {
         let kind = self.sources[index].kind;
         let same = self.sources.iter().filter(|source| source.kind == kind);
@@ -261,10 +261,10 @@ impl Keeper {
     }
 
     /// Takes in a text, if it may be, and if there is room for it.
-    fn fetched(&mut self, id: &Id, answer: Answer) {
+    fn fetched(&mut self, id: &Id, answer: Fetched) {
         if self.contents.came(id, &answer) {
             let problem = match answer {
-                Answer::Text(map) => match self.contents.take(&map) {
+                Fetched::Text(map) => match self.contents.take(&map) {
                     Ok(()) => {
                         self.facts.unreadable.remove(&(Kind::ConfigMap, id.clone()));
                         self.facts.put(Object::ConfigMap(*map));
@@ -272,8 +272,8 @@ impl Keeper {
                     }
                     Err(problem) => Some(problem),
                 },
-                Answer::Unreadable(problem) => Some(problem),
-                Answer::NotThere | Answer::Failed => None,
+                Fetched::Unreadable(problem) => Some(problem),
+                Fetched::NotThere | Fetched::Failed => None,
             };
             if let Some(problem) = problem {
                 self.facts.cannot_read(Kind::ConfigMap, id.clone(), problem);

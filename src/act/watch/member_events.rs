@@ -1,7 +1,7 @@
 //! Events that others make of our members and that last an hour: what probes said when they failed (kubelets), and why a
 //! member could not be created (the StatefulSet controller).
 //!
-//! Listed when somebody needs them, not watched: API servers keep no cache of Events, and in a large cluster most of them are
+//! Listed when they are needed, not watched: API servers keep no cache of Events, and in a large cluster most of them are
 //! of this kind. Who may write Events of probes is for a policy of the chart to say (`policy-events.yaml`); why a pod was not
 //! created is only repeated, and decides nothing.
 
@@ -29,7 +29,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const EAGER: u32 = 4;
 /// and this often after some time.
 const MOST_PATIENT: Duration = Duration::from_secs(120);
-/// A pod is missing for a moment whenever one restarts: nobody asks why before that.
+/// A pod is missing for a moment whenever one restarts: the reason is asked for only after that.
 const MISSES: Duration = Duration::from_secs(30);
 /// So many Events of one object are read,
 const MOST: usize = 1000;
@@ -76,7 +76,7 @@ pub async fn events(
     list(client, namespace, about.fields(), usize::MAX).await
 }
 
-/// Those of one object, by its uid. A guard must not be filled up by whoever may write Events.
+/// Those of one object, by its uid. Users who may write Events must not be able to fill up the guard.
 pub async fn events_of(
     client: &Client,
     about: Topic,
@@ -112,18 +112,18 @@ fn event(event: Event) -> Option<MemberEvent> {
     Some(MemberEvent { about: id, uid, at, message })
 }
 
-/// Listens to the members that are not Ready, as long as there are any, and hands on what they told.
-pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(usize, Message)>) {
+/// Lists the Events of members that are not Ready, as long as there are any, and hands them on.
+pub(super) async fn listen(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(usize, Message)>) {
     let mut look = interval(EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut rests: HashMap<Run, Rest> = HashMap::new();
+    let mut rests: HashMap<WatchedRun, ListingPause> = HashMap::new();
     loop {
         look.tick().await;
         let waiting = waiting(&guard);
         rests.retain(|run, _| waiting.iter().any(|(other, _)| other == run));
         for (run, namespace) in waiting {
             let first = if run.about == Topic::Creation { MISSES } else { Duration::ZERO };
-            let rest = rests.entry(run.clone()).or_insert_with(|| Rest {
+            let rest = rests.entry(run.clone()).or_insert_with(|| ListingPause {
                 until: Instant::now() + first,
                 pause: EVERY,
                 looks: 0,
@@ -138,9 +138,9 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
             }
             let listing = events_of(&client, run.about, &namespace, &run.uid);
             match timeout(EVERY, listing).await {
-                // No source of the keeper's: it tells of no object.
+                // No source of the keeper's: it stands for no object.
                 Ok(Ok(events)) => {
-                    if tell.send((0, Message::Said(run.about, events))).await.is_err() {
+                    if tell.send((0, Message::MemberEvents(run.about, events))).await.is_err() {
                         return;
                     }
                 }
@@ -155,33 +155,34 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
 
 /// One run of a server: its pod's uid, and since when its container runs; or a StatefulSet of which a pod is missing.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Run {
+struct WatchedRun {
     uid: String,
     since: Option<Timestamp>,
     about: Topic,
 }
 
-/// Somebody who is not Ready for long is listened to less and less often.
-struct Rest {
+/// A member that is not Ready for long is asked about less and less often.
+struct ListingPause {
     until: Instant,
     pause: Duration,
     looks: u32,
 }
 
 /// Members whose server runs and is not Ready, StatefulSets of which a member is missing, and their namespaces.
-fn waiting(guard: &Guard) -> Vec<(Run, String)> {
+fn waiting(guard: &Guard) -> Vec<(WatchedRun, String)> {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View::new(&world, (guard.clock)(), &settings);
     let clusters = world.clusters().filter(|it| !view.left_alone(&it.id.namespace));
     let of = |cluster: &Cluster| {
         let waits = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.going);
         let namespace = cluster.id.namespace.clone();
-        let server = |pod: &PodFact| Run { uid: pod.uid.clone(), since: pod.since, about: Topic::Probes };
-        // Before it holds data it is somebody's manifest, and nobody waits for it here.
+        let server =
+            |pod: &PodFact| WatchedRun { uid: pod.uid.clone(), since: pod.since, about: Topic::Probes };
+        // Before it holds data, a member that is missing is of no interest here.
         let missing =
             !cluster.left && cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
         let set = &cluster.workload.metadata.uid;
-        let creation = missing.then(|| Run { uid: set.clone(), since: None, about: Topic::Creation });
+        let creation = missing.then(|| WatchedRun { uid: set.clone(), since: None, about: Topic::Creation });
         waits.map(server).chain(creation).map(|run| (run, namespace.clone())).collect::<Vec<_>>()
     };
     clusters.flat_map(of).collect()

@@ -1,6 +1,6 @@
 //! One look: what the watches would list, listed once, with an error instead of patience.
 //!
-//! For `gatera audit`. Whoever may look into one namespace only asks for that one.
+//! For commands. A person with rights in one namespace only asks for that one.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,9 @@ use objects::Kind;
 use super::contents::{self, AT_ONCE};
 use super::member_events::{MemberEvent, Topic, events};
 use super::pages::Pages;
-use super::sent::Sent;
+use super::sent::RawObject;
 use super::{Message, WATCHED, read, resource};
+use crate::act::api::Fault;
 
 /// What was listed.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Error {
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
+    Fault::of(error) == Fault::Forbidden
 }
 
 /// Lists everything, or everything of one namespace.
@@ -59,7 +60,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
         let plural = kind.plural();
         match (kind, namespace) {
             (Kind::Namespace, Some(name)) => {
-                let api: Api<Sent> = Api::all_with(client.clone(), &resource(kind));
+                let api: Api<RawObject> = Api::all_with(client.clone(), &resource(kind));
                 let found = api.get_opt(name).await.map_err(|error| Error::List(plural, error))?;
                 let found = found.ok_or_else(|| Error::NoNamespace(name.to_owned()))?;
                 take(&mut listed.facts, kind, read(kind, &found));
@@ -68,23 +69,23 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                 Err(error) if kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
                     listed.unseen.push(plural);
                 }
-                // Who may not see them misses a word about one.
+                // Without the right to see them, only a remark about autoscalers is missing.
                 Err(error) if kind == Kind::Autoscaler && is_forbidden(&error) => {
                     listed.unseen.push(plural);
                 }
-                // Whether there is any of it to be seen is told to everybody.
+                // Every user may ask whether the API server offers a kind.
                 Err(error) if kind.is_optional() && is_forbidden(&error) => {
                     if offers(client, kind).await {
                         listed.unseen.push(plural);
                     }
                 }
                 // What is wrong with another system's kind is no reason to judge nothing.
-                Err(kube::Error::Api(status)) if kind.is_optional() && status.code >= 500 => {
+                Err(error) if kind.is_optional() && Fault::of(&error) == Fault::Broken => {
                     listed.facts.kept.hears(kind, false);
                     listed.unseen.push(plural);
                 }
-                // Nobody has installed it.
-                Err(kube::Error::Api(status)) if kind.is_optional() && status.code == 404 => {}
+                // It is not installed.
+                Err(error) if kind.is_optional() && Fault::of(&error) == Fault::NotFound => {}
                 Ok(()) if kind.is_optional() => listed.facts.kept.serves(kind, true),
                 result => result.map_err(|error| Error::List(plural, error))?,
             },
@@ -92,16 +93,16 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
     }
     let wanted = listed.facts.config_maps_that_are_read();
     let mut found = stream::iter(wanted.into_iter().map(|id| content(client, id))).buffer_unordered(AT_ONCE);
-    while let Some(told) = found.try_next().await? {
-        if let Some(told) = told {
-            take(&mut listed.facts, Kind::ConfigMap, told);
+    while let Some(message) = found.try_next().await? {
+        if let Some(message) = message {
+            take(&mut listed.facts, Kind::ConfigMap, message);
         }
     }
-    hear(client, namespace, &mut listed.facts).await;
+    read_member_events(client, namespace, &mut listed.facts).await;
     Ok(listed)
 }
 
-/// The kinds of packs that the API server offers, as far as it tells.
+/// The kinds of packs that the API server offers, as far as it answers.
 pub async fn served(client: &Client) -> BTreeSet<Kind> {
     let mut served = BTreeSet::new();
     for kind in crate::rulebook().kinds().watched() {
@@ -118,9 +119,9 @@ async fn offers(client: &Client, kind: Kind) -> bool {
     offered.is_ok_and(|all| all.resources.iter().any(|it| it.name == kind.plural()))
 }
 
-/// What servers that are not Ready told their probes, and why others were not created. Whoever may not list Events, or asks
-/// when they are gone, knows less.
-async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
+/// Reads what servers that are not Ready answered their probes, and why pods were not created. Without the right to list Events, or
+/// when they are gone, less is known.
+async fn read_member_events(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     if facts.pods().any(|pod| pod.server && !pod.ready) {
         let found = events(client, Topic::Probes, namespace).await.unwrap_or_default();
         for MemberEvent { about, uid, at, message } in found {
@@ -138,7 +139,7 @@ async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
 /// Never in memory as text altogether.
 async fn all(client: &Client, namespace: Option<&str>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
     let namespace = namespace.filter(|_| !kind.is_cluster_wide());
-    let url = Sent::url_path(&resource(kind), namespace);
+    let url = RawObject::url_path(&resource(kind), namespace);
     let mut pages = Pages::of(client, url, ListParams::default());
     while let Some(piece) = pages.next().await? {
         take(facts, kind, read(kind, &piece.read().map_err(kube::Error::SerdeError)?));
@@ -154,8 +155,8 @@ async fn content(client: &Client, id: Id) -> Result<Option<Message>, Error> {
     }
 }
 
-fn take(facts: &mut Facts, kind: Kind, told: Message) {
-    match told {
+fn take(facts: &mut Facts, kind: Kind, message: Message) {
+    match message {
         Message::Put(object) => {
             facts.put(*object);
         }

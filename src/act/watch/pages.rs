@@ -13,11 +13,12 @@ use hyper::body::Bytes;
 use kube::Client;
 use kube::api::ListParams;
 use kube::client::Body;
-use kube::core::{ListMeta, Request, Status};
+use kube::core::{ListMeta, Request};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::sent::Sent;
+use super::sent::RawObject;
+use crate::act::api::refusal;
 use split::Split;
 
 /// Until a page begins to come,
@@ -62,7 +63,7 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Its name, and the rest unread.
-    pub(super) fn read(&self) -> serde_json::Result<Sent> {
+    pub(super) fn read(&self) -> serde_json::Result<RawObject> {
         serde_json::from_str(&self.text)
     }
 }
@@ -132,8 +133,7 @@ impl Pages {
             return Ok(Page { body, data: Bytes::new(), split: Split::default(), turn: None, bytes: 0 });
         }
         let text = in_time(SILENCE, body.collect()).await??.to_bytes();
-        let plain = || Status::failure(&String::from_utf8_lossy(&text), "").with_code(code);
-        Err(kube::Error::Api(Box::new(serde_json::from_slice(&text).unwrap_or_else(|_| plain()))))
+        Err(refusal(code, &text))
     }
 }
 

@@ -10,20 +10,20 @@ use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-/// An object that nobody has read yet.
+/// An object that has not been parsed yet.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
+pub(super) struct RawObject {
     meta: ObjectMeta,
     text: Box<RawValue>,
 }
 
-impl Sent {
+impl RawObject {
     pub(super) fn text(&self) -> &str {
         self.text.get()
     }
 }
 
-impl<'de> Deserialize<'de> for Sent {
+impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Named {
@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for Sent {
     }
 }
 
-impl Resource for Sent {
+impl Resource for RawObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 

@@ -155,7 +155,7 @@ impl<'a> Tree<'a> {
         let ids: String = blobs.iter().map(|(id, _)| format!("{id}\n")).collect();
         let asking = std::thread::spawn(move || asked.write_all(ids.as_bytes()));
         let output = child.wait_with_output().context("running git")?;
-        let told = asking.join().is_ok_and(|it| it.is_ok()) && output.status.success();
+        let complete = asking.join().is_ok_and(|it| it.is_ok()) && output.status.success();
         let mut rest = &*output.stdout;
         let contents = blobs.iter().map_while(|_| {
             let head = rest.iter().position(|byte| *byte == b'\n')?;
@@ -166,7 +166,7 @@ impl<'a> Tree<'a> {
         });
         let contents: Vec<_> = contents.collect();
         ensure!(
-            told && contents.len() == blobs.len(),
+            complete && contents.len() == blobs.len(),
             "git cat-file did not hand out what git ls-tree lists"
         );
         Ok(contents)

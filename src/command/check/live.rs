@@ -1,6 +1,6 @@
 //! The cluster that `--live` compares with: what of the manifests is there, and all that the guard would know.
 //!
-//! Owns: asking for it, read-only, with the rights of whoever asks. Must not know: what changes.
+//! Owns: asking for it, read-only, with the rights of the person who runs it. Must not know: what changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
@@ -20,7 +20,9 @@ use objects::visible;
 
 use super::Options;
 use super::settings::Chosen;
+use crate::act::api::Fault;
 use crate::act::connect;
+use crate::act::telemetry::chain;
 use crate::command::look::{all_or_one, block_on};
 use crate::command::site::Site;
 use crate::command::terminal::progress::Progress;
@@ -28,16 +30,16 @@ use crate::command::terminal::progress::Progress;
 /// How many objects are asked for at once.
 const AT_ONCE: usize = 8;
 
-/// Which cluster.
+/// Options that name the cluster of `--live`.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Which {
-    /// Judge what would change in the cluster of the current kubeconfig; nothing is written there
+pub(super) struct LiveArgs {
+    /// Compare with the cluster of the kubeconfig, and judge what would change there; nothing is written
     #[arg(long, conflicts_with = "against")]
     pub(super) live: bool,
-    /// Another context of the kubeconfig
+    /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME", requires = "live")]
     context: Option<String>,
-    /// Kubeconfig [default: as kubectl finds it]
+    /// Kubeconfig file [default: as kubectl finds it]
     #[arg(long, value_name = "FILE", requires = "live")]
     kubeconfig: Option<PathBuf>,
 }
@@ -56,7 +58,7 @@ pub(super) struct Cluster {
     pub(super) chosen: Chosen,
 }
 
-/// Looks at all of it, or, for whoever may not, at the namespace that all of these objects are in. `names` are theirs, in the
+/// Looks at the whole cluster, or, without the right to, at the namespace that all of these objects are in. `names` are theirs, in the
 /// namespace that kubectl would take if `namespace` is none.
 pub(super) fn look(
     options: &Options,
@@ -65,7 +67,7 @@ pub(super) fn look(
     progress: &Progress,
 ) -> anyhow::Result<Cluster> {
     block_on(async {
-        let Which { kubeconfig, context, .. } = &options.live;
+        let LiveArgs { kubeconfig, context, .. } = &options.live;
         let client = connect::person(kubeconfig.as_deref(), context.as_deref()).await?;
         let site = &Site::that_judges(client, options.config.as_deref()).await?;
         let (client, now, chosen) = (&site.client, site.clock.now(), beside.or_of(site));
@@ -91,7 +93,7 @@ pub(super) fn look(
     })
 }
 
-/// One object. That somebody may not read it is no reason to judge nothing.
+/// One object. The rest is judged also if this one may not be read.
 async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kind, Id), Found)>> {
     // In a path it would mean something else.
     if !id.name.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._:".contains(&it)) {
@@ -109,7 +111,7 @@ async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kin
     let found = match api.get_opt(&id.name).await {
         Ok(None) => return Ok(None),
         Ok(Some(object)) => Found::There(serde_json::to_value(object)?),
-        Err(kube::Error::Api(status)) if status.code == 403 => Found::Unseen(status.message.clone()),
+        Err(error) if Fault::of(&error) == Fault::Forbidden => Found::Unseen(chain(&error)),
         Err(error) => return Err(error).with_context(|| format!("reading {} {id}", kind.name())),
     };
     Ok(Some(((kind, id), found)))

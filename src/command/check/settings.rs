@@ -14,7 +14,7 @@ use facts::mode::Mode;
 
 use super::{Base, sources};
 use crate::act::reload;
-use crate::command::installed::Source;
+use crate::command::installed::SettingsSource;
 use crate::command::site::Site;
 
 /// How the file is called.
@@ -37,8 +37,8 @@ impl Chosen {
     /// With `--live`, if the guard's are known or a file is named; else what lies beside the manifests counts.
     pub(super) fn or_of(self, site: &Site) -> Self {
         match &site.source {
-            Source::Defaults(_) if self.file.is_some() => self,
-            Source::File(_) => self,
+            SettingsSource::Defaults(_) if self.file.is_some() => self,
+            SettingsSource::File(_) => self,
             source => Self { settings: site.settings.clone(), file: None, whose: source.to_string() },
         }
     }
@@ -98,7 +98,7 @@ fn beside(path: &Path) -> anyhow::Result<Option<PathBuf>> {
     let Some(found) = within.map(|it| it.join(NAME)).find(|it| it.is_file()) else { return Ok(None) };
     ensure!(
         owner(&found) == owner(&nearest),
-        "{} belongs to somebody else than {}; --config {} takes it all the same",
+        "{} and {} have different owners; --config {} uses it all the same",
         found.display(),
         path.display(),
         found.display()

@@ -12,7 +12,7 @@ use inspect::check::{Input, NoText};
 use super::input;
 use crate::command::terminal::progress::Progress;
 
-/// Nobody writes a longer one by hand, and an API server takes no object of more than three.
+/// No person writes a longer file by hand, and an API server takes no object of more than three.
 const LONGEST: u64 = 64 << 20;
 const LEADS_OUT: &str =
     "is a link that leads out of this folder, so it was not followed; name what it leads to as well";
@@ -20,13 +20,13 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Every text below the paths, each once, those of a folder in the order of their names.
 pub(super) fn read(paths: &[PathBuf], progress: &Progress) -> Vec<Input> {
-    let (mut found, mut seen) = (Found { inputs: Vec::new(), progress }, HashSet::new());
+    let (mut found, mut seen) = (InputList { inputs: Vec::new(), progress }, HashSet::new());
     for path in paths {
         if path.is_dir() {
             below(path, &fs::canonicalize(path).unwrap_or_default(), &mut seen, &mut found);
         } else if is_standard_input(path) || first_time(path, &mut seen) {
             if is_standard_input(path) {
-                // Whoever types manifests at a terminal is not written to meanwhile.
+                // A person who types manifests at a terminal is not interrupted.
                 progress.says(String::new);
             }
             found.push(one(path));
@@ -35,13 +35,13 @@ pub(super) fn read(paths: &[PathBuf], progress: &Progress) -> Vec<Input> {
     found.inputs
 }
 
-/// What was found so far, and who is told how much that is.
-struct Found<'a> {
+/// The inputs so far, and the progress line that counts them.
+struct InputList<'a> {
     inputs: Vec<Input>,
     progress: &'a Progress,
 }
 
-impl Found<'_> {
+impl InputList<'_> {
     fn push(&mut self, input: Input) {
         self.inputs.push(input);
         let files = self.inputs.len();
@@ -64,7 +64,7 @@ fn first_time(path: &Path, seen: &mut HashSet<PathBuf>) -> bool {
     fs::canonicalize(path).map_or(true, |path| seen.insert(path))
 }
 
-fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut Found<'_>) {
+fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut InputList<'_>) {
     if !first_time(folder, seen) {
         return;
     }
@@ -80,7 +80,7 @@ fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut Fou
         if is_chart && path.ends_with(TEMPLATES) {
             found.push(input(&path, Err(NoText::LeftOut(left_out(folder)))));
         } else if path.is_dir() && !path.ends_with(".git") {
-            // Whoever writes a link does not choose what else of a machine is read.
+            // The author of a link must not choose what else of a machine is read.
             if fs::canonicalize(&path).is_ok_and(|it| it.starts_with(top)) {
                 below(&path, top, seen, found);
             } else {

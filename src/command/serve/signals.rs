@@ -1,7 +1,7 @@
 //! SIGTERM and SIGINT: the first asks to stop; each further one ends the wait that the stop has come to.
 //!
-//! Must not know: what stops. In a container nothing happens on a signal that nobody listens for, so this listens from the
-//! very beginning, and a signal that comes early is there for whoever looks later.
+//! Must not know: what stops. In a container a signal without a handler does nothing, so this handles them from the
+//! very beginning, and a signal that comes early is seen later.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};

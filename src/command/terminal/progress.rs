@@ -1,4 +1,4 @@
-//! One line on standard error for whoever waits at a terminal: what is being done now.
+//! One line on standard error for a person who waits at a terminal: what is being done now.
 //!
 //! Owns: when that line is there. It comes when the work has lasted for a second, and goes before anything else is printed: whoever
 //! prints drops it first. Must not know: what the work is. Where standard error is no terminal there is nothing of it.
@@ -18,14 +18,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// To the beginning of the line, and nothing behind it.
 const CLEAR: &str = "\r\u{1b}[K";
 
-/// What is being done, told to whoever waits. It is cleared when it is dropped.
+/// The line that says what is being done. It is cleared when this is dropped.
 #[derive(Debug, Default)]
 pub struct Progress(Option<Teller>);
 
-/// A thread of its own has the clock: work that hangs cannot tell that it does.
+/// A thread of its own has the clock: work that hangs cannot print a line.
 #[derive(Debug)]
 struct Teller {
-    told: Sender<String>,
+    words_sender: Sender<String>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -33,48 +33,48 @@ impl Progress {
     /// Of work that begins now.
     pub fn start() -> Self {
         let shows = io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|it| it != "dumb");
-        if shows { Self::told_to(io::stderr(), PATIENCE) } else { Self::off() }
+        if shows { Self::shown_on(io::stderr(), PATIENCE) } else { Self::off() }
     }
 
-    /// Nobody waits, or somebody else tells.
+    /// Prints nothing: no person waits, or another line is printed.
     pub fn off() -> Self {
         Self(None)
     }
 
-    fn told_to(mut out: impl Write + Send + 'static, patience: Duration) -> Self {
-        let (told, hears) = mpsc::channel();
+    fn shown_on(mut out: impl Write + Send + 'static, patience: Duration) -> Self {
+        let (words_sender, words_receiver) = mpsc::channel();
         let thread = thread::Builder::new().spawn(move || {
-            // Whoever cannot be told misses nothing else.
-            let _ = show(&hears, patience, &mut out);
+            // A terminal that cannot be written to costs only this line.
+            let _ = show(&words_receiver, patience, &mut out);
         });
-        Self(thread.ok().map(|thread| Teller { told, thread: Some(thread) }))
+        Self(thread.ok().map(|thread| Teller { words_sender, thread: Some(thread) }))
     }
 
-    /// What is being done from now on; without words: nothing that is to be told.
+    /// Sets what is being done from now on; empty words clear the line.
     pub fn says(&self, words: impl FnOnce() -> String) {
         if let Self(Some(teller)) = self {
-            let _ = teller.told.send(words());
+            let _ = teller.words_sender.send(words());
         }
     }
 }
 
 impl Drop for Teller {
     fn drop(&mut self) {
-        // The thread ends when nobody can tell it anything any more, and has cleared its line by then.
-        drop(std::mem::replace(&mut self.told, mpsc::channel().0));
+        // The thread ends when its channel closes, and clears its line first.
+        drop(std::mem::replace(&mut self.words_sender, mpsc::channel().0));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn show(told: &Receiver<String>, patience: Duration, out: &mut impl Write) -> io::Result<()> {
+fn show(words_receiver: &Receiver<String>, patience: Duration, out: &mut impl Write) -> io::Result<()> {
     let (began, mut words, mut shown) = (Instant::now(), String::new(), String::new());
     let mut due = patience;
     loop {
-        match told.recv_timeout(due.saturating_sub(began.elapsed())) {
+        match words_receiver.recv_timeout(due.saturating_sub(began.elapsed())) {
             Ok(new) => {
-                // While there was nothing to tell nobody waited for us: input was awaited.
+                // Time without words was spent waiting for input, not for us.
                 if words.is_empty() && !new.is_empty() {
                     due = began.elapsed() + patience;
                 }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn what_lasts_is_told_and_nothing_of_it_stays() {
         let screen = Screen::default();
-        let progress = Progress::told_to(screen.clone(), Duration::ZERO);
+        let progress = Progress::shown_on(screen.clone(), Duration::ZERO);
         progress.says(|| "reading".to_owned());
         while screen.text().is_empty() {
             thread::yield_now();
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_is_done_soon_is_not_told() {
         let screen = Screen::default();
-        let progress = Progress::told_to(screen.clone(), Duration::from_secs(3600));
+        let progress = Progress::shown_on(screen.clone(), Duration::from_secs(3600));
         progress.says(|| "reading".to_owned());
         drop(progress);
         assert_eq!(screen.text(), "");

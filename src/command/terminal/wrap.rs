@@ -1,6 +1,6 @@
 //! Long lines of what is for people, broken at spaces where the terminal ends.
 //!
-//! Owns: where a line may be broken, and how far the rest of it is set in. What somebody pastes into a shell stays in one piece: a
+//! Owns: where a line may be broken, and how far the rest of it is set in. What people paste into a shell stays in one piece: a
 //! terminal folds it by itself, and hands it out whole. Must not know: which command wrote the line, and what a terminal is.
 
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ pub fn fold(line: &str, columns: usize) -> Cow<'_, str> {
     let indent = indent(stem, &pieces, columns);
     let hang = indent.width();
     let (mut text, mut column) = (String::with_capacity(line.len() + 64), 0);
-    for (number, Piece { gap, text: piece }) in pieces.iter().enumerate() {
+    for (number, Unbroken { gap, text: piece }) in pieces.iter().enumerate() {
         let wide = plain(piece).width();
         let too_long = column + gap + wide > columns;
         // One that would begin no further to the left stays.
@@ -46,25 +46,25 @@ pub fn fold(line: &str, columns: usize) -> Cow<'_, str> {
 
 /// What is not to be broken, and how many spaces stand before it.
 #[derive(Debug, PartialEq, Eq)]
-struct Piece<'a> {
+struct Unbroken<'a> {
     gap: usize,
     text: &'a str,
 }
 
-/// The words of a line; what somebody pastes is one.
-fn pieces(line: &str) -> Vec<Piece<'_>> {
+/// The words of a line; a command to paste is one word.
+fn pieces(line: &str) -> Vec<Unbroken<'_>> {
     let words = words(line);
-    let (mut pieces, mut run, mut begin) = (Vec::<Piece<'_>>::new(), Run::Prose, 0);
+    let (mut pieces, mut run, mut begin) = (Vec::<Unbroken<'_>>::new(), RunKind::Prose, 0);
     for (number, (at, word)) in words.iter().enumerate() {
         let (end, shown) = (at + word.len(), plain(word));
         match pieces.last_mut() {
             Some(last) if run.takes(&shown) => last.text = &line[begin..end],
             last => {
                 let before = last.map_or(0, |last| begin + last.text.len());
-                pieces.push(Piece { gap: at - before, text: word });
+                pieces.push(Unbroken { gap: at - before, text: word });
                 begin = *at;
                 let next = words.get(number + 1).map(|(_, next)| plain(next));
-                run = Run::at(&shown, next.as_deref());
+                run = RunKind::at(&shown, next.as_deref());
             }
         }
         run.read(&shown);
@@ -84,7 +84,7 @@ fn words(line: &str) -> Vec<(usize, &str)> {
 }
 
 /// What the words that come next are part of.
-enum Run {
+enum RunKind {
     /// Of nothing that has to stay whole.
     Prose,
     /// Of what stands between backticks.
@@ -93,7 +93,7 @@ enum Run {
     Command { quote: Option<char>, depth: usize },
 }
 
-impl Run {
+impl RunKind {
     /// What this word begins.
     fn at(word: &str, next: Option<&str>) -> Self {
         match (word.trim_start_matches(['(', '[']), next) {
@@ -112,7 +112,7 @@ impl Run {
         }
     }
 
-    /// Whether it ends with this word. A quote that is never closed keeps the rest of the line whole, which harms nobody.
+    /// Whether it ends with this word. A quote that is never closed keeps the rest of the line whole, which does no harm.
     fn read(&mut self, word: &str) {
         let odd = word.matches('`').count() % 2 == 1;
         let over = match self {
@@ -176,11 +176,11 @@ fn stem(shown: &str) -> &str {
 
 /// What stands before the rest of a line: it hangs below the last column that has room for it, else below the line's own beginning.
 /// A tree goes on beside it.
-fn indent(stem: &str, pieces: &[Piece<'_>], columns: usize) -> String {
+fn indent(stem: &str, pieces: &[Unbroken<'_>], columns: usize) -> String {
     let fits = |at: &usize| at + NARROWEST <= columns;
     let mut column = 0;
     let mut begins = Vec::new();
-    for Piece { gap, text } in pieces {
+    for Unbroken { gap, text } in pieces {
         column += gap;
         if *gap > 1 && column > stem.width() {
             begins.push(column);
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// What messages hold that somebody pastes.
+    /// Commands of messages, which people paste.
     const COMMANDS: [&str; 8] = [
         "kubectl -n db wait statefulset/galera '--for=jsonpath={.status.readyReplicas}=3' --timeout=10m",
         "kubectl -n db patch statefulset galera --patch '{\"spec\": {\"replicas\": 3}, \"a\": \"b; c, (d)\"}'",

@@ -48,7 +48,7 @@ const SILENT: SignedDuration = SignedDuration::from_secs(60);
 const OLDEST_MINOR: u32 = 30;
 const AGAIN: &str = "helm upgrade gatera charts/gatera --reuse-values";
 
-/// The version of the API server.
+/// A row about the version of the API server.
 pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
     let digits: String = minor.chars().take_while(char::is_ascii_digit).collect();
     let old = major == "1" && digits.parse().is_ok_and(|minor: u32| minor < OLDEST_MINOR);
@@ -146,7 +146,7 @@ pub fn authority(
         Err(problem) => {
             return Some(Row::wrong(
                 AUTHORITY,
-                format!("the caBundle of the entries is no certificate: {problem}"),
+                format!("the caBundle of the entries is not a certificate: {problem}"),
                 AGAIN,
             ));
         }
@@ -166,20 +166,20 @@ pub fn authority(
         Row::remark(
             AUTHORITY,
             says,
-            "the guard replaces it when a third of its life is left, unless its certificates are somebody else's",
+            "the guard replaces it when a third of its life is left, unless its certificates are kept from outside",
         )
     } else {
         Row::well(AUTHORITY, format!("API servers trust one CA, until {last} ({days} days)"))
     })
 }
 
-/// Its replicas run somewhere else.
+/// A row about a guard that runs outside the cluster.
 pub fn outside(url: &str) -> Row {
     let says = format!("it runs outside this cluster, at {url}; its replicas were not asked");
     Row::remark(REPLICAS, says, "ask each at its operations port: /readyz")
 }
 
-/// Its pods. `own` is the version of whoever asks.
+/// Rows about its pods. `own` is the version of this program.
 pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
     let found = match found {
         Err(why) => return vec![Row::not_asked(REPLICAS, why)],
@@ -209,7 +209,7 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
         match says {
             Err(why) => rows.push(Row::not_asked(REPLICAS, format!("what pod {name} says of itself: {why}"))),
             Ok(text) if !is_readyz(text) => {
-                rows.push(Row::not_asked(REPLICAS, format!("pod {name} answers what no guard answers")));
+                rows.push(Row::not_asked(REPLICAS, format!("pod {name} does not answer as a guard does")));
             }
             Ok(text) => {
                 for line in text.lines().filter_map(trouble) {
@@ -225,7 +225,7 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
         }
         if let Some(version) = version.as_ref().filter(|it| *it != own) {
             let says = format!("pod {name} is of version {version}, and this program of {own}");
-            rows.push(Row::remark(REPLICAS, says, "take a program of the guard's version"));
+            rows.push(Row::remark(REPLICAS, says, "use a program of the guard's version"));
         }
         if !ready && !rows.iter().any(|row| row.says.contains(&**name)) {
             rows.push(Row::remark(
@@ -270,7 +270,7 @@ fn is_readyz(text: &str) -> bool {
     PARTS.into_iter().all(says)
 }
 
-/// Who leads, and when that was said last.
+/// A row about the leader, and when it renewed its Lease.
 pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row {
     const LEADER: &str = "leader";
     let consequence =
@@ -283,7 +283,7 @@ pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row
             let ago = now.duration_since(*renewed).as_secs();
             Row::wrong(
                 LEADER,
-                format!("{holder} led, and has not been heard for {ago} s, {consequence}"),
+                format!("{holder} led, and has not renewed its Lease for {ago} s, {consequence}"),
                 instead,
             )
         }
@@ -291,7 +291,7 @@ pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row
     }
 }
 
-/// The settings file in the cluster.
+/// A row about the settings file in the cluster.
 pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
     match found {
         Err(why) if why.starts_with("ConfigMap ") => Row::wrong(
@@ -322,7 +322,7 @@ pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
     }
 }
 
-/// What its account may do.
+/// Rows about rights that its account lacks.
 pub fn rights(user: &str, all: &[Right]) -> Vec<Row> {
     const RIGHTS: &str = "rights";
     if let Some(Err(why)) = all.iter().map(|it| &it.allowed).find(|it| it.is_err()) {

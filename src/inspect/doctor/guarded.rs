@@ -1,4 +1,4 @@
-//! What is guarded, as far as it matters to whoever asks after the guard: namespaces and clusters.
+//! Rows about what is guarded: namespaces and clusters.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use objects::{Meta, Workload};
 
 const NAMESPACES: &str = "namespaces";
 
-/// How the namespaces with clusters are guarded.
+/// Rows about how the namespaces with clusters are guarded.
 pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     let names: BTreeSet<&str> = clusters.iter().map(|it| &*it.id.namespace).collect();
     let row = |ns: &str| {
         if let Some(glass) = view.broken_glass(ns) {
             let says = format!(
-                "namespace {ns}: its glass is broken until {}, so nothing is refused there: {}",
+                "namespace {ns}: refusals are suspended by break-glass until {}: {}",
                 glass.until, glass.reason
             );
             return Row::remark(
@@ -31,7 +31,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
         }
         if let Some(label) = view.mode_that_is_none(ns) {
             let says = format!(
-                "namespace {ns} carries {MODE_LABEL}: {label}, which is no mode, and counts as enforce"
+                "namespace {ns} carries {MODE_LABEL}: {label}, which is not a mode, and counts as enforce"
             );
             return Row::remark(
                 NAMESPACES,
@@ -48,8 +48,8 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
             None => Row::remark(
                 NAMESPACES,
                 format!(
-                    "namespace {ns} has no label {MODE_LABEL}: what carries no labels itself (scaling, evictions, a ConfigMap somebody \
-                     made by hand) is judged only while a guard answers, or not at all"
+                    "namespace {ns} has no label {MODE_LABEL}: what carries no labels itself (scaling, evictions, a ConfigMap made \
+                     by hand) is judged only while a guard answers, or not at all"
                 ),
                 format!("kubectl label namespace {ns} {MODE_LABEL}=enforce"),
             ),
@@ -64,7 +64,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     names.into_iter().map(row).collect()
 }
 
-/// The clusters that are guarded, those that are not well, and what would be refused as it is.
+/// Rows about clusters that are not well, and about objects that would be refused as they are.
 pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     const CLUSTERS: &str = "clusters";
     if clusters.is_empty() {
@@ -94,7 +94,7 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
     rows
 }
 
-/// What the settings do not adopt any more.
+/// Rows about clusters that the settings no longer adopt.
 pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
     let row = |(id, _): (&Id, &str)| {
         let says = format!("StatefulSet {id}: {}", once_guarded::SAYS);
@@ -103,7 +103,7 @@ pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
     view.no_longer_adopted().map(row).collect()
 }
 
-/// What an installation that failed leaves behind: no cluster, and a server that runs.
+/// Rows about bootstrap nodes without a StatefulSet, which installations that failed leave behind.
 pub fn lone_founders(view: &View<'_>) -> Vec<Row> {
     let row = |it: &Workload| {
         let Meta { namespace, name, .. } = &it.metadata;

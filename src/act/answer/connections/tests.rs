@@ -9,12 +9,13 @@ fn at(seconds: u64, start: Instant) -> Instant {
 #[test]
 fn each_stage_has_its_time() {
     let now = Instant::now();
-    let connected = Progress::new(now);
-    let open = Progress { open: true, ..connected.clone() };
-    let served = Progress { served: true, ..open.clone() };
-    let begun = Progress { begun: Some(at(95, now)), ..served.clone() };
-    let stuck = Progress { untaken: Some(at(30, now)), ..served.clone() };
-    let asking = Progress { in_flight: vec![(1, at(90, now)), (2, at(100, now))], ..served.clone() };
+    let connected = ConnectionProgress::new(now);
+    let open = ConnectionProgress { open: true, ..connected.clone() };
+    let served = ConnectionProgress { served: true, ..open.clone() };
+    let begun = ConnectionProgress { begun: Some(at(95, now)), ..served.clone() };
+    let stuck = ConnectionProgress { untaken: Some(at(30, now)), ..served.clone() };
+    let asking =
+        ConnectionProgress { in_flight: vec![(1, at(90, now)), (2, at(100, now))], ..served.clone() };
     for (what, it, fine, over, why) in [
         ("a handshake", connected, 5, 6, "handshake"),
         ("the first headers", open, 10, 11, "slow"),
@@ -31,26 +32,26 @@ fn each_stage_has_its_time() {
 #[test]
 fn what_a_connection_is_worth() {
     let now = Instant::now();
-    let open = Progress { open: true, ..Progress::new(now) };
-    let idle = Progress { served: true, ..open.clone() };
-    let asks = |served: bool, second: u64| Progress {
+    let open = ConnectionProgress { open: true, ..ConnectionProgress::new(now) };
+    let idle = ConnectionProgress { served: true, ..open.clone() };
+    let asks = |served: bool, second: u64| ConnectionProgress {
         served,
         in_flight: vec![(2, at(9, now)), (1, at(second, now))],
         ..open.clone()
     };
-    let stuck = Progress { untaken: Some(at(6, now)), ..idle.clone() };
-    for (what, it, worth) in [
-        ("nothing was asked yet", open.clone(), Some((Worth::Unserved, now))),
-        ("a first request that is slow", asks(false, 0), Some((Worth::Unserved, now))),
-        ("a request that is slow", asks(true, 7), Some((Worth::Slow, at(7, now)))),
-        ("an answer that nobody takes", stuck, Some((Worth::Slow, at(6, now)))),
-        ("an idle connection", idle, Some((Worth::Idle, now))),
-        ("a request that is not slow", asks(true, 8), Some((Worth::Busy, now))),
-        ("a proven caller", Progress { proven: true, ..asks(true, 0) }, None),
+    let stuck = ConnectionProgress { untaken: Some(at(6, now)), ..idle.clone() };
+    for (what, it, rank) in [
+        ("nothing was asked yet", open.clone(), Some((EvictionRank::Unserved, now))),
+        ("a first request that is slow", asks(false, 0), Some((EvictionRank::Unserved, now))),
+        ("a request that is slow", asks(true, 7), Some((EvictionRank::Slow, at(7, now)))),
+        ("an answer that nobody takes", stuck, Some((EvictionRank::Slow, at(6, now)))),
+        ("an idle connection", idle, Some((EvictionRank::Idle, now))),
+        ("a request that is not slow", asks(true, 8), Some((EvictionRank::Busy, now))),
+        ("a proven caller", ConnectionProgress { proven: true, ..asks(true, 0) }, None),
     ] {
-        assert_eq!(it.worth(at(10, now)), worth, "{what}");
+        assert_eq!(it.rank(at(10, now)), rank, "{what}");
     }
-    assert!([Worth::Unserved, Worth::Slow, Worth::Idle, Worth::Busy].is_sorted());
+    assert!([EvictionRank::Unserved, EvictionRank::Slow, EvictionRank::Idle, EvictionRank::Busy].is_sorted());
 }
 
 /// However many requests are under way, and however slow they are, there is a slot for whoever comes next.
@@ -59,59 +60,59 @@ fn when_all_slots_are_taken_the_least_worth_makes_way() {
     let all = Connections::new(4, 10, 1000);
     let slots = [(); 4].map(|()| all.enter(Instant::now()).unwrap());
     for slot in &slots {
-        slot.life.open(false, false);
-        all.begin(&slot.life).served = true;
+        slot.connection.open(false, false);
+        all.begin(&slot.connection).served = true;
     }
-    slots[0].life.progress().proven = true;
-    let _asked = [all.begin(&slots[1].life), all.begin(&slots[2].life)];
-    slots[1].life.progress().in_flight[0].1 -= SLOW * 2;
+    slots[0].connection.progress().proven = true;
+    let _asked = [all.begin(&slots[1].connection), all.begin(&slots[2].connection)];
+    slots[1].connection.progress().in_flight[0].1 -= SLOW * 2;
     let mut newcomers = Vec::new();
     for (index, what) in [(1, "slow"), (3, "idle"), (2, "busy")] {
-        assert!(!slots[index].life.ends(), "{what}");
+        assert!(!slots[index].connection.ends(), "{what}");
         let newcomer = all.enter(Instant::now()).unwrap();
-        assert!(slots[index].life.ends(), "{what}");
-        newcomer.life.progress().proven = true;
+        assert!(slots[index].connection.ends(), "{what}");
+        newcomer.connection.progress().proven = true;
         newcomers.push(newcomer);
     }
-    assert!(!slots[0].life.ends() && all.enter(Instant::now()).is_none(), "proven callers stay");
+    assert!(!slots[0].connection.ends() && all.enter(Instant::now()).is_none(), "proven callers stay");
 }
 
 #[test]
 fn when_too_many_requests_are_under_way_the_slowest_connection_makes_way() {
     let all = Connections::new(4, 2, 1000);
     let [slow, next, young] = [(); 3].map(|()| all.enter(Instant::now()).unwrap());
-    let _asked = [all.begin(&slow.life), all.begin(&next.life)];
-    let third = all.begin(&young.life);
-    assert!(!slow.life.ends(), "all of them have only begun");
+    let _asked = [all.begin(&slow.connection), all.begin(&next.connection)];
+    let third = all.begin(&young.connection);
+    assert!(!slow.connection.ends(), "all of them have only begun");
     drop(third);
-    slow.life.progress().in_flight[0].1 -= Duration::from_secs(3);
-    next.life.progress().in_flight[0].1 -= Duration::from_secs(2);
-    let _third = all.begin(&young.life);
-    assert!(slow.life.ends() && !next.life.ends());
+    slow.connection.progress().in_flight[0].1 -= Duration::from_secs(3);
+    next.connection.progress().in_flight[0].1 -= Duration::from_secs(2);
+    let _third = all.begin(&young.connection);
+    assert!(slow.connection.ends() && !next.connection.ends());
     // It takes a moment to end; the next one need not wait for it.
-    let _fourth = all.begin(&young.life);
-    assert!(next.life.ends() && !young.life.ends());
+    let _fourth = all.begin(&young.connection);
+    assert!(next.connection.ends() && !young.connection.ends());
 }
 
 #[test]
 fn when_too_many_bytes_are_not_taken_the_connection_with_most_of_them_makes_way() {
     let all = Connections::new(8, 100, 1000);
     let [greedy, modest, proven] = [(); 3].map(|()| all.enter(Instant::now()).unwrap());
-    proven.life.progress().proven = true;
+    proven.connection.progress().proven = true;
     let answer = |slot: &Slot, bytes| {
-        let mut answer = all.begin(&slot.life);
+        let mut answer = all.begin(&slot.connection);
         answer.holds(bytes);
         answer
     };
     let first = [answer(&greedy, 300), answer(&greedy, 200), answer(&proven, 500)];
-    assert!(!greedy.life.ends());
+    assert!(!greedy.connection.ends());
     drop(first);
     let _held = [answer(&greedy, 150), answer(&greedy, 150), answer(&modest, 200), answer(&proven, 500)];
-    assert!(!greedy.life.ends(), "what was taken counts no more");
+    assert!(!greedy.connection.ends(), "what was taken counts no more");
     let _more = answer(&modest, 50);
-    assert!(greedy.life.ends() && !modest.life.ends() && !proven.life.ends());
+    assert!(greedy.connection.ends() && !modest.connection.ends() && !proven.connection.ends());
     let _more = answer(&modest, 50);
-    assert!(!modest.life.ends(), "what is ending makes room");
+    assert!(!modest.connection.ends(), "what is ending makes room");
     let _more = answer(&modest, 300);
-    assert!(modest.life.ends());
+    assert!(modest.connection.ends());
 }

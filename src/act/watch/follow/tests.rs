@@ -45,7 +45,7 @@ fn rds() -> Kind {
 
 fn api_server(script: Vec<Reply>) -> (Client, Asked) {
     let (asked, script) = (Asked::default(), Arc::new(Mutex::new(VecDeque::from(script))));
-    let told = Arc::clone(&asked);
+    let messages = Arc::clone(&asked);
     let service = service_fn(move |request: http::Request<Body>| {
         let part = |name: &str| {
             let query = request.uri().query().unwrap_or_default();
@@ -55,7 +55,7 @@ fn api_server(script: Vec<Reply>) -> (Client, Asked) {
         let watches = part("watch=") == "true";
         let words =
             if watches { format!("from {version} for {}s", part("timeoutSeconds=")) } else { "list".into() };
-        told.lock().unwrap().push(words);
+        messages.lock().unwrap().push(words);
         let answer = script.lock().unwrap().pop_front();
         let code = if let Some(Reply::Refused(code)) = answer { code } else { 200 };
         async move { Ok::<_, std::io::Error>(Response::builder().status(code).body(body(answer)).unwrap()) }
@@ -63,9 +63,9 @@ fn api_server(script: Vec<Reply>) -> (Client, Asked) {
     (Client::new(service, "default"), asked)
 }
 
-type Said = Result<Frame<Bytes>, std::io::Error>;
+type ScriptedFrame = Result<Frame<Bytes>, std::io::Error>;
 
-fn body(answer: Option<Reply>) -> StreamBody<impl futures_util::Stream<Item = Said> + Send> {
+fn body(answer: Option<Reply>) -> StreamBody<impl futures_util::Stream<Item = ScriptedFrame> + Send> {
     let (lines, end) = match answer {
         Some(Reply::List(text)) => (vec![(0, text)], End::Clean(0)),
         Some(Reply::Watch(lines, end)) => (lines, end),
@@ -110,11 +110,11 @@ async fn followed(
 fn follower(
     client: Client,
     guard: Arc<Guard>,
-    heard: &Heard,
-    tell: mpsc::Sender<(usize, Message)>,
+    freshness: &WatchFreshness,
+    messages: mpsc::Sender<(usize, Message)>,
 ) -> Follower {
-    let (url, heard, again) = ("/collection".to_owned(), heard.clone(), Arc::default());
-    Follower { client, kind: Kind::Service, url, selector: None, watch: 0, heard, guard, again, tell }
+    let (url, freshness, again) = ("/collection".to_owned(), freshness.clone(), Arc::default());
+    Follower { client, kind: Kind::Service, url, selector: None, watch: 0, freshness, guard, again, messages }
 }
 
 /// The same, and what the keeper is told of the kind.
@@ -124,11 +124,11 @@ async fn told_by(
     seconds: u64,
     script: Vec<Reply>,
 ) -> (Vec<String>, Freshness, Vec<&'static str>) {
-    told_again(Arc::default(), kind, guard, seconds, script).await
+    followed_again(Arc::default(), kind, guard, seconds, script).await
 }
 
 /// The same, and it may be wanted again.
-async fn told_again(
+async fn followed_again(
     again: Arc<AtomicBool>,
     kind: Kind,
     guard: Arc<Guard>,
@@ -137,16 +137,16 @@ async fn told_again(
 ) -> (Vec<String>, Freshness, Vec<&'static str>) {
     let mut words = Vec::new();
     let (client, asked) = api_server(script);
-    let (tell, mut told) = mpsc::channel(64);
-    let heard = Heard::of([true]);
-    let follower = Follower { kind, again, ..follower(client, guard, &heard, tell) };
+    let (sender, mut messages) = mpsc::channel(64);
+    let freshness = WatchFreshness::of([true]);
+    let follower = Follower { kind, again, ..follower(client, guard, &freshness, sender) };
     let listening = async {
-        while let Some((_, told)) = told.recv().await {
-            words.extend(match told {
+        while let Some((_, message)) = messages.recv().await {
+            words.extend(match message {
                 Message::Serves(true) => Some("offered"),
                 Message::Serves(false) => Some("not offered"),
-                Message::Heard(true) => Some("heard"),
-                Message::Heard(false) => Some("unheard"),
+                Message::Reachable(true) => Some("reachable"),
+                Message::Reachable(false) => Some("unreachable"),
                 Message::Listed => Some("listed"),
                 _ => None,
             });
@@ -154,7 +154,7 @@ async fn told_again(
     };
     let _ = timeout(Duration::from_secs(seconds), async { tokio::join!(follower.follow(), listening) }).await;
     let asked = asked.lock().unwrap().clone();
-    (asked, heard.freshness(), words)
+    (asked, freshness.freshness(), words)
 }
 
 fn stale(freshness: Freshness) -> Option<i64> {
@@ -226,17 +226,17 @@ async fn what_waits_to_be_taken_was_not_heard_meanwhile() {
         Reply::Watch(vec![(100, BOOKMARK)], End::Clean(900)),
         Reply::Watch(events, End::Never),
     ];
-    let ((client, asked), (tell, mut told)) = (api_server(script), mpsc::channel(1));
-    let (heard, guard) = (Heard::of([true]), guard(Settings::default()));
-    let follower = follower(client, guard, &heard, tell);
+    let ((client, asked), (sender, mut messages)) = (api_server(script), mpsc::channel(1));
+    let (freshness, guard) = (WatchFreshness::of([true]), guard(Settings::default()));
+    let follower = follower(client, guard, &freshness, sender);
     let busy = async {
-        while !matches!(told.recv().await, Some((_, Message::Listed))) {}
+        while !matches!(messages.recv().await, Some((_, Message::Listed))) {}
         sleep(Duration::from_secs(30)).await;
-        while told.try_recv().is_ok() {
+        while messages.try_recv().is_ok() {
             tokio::task::yield_now().await;
         }
         sleep(Duration::from_millis(100)).await;
-        assert_eq!(stale(heard.freshness()), Some(28), "since the bookmark and the first event");
+        assert_eq!(stale(freshness.freshness()), Some(28), "since the bookmark and the first event");
         assert!(!asked.lock().unwrap().is_empty());
     };
     tokio::select! {
@@ -254,8 +254,8 @@ async fn what_may_find_room_now_is_listed_again() {
         sleep(Duration::from_secs(5)).await;
         again.store(true, Ordering::Relaxed);
     };
-    let told = told_again(Arc::clone(&again), Kind::Service, guard(Settings::default()), 12, script);
-    let ((asked, ..), ()) = tokio::join!(told, ask);
+    let messages = followed_again(Arc::clone(&again), Kind::Service, guard(Settings::default()), 12, script);
+    let ((asked, ..), ()) = tokio::join!(messages, ask);
     assert_eq!(asked[..5], ["list", "from 1 for 1s", "from 1 for 8s", "list", "from 1 for 1s"]);
 }
 
@@ -281,11 +281,11 @@ async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent()
     let on = || guard(Settings::default());
     let refused = || Reply::Refused(500);
     let (.., words) = told_by(rds(), on(), 20, vec![refused(), refused()]).await;
-    assert_eq!(words, ["offered", "unheard"]);
+    assert_eq!(words, ["offered", "unreachable"]);
     let (.., words) = told_by(rds(), on(), 2, vec![refused(), Reply::List(LIST)]).await;
-    assert_eq!(words, ["offered", "unheard", "offered", "listed", "heard"]);
+    assert_eq!(words, ["offered", "unreachable", "offered", "listed", "reachable"]);
     let (.., words) = told_by(rds(), on(), 4, vec![]).await;
-    assert_eq!(words, ["offered", "unheard"], "a list that hangs keeps nobody waiting");
+    assert_eq!(words, ["offered", "unreachable"], "a list that hangs keeps nobody waiting");
     let (.., words) = told_by(rds(), on(), 4, vec![Reply::Refused(404)]).await;
     assert_eq!(words, ["not offered", "listed"]);
     // One failure is nothing new where all is known.
@@ -301,7 +301,7 @@ async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent()
 #[tokio::test(start_paused = true)]
 async fn what_is_absent_is_absent_again_after_an_outage() {
     let on = || guard(Settings::default());
-    let (absent, outage) = (["not offered", "listed"], ["offered", "unheard"]);
+    let (absent, outage) = (["not offered", "listed"], ["offered", "unreachable"]);
     let script = [404, 500, 500, 404].map(Reply::Refused).into();
     let (.., words) = told_by(rds(), on(), 30, script).await;
     assert_eq!(words, [absent, outage, absent].concat());
@@ -323,5 +323,5 @@ async fn what_is_switched_off_after_an_outage_is_absent() {
     };
     let script = [500, 500].map(Reply::Refused).into();
     let ((.., words), ()) = tokio::join!(told_by(rds(), Arc::clone(&guard), 40, script), switch);
-    assert_eq!(words, ["not offered", "listed", "offered", "unheard", "not offered", "listed"]);
+    assert_eq!(words, ["not offered", "listed", "offered", "unreachable", "not offered", "listed"]);
 }

@@ -15,7 +15,7 @@ use proptest::sample::Index;
 use tokio::time::advance;
 
 use super::*;
-use crate::act::guard::Heard;
+use crate::act::guard::WatchFreshness;
 
 /// A kind, and which bit of an object's shape its selector looks for; 0: any.
 const SOURCES: [(Kind, u8); 4] =
@@ -86,12 +86,12 @@ enum Link {
 
 struct Model {
     keeper: Keeper,
-    heard: Heard,
+    freshness: WatchFreshness,
     wanted: mpsc::UnboundedReceiver<Id>,
     /// Everything that ever was, and since when.
     history: Vec<(Instant, Truth)>,
     links: [Link; 4],
-    fetches: Vec<(Id, Option<Answer>)>,
+    fetches: Vec<(Id, Option<Fetched>)>,
     /// When the keeper was told last of what is read, or of what reads it.
     news: Instant,
 }
@@ -150,7 +150,7 @@ impl Model {
         let links = [const { Link::Nowhere }; 4];
         Self {
             keeper,
-            heard: Heard::of([true; SOURCES.len()]),
+            freshness: WatchFreshness::of([true; SOURCES.len()]),
             wanted,
             history,
             links,
@@ -159,14 +159,14 @@ impl Model {
         }
     }
 
-    fn hear(&mut self, source: usize, told: Message) {
+    fn apply(&mut self, source: usize, message: Message) {
         let of_texts = !matches!(SOURCES[source].0, Kind::Pod);
         if of_texts
-            && matches!(told, Message::Put(_) | Message::Version(..) | Message::Gone(_) | Message::Listed)
+            && matches!(message, Message::Put(_) | Message::Version(..) | Message::Gone(_) | Message::Listed)
         {
             self.news = Instant::now();
         }
-        self.keeper.hear(source, told);
+        self.keeper.apply(source, message);
         self.fetches.extend(std::iter::from_fn(|| self.wanted.try_recv().ok()).map(|id| (id, None)));
     }
 
@@ -182,11 +182,11 @@ impl Model {
     }
 
     fn put(&mut self, source: usize, kind: Kind, name: &str, it: (u64, u8)) {
-        let told = match kind {
+        let message = match kind {
             Kind::ConfigMap => Message::Version(id(name), it.0.to_string()),
             _ => Message::Put(Box::new(object(kind, name, it))),
         };
-        self.hear(source, told);
+        self.apply(source, message);
     }
 
     /// The watch tells what happened between two moments, as far as its selector goes. False: nothing.
@@ -199,7 +199,7 @@ impl Model {
             let [old, new] = [moment - 1, moment].map(|at| selected(&self.history[at].1, &key));
             match (old, new) {
                 (_, Some(new)) if Some(new) != old => self.put(source, key.0, key.1, new),
-                (Some(_), None) => self.hear(source, Message::Gone(id(key.1))),
+                (Some(_), None) => self.apply(source, Message::Gone(id(key.1))),
                 _ => continue,
             }
             any = true;
@@ -210,7 +210,7 @@ impl Model {
     fn go(&mut self, source: usize) {
         match self.links[source] {
             Link::Nowhere => {
-                self.hear(source, Message::Begun);
+                self.apply(source, Message::Begun);
                 let (asked, truth) = (Instant::now(), self.history.len() - 1);
                 self.links[source] = Link::Lists { asked, truth, come: 0 };
             }
@@ -221,25 +221,25 @@ impl Model {
                     self.put(source, kind, name, it);
                     self.links[source] = Link::Lists { asked, truth, come: come + 1 };
                 } else {
-                    self.hear(source, Message::Listed);
-                    self.heard.at(source, asked);
+                    self.apply(source, Message::Listed);
+                    self.freshness.at(source, asked);
                     self.links[source] = Link::Watches(truth);
                 }
             }
-            Link::Watches(told) => {
-                for moment in told + 1..self.history.len() {
+            Link::Watches(message) => {
+                for moment in message + 1..self.history.len() {
                     self.tell(source, moment);
                 }
-                self.heard.now(source);
+                self.freshness.now(source);
                 self.links[source] = Link::Watches(self.history.len() - 1);
             }
         }
     }
 
     fn some(&mut self, source: usize) {
-        let Link::Watches(told) = self.links[source] else { return };
-        let next = (told + 1..self.history.len()).find(|moment| self.tell(source, *moment));
-        self.links[source] = Link::Watches(next.unwrap_or(told));
+        let Link::Watches(message) = self.links[source] else { return };
+        let next = (message + 1..self.history.len()).find(|moment| self.tell(source, *moment));
+        self.links[source] = Link::Watches(next.unwrap_or(message));
     }
 
     fn serve(&mut self, at: usize) {
@@ -248,18 +248,18 @@ impl Model {
         let found = truth.iter().find(|((kind, name), _)| *kind == Kind::ConfigMap && *name == id.name);
         answer.get_or_insert_with(|| match found {
             Some(((kind, name), it)) => match object(*kind, name, *it) {
-                Object::ConfigMap(map) => Answer::Text(Box::new(map)),
-                _ => Answer::NotThere,
+                Object::ConfigMap(map) => Fetched::Text(Box::new(map)),
+                _ => Fetched::NotThere,
             },
-            None => Answer::NotThere,
+            None => Fetched::NotThere,
         });
     }
 
     fn come(&mut self, at: usize, is_lost: bool) {
         if self.fetches.get(at).is_some_and(|(_, answer)| is_lost || answer.is_some()) {
             let (id, answer) = self.fetches.remove(at);
-            let answer = answer.filter(|_| !is_lost).unwrap_or(Answer::Failed);
-            self.hear(3, Message::Fetched(id, answer));
+            let answer = answer.filter(|_| !is_lost).unwrap_or(Fetched::Failed);
+            self.apply(3, Message::Fetched(id, answer));
         }
     }
 
@@ -296,7 +296,7 @@ impl Model {
 
     /// Everything that is shown was true a moment ago, if the view is called current.
     fn check(&mut self) {
-        if !self.keeper.knows_everything() || self.heard.freshness() != Freshness::Current {
+        if !self.keeper.knows_everything() || self.freshness.freshness() != Freshness::Current {
             return;
         }
         for key in OBJECTS {

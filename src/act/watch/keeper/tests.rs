@@ -15,29 +15,29 @@ fn pod(name: &str) -> Message {
     Message::Put(Box::new(Object::read(Kind::Pod, &json).unwrap()))
 }
 
-fn text(name: &str, kib: usize) -> Answer {
+fn text(name: &str, kib: usize) -> Fetched {
     let text = "x".repeat(kib << 10);
     let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"db"}},"data":{{"a":"{text}"}}}}"#);
     let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else { unreachable!("it is one") };
-    Answer::Text(Box::new(map))
+    Fetched::Text(Box::new(map))
 }
 
 #[test]
 fn nothing_is_said_before_every_list_is_complete() {
     let mut keeper = keeper(&[Kind::Pod, Kind::Node]);
-    keeper.hear(0, Message::Listed);
+    keeper.apply(0, Message::Listed);
     assert!(!keeper.knows_everything());
-    keeper.hear(1, Message::Listed);
+    keeper.apply(1, Message::Listed);
     assert!(keeper.knows_everything());
 }
 
 #[test]
 fn what_a_new_list_does_not_name_is_gone() {
     let mut keeper = keeper(&[Kind::Pod]);
-    for told in
+    for message in
         [Message::Begun, pod("a"), pod("b"), Message::Listed, Message::Begun, pod("b"), Message::Listed]
     {
-        keeper.hear(0, told);
+        keeper.apply(0, message);
     }
     assert_eq!(keeper.facts.pods().map(|pod| &*pod.name).collect::<Vec<_>>(), ["b"]);
 }
@@ -49,18 +49,19 @@ fn what_cannot_be_read_is_remembered_until_it_can_or_is_gone() {
         let problem = Object::read(Kind::Pod, r#"{"spec":{"containers":1}}"#).unwrap_err();
         Message::Unreadable(Id::new("", "a"), problem)
     };
-    for told in [Message::Begun, pod("a"), odd(), Message::Listed, Message::Begun, odd(), Message::Listed] {
-        keeper.hear(0, told);
+    for message in [Message::Begun, pod("a"), odd(), Message::Listed, Message::Begun, odd(), Message::Listed]
+    {
+        keeper.apply(0, message);
     }
     assert_eq!(
         (keeper.facts.unreadable.len(), keeper.facts.pods().count()),
         (1, 1),
         "the last that was read stays"
     );
-    keeper.hear(0, pod("a"));
+    keeper.apply(0, pod("a"));
     assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods().count()), (0, 1));
-    keeper.hear(0, odd());
-    keeper.hear(0, Message::Gone(Id::new("", "a")));
+    keeper.apply(0, odd());
+    keeper.apply(0, Message::Gone(Id::new("", "a")));
     assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods().count()), (0, 0));
 }
 
@@ -90,11 +91,11 @@ fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
         r#"{{"metadata":{{"name":"a-0","namespace":"db","labels":{labels},"annotations":{revision}}}}}"#
     );
     let given = Revision::read(&format!("other={one}")).unwrap().copies().next().unwrap();
-    let mut asked = |keeper: &mut Keeper, source, told| {
-        keeper.hear(source, told);
+    let mut asked = |keeper: &mut Keeper, source, message| {
+        keeper.apply(source, message);
         let asked: Vec<_> = std::iter::from_fn(|| wanted.try_recv().ok()).collect();
         for id in &asked {
-            keeper.hear(2, Message::Fetched(id.clone(), text(&id.name, 1)));
+            keeper.apply(2, Message::Fetched(id.clone(), text(&id.name, 1)));
         }
         asked.into_iter().map(|id| id.name).collect::<Vec<_>>()
     };
@@ -119,7 +120,7 @@ fn only_the_last_words_of_a_pod_are_news() {
     let json = r#"{"metadata":{"name":"a","uid":"1","labels":{"gatera.dev/cluster":"a"}},
         "spec":{"containers":[{"name":"mariadb","image":"mariadb:10.11"}]},
         "status":{"containerStatuses":[{"name":"mariadb","started":true,"state":{"running":{"startedAt":"2026-12-01T09:00:00Z"}}}]}}"#;
-    assert!(keeper.hear(0, Message::Put(Box::new(Object::read(Kind::Pod, json).unwrap()))));
+    assert!(keeper.apply(0, Message::Put(Box::new(Object::read(Kind::Pod, json).unwrap()))));
     let said = |states: &[&str]| {
         let event = |state: &&str| MemberEvent {
             about: Id::new("", "a"),
@@ -127,25 +128,25 @@ fn only_the_last_words_of_a_pod_are_news() {
             at: "2026-12-01T09:30:00Z".parse().unwrap(),
             message: format!("Readiness probe failed: the server is {state}\n"),
         };
-        Message::Said(Topic::Probes, states.iter().map(event).collect())
+        Message::MemberEvents(Topic::Probes, states.iter().map(event).collect())
     };
-    assert!(keeper.hear(0, said(&["JOINING", "CONNECTED"])));
+    assert!(keeper.apply(0, said(&["JOINING", "CONNECTED"])));
     assert!(
-        !keeper.hear(0, said(&["JOINING", "CONNECTED"])),
+        !keeper.apply(0, said(&["JOINING", "CONNECTED"])),
         "it goes back and forth, and ends where it was"
     );
-    assert!(keeper.hear(0, said(&["JOINING", "CONNECTED", "DISCONNECTED"])));
-    assert!(!keeper.hear(0, Message::Said(Topic::Probes, Vec::new())));
+    assert!(keeper.apply(0, said(&["JOINING", "CONNECTED", "DISCONNECTED"])));
+    assert!(!keeper.apply(0, Message::MemberEvents(Topic::Probes, Vec::new())));
 }
 
 #[test]
 fn what_two_selectors_know_is_gone_when_both_say_so() {
     let mut keeper = keeper(&[Kind::Pod, Kind::Pod]);
-    keeper.hear(0, pod("a"));
-    keeper.hear(1, pod("a"));
-    keeper.hear(0, Message::Gone(Id::new("", "a")));
+    keeper.apply(0, pod("a"));
+    keeper.apply(1, pod("a"));
+    keeper.apply(0, Message::Gone(Id::new("", "a")));
     assert_eq!(keeper.facts.pods().count(), 1);
-    keeper.hear(1, Message::Gone(Id::new("", "a")));
+    keeper.apply(1, Message::Gone(Id::new("", "a")));
     assert_eq!(keeper.facts.pods().count(), 0);
 }
 
@@ -172,9 +173,9 @@ fn exists(namespace: &str, name: &str, version: &str) -> Message {
 }
 
 fn fetched(id: &Id, kib: usize) -> Message {
-    let Answer::Text(mut map) = text(&id.name, kib) else { unreachable!("it is one") };
+    let Fetched::Text(mut map) = text(&id.name, kib) else { unreachable!("it is one") };
     map.metadata.namespace.clone_from(&id.namespace);
-    Message::Fetched(id.clone(), Answer::Text(map))
+    Message::Fetched(id.clone(), Fetched::Text(map))
 }
 
 /// Whoever may write in one namespace makes no other wait, and there is an end to what is fetched.
@@ -183,17 +184,17 @@ async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_t
     let (mut keeper, mut wanted) = keeper_of_texts();
     let names: Vec<_> = (0..300).map(|number| format!("map-{number:03}")).collect();
     for name in &names {
-        keeper.hear(1, exists("mine", name, "1"));
+        keeper.apply(1, exists("mine", name, "1"));
     }
-    keeper.hear(0, reader("mine", &names));
+    keeper.apply(0, reader("mine", &names));
     let yours = ["a".to_owned(), "b".to_owned()];
-    keeper.hear(0, reader("yours", &yours));
+    keeper.apply(0, reader("yours", &yours));
     for name in &yours {
-        keeper.hear(1, exists("yours", name, "1"));
+        keeper.apply(1, exists("yours", name, "1"));
     }
     let mut served = Vec::new();
     while let Ok(id) = wanted.try_recv() {
-        keeper.hear(1, fetched(&id, 0));
+        keeper.apply(1, fetched(&id, 0));
         served.push(id.to_string());
     }
     assert_eq!(served[..4], ["mine/map-000", "yours/a", "mine/map-001", "yours/b"]);
@@ -202,14 +203,14 @@ async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_t
     let unreadable =
         |keeper: &Keeper| keeper.facts.unreadable.keys().map(|(_, id)| id.clone()).collect::<Vec<_>>();
     assert_eq!((unreadable(&keeper).len(), &*unreadable(&keeper)[0].name), (44, "map-256"));
-    keeper.hear(1, exists("mine", "map-299", "2"));
+    keeper.apply(1, exists("mine", "map-299", "2"));
     assert!(wanted.try_recv().is_err(), "it was not looked at, and is not");
-    keeper.hear(1, Message::Gone(Id::new("mine", "map-007")));
+    keeper.apply(1, Message::Gone(Id::new("mine", "map-007")));
     let next = wanted.try_recv().unwrap();
     assert_eq!(&*next.name, "map-256");
-    keeper.hear(1, fetched(&next, 0));
+    keeper.apply(1, fetched(&next, 0));
     assert_eq!((unreadable(&keeper).len(), &*unreadable(&keeper)[0].name), (43, "map-257"));
-    keeper.hear(0, Message::Gone(Id::new("mine", "a")));
+    keeper.apply(0, Message::Gone(Id::new("mine", "a")));
     assert!(unreadable(&keeper).is_empty());
 }
 
@@ -217,20 +218,20 @@ async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_t
 #[tokio::test(start_paused = true)]
 async fn a_text_that_does_not_come_is_missing_and_ages_nothing_else() {
     let (mut keeper, mut wanted) = keeper_of_texts();
-    keeper.hear(1, exists("db", "conf", "1"));
-    keeper.hear(1, exists("other", "conf", "1"));
-    keeper.hear(0, reader("db", &["conf".to_owned()]));
-    keeper.hear(0, reader("other", &["conf".to_owned()]));
-    (0..2).for_each(|source| _ = keeper.hear(source, Message::Listed));
+    keeper.apply(1, exists("db", "conf", "1"));
+    keeper.apply(1, exists("other", "conf", "1"));
+    keeper.apply(0, reader("db", &["conf".to_owned()]));
+    keeper.apply(0, reader("other", &["conf".to_owned()]));
+    (0..2).for_each(|source| _ = keeper.apply(source, Message::Listed));
     let (stuck, other) = (wanted.try_recv().unwrap(), wanted.try_recv().unwrap());
-    keeper.hear(1, fetched(&other, 1));
+    keeper.apply(1, fetched(&other, 1));
     assert!(!keeper.knows_everything());
     tokio::time::advance(Duration::from_secs(10)).await;
     assert!(keeper.look() && keeper.knows_everything());
     assert!(!keeper.look(), "that is no news any more");
     let missing: Vec<_> = keeper.facts.unreadable.iter().map(|((_, id), why)| (id, why)).collect();
     assert_eq!(missing, [(&stuck, &LATE)]);
-    keeper.hear(1, fetched(&stuck, 1));
+    keeper.apply(1, fetched(&stuck, 1));
     assert!(keeper.facts.unreadable.is_empty());
     assert!(keeper.facts.uid(Kind::ConfigMap, &stuck).is_some());
 }
@@ -239,25 +240,25 @@ async fn a_text_that_does_not_come_is_missing_and_ages_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn what_finds_no_room_is_not_fetched_at_every_write() {
     let (mut keeper, mut wanted) = keeper_of_texts();
-    keeper.hear(0, reader("db", &["large".to_owned(), "small".to_owned()]));
+    keeper.apply(0, reader("db", &["large".to_owned(), "small".to_owned()]));
     let mut fetches = 0;
     for version in 0..100 {
-        keeper.hear(1, exists("db", "large", &version.to_string()));
+        keeper.apply(1, exists("db", "large", &version.to_string()));
         while let Ok(id) = wanted.try_recv() {
             fetches += 1;
-            keeper.hear(1, fetched(&id, 600));
+            keeper.apply(1, fetched(&id, 600));
         }
         tokio::time::advance(Duration::from_millis(30)).await;
     }
     assert_eq!(fetches, 1 + 3);
     tokio::time::advance(Duration::from_secs(1)).await;
-    keeper.hear(1, exists("db", "small", "1"));
+    keeper.apply(1, exists("db", "small", "1"));
     assert_eq!(wanted.try_recv().unwrap().name, "small", "it goes first");
-    keeper.hear(1, exists("db", "large", "100"));
+    keeper.apply(1, exists("db", "large", "100"));
     assert!(wanted.try_recv().is_err());
-    keeper.hear(1, fetched(&Id::new("db", "small"), 1));
+    keeper.apply(1, fetched(&Id::new("db", "small"), 1));
     assert_eq!(wanted.try_recv().unwrap().name, "large");
-    keeper.hear(1, fetched(&Id::new("db", "large"), 1));
+    keeper.apply(1, fetched(&Id::new("db", "large"), 1));
     assert!(keeper.facts.unreadable.is_empty(), "it has become smaller");
 }
 
@@ -272,14 +273,14 @@ async fn what_found_no_room_is_listed_again_when_room_was_freed() {
         let meta = format!(r#"{{"name":"{name}","namespace":"db","labels":{{"a":"{label}"}}}}"#);
         Message::Put(Box::new(Object::read(Kind::Service, &format!(r#"{{"metadata":{meta}}}"#)).unwrap()))
     };
-    (0..100).for_each(|number| _ = keeper.hear(0, service(&format!("s-{number}"))));
+    (0..100).for_each(|number| _ = keeper.apply(0, service(&format!("s-{number}"))));
     let asked = async |keeper: &mut Keeper| {
         tokio::time::advance(AGAIN).await;
         keeper.look();
         [0, 1].map(|source| again[source].swap(false, Ordering::Relaxed))
     };
     assert_eq!(asked(&mut keeper).await, [false, false], "nothing was freed");
-    keeper.hear(0, Message::Gone(Id::new("db", "s-0")));
+    keeper.apply(0, Message::Gone(Id::new("db", "s-0")));
     assert_eq!(asked(&mut keeper).await, [true, false]);
     assert_eq!(asked(&mut keeper).await, [false, false]);
 }
@@ -288,10 +289,10 @@ async fn what_found_no_room_is_listed_again_when_room_was_freed() {
 #[test]
 fn what_nothing_reads_is_no_news() {
     let (mut keeper, _wanted) = keeper_of_texts();
-    keeper.hear(0, reader("db", &["conf".to_owned()]));
-    assert!(!keeper.hear(1, Message::Begun));
-    assert!(!keeper.hear(1, exists("db", "other", "1")));
-    assert!(keeper.hear(1, exists("db", "conf", "1")));
+    keeper.apply(0, reader("db", &["conf".to_owned()]));
+    assert!(!keeper.apply(1, Message::Begun));
+    assert!(!keeper.apply(1, exists("db", "other", "1")));
+    assert!(keeper.apply(1, exists("db", "conf", "1")));
 }
 
 /// Two are under way at a time, what is kept is bounded, and what goes makes room.
@@ -300,15 +301,15 @@ fn a_set_that_names_a_hundred_large_config_maps_costs_little() {
     let (mut keeper, mut wanted) = keeper_of_texts();
     let names: Vec<_> = (0..100).map(|number| format!("map-{number:03}")).collect();
     for name in &names {
-        keeper.hear(1, exists("db", name, "1"));
+        keeper.apply(1, exists("db", name, "1"));
     }
-    keeper.hear(0, reader("db", &names));
+    keeper.apply(0, reader("db", &names));
     let mut serve = |keeper: &mut Keeper| {
         let mut served = Vec::new();
         while let Ok(id) = wanted.try_recv() {
             assert!(wanted.len() < 2, "{} more", wanted.len());
             let kib = if id.name == "map-000" { 900 } else { 500 };
-            keeper.hear(1, Message::Fetched(id.clone(), text(&id.name, kib)));
+            keeper.apply(1, Message::Fetched(id.clone(), text(&id.name, kib)));
             served.push(id.name);
         }
         served
@@ -320,10 +321,10 @@ fn a_set_that_names_a_hundred_large_config_maps_costs_little() {
     };
     assert_eq!((kept(&keeper), keeper.facts.unreadable.len()), ("001 002 003 004".to_owned(), 96));
     assert!(keeper.contents.lack().is_none(), "they are known by name");
-    keeper.hear(1, Message::Gone(Id::new("db", "map-002")));
+    keeper.apply(1, Message::Gone(Id::new("db", "map-002")));
     assert_eq!(serve(&mut keeper), ["map-005"]);
     assert_eq!(kept(&keeper), "001 003 004 005");
-    keeper.hear(0, Message::Gone(Id::new("db", "a")));
+    keeper.apply(0, Message::Gone(Id::new("db", "a")));
     assert_eq!(
         (kept(&keeper), keeper.facts.unreadable.len()),
         (String::new(), 0),

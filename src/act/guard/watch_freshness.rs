@@ -1,7 +1,7 @@
-//! When each watch was heard last, and how old the view is therefore.
+//! When each watch proved last that it has missed nothing, and how old the view is therefore.
 //!
-//! Must not know: clients, facts. A watch tells whenever something proves that it has missed nothing; the age of the view is
-//! that of its most silent watch, of those that the rules of Galera need. Counted by a clock that nobody can set.
+//! Must not know: clients, facts. A watch reports each such proof; the age of the view is
+//! that of its most silent watch, of those that the rules of Galera need. Counted by a clock that cannot be set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// One moment for each watch. Cloning it shares them.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct WatchFreshness {
     begun: Instant,
     /// Milliseconds since then, plus one; 0: never.
     watches: Arc<[AtomicU64]>,
@@ -21,19 +21,19 @@ pub struct Heard {
     needed: Arc<[bool]>,
 }
 
-impl Heard {
+impl WatchFreshness {
     /// These watches, of which none was heard, and whether the view is as old as each.
     pub fn of(needed: impl IntoIterator<Item = bool>) -> Self {
         let needed: Arc<[bool]> = needed.into_iter().collect();
         Self { begun: Instant::now(), watches: needed.iter().map(|_| AtomicU64::new(0)).collect(), needed }
     }
 
-    /// This watch has told everything until now.
+    /// This watch has missed nothing until now.
     pub fn now(&self, watch: usize) {
         self.at(watch, Instant::now());
     }
 
-    /// This watch has told everything until then.
+    /// This watch has missed nothing until then.
     pub fn at(&self, watch: usize, moment: Instant) {
         if let Some(last) = self.watches.get(watch) {
             last.fetch_max(millis(moment - self.begun).saturating_add(1), Ordering::Relaxed);
@@ -63,16 +63,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_most_silent_watch_counts() {
         // The third is never heard, and not needed.
-        let heard = Heard::of([true, true, false]);
-        heard.now(0);
-        assert_eq!(heard.freshness(), Freshness::Loading, "one was never heard");
-        heard.now(1);
-        assert_eq!(heard.freshness(), Freshness::Current);
+        let watch_freshness = WatchFreshness::of([true, true, false]);
+        watch_freshness.now(0);
+        assert_eq!(watch_freshness.freshness(), Freshness::Loading, "one was never heard");
+        watch_freshness.now(1);
+        assert_eq!(watch_freshness.freshness(), Freshness::Current);
         advance(Duration::from_secs(10)).await;
-        heard.now(1);
+        watch_freshness.now(1);
         advance(Duration::from_secs(6)).await;
-        assert_eq!(heard.freshness(), Freshness::Stale(SignedDuration::from_secs(16)));
-        heard.now(0);
-        assert_eq!(heard.freshness(), Freshness::Current);
+        assert_eq!(watch_freshness.freshness(), Freshness::Stale(SignedDuration::from_secs(16)));
+        watch_freshness.now(0);
+        assert_eq!(watch_freshness.freshness(), Freshness::Current);
     }
 }

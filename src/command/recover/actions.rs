@@ -1,6 +1,7 @@
-//! What one step of the way back does, with the rights of whoever asks.
+//! The steps of a recovery, with the rights of the person who runs it.
 //!
-//! Must not know: which step comes next, and what is told of it. Each is done to what was looked at, and to nothing else.
+//! Must not know: which step comes next, and what is printed about it. Each step writes to the objects that were looked at, and to
+//! no others.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +11,22 @@ use facts::marks::{PREFIX, RECOVER, RECOVERY};
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PostParams, Preconditions};
+use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::{Api, Resource, ResourceExt as _};
 use leader::recovery::{self, Step};
 use serde_json::{Value, json};
 
-use crate::command::look::Seen;
-use crate::command::walk::{MANAGER, params};
+use crate::act::api::{self, Exactly};
+use crate::command::guided::MANAGER;
+use crate::command::look::ObservedCluster;
 
-/// For so long a member may start first; the transfers that follow need no permission.
+/// A member may start first for this long; the transfers that follow need no permission.
 const VALID: SignedDuration = SignedDuration::from_mins(30);
-/// For so long a member may be asked where its data ends.
+/// A member may be restarted for this long, to report where its data ends.
 const ASKED: SignedDuration = SignedDuration::from_mins(5);
 
-/// Does it.
-pub(super) async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
+/// Does this step.
+pub(super) async fn act(seen: &ObservedCluster, step: &Step) -> anyhow::Result<()> {
     match step {
         Step::Scale { to } => seen.scale(*to).await,
         Step::Create { ordinal, .. } => create(seen, *ordinal).await,
@@ -38,7 +40,7 @@ pub(super) async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
         }
         Step::TakeBack(_) => take_off(seen).await,
         Step::Finish { .. } => {
-            // Until all of that is done a recovery is under way, and whoever comes after goes on with it.
+            // Until all of that is done a recovery is under way, and a later run goes on with it.
             let recorded = seen.cluster()?.claims.iter().filter(|claim| claim.stopped.is_some());
             seen.record(&recorded.map(|claim| claim.name.clone()).collect::<Vec<_>>(), None).await?;
             take_off(seen).await
@@ -47,13 +49,14 @@ pub(super) async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
     }
 }
 
-/// What the guard did not repeat counts for nobody; what it granted to somebody else stays.
-async fn ask(seen: &Seen, asked: &str) -> anyhow::Result<()> {
+/// Sets the recovery request. It is taken back unless the guard confirmed it; an earlier grant stays.
+async fn ask(seen: &ObservedCluster, asked: &str) -> anyhow::Result<()> {
     let set = seen.annotate(json!({ format!("{PREFIX}{RECOVER}"): asked })).await?;
     let granted = set.annotations().get(&format!("{PREFIX}{RECOVERY}")).cloned();
     if granted.as_deref() != Some(asked) {
         let back = json!({ format!("{PREFIX}{RECOVER}"): granted });
-        let done = seen.annotate_version(set.metadata.resource_version.as_deref(), back).await;
+        let done =
+            seen.annotate_version(set.metadata.resource_version.as_deref().unwrap_or_default(), back).await;
         done.context("taking back what the guard did not confirm")?;
         anyhow::bail!(
             "the guard did not confirm it, and nobody starts without its word: it is away, or it only warns (gatera.dev/mode of the \
@@ -63,19 +66,19 @@ async fn ask(seen: &Seen, asked: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The guard's mark goes with what was asked for.
-pub(super) async fn take_off(seen: &Seen) -> anyhow::Result<()> {
+/// Removes the recovery request, and the guard's mark with it.
+pub(super) async fn take_off(seen: &ObservedCluster) -> anyhow::Result<()> {
     let nothing = json!({ format!("{PREFIX}{RECOVER}"): null, format!("{PREFIX}{RECOVERY}"): null });
     seen.annotate(nothing).await.map(drop)
 }
 
 /// Objects as the API server holds them: types would lose the fields that are newer than they are.
-fn untyped<K: Resource<DynamicType = ()>>(seen: &Seen) -> Api<DynamicObject> {
+fn untyped<K: Resource<DynamicType = ()>>(seen: &ObservedCluster) -> Api<DynamicObject> {
     Api::namespaced_with(seen.client.clone(), &seen.id.namespace, &ApiResource::erase::<K>(&()))
 }
 
 /// The member's pod, as its StatefulSet would make it.
-async fn create(seen: &Seen, ordinal: i64) -> anyhow::Result<()> {
+async fn create(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
     let mut set = serde_json::to_value(untyped::<StatefulSet>(seen).get(&seen.id.name).await?)?;
     if let Some(older) = seen.cluster()?.workload.makes_older(ordinal) {
         let kept: Api<ControllerRevision> = Api::namespaced(seen.client.clone(), &seen.id.namespace);
@@ -97,7 +100,7 @@ async fn create(seen: &Seen, ordinal: i64) -> anyhow::Result<()> {
 }
 
 /// The pod that reads what a member has. An image that cannot be had is the one that all others run, if they run the same.
-async fn read(seen: &Seen, member: &str) -> anyhow::Result<()> {
+async fn read(seen: &ObservedCluster, member: &str) -> anyhow::Result<()> {
     let (cluster, pods) = (seen.cluster()?, seen.pods());
     let server = cluster.server().context("its template has no server")?.1.name.clone();
     let own = serde_json::to_value(untyped::<Pod>(seen).get(member).await?)?;
@@ -114,7 +117,7 @@ async fn read(seen: &Seen, member: &str) -> anyhow::Result<()> {
 }
 
 /// Pods that read what members have are of no use when this run does not go on. Those with these uids are of another run.
-pub(super) async fn stop_reading(seen: &Seen, spared: &[String]) -> anyhow::Result<()> {
+pub(super) async fn stop_reading(seen: &ObservedCluster, spared: &[String]) -> anyhow::Result<()> {
     for reader in seen.cluster()?.readers.iter().filter(|it| !spared.contains(&it.uid)) {
         delete(seen, &reader.name, &reader.uid).await?;
     }
@@ -126,7 +129,11 @@ fn posted() -> PostParams {
 }
 
 /// A name is given once: `None`, if another one has made it.
-async fn make(seen: &Seen, pod: &Value, params: &PostParams) -> anyhow::Result<Option<DynamicObject>> {
+async fn make(
+    seen: &ObservedCluster,
+    pod: &Value,
+    params: &PostParams,
+) -> anyhow::Result<Option<DynamicObject>> {
     let pod: DynamicObject = serde_json::from_value(pod.clone())?;
     match untyped::<Pod>(seen).create(params, &pod).await {
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(None),
@@ -136,24 +143,17 @@ async fn make(seen: &Seen, pod: &Value, params: &PostParams) -> anyhow::Result<O
 
 /// The very pod that was looked at. Before anything is asked for, the guard would keep a server that runs, and rightly: so the
 /// person's word stands on the pod, and goes with it.
-async fn restart(seen: &Seen, member: &str, uid: &str) -> anyhow::Result<()> {
+async fn restart(seen: &ObservedCluster, member: &str, uid: &str) -> anyhow::Result<()> {
     let pods = seen.pods();
     if seen.cluster()?.recovery().is_none() {
         let release = seen.release("G02", ASKED, "gatera recover asks it where its data ends")?;
-        let patch = json!({ "metadata": { "uid": uid, "annotations": release } });
-        pods.patch(member, &params(), &Patch::Merge(&patch)).await?;
+        api::annotate(&pods, Exactly { name: member, uid, version: "" }, MANAGER, &release).await?;
     }
     delete(seen, member, uid).await
 }
 
-async fn delete(seen: &Seen, pod: &str, uid: &str) -> anyhow::Result<()> {
-    let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match seen.pods().delete(pod, &params).await {
-        // It has gone, or is another one by now.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        result => result.map(drop).map_err(anyhow::Error::from),
-    }
+async fn delete(seen: &ObservedCluster, pod: &str, uid: &str) -> anyhow::Result<()> {
+    Ok(api::delete_unless_changed(&seen.pods(), Exactly { name: pod, uid, version: "" }).await?)
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
     type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
 
     /// A cluster that was looked at, and an API server that holds this StatefulSet and answers a new pod with that.
-    fn seen(set: &Value, made: &Value, pods: &[Value]) -> (Seen, Asked) {
+    fn seen(set: &Value, made: &Value, pods: &[Value]) -> (ObservedCluster, Asked) {
         let asked = Asked::default();
         let (by, set_there, made) = (Arc::clone(&asked), set.clone(), made.clone());
         let service = service_fn(move |request: Request<Body>| {
@@ -201,7 +201,7 @@ mod tests {
         }
         let world = World::build(facts, Freshness::Current);
         let (client, clock, id) = (Client::new(service, "db"), Clock::of_this_machine(), Id::new("db", "g"));
-        (Seen { client, clock, settings, world, id }, asked)
+        (ObservedCluster { client, clock, settings, world, id }, asked)
     }
 
     fn set() -> Value {

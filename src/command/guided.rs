@@ -1,5 +1,5 @@
 //! What the commands share that do several steps by themselves (`recover`, `start`, `stop`): their options, what is done to the
-//! cluster with the rights of whoever asks, and what is told of it.
+//! cluster with the rights of the person who runs it, and what is printed about it.
 //!
 //! Must not know: what comes next (`leader::recovery`, `leader::stop`). Nothing is remembered but what was said.
 
@@ -14,65 +14,73 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::core::PartialObjectMeta;
 use objects::visible;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::canary::{self, Answer};
-use super::look::{self, Look, Output, Seen};
+use super::canary::{self, CanaryAnswer};
+use super::look::{self, Look, ObservedCluster, Output};
 use super::site::Site;
+use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::act::telemetry::chain;
 
-/// How often it is looked.
+/// Pause between two looks.
 pub const LOOK: Duration = Duration::from_secs(2);
-/// Whom the API server names as the writer; not the guard, who has fields of its own.
+/// Field manager of these commands; the guard has another one.
 pub const MANAGER: &str = "gatera-command";
-/// Two of us may write at once, and a third.
+/// Tries of a write that other writers may overtake.
 const MOST_WRITES: u32 = 5;
 
-/// Of which cluster, and how.
+/// Options that name one cluster, and how its steps are done.
 #[derive(Clone, Debug, Args)]
-pub struct Of {
+pub struct ClusterArgs {
     /// Name of the cluster: its StatefulSet, or the label that names it
     #[arg(value_name = "CLUSTER")]
     cluster: String,
-    /// Only tell what would come next
+    /// Print the next step, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
-    /// Give up when nothing has changed for so many minutes
+    /// Give up after this many minutes without a change
     #[arg(long, value_name = "MINUTES", default_value_t = 30)]
     patience: u64,
     #[command(flatten)]
     look: Look,
 }
 
-impl Of {
-    /// Nobody has to be asked.
+impl ClusterArgs {
+    /// No confirmation is needed.
     pub fn agreed(&self) -> bool {
         self.yes && !self.dry_run
     }
 
-    /// What is asked. It is the same from the first step to the last, whatever becomes of the kubeconfig meanwhile.
+    /// The API server, the same from the first step to the last, whatever becomes of the kubeconfig meanwhile.
     pub async fn site(&self) -> anyhow::Result<Site> {
         anyhow::ensure!(
             matches!(self.look.output, Output::Text),
-            "each step is told as it happens, as text: leave out --output"
+            "steps are printed as they happen, as text: leave out --output"
         );
         self.look.site().await
     }
 
-    /// The only cluster of this name, as it is now. Once a step was told, an API server that is away is waited for.
-    pub async fn seen(&self, site: &Site, told: &mut Said, out: &mut impl Write) -> anyhow::Result<Seen> {
+    /// The only cluster of this name, as it is now. Once a step was printed, an API server that is away is waited for.
+    pub async fn seen(
+        &self,
+        site: &Site,
+        transcript: &mut Transcript,
+        out: &mut impl Write,
+    ) -> anyhow::Result<ObservedCluster> {
         let began = Instant::now();
         loop {
             match look::one(&self.cluster, &self.look, site).await {
-                Err(problem) if told.began() && is_away(&problem) && began.elapsed() < self.patience() => {
-                    told.problem(&problem, out)?;
+                Err(problem)
+                    if transcript.began() && is_away(&problem) && began.elapsed() < self.patience() =>
+                {
+                    transcript.problem(&problem, out)?;
                     sleep(LOOK).await;
                 }
                 seen => return seen,
@@ -84,7 +92,7 @@ impl Of {
         Duration::from_secs(60 * self.patience)
     }
 
-    /// Nothing has changed for too long, and that is said.
+    /// Whether nothing has changed for too long; then it prints so.
     pub fn gives_up(&self, since: Instant, out: &mut impl Write) -> io::Result<bool> {
         let late = since.elapsed() > self.patience();
         if late {
@@ -94,8 +102,8 @@ impl Of {
     }
 }
 
-/// What is done to it.
-impl Seen {
+/// Steps that are done to the cluster.
+impl ObservedCluster {
     /// Pods of its namespace.
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.id.namespace)
@@ -106,37 +114,31 @@ impl Seen {
         Api::namespaced(self.client.clone(), &self.id.namespace)
     }
 
-    /// The same StatefulSet as was looked at; returns what became of it.
+    /// Annotates the StatefulSet that was looked at, and returns it.
     pub async fn annotate(&self, annotations: Value) -> anyhow::Result<StatefulSet> {
-        self.annotate_version(None, annotations).await
+        self.annotate_version("", annotations).await
     }
 
-    /// The same, if nobody has changed it since it had this version.
-    pub async fn annotate_version(
-        &self,
-        version: Option<&str>,
-        annotations: Value,
-    ) -> anyhow::Result<StatefulSet> {
+    /// Annotates it as it was in this version, and fails if it has changed since.
+    pub async fn annotate_version(&self, version: &str, annotations: Value) -> anyhow::Result<StatefulSet> {
         let uid = &self.cluster()?.workload.metadata.uid;
-        let mut patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
-        if let Some(version) = version {
-            patch["metadata"]["resourceVersion"] = json!(version);
-        }
-        Ok(self.sets().patch(&self.id.name, &params(), &Patch::Merge(&patch)).await?)
+        let it = Exactly { name: &self.id.name, uid, version };
+        Ok(api::annotate(&self.sets(), it, MANAGER, &annotations).await?)
     }
 
-    /// What is recorded on these claims; `None`: nothing any more.
+    /// Records where members' data ends on these claims; `None` removes the record.
     pub async fn record(&self, claims: &[String], record: Option<&str>) -> anyhow::Result<()> {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &self.id.namespace);
-        let patch = json!({ "metadata": { "annotations": { format!("{PREFIX}{STOPPED}"): record } } });
-        for claim in claims {
-            let result = api.patch(claim, &params(), &Patch::Merge(&patch)).await;
-            result.with_context(|| format!("annotating claim {claim}"))?;
+        let annotations = json!({ format!("{PREFIX}{STOPPED}"): record });
+        for name in claims {
+            let it = Exactly { name, uid: "", version: "" };
+            let result = api::annotate(&api, it, MANAGER, &annotations).await;
+            result.with_context(|| format!("annotating claim {name}"))?;
         }
         Ok(())
     }
 
-    /// So long from now, to the second.
+    /// The time after this duration, in whole seconds.
     pub fn in_time(&self, after: SignedDuration) -> anyhow::Result<Timestamp> {
         later(self.clock.now(), after)
     }
@@ -147,14 +149,15 @@ impl Seen {
         Ok(json!({ format!("{PREFIX}{OVERRIDE}"): format!("{rule} until={until} reason={why}") }))
     }
 
-    /// From what was seen, and from nothing else. The field is nobody's afterwards, so that whoever set it before may set it again.
+    /// Scales it, unless its replicas have changed since the look. Afterwards no manager owns the field, so that its earlier owner may
+    /// set it again.
     pub async fn scale(&self, to: i64) -> anyhow::Result<()> {
         let (now, seen) = (self.sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
         let replicas = now.spec.and_then(|spec| spec.replicas).unwrap_or_default();
         anyhow::ensure!(i64::from(replicas) == seen, "its replicas are {replicas} by now, and not {seen}");
         let version = now.metadata.resource_version;
         let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": to } });
-        self.sets().patch_scale(&self.id.name, &params(), &Patch::Merge(&patch)).await?;
+        self.sets().patch_scale(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await?;
         for _ in 0..MOST_WRITES {
             let set: PartialObjectMeta<StatefulSet> = self.sets().get_metadata(&self.id.name).await?;
             let fields = set.metadata.managed_fields.unwrap_or_default();
@@ -167,8 +170,9 @@ impl Seen {
             }
             let version = &set.metadata.resource_version;
             let patch = json!({ "metadata": { "resourceVersion": version, "managedFields": others } });
-            match self.sets().patch_metadata(&self.id.name, &params(), &Patch::Merge(&patch)).await {
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
+            match self.sets().patch_metadata(&self.id.name, &written_by(MANAGER), &Patch::Merge(&patch)).await
+            {
+                Err(error) if Fault::of(&error) == Fault::Conflict => {}
                 result => return result.map(drop).map_err(anyhow::Error::from),
             }
         }
@@ -176,47 +180,38 @@ impl Seen {
     }
 }
 
-/// The API server, or a guard that it asks, does not answer at the moment, or has too much to do: nothing was refused.
+/// Whether the API server, or a guard that it asks, does not answer at the moment, or has too much to do: nothing was refused.
 pub fn is_away(problem: &anyhow::Error) -> bool {
-    match problem.chain().find_map(|it| it.downcast_ref::<kube::Error>()) {
-        Some(kube::Error::Api(status)) => status.code >= 500 || matches!(status.code, 408 | 429),
-        Some(kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_)) => true,
-        _ => false,
-    }
+    error_of(problem).is_some_and(|error| Fault::of(error).is_away())
 }
 
-/// A rule of the guard refused it, or the guard did not answer: either may change.
+/// Whether a rule of the guard refused it, or the guard did not answer: either may change.
 pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
-    match problem.chain().find_map(|it| it.downcast_ref::<kube::Error>()) {
-        Some(kube::Error::Api(it)) => {
-            matches!(canary::refused(it.code, &it.message), Answer::Refused(_) | Answer::Unanswered(_))
-        }
-        _ => false,
-    }
+    let answer = error_of(problem).map(canary::refused);
+    matches!(answer, Some(CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)))
 }
 
-/// By whom.
-pub fn params() -> PatchParams {
-    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+fn error_of(problem: &anyhow::Error) -> Option<&kube::Error> {
+    problem.chain().find_map(|it| it.downcast_ref())
 }
 
-/// So long after that, to the second.
+/// The time after this duration from `now`, in whole seconds.
 pub fn later(now: Timestamp, after: SignedDuration) -> anyhow::Result<Timestamp> {
     let then = now.checked_add(after).context("no such time")?;
     Timestamp::from_second(then.as_second()).context("no such time")
 }
 
-/// What was said last of the step, and of why it is not done: neither is repeated while nothing changes.
+/// The lines that were printed last: the step, and why it is not done. Neither is repeated while nothing changes.
 #[derive(Default)]
-pub struct Said([String; 2]);
+pub struct Transcript([String; 2]);
 
-impl Said {
-    /// A step was told.
+impl Transcript {
+    /// A step was printed.
     fn began(&self) -> bool {
         !self.0[0].is_empty()
     }
 
-    /// What comes next, with the time.
+    /// Prints the next step, with the time.
     pub fn step(&mut self, text: String, out: &mut impl Write) -> io::Result<()> {
         if text == self.0[0] {
             return Ok(());
@@ -225,7 +220,7 @@ impl Said {
         tell(&self.0[0], out)
     }
 
-    /// Why it is not done yet.
+    /// Prints why the step is not done yet.
     pub fn problem(&mut self, problem: &anyhow::Error, out: &mut impl Write) -> io::Result<()> {
         let why = chain(problem.as_ref());
         let text = format!("not yet: {}", why.lines().map(visible).collect::<Vec<_>>().join("\n"));
@@ -258,23 +253,14 @@ pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
     use super::*;
+    use crate::act::api::refusal;
 
     #[test]
-    fn who_refuses_is_there() {
-        let says = |code| {
-            let status = Status { code, ..Status::default() };
-            is_away(&anyhow::Error::from(kube::Error::Api(Box::new(status))).context("asking"))
-        };
-        for (code, away) in
-            [(400, false), (403, false), (404, false), (409, false), (429, true), (500, true), (504, true)]
-        {
-            assert_eq!(says(code), away, "{code}");
-        }
-        let link = kube::Error::Service(Box::new(io::Error::other("connection refused")));
-        assert!(is_away(&link.into()));
+    fn what_is_behind_an_error_counts() {
+        let away = || anyhow::Error::from(refusal(504, b""));
+        assert!(is_away(&away()) && is_away(&away().context("asking")));
+        assert!(!is_away(&refusal(403, b"").into()));
         assert!(!is_away(&anyhow::anyhow!("there is no Galera cluster g")));
     }
 }

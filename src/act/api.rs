@@ -1,0 +1,168 @@
+//! The API server as several rooms use it: what its errors mean, and writes that mean one object and no other.
+//!
+//! Must not know: why something is asked.
+
+use std::fmt::Debug;
+
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::core::Status;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// The meaning of an error of the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// There is no such object, or no such kind (404).
+    NotFound,
+    /// Another writer was faster, or the name is taken (409).
+    Conflict,
+    /// The version is too old to go on from (410).
+    Expired,
+    /// The caller has no right to it, or a webhook refused it (403).
+    Forbidden,
+    /// The content is not valid, such as that of an object that exists without its version (422).
+    Invalid,
+    /// There are too many requests, or a budget refuses an eviction (429).
+    TooMany,
+    /// The API server, or a webhook that it asked, failed (5xx).
+    Broken,
+    /// There was no answer (408, or the connection failed).
+    NoAnswer,
+    /// It is none of these.
+    Other,
+}
+
+impl Fault {
+    /// The meaning of this error.
+    pub fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => match status.code {
+                404 => Self::NotFound,
+                408 => Self::NoAnswer,
+                409 => Self::Conflict,
+                410 => Self::Expired,
+                403 => Self::Forbidden,
+                422 => Self::Invalid,
+                429 => Self::TooMany,
+                500.. => Self::Broken,
+                _ => Self::Other,
+            },
+            kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => {
+                Self::NoAnswer
+            }
+            _ => Self::Other,
+        }
+    }
+
+    /// The API server did not refuse the request; the same request may succeed later.
+    pub fn is_away(self) -> bool {
+        matches!(self, Self::TooMany | Self::Broken | Self::NoAnswer)
+    }
+
+    /// The object is gone, or another version than the one that was looked at.
+    pub fn is_overtaken(self) -> bool {
+        matches!(self, Self::NotFound | Self::Conflict)
+    }
+}
+
+/// The error of an answer that was read by hand. Proxies, and API servers that are overloaded, answer in plain words.
+pub fn refusal(code: u16, body: &[u8]) -> kube::Error {
+    let plain = || Status::failure(&String::from_utf8_lossy(body), "");
+    let status: Status = serde_json::from_slice(body).unwrap_or_else(|_| plain());
+    kube::Error::Api(status.with_code(code).boxed())
+}
+
+/// One object as it was looked at. A write to it fails if another object has its name by now.
+#[derive(Clone, Copy, Debug)]
+pub struct Exactly<'a> {
+    /// The name of the object.
+    pub name: &'a str,
+    /// Its uid; empty: whichever object has the name.
+    pub uid: &'a str,
+    /// Its resourceVersion, so that a write fails if the object has changed; empty: whatever has changed.
+    pub version: &'a str,
+}
+
+/// Parameters of a write by this field manager.
+pub fn written_by(manager: &str) -> PatchParams {
+    PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() }
+}
+
+/// Sets these annotations of this object, and removes those that are null. Returns the object.
+pub async fn annotate<K: Clone + DeserializeOwned + Debug>(
+    api: &Api<K>,
+    it: Exactly<'_>,
+    manager: &str,
+    annotations: &Value,
+) -> kube::Result<K> {
+    let mut patch = json!({ "metadata": { "annotations": annotations } });
+    for (key, value) in [("uid", it.uid), ("resourceVersion", it.version)] {
+        if !value.is_empty() {
+            patch["metadata"][key] = json!(value);
+        }
+    }
+    api.patch(it.name, &written_by(manager), &Patch::Merge(&patch)).await
+}
+
+/// Deletes this object in the background. One that is gone already counts as deleted.
+pub async fn delete<K: Clone + DeserializeOwned + Debug>(api: &Api<K>, it: Exactly<'_>) -> kube::Result<()> {
+    let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let params = DeleteParams {
+        preconditions: Some(Preconditions { uid: given(it.uid), resource_version: given(it.version) }),
+        propagation_policy: Some(PropagationPolicy::Background),
+        ..DeleteParams::default()
+    };
+    match api.delete(it.name, &params).await {
+        Err(error) if Fault::of(&error) == Fault::NotFound => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+/// The same, for what may stay if it has changed, or if another object has its name.
+pub async fn delete_unless_changed<K: Clone + DeserializeOwned + Debug>(
+    api: &Api<K>,
+    it: Exactly<'_>,
+) -> kube::Result<()> {
+    match delete(api, it).await {
+        Err(error) if Fault::of(&error) == Fault::Conflict => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_no_api_server_that_is_away() {
+        for (code, away) in [
+            (400, false),
+            (403, false),
+            (404, false),
+            (408, true),
+            (409, false),
+            (410, false),
+            (422, false),
+            (429, true),
+            (500, true),
+            (504, true),
+        ] {
+            assert_eq!(Fault::of(&refusal(code, b"")).is_away(), away, "{code}");
+        }
+        let link = kube::Error::Service(Box::new(io::Error::other("connection refused")));
+        assert_eq!(Fault::of(&link), Fault::NoAnswer);
+        assert!(Fault::of(&link).is_away());
+    }
+
+    #[test]
+    fn an_answer_in_plain_words_is_repeated_as_it_is() {
+        let status = br#"{ "kind": "Status", "message": "no", "code": 500 }"#;
+        for (body, message) in [(&b"Too many requests"[..], "Too many requests"), (status, "no")] {
+            let kube::Error::Api(status) = refusal(429, body) else { panic!("it is an answer") };
+            assert_eq!((status.code, &*status.message), (429, message));
+        }
+    }
+}
