@@ -20,6 +20,7 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::Exit;
 use super::canary::{self, CanaryAnswer};
 use super::look::{self, Look, ObservedCluster, Output};
 use super::site::Site;
@@ -229,6 +230,37 @@ impl Transcript {
         }
         self.0[1] = text;
         tell(&self.0[1], out)
+    }
+}
+
+/// A look that is printed again whenever its text has changed.
+pub struct Printout {
+    /// Printed before the text, and not compared.
+    pub header: String,
+    /// The text that is compared.
+    pub text: String,
+    /// The exit code after the last look.
+    pub exit: Option<Exit>,
+}
+
+/// Looks, and prints what has changed, until a look is the last one. The argument of `look` is whether it is the first.
+pub async fn print_changes(
+    pause: Duration,
+    out: &mut impl Write,
+    mut look: impl AsyncFnMut(bool) -> anyhow::Result<Printout>,
+) -> anyhow::Result<Exit> {
+    let mut before = None;
+    loop {
+        let Printout { header, text, exit } = look(before.is_none()).await?;
+        if before.as_ref() != Some(&text) {
+            write!(out, "{header}{text}")?;
+            out.flush()?;
+        }
+        if let Some(exit) = exit {
+            return Ok(exit);
+        }
+        before = Some(text);
+        sleep(pause).await;
     }
 }
 
