@@ -181,49 +181,31 @@ impl Cli {
 
     /// Runs the command. One that does several steps does no more of them when nobody reads what it tells.
     pub fn run(self) -> ExitCode {
-        match self.answer() {
-            Ok(code) => code,
-            Err(error)
-                if error
-                    .downcast_ref::<io::Error>()
-                    .is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe) =>
-            {
-                Exit::Undecided.into()
-            }
-            Err(error) => {
+        let exit = self.answer().unwrap_or_else(|error| {
+            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            if kind != Some(io::ErrorKind::BrokenPipe) {
                 let _ = writeln!(io::stderr(), "gatera: {}", visible(&chain(error.as_ref())));
-                Exit::Undecided.into()
             }
-        }
+            Exit::Undecided
+        });
+        exit.into()
     }
 
-    fn answer(self) -> anyhow::Result<ExitCode> {
+    fn answer(self) -> anyhow::Result<Exit> {
         let mut out = PipeTolerant::new(Folded::stdout(self.command.is_for_people()));
         match self.command {
-            Command::Audit(options) => Ok(audit::run(&options, &mut out)?.into()),
-            Command::BreakGlass(options) => Ok(break_glass::run(&options, out.listener())?.into()),
-            Command::Check(options) => Ok(check::run(&options, Timestamp::now(), &mut out)?.into()),
-            Command::Completions(options) => {
-                generate::completions(&options, Self::command(), &mut out)?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Command::Doctor(options) => Ok(doctor::run(&options, &mut out)?.into()),
-            Command::Explain(options) => {
-                explain::run(&options, Timestamp::now(), &mut out)?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Command::Man(options) => {
-                generate::man(&options, Self::command(), &mut out)?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Audit(options) => return audit::run(&options, &mut out),
+            Command::BreakGlass(options) => return break_glass::run(&options, out.listener()),
+            Command::Check(options) => return check::run(&options, Timestamp::now(), &mut out),
+            Command::Completions(options) => generate::completions(&options, Self::command(), &mut out)?,
+            Command::Doctor(options) => return doctor::run(&options, &mut out),
+            Command::Explain(options) => explain::run(&options, Timestamp::now(), &mut out)?,
+            Command::Man(options) => generate::man(&options, Self::command(), &mut out)?,
             Command::Recover(options) => {
-                Ok(recover::run(&options, recover::RecoverGoal::Serve, out.listener())?.into())
+                return recover::run(&options, recover::RecoverGoal::Serve, out.listener());
             }
-            Command::Report(options) => {
-                bundle::run(&options, &mut out)?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Command::Rollout(ask) => Ok(rollout::run(&ask, &mut out)?.into()),
+            Command::Report(options) => bundle::run(&options, &mut out)?,
+            Command::Rollout(command) => return rollout::run(&command, &mut out),
             Command::Rules(_) => anyhow::bail!("`gatera rules` was removed: `gatera explain` lists them"),
             Command::Selftest(_) => anyhow::bail!(
                 "`gatera selftest` was removed: `gatera doctor --canary --wait 60` sends the same dry run"
@@ -232,23 +214,17 @@ impl Cli {
                 drop(out);
                 let settings = options.config.as_deref().map(reload::load).transpose()?.unwrap_or_default();
                 serve::run(*options, settings)?;
-                Ok(ExitCode::SUCCESS)
             }
             Command::Simulate(_) => anyhow::bail!(
                 "`gatera simulate` was removed: add --dry-run=server to the kubectl command, which then asks the guard and changes nothing"
             ),
             Command::Start(options) => {
-                Ok(recover::run(&options, recover::RecoverGoal::StartAll, out.listener())?.into())
+                return recover::run(&options, recover::RecoverGoal::StartAll, out.listener());
             }
-            Command::Status(options) => {
-                status::run(&options, out.listener())?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Command::Stop(of) => Ok(stop::run(&of, out.listener())?.into()),
-            Command::Version => {
-                generate::version(&mut out)?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Status(options) => return status::run(&options, out.listener()),
+            Command::Stop(cluster) => return stop::run(&cluster, out.listener()),
+            Command::Version => generate::version(&mut out)?,
         }
+        Ok(Exit::Clean)
     }
 }

@@ -25,7 +25,6 @@ use tracing::warn;
 use crate::act::api::Fault;
 use crate::act::guard::Guard;
 use crate::act::ownership;
-use crate::act::register::Registration;
 use crate::act::telemetry::chain;
 
 pub use seat::Leading;
@@ -98,17 +97,15 @@ pub struct Candidate {
 /// Holds the lease whenever it can be had until `closing`; then gives it up at once.
 pub async fn hold(
     client: Client,
-    registration: Registration,
+    namespace: String,
+    release: String,
     me: String,
     candidate: Candidate,
     guard: Arc<Guard>,
     closing: watch::Receiver<bool>,
 ) {
-    let api: Api<Lease> = Api::namespaced(client, &registration.namespace);
-    let blank = Lease {
-        metadata: ownership::object_meta(&registration.release, &registration.namespace, NAME),
-        spec: None,
-    };
+    let api: Api<Lease> = Api::namespaced(client, &namespace);
+    let blank = Lease { metadata: ownership::object_meta(&release, &namespace, NAME), spec: None };
     let gauge = |leads| {
         guard.metrics.leader.set(i64::from(leads));
     };

@@ -205,7 +205,7 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
     watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
 }
 
-fn resource(kind: Kind) -> ApiResource {
+pub(super) fn resource(kind: Kind) -> ApiResource {
     // What is older than autoscaling/v2 says as much of the autoscalers as is kept.
     let version = if kind == Kind::Autoscaler { "v1" } else { kind.version() };
     let kind_of = GroupVersionKind::gvk(kind.group(), version, kind.name());

@@ -21,9 +21,9 @@ use serde_json::{Map, Value, json};
 
 use super::doctor::{self, PODS};
 use super::generate;
-use super::guided::is_away;
 use super::look::{self, Access, Look};
 use super::site::Site;
+use super::site::is_away;
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
 

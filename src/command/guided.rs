@@ -20,9 +20,10 @@ use objects::visible;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::Exit;
 use super::canary::{self, CanaryAnswer};
 use super::look::{self, Look, ObservedCluster, Output};
-use super::site::Site;
+use super::site::{Site, error_of, is_away};
 use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::act::telemetry::chain;
 
@@ -180,19 +181,10 @@ impl ObservedCluster {
     }
 }
 
-/// Whether the API server, or a guard that it asks, does not answer at the moment, or has too much to do: nothing was refused.
-pub fn is_away(problem: &anyhow::Error) -> bool {
-    error_of(problem).is_some_and(|error| Fault::of(error).is_away())
-}
-
 /// Whether a rule of the guard refused it, or the guard did not answer: either may change.
 pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
     let answer = error_of(problem).map(canary::refused);
     matches!(answer, Some(CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)))
-}
-
-fn error_of(problem: &anyhow::Error) -> Option<&kube::Error> {
-    problem.chain().find_map(|it| it.downcast_ref())
 }
 
 /// The time after this duration from `now`, in whole seconds.
@@ -229,6 +221,37 @@ impl Transcript {
         }
         self.0[1] = text;
         tell(&self.0[1], out)
+    }
+}
+
+/// A look that is printed again whenever its text has changed.
+pub struct Printout {
+    /// Printed before the text, and not compared.
+    pub header: String,
+    /// The text that is compared.
+    pub text: String,
+    /// The exit code after the last look.
+    pub exit: Option<Exit>,
+}
+
+/// Looks, and prints what has changed, until a look is the last one. The argument of `look` is whether it is the first.
+pub async fn print_changes(
+    pause: Duration,
+    out: &mut impl Write,
+    mut look: impl AsyncFnMut(bool) -> anyhow::Result<Printout>,
+) -> anyhow::Result<Exit> {
+    let mut before = None;
+    loop {
+        let Printout { header, text, exit } = look(before.is_none()).await?;
+        if before.as_ref() != Some(&text) {
+            write!(out, "{header}{text}")?;
+            out.flush()?;
+        }
+        if let Some(exit) = exit {
+            return Ok(exit);
+        }
+        before = Some(text);
+        sleep(pause).await;
     }
 }
 

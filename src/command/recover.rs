@@ -22,9 +22,9 @@ use report::recovery as report;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK, Transcript, agrees, is_away, is_by_the_guard};
+use super::guided::{ClusterArgs, LOOK, Transcript, agrees, is_by_the_guard};
 use super::look::{self, ObservedCluster};
-use super::site::Site;
+use super::site::{Site, is_away};
 
 /// By then the guard has seen what a look of this command shows.
 const HEARD: Duration = Duration::from_secs(60);

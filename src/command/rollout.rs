@@ -20,9 +20,9 @@ use kube::{Api, ResourceExt as _};
 use objects::visible;
 use report::rollout::{self as laid_out, Copy};
 use serde_json::json;
-use tokio::time::sleep;
 
 use super::Exit;
+use super::guided::{Printout, print_changes};
 use super::look::{self, ObservedCluster};
 use super::site::Site;
 use super::status;
@@ -122,28 +122,23 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// What is not done yet, was given up, or is held, is exit 1: a pipeline that watches goes on only when every member runs it.
 async fn status(of: &status::ClusterChoice, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let (mut before, client) = (String::new(), of.look().client().await?);
-    loop {
+    let client = of.look().client().await?;
+    print_changes(LOOK, out, async |first| {
         // Clock and settings as they are now: `--watch` may run for days.
         let site = Site::that_judges(client.clone(), of.look().config.as_deref()).await?;
-        if before.is_empty() {
+        if first {
             site.tell_source();
         }
         let (world, _) = look::looked(of.look(), &site).await?;
         let view = site.view(&world);
         let clusters = of.clusters(&world)?.into_iter();
         let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view)).collect();
-        let text: String = all.iter().map(laid_out::status).collect();
-        if text != before {
-            out.write_all(text.as_bytes())?;
-            out.flush()?;
-        }
-        if !watch || !all.iter().any(laid_out::moves) {
-            return Ok(if all.iter().all(laid_out::is_done) { Exit::Clean } else { Exit::Refused });
-        }
-        before = text;
-        sleep(LOOK).await;
-    }
+        let exit = if all.iter().all(laid_out::is_done) { Exit::Clean } else { Exit::Refused };
+        let ends = !watch || !all.iter().any(laid_out::moves);
+        let text = all.iter().map(laid_out::status).collect();
+        Ok(Printout { header: String::new(), text, exit: ends.then_some(exit) })
+    })
+    .await
 }
 
 async fn history(of: &RolloutArgs, out: &mut impl Write) -> anyhow::Result<()> {

@@ -205,7 +205,18 @@ fn start(
     tasks.start("reconcile", reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
     let me = identity(options);
     tasks.start("events", events::publish(client.clone(), me.clone(), notices));
-    tasks.start(LEASE, lease::hold(client, registration, me, candidate, Arc::clone(&guard), closing));
+    tasks.start(
+        LEASE,
+        lease::hold(
+            client,
+            registration.namespace,
+            registration.release,
+            me,
+            candidate,
+            Arc::clone(&guard),
+            closing,
+        ),
+    );
 
     let speech = TlsOptions::new(leaf, options.client_ca.clone(), options.http1_only);
     let tls = speech.config()?;

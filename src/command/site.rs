@@ -18,8 +18,8 @@ use kube::Client;
 use kube::client::Body;
 use objects::visible;
 
-use super::guided::is_away;
 use super::installed::{self, Installed, SettingsSource};
+use crate::act::api::Fault;
 use crate::act::reload;
 use crate::act::telemetry::chain;
 
@@ -104,6 +104,16 @@ impl Clock {
         let since = SignedDuration::try_from(self.asked.elapsed()).unwrap_or(SignedDuration::MAX);
         self.shown.checked_add(since).unwrap_or(self.shown)
     }
+}
+
+/// Whether the API server, or a guard that it asks, does not answer at the moment, or has too much to do: nothing was refused.
+pub fn is_away(problem: &anyhow::Error) -> bool {
+    error_of(problem).is_some_and(|error| Fault::of(error).is_away())
+}
+
+/// The error of the API server in this problem.
+pub fn error_of(problem: &anyhow::Error) -> Option<&kube::Error> {
+    problem.chain().find_map(|it| it.downcast_ref())
 }
 
 /// The time by this date. A date has whole seconds, and its answer took its time: one that is nearly `now` is `now`.

@@ -12,12 +12,12 @@ use inspect::story::Story;
 use kube::Client;
 use objects::visible;
 use report;
-use tokio::time::sleep;
 
-use super::doctor;
+use super::guided::{Printout, print_changes};
 use super::look::{self, Output};
 use super::site::{Clock, Site};
 use super::terminal::progress::Progress;
+use super::{Exit, doctor};
 use crate::act::telemetry::chain;
 
 /// Options that choose the clusters.
@@ -59,30 +59,22 @@ const LOOK: Duration = Duration::from_secs(5);
 const ANEW: &str = "\u{1b}[H\u{1b}[J";
 
 /// Prints the state of the clusters. `--watch` also prints errors on the way, and goes on.
-pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     let on_a_terminal = io::stdout().is_terminal();
     look::block_on(async {
         let client = ask.of.look.client().await?;
-        let (mut before, mut clock) = (None, Clock::ask(&client).await?);
-        loop {
+        let mut clock = Clock::ask(&client).await?;
+        print_changes(LOOK, out, async |first| {
             let text = match printed(&ask.of, &client, &mut clock).await {
-                Err(error) if before.is_some() && ask.watch => visible(&chain(error.as_ref())) + "\n",
+                Err(error) if !first && ask.watch => visible(&chain(error.as_ref())) + "\n",
                 text => text?,
             };
-            if before.as_ref() != Some(&text) {
-                if ask.watch && on_a_terminal {
-                    let since = clock.now();
-                    writeln!(out, "{ANEW}every {} s, since {since:.0}; Ctrl-C ends it\n", LOOK.as_secs())?;
-                }
-                out.write_all(text.as_bytes())?;
-                out.flush()?;
-            }
-            if !ask.watch {
-                return Ok(());
-            }
-            before = Some(text);
-            sleep(LOOK).await;
-        }
+            let header =
+                format!("{ANEW}every {} s, since {:.0}; Ctrl-C ends it\n\n", LOOK.as_secs(), clock.now());
+            let header = if ask.watch && on_a_terminal { header } else { String::new() };
+            Ok(Printout { header, text, exit: (!ask.watch).then_some(Exit::Clean) })
+        })
+        .await
     })
 }
 

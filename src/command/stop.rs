@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK, Transcript, agrees, is_away};
+use super::guided::{ClusterArgs, LOOK, Transcript, agrees};
 use super::look::{self, ObservedCluster};
 use crate::act::api::Fault;
 use crate::act::connect;

@@ -3,15 +3,16 @@
 //! Must not know: why. Every write says which object it means by uid, and is harmless when it was done already: a leader
 //! may stop between any two of them.
 
+use std::fmt::Debug;
+
 use facts::marks::{self, PREFIX};
 use facts::view::Id;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Service};
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client, Resource};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
 use leader::plan::{Announcement, Condemned, Mark, Step};
-use objects::Kind;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -19,6 +20,7 @@ use super::{Done, StepContext, configure, finish, identity};
 use crate::act::api::{self, Exactly, Fault};
 use crate::act::events;
 use crate::act::guard::FIELD_MANAGER;
+use crate::act::watch::resource;
 
 /// Does one step.
 pub(super) async fn step(context: &StepContext, step: &Step) -> kube::Result<Done> {
@@ -69,7 +71,7 @@ async fn take_out(client: &Client, it: &Mark) -> kube::Result<()> {
 }
 
 /// One annotation of this very object in this version, or none of that name.
-pub(super) async fn annotate<K: Namespaced>(
+pub(super) async fn annotate<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
     name: &str,
     uid: &str,
@@ -96,50 +98,20 @@ pub(super) async fn spare(client: &Client, it: &Condemned) -> kube::Result<()> {
 }
 
 async fn set_removing(client: &Client, it: &Condemned, value: Option<&str>) -> kube::Result<()> {
-    async fn of<K: Namespaced>(client: &Client, it: &Condemned, value: Option<&str>) -> kube::Result<()> {
-        let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
-        annotate(&api, &it.target.name, &it.target.uid, &it.version, marks::REMOVING, value).await
-    }
-    match it.target.kind {
-        Kind::Deployment => of::<Deployment>(client, it, value).await,
-        Kind::Service => of::<Service>(client, it, value).await,
-        Kind::ConfigMap => of::<ConfigMap>(client, it, value).await,
-        _ => Ok(()),
-    }
+    annotate(&like(client, it), &it.target.name, &it.target.uid, &it.version, marks::REMOVING, value).await
 }
 
-pub(super) async fn delete(client: &Client, it: &Condemned) -> kube::Result<()> {
-    match it.target.kind {
-        Kind::Deployment => delete_one::<Deployment>(client, it).await,
-        Kind::Service => delete_one::<Service>(client, it).await,
-        Kind::ConfigMap => delete_one::<ConfigMap>(client, it).await,
-        _ => Ok(()),
-    }
-}
-
-/// A kind that is in namespaces.
-pub(super) trait Namespaced:
-    Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
-    + Clone
-    + DeserializeOwned
-    + std::fmt::Debug
-{
-}
-
-impl<K> Namespaced for K where
-    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug
-{
+/// Objects of the target's kind, in its namespace.
+fn like(client: &Client, it: &Condemned) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), &it.id.namespace, &resource(it.target.kind))
 }
 
 /// In the background: that a Deployment's pods are gone is seen by the pods. This very object, in the version that was
 /// judged: an object that was changed or applied again meanwhile is judged again.
-async fn delete_one<K: Namespaced>(client: &Client, it: &Condemned) -> kube::Result<()> {
-    let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
+pub(super) async fn delete(client: &Client, it: &Condemned) -> kube::Result<()> {
     let target = &it.target;
-    api::delete(&api, Exactly { name: &target.name, uid: &target.uid, version: &it.version }).await
+    let this = Exactly { name: &target.name, uid: &target.uid, version: &it.version };
+    api::delete(&like(client, it), this).await
 }
 
 /// Creates an Event whose name follows from what it says: the next leader does not create it again.
