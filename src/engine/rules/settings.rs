@@ -136,8 +136,9 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
     let files = was.keys().chain(is.keys()).copied().collect();
     let sets = Sets::of(ns, new, &files, view, None);
     let changes_under = |cluster: &Cluster| {
-        let [before, after] = [old, new].map(|map| all_settings(ns, &cluster.workload, &view.with(map)));
-        let under = Under::of(cluster, &before, &after, view);
+        let settings = |map| all_settings(ns, &cluster.workload, &view.with(map));
+        let after = settings(new);
+        let under = Under::of(cluster, || settings(old), &after, view);
         // Of files for one member each another one more changes nothing for those that are there.
         let changes = |set| {
             let [was, is] = [&was, &is].map(|files| effective(files, set));
@@ -184,14 +185,15 @@ fn in_template(kind: Kind, workload: &Workload, view: &View<'_>) -> Findings {
 }
 
 fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Findings {
-    let cluster = view.cluster(ns, &new.metadata.name).filter(|cluster| cluster.has_data());
+    let same = old.spec.template.fingerprint == new.spec.template.fingerprint;
+    let cluster = view.cluster(ns, &new.metadata.name).filter(|cluster| !same && cluster.has_data());
     let (Some(cluster), Some((_, was)), Some((name, is))) =
         (cluster, command_line(old, view), command_line(new, view))
     else {
         return Findings::new();
     };
-    let [before, after] = [old, new].map(|it| all_settings(ns, it, view));
-    let under = Under::of(cluster, &before, &after, view);
+    let after = all_settings(ns, new, view);
+    let under = Under::of(cluster, || all_settings(ns, old, view), &after, view);
     let mut found = Setting::in_container(name, false).changes(&was, &is, &under);
     let maps =
         |of: &Workload| revision::reaching(&of.spec.template.spec).into_keys().collect::<BTreeSet<_>>();

@@ -23,10 +23,10 @@ pub(super) fn left_by(pod: &Pod) -> Option<&str> {
     let is_a_members =
         |set: &str| ordinal(&meta.name, set).is_some_and(|it| (0..MOST_ORDINALS).contains(&it));
     let (set, _) = meta.name.rsplit_once('-').filter(|(set, _)| is_a_members(set))?;
-    let has_own_claim = pod.spec.volumes.iter().any(|volume| is_from_a_template(volume, &meta.name));
+    let has_own_claim = || pod.spec.volumes.iter().any(|volume| is_from_a_template(volume, &meta.name));
     let is_labelled = meta.labels.get(POD_NAME) == Some(&meta.name);
-    let is_member =
-        (has_own_claim || is_labelled) && meta.controller().is_none() && !adopt::is_bootstrap(&meta.labels);
+    let is_member = meta.controller().is_none() && !adopt::is_bootstrap(&meta.labels);
+    let is_member = is_member && (is_labelled || has_own_claim());
     (is_member && server::in_pod(meta, &pod.spec).is_some()).then_some(set)
 }
 

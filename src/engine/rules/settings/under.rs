@@ -17,37 +17,44 @@ pub(super) struct Under<'a> {
     pub(super) after: &'a Effective<'a>,
     /// It was stopped in order: all members will start with the same options.
     pub(super) stopped: bool,
-    /// Of each member that runs: does it speak TLS, and both? `None`: not known.
-    members: Option<Vec<(bool, bool)>>,
+    cluster: &'a Cluster,
+    view: View<'a>,
+    /// Members that are only supposed run with what was there before.
+    supposed: Option<(bool, bool)>,
 }
 
 impl<'a> Under<'a> {
-    /// `before` and `after`: what its servers are told in all places. Members that are only supposed run with what was there before.
-    pub(super) fn of(
+    /// `before` and `after`: what its servers are told in all places.
+    pub(super) fn of<'b>(
         cluster: &'a Cluster,
-        before: &Effective<'_>,
+        before: impl FnOnce() -> Effective<'b>,
         after: &'a Effective<'a>,
-        view: &View<'_>,
+        view: &View<'a>,
     ) -> Self {
-        let pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
-        let speaks = |pod| if view.supposed { Some(languages(before)) } else { speaks(pod, cluster, view) };
-        let members = pods.map(speaks).collect::<Option<Vec<_>>>();
-        let known = view.freshness == Freshness::Current;
         Self {
             whose: format!("cluster {} ({})", cluster.id.name, view.describe(cluster)),
             named: format!("{} -n {}", cluster.id.name, cluster.id.namespace),
             after,
             stopped: view.state(cluster) == State::Stopped,
-            members: members.filter(|it| known && !it.is_empty()),
+            cluster,
+            view: *view,
+            supposed: view.supposed.then(|| languages(&before())),
         }
+    }
+
+    /// Of each member that runs: does it speak TLS, and both? `None`: not known. Reads all their files, for the few changes that ask.
+    fn members(&self) -> Option<Vec<(bool, bool)>> {
+        let pods = self.cluster.members.iter().filter_map(|member| member.pod.as_deref());
+        let speaks = |pod| self.supposed.or_else(|| speaks(pod, self.cluster, &self.view));
+        let members = pods.map(speaks).collect::<Option<Vec<_>>>();
+        members.filter(|it| self.view.freshness == Freshness::Current && !it.is_empty())
     }
 
     /// Members that run understand one that starts with the changed options, and it them.
     pub(super) fn understands(&self, key: &str) -> bool {
         let (tls, both) = languages(self.after);
         let all = |understands: &dyn Fn(bool, bool) -> bool| {
-            self.members
-                .as_ref()
+            self.members()
                 .is_some_and(|all| all.iter().all(|(of_tls, of_both)| understands(*of_tls, *of_both)))
         };
         match key {
