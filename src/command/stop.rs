@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::Exit;
 use super::guided::{ClusterArgs, LOOK, Transcript, agrees};
 use super::look::{self, ObservedCluster};
+use super::site::is_away;
 use crate::act::api::Fault;
 use crate::act::connect;
 
