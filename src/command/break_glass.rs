@@ -107,8 +107,8 @@ async fn open(
     tell_before(found, &site.clock, out)?;
     writeln!(
         out,
-        "For {term:#} no request in namespace {ns} is refused, not even one that deletes its data or the namespace itself. Each command is still told what it \
-         would have been refused for, and Events record it, with the reason. A bootstrap Deployment that is applied again stays \
+        "For {term:#} no request in namespace {ns} is refused, not even one that deletes its data or the namespace itself. Each command still gets a warning \
+         that says what it would have been refused for, and Events record it, with the reason. A bootstrap Deployment that is applied again stays \
          at 0. What is changed meanwhile stays changed."
     )?;
     if !options.yes && !guided::agrees(out)? {

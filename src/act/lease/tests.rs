@@ -146,12 +146,12 @@ async fn a_term_ends_while_an_answer_is_awaited_and_only_what_is_ours_is_given_u
     let (candidate, leading) = candidate();
     candidate.seat.take(Instant::now() + ACTS);
     assert!(leading.holds());
-    let told = Mutex::new(Vec::new());
+    let announced = Mutex::new(Vec::new());
     candidate
         .seat
-        .stepping_down_in_time(sleep(Duration::from_secs(60)), |leads| told.lock().unwrap().push(leads))
+        .stepping_down_in_time(sleep(Duration::from_secs(60)), |leads| announced.lock().unwrap().push(leads))
         .await;
-    assert!(!leading.holds() && *told.lock().unwrap() == [false]);
+    assert!(!leading.holds() && *announced.lock().unwrap() == [false]);
 
     let link = Link { server: Arc::default(), stalls: Arc::default() };
     *link.server.lock().unwrap() = Some(renewed(Lease::default(), "other"));

@@ -59,8 +59,8 @@ async fn ask(seen: &ObservedCluster, asked: &str) -> anyhow::Result<()> {
             seen.annotate_version(set.metadata.resource_version.as_deref().unwrap_or_default(), back).await;
         done.context("taking back what the guard did not confirm")?;
         anyhow::bail!(
-            "the guard did not confirm it, and nobody starts without its word: it is away, or it only warns (gatera.dev/mode of the \
-             namespace, or the mode of G20) and has not heard yet what members told"
+            "the guard did not confirm the request, and no member starts without that: the guard is away, or it only warns \
+             (gatera.dev/mode of the namespace, or the mode of G20) and has not seen yet what members reported"
         );
     }
     Ok(())
