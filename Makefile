@@ -8,7 +8,7 @@ export GATERA_KUBERNETES ?= $(KUBERNETES)
 export GATERA_HELM ?= $(HELM)
 export GATERA_MARIADB ?= $(MARIADB)
 
-.PHONY: help demo test matrix sim e2e drills lab lint bench clean tools gatera-image
+.PHONY: help demo test matrix sim e2e drills lab pages lint bench clean tools gatera-image
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -60,6 +60,9 @@ drills: gatera-image ## every kind of power failure and outage, under a writer, 
 lab: gatera-image ## a shell in a cluster with three real nodes, for trying things by hand (root, Linux; RUN='…' runs that instead)
 	@$(CARGO) build --quiet --example lab
 	@GATERA_IMAGE=$(GATERA_IMAGE) RUN="$$RUN" tests/lab/machines/enter.sh target/debug/examples/lab
+
+pages: ## write what is derived from the rules: pages, tables of the docs, values and rights of the chart, snapshots of their cases
+	WRITE_PAGES=1 INSTA_UPDATE=always $(CARGO) test --test gatera -- derived:: screen:: cases::every cases::ways
 
 lint: ## formatting, clippy with warnings denied, documentation, licences and sources of dependencies
 	$(CARGO) fmt --all --check

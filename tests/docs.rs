@@ -5,86 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use engine::exemptions::users::EXEMPT;
-use engine::rules;
-use engine::webhooks::{ENTRIES, Entry, Selects};
 use facts::galera::runs::EXAMPLES;
 use facts::marks::{MARKS, Whose};
-use gatera::command::explain;
 use gatera::rulebook;
-use objects::Kind;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// The README's table of rules is the rulebook's.
-#[test]
-fn the_readme_lists_the_rules_that_exist() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    for rule in rules::GALERA {
-        let row = format!("| {} | {} | {} |", rule.id, rule.name, rule.summary());
-        assert!(readme.contains(&row), "README.md lacks this row:\n{row}");
-    }
-    let rows = readme.lines().filter(|line| line.starts_with("| G")).count();
-    assert_eq!(rows, rules::GALERA.len(), "README.md lists a rule that does not exist");
-}
-
-/// Who is never held up at deleting what, and why.
-#[test]
-fn docs_list_who_is_never_held_up() {
-    let page = fs::read_to_string(root().join("docs/coverage.md")).unwrap();
-    let rows = EXEMPT.iter().map(|row| {
-        let more = if row.user.ends_with(':') { "…" } else { "" };
-        let kinds = row.deletes.iter().map(|kind| if *kind == Kind::Pod { "pods" } else { "claims" });
-        let kinds = kinds.collect::<Vec<_>>().join(" and ");
-        let kinds = if kinds.is_empty() { "everything" } else { &kinds };
-        format!("| `{}{more}` | {kinds} | {} |", row.user, row.why)
-    });
-    for row in rows {
-        assert!(page.contains(&row), "docs/coverage.md lacks this row:\n{row}");
-    }
-}
-
-/// What each pack protects stands in the README, and its rules and entries on the page of the packs.
-#[test]
-fn docs_list_the_packs_that_there_are() {
-    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
-    let (readme, page) = (read("README.md"), read("docs/packs.md"));
-    for pack in rulebook().packs() {
-        let line = format!("* **{}**: {}.", pack.name, pack.protects);
-        assert!(readme.contains(&line), "README.md lacks this line:\n{line}");
-        let of_rules =
-            pack.rules.iter().map(|it| format!("| [{0}](rules/{0}.md) | {1} |", it.id, it.summary()));
-        for row in of_rules.chain(pack.entries.iter().map(entry_row)) {
-            assert!(page.contains(&row), "docs/packs.md lacks this row:\n{row}");
-        }
-    }
-}
-
-/// Set `WRITE_PAGES` to write them.
-#[test]
-fn the_pages_of_the_rules_are_those_of_the_program() {
-    let folder = root().join("docs/rules");
-    let mut index = "# The rules\n\nWhat `gatera explain` prints, a page each. They are made of the rules' files.\n\n| id | name | in short |\n|---|---|---|\n".to_owned();
-    let mut pages = Vec::new();
-    for page in rulebook().pages() {
-        index.push_str(&format!("| [{0}]({0}.md) | {1} | {2} |\n", page.id, page.name, page.summary()));
-        pages.push((format!("{}.md", page.id), explain::documentation(&page)));
-    }
-    pages.push(("README.md".to_owned(), index));
-    for (name, page) in &pages {
-        if std::env::var_os("WRITE_PAGES").is_some() {
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join(name), page).unwrap();
-        }
-        let current = fs::read_to_string(folder.join(name)).unwrap_or_default();
-        assert!(
-            current == *page,
-            "docs/rules/{name} is not current: WRITE_PAGES=1 cargo test --test gatera -- the_pages_of"
-        );
-    }
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), pages.len());
 }
 
 /// The table of options in docs/check.md is the program's.
@@ -116,41 +42,6 @@ fn docs_list_the_examples_of_what_runs() {
         format!("| `{image}` | {line} | {} |", runs.name())
     });
     assert_eq!(rows, examples);
-}
-
-/// The table of webhook entries is the one that is registered.
-#[test]
-fn docs_list_the_entries_that_are_registered() {
-    let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
-    for row in entry_rows() {
-        assert!(page.contains(&row), "docs/architecture.md lacks this row:\n{row}");
-    }
-}
-
-fn entry_rows() -> Vec<String> {
-    ENTRIES.iter().map(entry_row).collect()
-}
-
-fn entry_row(entry: &Entry) -> String {
-    let asks = entry
-        .asks
-        .iter()
-        .map(|(_, resource, verbs)| format!("{resource} {}", verbs.join("/")))
-        .collect::<Vec<_>>()
-        .join(", ");
-    let of = match entry.selects {
-        Selects::Template => "templates that are adopted",
-        Selects::Labels => "adopted labels",
-        Selects::LabelsElsewhere => "adopted labels, namespaces without the mode label",
-        Selects::LabelledNamespaces => "everything in namespaces with the mode label",
-        Selects::OtherNamespaces => "everything in other namespaces",
-        Selects::ModeLabel => "namespaces with the mode label",
-        Selects::NoModeLabel => "other namespaces",
-        Selects::AnyNamespace => "namespaces that are opened",
-        Selects::Anywhere => "every namespace that is ever guarded",
-    };
-    let without = if entry.fail_closed { "refused" } else { "allowed" };
-    format!("| {} | {asks} | {of} | {without} |", entry.name)
 }
 
 /// Every mark is in the table of those that people may set, or of those that are the guard's, with the same

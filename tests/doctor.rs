@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use facts::config::Settings;
 use facts::view::View;
-use gatera::command::doctor::rights::{GRANTS, Where};
+use gatera::command::doctor::rights::{Where, needed};
 use inspect::doctor::{self, Replica, State};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -236,14 +236,11 @@ fn the_rights_are_those_of_the_chart() {
             }
         }
     }
-    let mut asked = BTreeSet::new();
-    for (verbs, group, resources, name, place) in GRANTS {
-        for resource in *resources {
-            for verb in *verbs {
-                asked.insert(format!("{place:?} {verb} {group} {resource} {:?}", name.map(str::to_owned)));
-            }
-        }
-    }
+    let asked: BTreeSet<_> = needed()
+        .map(|(verb, group, resource, name, place)| {
+            format!("{place:?} {verb} {group} {resource} {:?}", name.map(str::to_owned))
+        })
+        .collect();
     assert_eq!(asked, granted);
 }
 

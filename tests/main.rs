@@ -25,6 +25,7 @@ mod chart_wordpress;
 mod check;
 mod cli;
 mod cluster;
+mod derived;
 mod docs;
 mod doctor;
 mod drain;

@@ -9,6 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use crate::act::telemetry::chain;
+use crate::rulebook;
 
 /// Verbs, group, resources, the one name or all; in every namespace, or in its own.
 pub type Grant =
@@ -26,8 +27,8 @@ pub enum Where {
 /// So many questions at once.
 const AT_ONCE: usize = 8;
 
-/// What it does.
-pub const GRANTS: &[Grant] = &[
+/// The rights that the guard needs, apart from those to look at what packs read.
+const GRANTS: &[Grant] = &[
     (
         &["list", "watch"],
         "",
@@ -38,9 +39,6 @@ pub const GRANTS: &[Grant] = &[
     (&["get", "list", "watch"], "", &["configmaps"], None, Where::Everywhere),
     (&["list", "watch"], "apps", &["statefulsets", "deployments"], None, Where::Everywhere),
     (&["list", "watch"], "policy", &["poddisruptionbudgets"], None, Where::Everywhere),
-    (&["list", "watch"], "kudo.dev", &["instances", "operatorversions"], None, Where::Everywhere),
-    (&["list", "watch"], "otc.mcsps.de", &["rdss"], None, Where::Everywhere),
-    (&["list", "watch"], "example.com", &["wordpresses"], None, Where::Everywhere),
     (&["list", "watch"], "autoscaling", &["horizontalpodautoscalers"], None, Where::Everywhere),
     (&["patch"], "apps", &["statefulsets"], None, Where::Everywhere),
     (&["patch"], "", &["pods"], None, Where::Everywhere),
@@ -70,14 +68,25 @@ pub const GRANTS: &[Grant] = &[
     (&["list"], "discovery.k8s.io", &["endpointslices"], None, Where::Own),
 ];
 
-/// Each of them, and whether it is granted.
-pub async fn asked(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
-    let all = GRANTS.iter().flat_map(|(verbs, group, resources, name, place)| {
+/// A right, as the API server is asked about it: verb, group, resource, the one name or all, where.
+pub type Needed = (&'static str, &'static str, &'static str, Option<&'static str>, Where);
+
+/// Every right that the guard needs.
+pub fn needed() -> impl Iterator<Item = Needed> {
+    let own = GRANTS.iter().flat_map(|(verbs, group, resources, name, place)| {
         resources
             .iter()
             .flat_map(move |resource| verbs.iter().map(move |verb| (*verb, *group, *resource, *name, *place)))
     });
-    let ask = |(verb, group, resource, name, place): (&str, &str, &str, Option<&str>, Where)| {
+    let of_packs = rulebook().kinds().watched().flat_map(|kind| {
+        ["list", "watch"].map(|verb| (verb, kind.group(), kind.plural(), None, Where::Everywhere))
+    });
+    own.chain(of_packs)
+}
+
+/// Each of them, and whether it is granted.
+pub async fn asked(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
+    let ask = |(verb, group, resource, name, place): Needed| {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let spec = SubjectAccessReviewSpec {
             user: Some(user.to_owned()),
@@ -110,5 +119,5 @@ pub async fn asked(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
             Right { words, allowed }
         }
     };
-    stream::iter(all.map(ask)).buffered(AT_ONCE).collect().await
+    stream::iter(needed().map(ask)).buffered(AT_ONCE).collect().await
 }

@@ -1,0 +1,166 @@
+//! What is derived from the rulebook: pages, tables, the chart's values and rights. `make pages` writes it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use engine::exemptions::users::EXEMPT;
+use engine::rules::GALERA;
+use engine::webhooks::{ENTRIES, Entry, Selects};
+use gatera::command::explain;
+use gatera::rulebook;
+use objects::Kind;
+
+/// Every file of which something is derived, as it is to be. Set `WRITE_PAGES` to write them.
+#[test]
+fn what_is_derived_is_current() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let writes = std::env::var_os("WRITE_PAGES").is_some();
+    let mut wanted = pages();
+    for (file, derive) in PARTS {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        wanted.insert((*file).to_owned(), derive(&text));
+    }
+    for (file, text) in &wanted {
+        let path = root.join(file);
+        if writes {
+            fs::write(&path, text).unwrap();
+        }
+        let current = fs::read_to_string(&path).unwrap_or_default();
+        assert!(current == *text, "{file} is not current: `make pages` writes it");
+    }
+    for folder in ["docs/rules", "charts/gatera/files/rules"] {
+        let of_it = wanted.keys().filter(|file| file.starts_with(folder)).count();
+        assert_eq!(fs::read_dir(root.join(folder)).unwrap().count(), of_it, "{folder} has pages of no rule");
+    }
+}
+
+/// A file, and how its derived parts are written into its text.
+type Part = (&'static str, fn(&str) -> String);
+
+const PARTS: &[Part] = &[
+    ("README.md", readme),
+    ("docs/packs.md", packs),
+    ("docs/architecture.md", |text| with_table(text, "", ENTRY_COLUMNS, ENTRIES.iter().map(entry_row))),
+    ("docs/coverage.md", |text| with_table(text, "", "| caller | may delete | because |", exempt_rows())),
+    ("charts/gatera/values.schema.json", values),
+    ("charts/gatera/templates/rbac.yaml", rights),
+];
+
+const ENTRY_COLUMNS: &str = "| entry | asks | of | without an answer |";
+
+/// The pages of all rules: in the documentation, and in the chart for readers without the program.
+fn pages() -> BTreeMap<String, String> {
+    let mut index = "# The rules\n\nWhat `gatera explain` prints, a page each. They are made of the rules' files.\n\n| id | name | in short |\n|---|---|---|\n".to_owned();
+    let mut pages = BTreeMap::new();
+    for page in rulebook().pages() {
+        index.push_str(&format!("| [{0}]({0}.md) | {1} | {2} |\n", page.id, page.name, page.summary()));
+        pages.insert(format!("docs/rules/{}.md", page.id), explain::documentation(&page));
+        let lasting = explain::lasting_page(&page);
+        assert!(!lasting.contains("gatera explain"), "{} is read without the program", page.id);
+        pages.insert(format!("charts/gatera/files/rules/{}", page.id), lasting);
+    }
+    pages.insert("docs/rules/README.md".to_owned(), index);
+    pages
+}
+
+fn readme(text: &str) -> String {
+    let rows = GALERA.iter().map(|it| format!("| {} | {} | {} |", it.id, it.name, it.summary()));
+    let text = with_table(text, "## The rules that exist", "| id | name | in short |", rows);
+    let packs = rulebook().packs().iter().map(|pack| format!("* **{}**: {}.", pack.name, pack.protects));
+    with_lines(&text, "([docs/packs.md](docs/packs.md)):\n\n", |line| line.starts_with("* "), packs)
+}
+
+fn packs(text: &str) -> String {
+    rulebook().packs().iter().fold(text.to_owned(), |text, pack| {
+        let section = format!("\n## {}\n", pack.name);
+        let rows = pack.rules.iter().map(|it| format!("| [{0}](rules/{0}.md) | {1} |", it.id, it.summary()));
+        let text = with_table(&text, &section, "| rule | in short |", rows);
+        with_table(&text, &section, ENTRY_COLUMNS, pack.entries.iter().map(entry_row))
+    })
+}
+
+fn entry_row(entry: &Entry) -> String {
+    let asks = entry.asks.iter().map(|(_, resource, verbs)| format!("{resource} {}", verbs.join("/")));
+    let asks = asks.collect::<Vec<_>>().join(", ");
+    let of = match entry.selects {
+        Selects::Template => "templates that are adopted",
+        Selects::Labels => "adopted labels",
+        Selects::LabelsElsewhere => "adopted labels, namespaces without the mode label",
+        Selects::LabelledNamespaces => "everything in namespaces with the mode label",
+        Selects::OtherNamespaces => "everything in other namespaces",
+        Selects::ModeLabel => "namespaces with the mode label",
+        Selects::NoModeLabel => "other namespaces",
+        Selects::AnyNamespace => "namespaces that are opened",
+        Selects::Anywhere => "every namespace that is ever guarded",
+    };
+    let without = if entry.fail_closed { "refused" } else { "allowed" };
+    format!("| {} | {asks} | {of} | {without} |", entry.name)
+}
+
+fn exempt_rows() -> impl Iterator<Item = String> {
+    EXEMPT.iter().map(|row| {
+        let more = if row.user.ends_with(':') { "…" } else { "" };
+        let kinds = row.deletes.iter().map(|kind| if *kind == Kind::Pod { "pods" } else { "claims" });
+        let kinds = kinds.collect::<Vec<_>>().join(" and ");
+        let kinds = if kinds.is_empty() { "everything" } else { &kinds };
+        format!("| `{}{more}` | {kinds} | {} |", row.user, row.why)
+    })
+}
+
+fn values(text: &str) -> String {
+    let quoted = |ids: Vec<&str>| {
+        let (last, others) = ids.split_last().unwrap();
+        let others = others.iter().map(|id| format!("          \"{id}\","));
+        others.chain([format!("          \"{last}\"")]).collect::<Vec<_>>()
+    };
+    let is_item = |line: &str| line.starts_with("          \"");
+    let begins = |name: &str| {
+        format!(
+            "    \"{name}\": {{\n      \"type\": \"object\",\n      \"propertyNames\": {{\n        \"enum\": [\n"
+        )
+    };
+    let ids = quoted(rulebook().rules().iter().map(|rule| rule.id).collect());
+    let text = with_lines(text, &begins("modes"), is_item, ids.into_iter());
+    let names = quoted(rulebook().packs().iter().map(|pack| pack.name).collect());
+    with_lines(&text, &begins("packs"), is_item, names.into_iter())
+}
+
+/// What packs look at may be listed and watched.
+fn rights(text: &str) -> String {
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for kind in rulebook().kinds().watched() {
+        groups.entry(kind.group()).or_default().push(kind.plural());
+    }
+    let rules = groups.into_iter().flat_map(|(group, plurals)| {
+        [
+            format!("- apiGroups: [{group}]"),
+            format!("  resources: [{}]", plurals.join(", ")),
+            "  verbs: [list, watch]".to_owned(),
+        ]
+    });
+    let begins = "# What packs look at, where it is installed.\n";
+    with_lines(text, begins, |line| !line.starts_with('#'), rules)
+}
+
+/// The first table with this heading, after this line, with these rows.
+fn with_table(text: &str, after: &str, heading: &str, rows: impl Iterator<Item = String>) -> String {
+    let start = text.find(after).unwrap_or_else(|| panic!("no {after:?}"));
+    let (before, rest) = text.split_at(start);
+    let columns = heading.matches('|').count() - 1;
+    let begins = format!("{heading}\n|{}\n", "---|".repeat(columns));
+    format!("{before}{}", with_lines(rest, &begins, |line| line.starts_with('|'), rows))
+}
+
+/// The text with these lines in place of those that follow `begins` and are such.
+fn with_lines(
+    text: &str,
+    begins: &str,
+    such: impl Fn(&str) -> bool,
+    lines: impl Iterator<Item = String>,
+) -> String {
+    let (before, rest) = text.split_once(begins).unwrap_or_else(|| panic!("no {begins:?}"));
+    let old: usize = rest.split_inclusive('\n').take_while(|line| such(line)).map(str::len).sum();
+    let new: String = lines.map(|line| line + "\n").collect();
+    format!("{before}{begins}{new}{}", &rest[old..])
+}
