@@ -17,14 +17,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use engine::rule::Verb;
+use engine::rule::{Rule, Verb};
 use engine::verdict::{Effect, Judged, Verdict};
 use engine::webhooks::{ENTRIES, Endpoint};
 use facts::config::Settings;
 use facts::galera::options::keys::KEYS;
 use facts::pages::Pages;
 use facts::review::{self, Origin};
-use facts::view::{View, World};
+use facts::view::{Facts, Freshness, Id, View, World};
+use objects::Kind;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -228,10 +229,10 @@ fn no_rule_is_without_its_cases() {
                 missing.push(format!("{}: a case that {word}", rule.id));
             }
         }
-        // What packs judge is no cluster of Galera's.
-        let of_galera = rulebook().pack_of(rule.id).is_none();
+        // A pack judges no Galera cluster.
+        let in_states = rule.depends_on_state && rulebook().pack_of(rule.id).is_none();
         let states = ["HEALTHY", "DEGRADED", "JOINING", "FORMING", "DOWN", "UNKNOWN"];
-        for state in states.into_iter().filter(|_| of_galera) {
+        for state in states.into_iter().filter(|_| in_states) {
             if !own().any(|(_, case)| case.state == state) {
                 missing.push(format!("{}: a case in state {state}", rule.id));
             }
@@ -277,4 +278,29 @@ fn rules_and_webhook_entries_agree() {
 
 fn plural(resource: &str) -> String {
     resource.split('/').next().unwrap_or_default().to_owned()
+}
+
+/// A rule that says that it does not depend on the state finds the same in each of its cases when the members are gone, and when
+/// the view is out of date.
+#[test]
+fn a_rule_that_does_not_depend_on_the_state_finds_the_same_in_every_state() {
+    let settings = Settings::default();
+    for (name, case) in all() {
+        let of_it = |rule: &&Rule| name.starts_with(&format!("{}/", rule.id)) && !rule.depends_on_state;
+        let Some(rule) = rulebook().rules().iter().find(of_it) else { continue };
+        let bytes = serde_json::to_vec(&body(&case.asked(), &case.user)).unwrap();
+        let review = review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review;
+        let facts = case.given.facts(&settings);
+        let mut alone = facts.clone();
+        for pod in facts.pods() {
+            alone.remove(Kind::Pod, &Id::new(NAMESPACE, &pod.name));
+        }
+        let found = |facts: Facts, freshness: Freshness| {
+            let world = World::build(facts, freshness);
+            (rule.check)(&review, &View::new(&world, scene::now(), &settings))
+        };
+        let as_it_is = found(facts.clone(), Freshness::Current);
+        assert_eq!(found(alone, Freshness::Current), as_it_is, "{name}: without members");
+        assert_eq!(found(facts, Freshness::Loading), as_it_is, "{name}: before the first lists");
+    }
 }

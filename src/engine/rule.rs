@@ -16,6 +16,8 @@ pub struct Rule {
     pub name: &'static str,
     /// What it looks at, and at which of the things that can be done to it; it is asked about nothing else.
     pub touches: &'static [(Kind, &'static [Verb])],
+    /// Its verdict depends on how the cluster is, so it needs a case in each state.
+    pub depends_on_state: bool,
     pub source: &'static str,
     pub check: fn(&Review, &View<'_>) -> Findings,
 }

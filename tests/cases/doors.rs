@@ -128,7 +128,6 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
             "G14/an-override-lets-a-rollout",
             "G14/letting-a-held-rollout",
             "G14/other-ordinals-let",
-            "G11/the-state-of-the-cluster",
             "G13/removing-it-while",
             "G04/a-single-member-that-founds",
             "G17/an-older-series-of-a-cluster-that-is-down",

@@ -45,6 +45,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G13",
     name: "anti-affinity",
     touches: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale])],
+    depends_on_state: true,
     source: include_str!("anti_affinity.rs"),
     check,
 };

@@ -54,6 +54,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::Service, &[Verb::Delete]),
         (Kind::ConfigMap, &[Verb::Delete]),
     ],
+    depends_on_state: true,
     source: include_str!("bootstrap_needed.rs"),
     check,
 };

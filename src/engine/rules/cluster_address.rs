@@ -50,6 +50,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G06",
     name: "cluster-address",
     touches: &[(Kind::ConfigMap, WRITTEN), (Kind::StatefulSet, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("cluster_address.rs"),
     check,
 };

@@ -38,6 +38,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G08",
     name: "fixed-fields",
     touches: &[(Kind::StatefulSet, &[Verb::Update])],
+    depends_on_state: false,
     source: include_str!("fixed_fields.rs"),
     check,
 };

@@ -53,6 +53,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G17",
     name: "image",
     touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN), (Kind::Pod, &[Verb::Update])],
+    depends_on_state: true,
     source: include_str!("image.rs"),
     check,
 };

@@ -71,6 +71,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::Claim, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete]),
         (Kind::StatefulSet, WRITTEN),
     ],
+    depends_on_state: true,
     source: include_str!("member_data.rs"),
     check,
 };

@@ -82,6 +82,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G02",
     name: "one-at-a-time",
     touches: &[(Kind::Pod, &[Verb::Update, Verb::Delete, Verb::Evict])],
+    depends_on_state: true,
     source: include_str!("one_at_a_time.rs"),
     check,
 };

@@ -77,6 +77,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::Claim, &[Verb::Update, Verb::Report]),
         (Kind::Namespace, REPORTED),
     ],
+    depends_on_state: true,
     source: include_str!("own_marks.rs"),
     check,
 };

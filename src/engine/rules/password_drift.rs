@@ -82,6 +82,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G12",
     name: "password-drift",
     touches: &[(Kind::Secret, &[Verb::Update]), (Kind::StatefulSet, &[Verb::Update])],
+    depends_on_state: true,
     source: include_str!("password_drift.rs"),
     check,
 };

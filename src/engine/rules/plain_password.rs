@@ -53,6 +53,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::Pod, &[Verb::Create]),
         (Kind::ConfigMap, WRITTEN),
     ],
+    depends_on_state: false,
     source: include_str!("plain_password.rs"),
     check,
 };

@@ -50,6 +50,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G15",
     name: "probes",
     touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN), (Kind::ConfigMap, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("probes.rs"),
     check,
 };

@@ -110,6 +110,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G20",
     name: "recovery",
     touches: &[(Kind::StatefulSet, WRITTEN)],
+    depends_on_state: true,
     source: include_str!("recovery.rs"),
     check,
 };

@@ -51,6 +51,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::ServiceAccount, &[Verb::Create, Verb::Update, Verb::Delete]),
         (Kind::StatefulSet, WRITTEN),
     ],
+    depends_on_state: true,
     source: include_str!("references.rs"),
     check,
 };

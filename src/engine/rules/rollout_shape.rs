@@ -68,6 +68,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::Budget, &[Verb::Create, Verb::Update, Verb::Delete]),
         (Kind::Autoscaler, WRITTEN),
     ],
+    depends_on_state: true,
     source: include_str!("rollout_shape.rs"),
     check,
 };

@@ -56,6 +56,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G01",
     name: "scale-order",
     touches: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale])],
+    depends_on_state: true,
     source: include_str!("scale_order.rs"),
     check,
 };

@@ -108,6 +108,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale]),
         (Kind::ConfigMap, WRITTEN),
     ],
+    depends_on_state: true,
     source: include_str!("second_bootstrap.rs"),
     check,
 };

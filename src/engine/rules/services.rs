@@ -48,6 +48,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G16",
     name: "services",
     touches: &[(Kind::Service, WRITTEN), (Kind::StatefulSet, WRITTEN)],
+    depends_on_state: true,
     source: include_str!("services.rs"),
     check,
 };

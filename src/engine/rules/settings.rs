@@ -64,6 +64,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G09",
     name: "settings",
     touches: &[(Kind::ConfigMap, WRITTEN), (Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN)],
+    depends_on_state: true,
     source: include_str!("settings.rs"),
     check,
 };

@@ -55,6 +55,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G19",
     name: "start",
     touches: &[(Kind::StatefulSet, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("start.rs"),
     check,
 };

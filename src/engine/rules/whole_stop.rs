@@ -53,6 +53,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete]),
         (Kind::Namespace, &[Verb::Update, Verb::Delete]),
     ],
+    depends_on_state: true,
     source: include_str!("whole_stop.rs"),
     check,
 };

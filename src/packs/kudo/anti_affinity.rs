@@ -35,6 +35,7 @@ pub(super) const RULE: Rule = Rule {
     id: "K03",
     name: "kudo-anti-affinity",
     touches: &[(INSTANCE, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("anti_affinity.rs"),
     check,
 };

@@ -38,6 +38,7 @@ pub(super) const RULE: Rule = Rule {
     id: "K01",
     name: "kudo-deploy-again",
     touches: &[(INSTANCE, &[Verb::Update])],
+    depends_on_state: true,
     source: include_str!("deploy_again.rs"),
     check,
 };

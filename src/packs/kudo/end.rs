@@ -42,6 +42,7 @@ pub(super) const RULE: Rule = Rule {
     id: "K05",
     name: "kudo-end",
     touches: &[(INSTANCE, &[Verb::Update, Verb::Delete]), (Kind::Definition, &[Verb::Delete])],
+    depends_on_state: true,
     source: include_str!("end.rs"),
     check,
 };

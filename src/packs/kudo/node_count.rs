@@ -34,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
     id: "K02",
     name: "kudo-node-count",
     touches: &[(INSTANCE, WRITTEN)],
+    depends_on_state: true,
     source: include_str!("node_count.rs"),
     check,
 };

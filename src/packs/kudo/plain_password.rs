@@ -35,6 +35,7 @@ pub(super) const RULE: Rule = Rule {
     id: "K04",
     name: "kudo-password",
     touches: &[(INSTANCE, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("plain_password.rs"),
     check,
 };

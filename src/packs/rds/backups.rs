@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R08",
     name: "rds-backups",
     touches: &[(RDS, &[Verb::Create])],
+    depends_on_state: false,
     source: include_str!("backups.rs"),
     check,
 };

@@ -43,6 +43,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R17",
     name: "rds-binding",
     touches: &[(Kind::Custom(KIND), WRITTEN)],
+    depends_on_state: false,
     source: include_str!("binding.rs"),
     check,
 };

@@ -44,6 +44,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::Definition, &[Verb::Delete]),
         (Kind::Namespace, &[Verb::Delete]),
     ],
+    depends_on_state: true,
     source: include_str!("end.rs"),
     check,
 };

@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R16",
     name: "rds-endpoint",
     touches: &[(RDS, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("endpoint.rs"),
     check,
 };

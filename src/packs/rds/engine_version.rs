@@ -39,6 +39,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R05",
     name: "rds-engine",
     touches: &[(RDS, &[Verb::Create])],
+    depends_on_state: false,
     source: include_str!("engine_version.rs"),
     check,
 };

@@ -40,6 +40,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R01",
     name: "rds-fixed",
     touches: &[(RDS, &[Verb::Update])],
+    depends_on_state: false,
     source: include_str!("fixed.rs"),
     check,
 };

@@ -35,6 +35,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R03",
     name: "rds-flavor",
     touches: &[(RDS, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("flavor.rs"),
     check,
 };

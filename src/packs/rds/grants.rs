@@ -42,6 +42,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R10",
     name: "rds-grants",
     touches: &[(RDS, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("grants.rs"),
     check,
 };

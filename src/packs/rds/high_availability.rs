@@ -36,6 +36,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R04",
     name: "rds-availability",
     touches: &[(RDS, &[Verb::Create])],
+    depends_on_state: false,
     source: include_str!("high_availability.rs"),
     check,
 };

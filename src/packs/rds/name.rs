@@ -32,6 +32,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R15",
     name: "rds-name",
     touches: &[(RDS, &[Verb::Create])],
+    depends_on_state: false,
     source: include_str!("name.rs"),
     check,
 };

@@ -31,6 +31,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R13",
     name: "rds-one-side",
     touches: &[(RDS, &[Verb::Update])],
+    depends_on_state: false,
     source: include_str!("one_side.rs"),
     check,
 };

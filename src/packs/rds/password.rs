@@ -38,6 +38,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R06",
     name: "rds-password",
     touches: &[(RDS, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("password.rs"),
     check,
 };

@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R11",
     name: "rds-removal",
     touches: &[(RDS, &[Verb::Update])],
+    depends_on_state: false,
     source: include_str!("removal.rs"),
     check,
 };

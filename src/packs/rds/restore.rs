@@ -39,6 +39,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R07",
     name: "rds-restore",
     touches: &[(RDS, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("restore.rs"),
     check,
 };

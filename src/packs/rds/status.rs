@@ -39,6 +39,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R12",
     name: "rds-status",
     touches: &[(RDS, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("status.rs"),
     check,
 };

@@ -38,6 +38,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R09",
     name: "rds-users",
     touches: &[(RDS, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("users.rs"),
     check,
 };

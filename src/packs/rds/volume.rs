@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R02",
     name: "rds-volume",
     touches: &[(RDS, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("volume.rs"),
     check,
 };

@@ -35,6 +35,7 @@ pub(super) const RULE: Rule = Rule {
     id: "W06",
     name: "wp-claims",
     touches: &[(Kind::Claim, &[Verb::Update])],
+    depends_on_state: false,
     source: include_str!("claims.rs"),
     check,
 };

@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
     id: "W09",
     name: "wp-collision",
     touches: &[(Kind::Deployment, &[Verb::Create])],
+    depends_on_state: false,
     source: include_str!("collision.rs"),
     check,
 };

@@ -46,6 +46,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::Namespace, &[Verb::Delete]),
         (Kind::Definition, &[Verb::Delete]),
     ],
+    depends_on_state: true,
     source: include_str!("data.rs"),
     check,
 };

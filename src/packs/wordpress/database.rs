@@ -42,6 +42,7 @@ pub(super) const RULE: Rule = Rule {
     id: "W05",
     name: "wp-database",
     touches: &[(Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale])],
+    depends_on_state: false,
     source: include_str!("database.rs"),
     check,
 };

@@ -34,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
     id: "W07",
     name: "wp-service",
     touches: &[(Kind::Service, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("database_service.rs"),
     check,
 };

@@ -34,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
     id: "W08",
     name: "wp-name",
     touches: &[(WORDPRESS, &[Verb::Create])],
+    depends_on_state: false,
     source: include_str!("name.rs"),
     check,
 };

@@ -34,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
     id: "W03",
     name: "one-wordpress",
     touches: &[(WORDPRESS, &[Verb::Create])],
+    depends_on_state: false,
     source: include_str!("one_per_namespace.rs"),
     check,
 };

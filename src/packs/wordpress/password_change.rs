@@ -34,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
     id: "W02",
     name: "wp-password-change",
     touches: &[(WORDPRESS, &[Verb::Update])],
+    depends_on_state: false,
     source: include_str!("password_change.rs"),
     check,
 };

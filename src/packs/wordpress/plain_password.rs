@@ -41,6 +41,7 @@ pub(super) const RULE: Rule = Rule {
     id: "W01",
     name: "wp-password",
     touches: &[(WORDPRESS, WRITTEN), (Kind::Deployment, WRITTEN)],
+    depends_on_state: false,
     source: include_str!("plain_password.rs"),
     check,
 };
