@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use engine::amend::amend;
-use facts::config::Settings;
 use facts::review::{self, Origin, Review};
+use facts::settings::Settings;
 use facts::view::{View, World};
 use objects::{Kind, Object};
 use proptest::prelude::*;

@@ -4,10 +4,10 @@ use gatera::rulebook;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
 use inspect::audit::{self, Announced, Audit};
-use inspect::story::Story;
+use inspect::status::ClusterStatus;
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
@@ -54,7 +54,8 @@ fn what_is_down_or_stopped_names_the_command_that_brings_it_back() {
         let (settings, audit) = (Settings::default(), judged(&scene));
         let world = scene.world(&settings);
         let view = View::new(&world, scene::now(), &settings);
-        let all: Vec<_> = world.clusters().map(|it| Story::of(it, &view).with_findings(&audit)).collect();
+        let all: Vec<_> =
+            world.clusters().map(|it| ClusterStatus::of(it, &view).with_findings(&audit)).collect();
         assert_eq!((audit.refused(), audit.warned()), (0, 0), "{}", report::audit::text(&audit));
         let way_back = &report::audit::json(&audit)["clusters"][0]["wayBack"];
         assert_eq!(*way_back, report::status::json(&all, &[])["clusters"][0]["wayBack"]);

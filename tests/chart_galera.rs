@@ -8,8 +8,8 @@ mod scripts;
 use std::collections::BTreeMap;
 
 use engine::inject;
-use facts::config::Settings;
 use facts::galera::options;
+use facts::settings::Settings;
 use facts::view::View;
 use objects::{Kind, Object};
 use proptest::prelude::*;

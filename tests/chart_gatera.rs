@@ -9,8 +9,8 @@ use std::fs;
 use std::process::Command;
 
 use engine::webhooks::{Destination, Endpoint};
-use facts::config::Settings;
 use facts::pages::Pages;
+use facts::settings::Settings;
 use gatera::command::explain;
 use gatera::rulebook;
 use serde_json::{Value, json};

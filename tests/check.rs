@@ -8,9 +8,9 @@ mod live;
 mod odd;
 mod pipelines;
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use gatera::rulebook;
-use inspect::check::{self, Checked, Hit, Input, Level, Question};
+use inspect::check::{self, CheckFinding, Checked, Input, Level, Question};
 
 use crate::scene;
 
@@ -36,7 +36,7 @@ fn judged(new: &[Input], base: Option<&[Input]>) -> Checked {
 }
 
 /// "refused G01 line 91: the words", as far as they are there.
-fn line(hit: &Hit) -> String {
+fn line(hit: &CheckFinding) -> String {
     let words = report::check::headline(hit);
     let place = hit.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
     let base = if hit.spot.in_base { " of the base" } else { "" };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::View;
 use gatera::command::doctor::rights::{Where, needed};
 use inspect::doctor::{self, Replica, State};

@@ -1,7 +1,7 @@
 //! Broken glass: what it opens, for how long, and what it never does. The rules' own cases are under `tests/cases`.
 
-use facts::config::Settings;
 use facts::review::{self, Origin, Review};
+use facts::settings::Settings;
 use facts::view::View;
 use gatera::rulebook;
 use inspect::audit;

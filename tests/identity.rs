@@ -2,8 +2,8 @@
 //! is told then.
 
 use engine::inject;
-use facts::config::Settings;
 use facts::galera::identity::{self, Identity};
+use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use gatera::rulebook;
 use leader::plan::identity::{Answers, Concluded, concluded};

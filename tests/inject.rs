@@ -4,7 +4,7 @@ mod step;
 mod taken;
 
 use engine::inject;
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::View;
 use objects::{Kind, Object};
 use proptest::prelude::*;

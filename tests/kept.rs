@@ -1,8 +1,8 @@
 //! What the view has no room for: what the rules and the audit say of it.
 
-use facts::config::Settings;
 use facts::galera::adopt::Adoption;
 use facts::review::{Operation, Origin, Review};
+use facts::settings::Settings;
 use facts::view::{Facts, Freshness, Id, View, World};
 use gatera::rulebook;
 use inspect::audit;

@@ -3,10 +3,10 @@
 use gatera::rulebook;
 use std::time::Duration;
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Facts, Freshness, Id, View, World};
-use inspect::audit::{self, Rounds};
-use leader::plan::{self, Lookout};
+use inspect::audit::{self, IncrementalAudit};
+use leader::plan::{self, IncrementalPlanner};
 use objects::{Kind, Object};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -94,7 +94,7 @@ proptest! {
         changes in prop::collection::vec((0..3_usize, prop::option::weighted(0.9, 0..6_usize), select(KINDS.to_vec())), 1..24)
     ) {
         let (settings, scenes) = (Settings::default(), scenes());
-        let (mut three, mut lookout, mut rounds) = (Three::new(), Lookout::default(), Rounds::default());
+        let (mut three, mut lookout, mut rounds) = (Three::new(), IncrementalPlanner::default(), IncrementalAudit::default());
         for (place, scene, some) in changes {
             three.set_some(place, scene.map(|it| &scenes[it]), |kind| some.is_none_or(|it| it == kind));
             let view = View::new(&three.world, scene::now(), &settings);
@@ -115,7 +115,7 @@ proptest! {
 #[test]
 fn what_is_news_is_told_once_wherever_else_something_changes() {
     let (settings, scenes) = (Settings::default(), scenes());
-    let (mut three, mut rounds) = (Three::new(), Rounds::default());
+    let (mut three, mut rounds) = (Three::new(), IncrementalAudit::default());
     let mut next = |three: &mut Three, later: u64, most: usize| {
         let (view, mut told) = (View::new(&three.world, scene::now(), &settings), Vec::new());
         let now = Duration::from_secs(later);
@@ -151,7 +151,7 @@ fn what_is_news_is_told_once_wherever_else_something_changes() {
 #[test]
 fn nothing_is_planned_in_an_old_world() {
     let (settings, scenes) = (Settings::default(), scenes());
-    let (mut three, mut lookout) = (Three::new(), Lookout::default());
+    let (mut three, mut lookout) = (Three::new(), IncrementalPlanner::default());
     three.set(0, Some(&scenes[1]));
     let mut next = |world: &World, settings: &Settings, later: u64| {
         lookout.next(&View::new(world, scene::now(), settings), Duration::from_secs(later)).len()

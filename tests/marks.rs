@@ -5,8 +5,8 @@ mod live;
 
 use engine::amend::amend;
 use engine::inject;
-use facts::config::Settings;
 use facts::review::{Origin, Review};
+use facts::settings::Settings;
 use facts::view::View;
 use gatera::rulebook;
 use leader::plan;

@@ -4,8 +4,8 @@
 use gatera::rulebook;
 use std::time::{Duration, Instant};
 
-use facts::config::Settings;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::View;
 use serde_json::{Value, json};
 

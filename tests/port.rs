@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
-use facts::config::Settings;
+use facts::settings::Settings;
 use gatera::act::answer::{self, Lifecycle, Port, TlsOptions};
 use gatera::act::certs::{Leaf, Lives, Material};
 use gatera::act::guard::Guard;

@@ -8,8 +8,8 @@ mod reader;
 mod search;
 mod stop;
 
-use facts::config::Settings;
 use facts::marks::recovery::Recovery;
+use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
 use leader::recovery::{self, Step, Want};

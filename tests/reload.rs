@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use facts::config::Settings;
 use facts::galera::adopt::Adoption;
 use facts::mode::Mode;
+use facts::settings::Settings;
 use facts::view::{View, World};
 use gatera::act::guard::Guard;
 use gatera::act::reload;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::World;
 use gatera::act::answer::{LARGEST_BODY, admission, operations};
 use gatera::act::guard::Guard;

@@ -2,7 +2,7 @@
 //!
 //! The objects go through the same reader as everything else; nothing here knows a rule.
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Facts, Freshness, View, World};
 use gatera::rulebook;
 use jiff::Timestamp;

@@ -25,7 +25,7 @@ use gatera::rulebook;
 use std::collections::BTreeMap;
 use std::env;
 
-use facts::config::Settings;
+use facts::settings::Settings;
 
 use guard::OWN_USER;
 use stage::Sim;

@@ -1,14 +1,14 @@
 //! What `gatera status` tells of members that wait after a crash: where each starts from, and who has the newest data.
 
-use facts::config::Settings;
-use facts::galera::start_note::{Doing, StartNote};
+use facts::galera::start_report::{JoinPhase, StartReport};
 use facts::pages::Pages;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::condition::Condition;
 use facts::view::{Facts, Freshness, Id, PodFact, View, World};
 use gatera::rulebook;
 use inspect::audit;
-use inspect::story::Story;
+use inspect::status::ClusterStatus;
 use objects::{Kind, Object};
 use report::status;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn story(members: &[Value]) -> (String, Value) {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
-    let all: Vec<_> = world.clusters().map(|it| Story::of(it, &view)).collect();
+    let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
     (status::text(&all), status::json(&all, &[]))
 }
 
@@ -129,7 +129,7 @@ fn whom_members_wait_for_is_told() {
     let sees = |doing: &str| {
         let words = format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0");
         let line = format!("the server is {doing}; start of 2026-12-01T09:20:01Z: {words}");
-        StartNote::read(&format!("Startup probe failed: {line}\n")).unwrap()
+        StartReport::read(&format!("Startup probe failed: {line}\n")).unwrap()
     };
     let mut text = String::new();
     for (what, doing) in [
@@ -194,7 +194,10 @@ fn whom_members_wait_for_is_told() {
                 } else {
                     format!("is {doing}")
                 };
-                fact.seen(Doing::read(&format!("Readiness probe failed: the server {says}\n")), scene::now());
+                fact.seen(
+                    JoinPhase::read(&format!("Readiness probe failed: the server {says}\n")),
+                    scene::now(),
+                );
             } else {
                 fact.heard(sees(doing));
             }
@@ -202,7 +205,7 @@ fn whom_members_wait_for_is_told() {
         }
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
-        let all: Vec<_> = world.clusters().map(|it| Story::of(it, &view)).collect();
+        let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
         text += &format!("# {what}\n{}\n", status::text(&all));
     }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
@@ -216,9 +219,10 @@ fn what_was_told_before_the_last_run_does_not_count() {
     let note = |at: &str, seqno: u64| {
         let line =
             format!("start of {at}: position {ID}:{seqno}, recovered after a crash, safe_to_bootstrap 0");
-        StartNote::read(&line).unwrap()
+        StartReport::read(&line).unwrap()
     };
-    let seqno = |fact: &PodFact| fact.start_note.as_deref().and_then(StartNote::position).map(|it| it.seqno);
+    let seqno =
+        |fact: &PodFact| fact.start_note.as_deref().and_then(StartReport::position).map(|it| it.seqno);
     let pod = member(0, &told(&format!("position {ID}:1, recovered after a crash, safe_to_bootstrap 0")));
     for (at, heard) in [("2026-12-01T09:19:59Z", 1), ("2026-12-01T09:20:00Z", 7), ("2026-12-01T09:21:00Z", 7)]
     {
@@ -240,7 +244,7 @@ fn what_was_told_before_the_last_run_does_not_count() {
     // What refused in an earlier run is over when the next one goes on.
     let refused = member(0, "gatera did not start the server: a reason\n");
     let mut fact = self::fact(&refused);
-    assert!(matches!(fact.start_note.as_deref(), Some(StartNote::Refused(_))));
+    assert!(matches!(fact.start_note.as_deref(), Some(StartReport::Refused(_))));
     fact.heard(note("2026-12-01T09:21:00Z", 7));
     assert_eq!(seqno(&fact), Some(7));
 }
@@ -269,7 +273,7 @@ fn what_concerns_a_node_or_the_whole_cluster_is_told() {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
-    let all: Vec<_> = world.clusters().map(|it| Story::of(it, &view)).collect();
+    let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
     text += &format!("# it is known to have none\n{}", status::text(&all));
     let json = status::json(&all, &[]);
     assert_eq!(json["clusters"][0]["matters"][0]["condition"], "NO-IDENTITY");
@@ -301,7 +305,7 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     let (settings, id) = (Settings::default(), Id::new(NAMESPACE, &format!("{STATEFUL_SET}-0")));
     let mut facts = rulebook().facts(&settings.adoption);
     facts.put(read(&pod));
-    let hear = |facts: &mut Facts, uid: &str, at: &str, message: &str, doing: Option<Doing>| {
+    let hear = |facts: &mut Facts, uid: &str, at: &str, message: &str, doing: Option<JoinPhase>| {
         facts.hear(&id, uid, at.parse().unwrap(), message);
         assert_eq!(facts.pod(&id).unwrap().seen, doing, "{at} {message}");
     };
@@ -314,20 +318,26 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     );
     hear(&mut facts, "other", RUNS, "Readiness probe failed: the server is CONNECTED\n", None);
     hear(&mut facts, "pod-0", RUNS, "Startup probe failed: the server is DISCONNECTED\n", None);
-    let waits = Some(Doing::Waits);
+    let waits = Some(JoinPhase::Waits);
     hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is CONNECTED\n", waits);
     hear(&mut facts, "pod-0", RUNS, "Liveness probe failed: nobody\n", waits);
     pod["metadata"]["resourceVersion"] = json!("2");
     facts.put(read(&pod));
     assert_eq!(facts.pod(&id).unwrap().seen, waits, "another version of the same pod");
     hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINED\n", None);
-    hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINING\n", Some(Doing::Receives));
+    hear(
+        &mut facts,
+        "pod-0",
+        RUNS,
+        "Readiness probe failed: the server is JOINING\n",
+        Some(JoinPhase::Receives),
+    );
     let frozen = "Readiness probe failed: the server does not answer on its port\n";
-    hear(&mut facts, "pod-0", RUNS, frozen, Some(Doing::Freezes));
+    hear(&mut facts, "pod-0", RUNS, frozen, Some(JoinPhase::Freezes));
     let stray = format!(
         "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, and its own is {ID}; x\n"
     );
-    hear(&mut facts, "pod-0", RUNS, &stray, Some(Doing::Strays));
+    hear(&mut facts, "pod-0", RUNS, &stray, Some(JoinPhase::Strays));
     hear(&mut facts, "pod-0", RUNS, "Readiness probe errored and resulted in unknown state: x", None);
     pod["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-12-01T09:21:00Z");
     facts.put(read(&pod));
@@ -379,7 +389,7 @@ fn of_two_that_no_waiting_cures_one_goes_first() {
         lost = member(ordinal, "");
         lost["status"]["containerStatuses"][0]["started"] = json!(true);
         let mut fact = fact(&lost);
-        fact.seen(Some(Doing::Looks), scene::now());
+        fact.seen(Some(JoinPhase::Looks), scene::now());
         facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
     }
     let world = World::build(facts, Freshness::Current);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use facts::config::Settings;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::{View, World};
 use gatera::act::events;
 use gatera::act::guard::Guard;

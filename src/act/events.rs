@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use engine::exceptions;
 use engine::rules::{self, Turn};
-use engine::verdict::{Decision, Effect, Finding, Softened};
+use engine::verdict::{Decision, Downgrade, Effect, Finding};
 use facts::marks::overrides::Override;
 use facts::marks::recovery::Recovery;
 use facts::review::{Operation, Origin, Review};
@@ -73,7 +73,7 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
     let findings = decision.judged.iter().filter_map(|judged| {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let (reason, note) = match &judged.softened {
-            Some(Softened::ByOverride(release)) if decision.allowed() => {
+            Some(Downgrade::ByOverride(release)) if decision.allowed() => {
                 let was = user.map_or("overridden".to_owned(), |user| format!("allowed to {user}"));
                 let of = if is_told_here { String::new() } else { format!(" for {this}") };
                 (

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};

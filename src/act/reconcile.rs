@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use facts::view::View;
 use kube::Client;
-use leader::plan::{self, Announcement, Lookout, Pace, Step};
+use leader::plan::{self, Announcement, IncrementalPlanner, Step, StepScheduler};
 use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
@@ -29,12 +29,13 @@ const REST: u32 = 4;
 
 /// Works while `leading`, whenever the world has `changed`.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
-    let (mut pace, mut lookout, began) = (Pace::default(), Lookout::default(), Instant::now());
+    let (mut pace, mut lookout, began) =
+        (StepScheduler::default(), IncrementalPlanner::default(), Instant::now());
     let context = StepContext { client, guard, leading: leading.clone() };
     loop {
         if !leading.holds() {
             // Another leader changes the world now, so what was planned from an older one is dropped.
-            lookout = Lookout::default();
+            lookout = IncrementalPlanner::default();
         }
         if !leading.elected().await {
             return;
@@ -70,7 +71,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
     }
 }
 
-async fn one(context: &StepContext, pace: &mut Pace, step: &Step, began: Instant) {
+async fn one(context: &StepContext, pace: &mut StepScheduler, step: &Step, began: Instant) {
     let Some(time) = context.leading.time_for_a_step() else { return };
     let outcome = timeout(time, apply::step(context, step)).await;
     match &outcome {

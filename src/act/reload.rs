@@ -1,15 +1,15 @@
 //! The settings file: read at the start, and again whenever its content changes.
 //!
 //! Owns: the file, what becomes of a change, and how any file is followed ([`contents`]). Must not know: what is set
-//! (`config.rs` does). Modes and webhook settings count at once; another adoption counts when the watches have listed what it selects (`watch.rs`), so that no request is answered
+//! (`settings.rs` does). Modes and webhook settings count at once; another adoption counts when the watches have listed what it selects (`watch.rs`), so that no request is answered
 //! by labels that the view does not know yet. A file that cannot be read changes nothing and is said.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use facts::config::{self, Settings};
 use facts::galera::adopt::Adoption;
+use facts::settings::{self, Settings};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -28,7 +28,7 @@ pub enum Error {
     Read(PathBuf, #[source] std::io::Error),
     /// It holds something else.
     #[error("settings file {0}")]
-    Form(PathBuf, #[source] config::Error),
+    Form(PathBuf, #[source] settings::Error),
 }
 
 /// What the file says now.

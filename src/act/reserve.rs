@@ -18,7 +18,7 @@ mod tests;
 use std::sync::{Mutex as Lock, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::rules::Departure;
+use engine::rules::MemberRemoval;
 use facts::view::{Id, Reservations};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -97,27 +97,27 @@ impl<S: LeaseStore> ReservationStore<S> {
     /// Reserves this departure, if it is `still_right` with everything that is known at the moment of writing.
     pub async fn reserve(
         &self,
-        departure: &Departure,
+        member_removal: &MemberRemoval,
         still_right: impl Fn(&Reservations) -> bool,
     ) -> Reserving {
         let Ok(_turn) = self.turns.try_acquire() else {
             return Reserving::Unknown("too many members are being asked to leave at once".to_owned());
         };
-        let (problem, error) = match timeout(PATIENCE, self.write(departure, still_right)).await {
+        let (problem, error) = match timeout(PATIENCE, self.write(member_removal, still_right)).await {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(error)) => (short(&error), chain(&error)),
             Err(_) => ("the API server did not answer in time".to_owned(), "no answer".to_owned()),
         };
-        warn!(cluster = %departure.cluster, pod = departure.pod, error, "a departure could not be reserved");
+        warn!(cluster = %member_removal.cluster, pod = member_removal.pod, error, "a departure could not be reserved");
         Reserving::Unknown(problem)
     }
 
     async fn write(
         &self,
-        departure: &Departure,
+        member_removal: &MemberRemoval,
         still_right: impl Fn(&Reservations) -> bool,
     ) -> kube::Result<Reserving> {
-        let shard = shard_of(&departure.cluster);
+        let shard = shard_of(&member_removal.cluster);
         // One at a time in this replica; it is empty while it is not known what became of a write.
         let mut place = self.shards[shard].lock().await;
         let mut wrong_times = 0;
@@ -128,7 +128,7 @@ impl<S: LeaseStore> ReservationStore<S> {
                 *place = Some(lease);
                 return Ok(Reserving::Lost(known));
             }
-            let next = self.ledger().next(departure, wrong_times < WRONG_TIMES, Instant::now());
+            let next = self.ledger().next(member_removal, wrong_times < WRONG_TIMES, Instant::now());
             let outcome = match next {
                 LedgerStep::Reserved => Reserving::Reserved,
                 LedgerStep::Unsure => Reserving::Unknown(format!(

@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::sync::atomic::AtomicU64;
 
-use engine::verdict::{Decision, Softened};
+use engine::verdict::{Decision, Downgrade};
 use facts::view::State;
 use inspect::audit::Counts;
 use kube::client::AuthError;
@@ -211,7 +211,7 @@ impl Metrics {
             let effect = judged.effect.name();
             let (rule, verdict) = (judged.finding.rule, judged.finding.verdict.name());
             self.findings.get_or_create(&FindingLabels { rule, verdict, effect }).inc();
-            if matches!(judged.softened, Some(Softened::ByOverride(_))) && !dry_run {
+            if matches!(judged.softened, Some(Downgrade::ByOverride(_))) && !dry_run {
                 self.overrides.get_or_create(&RuleLabels { rule }).inc();
             }
         }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use facts::view::Cluster;
 use inspect::audit;
-use inspect::story::Story;
+use inspect::status::ClusterStatus;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ApiResource, DynamicObject, ListParams, LogParams};
@@ -82,7 +82,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
                 let view = site.view(&world);
                 let audit = audit::run(crate::rulebook(), &view);
                 let clusters: Vec<_> = world.clusters().collect();
-                let stories: Vec<_> = clusters.iter().map(|it| Story::of(it, &view)).collect();
+                let stories: Vec<_> = clusters.iter().map(|it| ClusterStatus::of(it, &view)).collect();
                 bundle["status"] = report::status::json(&stories, &[])["clusters"].take();
                 bundle["audit"] = report::audit::json(&audit);
                 bundle["unseen"] = json!(unseen);

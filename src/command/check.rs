@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use facts::config::Settings;
 use facts::mode::Mode;
-use inspect::check::{self, Checked, Hit, Input, Level, Live, NoText, Question, What};
+use facts::settings::Settings;
+use inspect::check::{self, CheckFinding, Checked, Input, Level, Live, NoText, Question, What};
 use jiff::Timestamp;
 use objects::visible;
 use report::check::{Format, in_brief, in_full, lay_out};
@@ -251,7 +251,7 @@ impl Options {
     }
 
     /// For the exit code.
-    fn counts(&self, hit: &Hit) -> bool {
+    fn counts(&self, hit: &CheckFinding) -> bool {
         match hit.level() {
             Level::Refused | Level::Unread => true,
             Level::Warning => self.fail_on == FailOn::Warn,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::rulebook;
 use anyhow::Context as _;
-use facts::config::Settings;
+use facts::settings::Settings;
 use inspect::doctor::Asked;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,

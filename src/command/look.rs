@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Cluster, Freshness, Id, View, World};
 use kube::Client;
 

@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use facts::marks::{self, PREFIX};
 use facts::revision::{Digest, Revision};
-use facts::view::{Cluster, Wish};
-use inspect::story::Story;
+use facts::view::{Cluster, RolloutRequest};
+use inspect::status::ClusterStatus;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
@@ -86,7 +86,7 @@ pub fn run(ask: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
             RolloutCommand::History(of) => history(of, out).await?,
             RolloutCommand::Pause(of) => {
                 let asked = of.seen().await?;
-                asked.wish(Some(Wish::Paused)).await?;
+                asked.wish(Some(RolloutRequest::Paused)).await?;
                 writeln!(
                     out,
                     "{} is paused: no member is restarted for another configuration; one that fails with a new one still returns to the one before",
@@ -105,10 +105,10 @@ pub fn run(ask: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
                 let asked = of.seen().await?;
                 let why =
                     asked.given_up().with_context(|| format!("nothing of {} was given up", asked.id))?;
-                if Wish::of(&asked.cluster()?.workload.metadata) == Some(Wish::Paused) {
+                if RolloutRequest::of(&asked.cluster()?.workload.metadata) == Some(RolloutRequest::Paused) {
                     anyhow::bail!("{} is paused; `gatera rollout resume` comes first", asked.id);
                 }
-                asked.wish(Some(Wish::Retry(format!("{:.0}", asked.clock.now())))).await?;
+                asked.wish(Some(RolloutRequest::Retry(format!("{:.0}", asked.clock.now())))).await?;
                 writeln!(out, "{} tries once more what was given up ({})", asked.id, visible(why))?;
             }
             RolloutCommand::Undo { of, to } => undo(of, to.as_deref(), out).await?,
@@ -132,7 +132,7 @@ async fn status(of: &status::ClusterChoice, watch: bool, out: &mut impl Write) -
         let (world, _) = look::looked(of.look(), &site).await?;
         let view = site.view(&world);
         let clusters = of.clusters(&world)?.into_iter();
-        let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view)).collect();
+        let all: Vec<_> = clusters.map(|cluster| ClusterStatus::of(cluster, &view)).collect();
         let exit = if all.iter().all(laid_out::is_done) { Exit::Clean } else { Exit::Refused };
         let ends = !watch || !all.iter().any(laid_out::moves);
         let text = all.iter().map(laid_out::status).collect();
@@ -167,7 +167,7 @@ async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyho
     if !revision.copies().all(known) {
         anyhow::bail!("there is no copy of {revision}; `gatera rollout history` lists those that are kept");
     }
-    let wish = Wish::Keep { revision: revision.clone(), instead_of: live.clone() };
+    let wish = RolloutRequest::Keep { revision: revision.clone(), instead_of: live.clone() };
     asked.wish(Some(wish)).await?;
     let revision = visible(&revision.to_string());
     writeln!(out, "members of {} are to run {revision}, one after the other", asked.id)?;
@@ -216,7 +216,7 @@ impl ObservedCluster {
         Ok(all)
     }
 
-    async fn wish(&self, wish: Option<Wish>) -> anyhow::Result<()> {
+    async fn wish(&self, wish: Option<RolloutRequest>) -> anyhow::Result<()> {
         let api: Api<StatefulSet> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let value = wish.map(|wish| wish.to_string());
         let uid = &self.cluster()?.workload.metadata.uid;

@@ -19,7 +19,7 @@ use arc_swap::ArcSwap;
 use axum::http::Uri;
 use clap::Args;
 use engine::webhooks::Destination;
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::World;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;

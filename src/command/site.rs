@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use axum::http::Request;
 use axum::http::header::DATE;
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{View, World};
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use facts::view::{Cluster, World};
 use inspect::audit;
-use inspect::story::Story;
+use inspect::status::ClusterStatus;
 use kube::Client;
 use objects::visible;
 use report;
@@ -88,7 +88,8 @@ async fn printed(of: &ClusterChoice, client: &Client, clock: &mut Clock) -> anyh
     guard.extend(inspect::doctor::lone_founders(&view));
     let audit = audit::run(crate::rulebook(), &view);
     let clusters = of.clusters(&world)?.into_iter();
-    let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view).with_findings(&audit)).collect();
+    let all: Vec<_> =
+        clusters.map(|cluster| ClusterStatus::of(cluster, &view).with_findings(&audit)).collect();
     Ok(match of.look.output {
         Output::Text if all.is_empty() => format!("no Galera cluster\n{}", report::status::guard(&guard)),
         Output::Text => report::status::text(&all) + &report::status::guard(&guard),

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use facts::galera::start_note::{self, Position};
+use facts::galera::start_report::{self, Position};
 use facts::marks::stopped::Record;
 use facts::marks::{OVERRIDE, PREFIX};
 use futures_util::{Stream, TryStreamExt as _};
@@ -240,7 +240,7 @@ fn last_position(pod: &Pod) -> Option<Position> {
     let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
     statuses
         .iter()
-        .find_map(|it| start_note::end(it.state.as_ref()?.terminated.as_ref()?.message.as_deref()?))
+        .find_map(|it| start_report::end(it.state.as_ref()?.terminated.as_ref()?.message.as_deref()?))
 }
 
 #[cfg(test)]
@@ -249,7 +249,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use axum::http::{Request, Response};
-    use facts::config::Settings;
+    use facts::settings::Settings;
     use facts::view::{Freshness, Id, World};
     use kube::Client;
     use kube::client::Body;

@@ -44,7 +44,7 @@ pub fn open_until(namespace: &str, open: &Override) -> String {
 /// What breaking the glass releases here, which is said each time. An audit finds what there is to find.
 pub fn glass(review: &Review, view: &View<'_>, decision: &mut Decision) -> Option<Override> {
     let ns = &review.namespace;
-    let open = view.broken_glass(ns).filter(|_| review.origin != Origin::Audit)?;
+    let open = view.active_break_glass(ns).filter(|_| review.origin != Origin::Audit)?;
     if review.origin.is_final() {
         let (until, reason) = (open_until(ns, &open), &open.reason);
         decision.remarks.push(format!("{until} (when that is done: {}): {reason}", mend(ns)));

@@ -10,7 +10,7 @@
 
 mod positions;
 
-pub use positions::{Newer, Row, Stake, Told, best, rows, stake};
+pub use positions::{DataEnd, DataLoss, MemberData, Newer, best, rows, stake};
 
 use jiff::SignedDuration;
 
@@ -40,7 +40,7 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
         return Some(format!("{} is not a member of cluster {}", asked.member, cluster.id.name));
     };
     match &row.told {
-        Told::Position { position, .. } if **position == asked.position => {}
+        DataEnd::Position { position, .. } if **position == asked.position => {}
         told => return Some(format!("{} {told}, not at {}", asked.member, asked.position)),
     }
     let there = row.member.pod.as_deref().map_or("", |pod| &*pod.node);
@@ -96,9 +96,9 @@ pub fn has_a_right(pod: &PodFact) -> bool {
 pub fn still_true(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool {
     let mut rows = rows(cluster, view);
     let Some(own) = rows.iter_mut().find(|row| row.member.name == asked.member) else { return false };
-    own.told = Told::Position { position: &asked.position, how: "", safe: false };
+    own.told = DataEnd::Position { position: &asked.position, how: "", safe: false };
     let own = own.clone();
-    let gone_on = rows.iter().any(|row| row.told == Told::Served);
+    let gone_on = rows.iter().any(|row| row.told == DataEnd::Served);
     !gone_on && stake(&rows, &own, cluster).loss() == asked.loss
 }
 

@@ -40,7 +40,7 @@ const FLUSH: i64 = 60;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What the parts of injection look at.
-struct Patient<'a> {
+struct InjectTarget<'a> {
     read: &'a Pod,
     cluster: Option<&'a Cluster>,
     /// A member of the StatefulSet, not the bootstrap node.
@@ -50,7 +50,7 @@ struct Patient<'a> {
     namespace: &'a str,
 }
 
-impl<'a> Patient<'a> {
+impl<'a> InjectTarget<'a> {
     /// A pod of a cluster, and the server in it.
     fn of(read: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
         let labels = &read.metadata.labels;
@@ -142,7 +142,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
         edit::correct(pod, &[], mark, None);
     }
-    let Some((patient, server)) = Patient::of(read, namespace, view) else { return Vec::new() };
+    let Some((patient, server)) = InjectTarget::of(read, namespace, view) else { return Vec::new() };
     let mut remarks = Vec::new();
     if let Some(conflict) = files::conflict(server, &read.spec, None) {
         remarks.push(format!("gatera injects nothing into this pod: {conflict}"));
@@ -173,7 +173,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
 pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
     let new = review.operation == Operation::Create && review.subresource.is_empty();
     let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new) else { return Vec::new() };
-    Patient::of(read, &review.namespace, view)
+    InjectTarget::of(read, &review.namespace, view)
         .map_or_else(Vec::new, |(patient, server)| configuration::wanted(&patient, server))
 }
 
@@ -184,11 +184,11 @@ pub fn is_early(review: &Review, view: &View<'_>) -> bool {
     else {
         return false;
     };
-    let member = |(patient, _): (Patient<'_>, &Container)| {
+    let member = |(patient, _): (InjectTarget<'_>, &Container)| {
         let live = patient.cluster.map(|cluster| &cluster.live);
         patient.member && matches!(live, None | Some(Err(Unknown::NotThere(_))))
     };
-    Patient::of(read, &review.namespace, view).is_some_and(member)
+    InjectTarget::of(read, &review.namespace, view).is_some_and(member)
 }
 
 /// Members that run with an address that is no longer the cluster's: their pods, and the option file each should have.

@@ -19,10 +19,10 @@ use crate::rule::{Page, Rule, Verb};
 use crate::rules::{self, UNREADABLE};
 use crate::verdict::{Decision, Finding, Verdict, YieldsTo};
 use crate::webhooks::{self, Destination, Endpoint, Entry};
-use facts::config::{self, Names, Settings};
 use facts::galera::adopt::Adoption;
 use facts::mode::Mode;
 use facts::review::{Operation, Review};
+use facts::settings::{self, Names, Settings};
 use facts::view::{Facts, Keeps, MODE_LABEL, View, is_cluster};
 use objects::{CustomKind, Kind, Kinds, Object};
 
@@ -101,7 +101,7 @@ impl Rulebook {
     }
 
     /// Reads a settings file.
-    pub fn settings(&self, yaml: &str) -> Result<Settings, config::Error> {
+    pub fn settings(&self, yaml: &str) -> Result<Settings, settings::Error> {
         Settings::read(yaml, &self.names())
     }
 

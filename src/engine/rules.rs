@@ -5,11 +5,11 @@
 mod anti_affinity;
 mod bootstrap_needed;
 mod cluster_address;
-mod departure;
 mod fixed_fields;
 mod image;
 mod managed;
 mod member_data;
+mod member_removal;
 mod newly_read;
 mod one_at_a_time;
 mod own_marks;
@@ -32,7 +32,7 @@ pub mod unreadable;
 mod whole_stop;
 
 pub use crate::inject::identity::SECOND_BOOTSTRAP;
-pub use departure::{Departure, departure, refuse_unreserved};
+pub use member_removal::{MemberRemoval, member_removal, refuse_unreserved};
 pub use own_marks::{Correction, corrections};
 pub use plain_password::is_secret;
 pub use recovery::{Turn, turn};

@@ -155,7 +155,7 @@ impl Effect {
 
 /// Why a finding that would refuse does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Softened {
+pub enum Downgrade {
     /// The rule or the namespace is not in enforce mode.
     ByMode(Mode),
     /// The object broke the rule before, in the same place: the change made nothing worse.
@@ -172,7 +172,7 @@ pub struct Judged {
     /// What becomes of it.
     pub effect: Effect,
     /// Why it is milder than its verdict.
-    pub softened: Option<Softened>,
+    pub softened: Option<Downgrade>,
 }
 
 /// The answer to one review.
@@ -198,14 +198,14 @@ impl Decision {
     /// Adds a finding as the circumstances soften it.
     pub fn add(&mut self, finding: Finding, mode: Mode, existed: bool, released: Option<&Override>) {
         let (effect, softened) = match finding.verdict {
-            _ if mode == Mode::Audit => (Effect::Recorded, Some(Softened::ByMode(mode))),
+            _ if mode == Mode::Audit => (Effect::Recorded, Some(Downgrade::ByMode(mode))),
             Verdict::Warn => (Effect::Warned, None),
             _ if existed && finding.verdict != Verdict::Amend => {
-                (Effect::Warned, Some(Softened::AlreadyThere))
+                (Effect::Warned, Some(Downgrade::AlreadyThere))
             }
-            _ if mode < Mode::Enforce => (Effect::Warned, Some(Softened::ByMode(mode))),
+            _ if mode < Mode::Enforce => (Effect::Warned, Some(Downgrade::ByMode(mode))),
             _ => match released {
-                Some(released) => (Effect::Warned, Some(Softened::ByOverride(released.clone()))),
+                Some(released) => (Effect::Warned, Some(Downgrade::ByOverride(released.clone()))),
                 None if finding.verdict == Verdict::Amend => (Effect::Warned, None),
                 None => (Effect::Refused, None),
             },

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::exemptions::unread;
 use crate::exemptions::users;
-use facts::config::Settings;
 use facts::galera::adopt::Requirement;
+use facts::settings::Settings;
 use facts::view::{MODE_LABEL, NEVER_GUARDED};
 use objects::{Kind, Kinds};
 

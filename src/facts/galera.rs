@@ -18,4 +18,4 @@ pub mod reading;
 pub mod runs;
 pub mod server;
 pub mod start;
-pub mod start_note;
+pub mod start_report;

@@ -12,11 +12,11 @@
 //! Each room uses those above it. Time comes in with the [`view::View`].
 #![forbid(unsafe_code)]
 
-pub mod config;
 pub mod galera;
 pub mod marks;
 pub mod mode;
 pub mod pages;
 pub mod review;
 pub mod revision;
+pub mod settings;
 pub mod view;

@@ -66,7 +66,7 @@ pub const CONFIGURATION: &str = "configuration";
 pub const REVISION: &str = "revision";
 /// The ConfigMap that this one keeps a content of.
 pub const KEEPS: &str = "keeps";
-/// `paused`, or the revision that members are to run although the ConfigMap holds another (`view/wish.rs`).
+/// `paused`, or the revision that members are to run although the ConfigMap holds another (`view/rollout_request.rs`).
 pub const ROLLOUT: &str = "rollout";
 /// What the guard removes of the bootstrap node, or that it did (`view/bootstrap.rs`).
 pub const BOOTSTRAP: &str = "bootstrap";

@@ -16,47 +16,47 @@ mod facts;
 mod id;
 mod index;
 mod kept;
-mod last_look;
 mod left_claims;
 mod pod_fact;
 mod reads;
 mod reservations;
+mod rollout_request;
 mod room;
 mod state;
 mod templates;
 mod texts;
 pub mod transfer;
 mod what_runs;
-mod wish;
 mod world;
+mod world_diff;
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::config::Settings;
 use crate::galera::adopt;
 use crate::marks;
 use crate::marks::overrides::{self, Override};
 use crate::mode::Mode;
+use crate::settings::Settings;
 use objects::{Claim, ConfigMap, Kind, Labels, Node, Object, Secret, Workload};
 
 pub use beside::Bootstrap;
 pub use bootstrap::{Removal, RemovalTarget};
 pub use claim::ClaimOf;
 pub use cluster::{Cluster, Member};
-pub use configuration::{Next, Note, Stopped, TEMPLATE};
+pub use configuration::{Candidate, RolloutRecord, Stopped, TEMPLATE};
 pub use facts::Facts;
 pub use id::Id;
 pub use kept::Keeps;
 pub use kept::read;
-pub use last_look::{Changed, LastLook};
 pub use pod_fact::{HANGS, PodFact, Reads};
 pub use reservations::{Reservation, Reservations};
+pub use rollout_request::RolloutRequest;
 pub use state::State;
 pub use texts::Room;
-pub use wish::Wish;
 pub use world::{World, is_cluster, is_cluster_by_template};
+pub use world_diff::{Changed, WorldDiff};
 
 /// Namespaces that no rule ever touches: the control plane must be able to mend itself.
 pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];
@@ -298,7 +298,7 @@ impl<'a> View<'a> {
     }
 
     /// What breaking the glass of a namespace releases now.
-    pub fn broken_glass(&self, namespace: &str) -> Option<Override> {
+    pub fn active_break_glass(&self, namespace: &str) -> Option<Override> {
         let meta = self.world.facts.namespaces.get(namespace)?;
         Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).ok()
     }
@@ -318,7 +318,7 @@ impl<'a> View<'a> {
     /// The namespaces whose glass is broken now.
     pub fn broken_glasses(&self) -> impl Iterator<Item = (&'a str, Override)> {
         let names = self.world.facts.namespaces.keys();
-        names.filter_map(|name| Some((&**name, self.broken_glass(name)?)))
+        names.filter_map(|name| Some((&**name, self.active_break_glass(name)?)))
     }
 
     /// The namespace is being deleted: nothing in it can be saved by holding it up.

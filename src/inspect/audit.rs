@@ -16,16 +16,16 @@ use engine::rule::Verb;
 use engine::rulebook::Rulebook;
 use engine::verdict::{Decision, Effect, Finding};
 use facts::galera::identity::Identity;
-use facts::galera::start_note::StartNote;
+use facts::galera::start_report::StartReport;
 use facts::review::{Origin, Review};
 use facts::revision::Digest;
-use facts::view::condition::{self, Matter};
+use facts::view::condition::{self, Diagnosis};
 use facts::view::{Facts, Id, State, View};
 use leader::plan::rollout;
 use leader::recovery;
 use objects::{Kind, Object, Unreadable};
 
-pub use rounds::{Round, Rounds};
+pub use rounds::{IncrementalAudit, Round};
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -56,11 +56,11 @@ pub struct Summary {
     /// Its id, once that is recorded.
     pub identity: Option<Identity>,
     /// Members that have not joined, and where each reported to start from.
-    pub starts: Vec<(String, StartNote)>,
+    pub starts: Vec<(String, StartReport)>,
     /// The one command that brings it back, if no member is Ready.
     pub way_back: Option<String>,
     /// What is the matter, and the way out.
-    pub matters: Vec<Matter>,
+    pub matters: Vec<Diagnosis>,
 }
 
 /// One object about which there is something to say.

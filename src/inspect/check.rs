@@ -6,10 +6,10 @@
 
 mod change;
 mod deployed;
-mod desk;
 mod excerpt;
 mod item;
 mod live;
+mod session;
 mod unjudged;
 mod waiver;
 
@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use self::desk::Desk;
 use self::item::Item;
+use self::session::CheckSession;
 use crate::manifest::Place;
 use engine::rule::Page;
 use engine::rulebook::Rulebook;
 use engine::verdict::{Effect, Judged};
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::Id;
 use objects::Kind;
 
@@ -69,7 +69,7 @@ pub struct Question<'a> {
 #[derive(Debug, Default)]
 pub struct Checked {
     /// In the order of the texts.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<CheckFinding>,
     /// Every object, and what became of it; in the order of the texts, what was removed last.
     pub objects: Vec<Outcome>,
     /// Galera clusters among them.
@@ -86,7 +86,7 @@ pub struct Checked {
 #[derive(Debug)]
 pub struct Outcome {
     /// Where it stands.
-    pub spot: Spot,
+    pub spot: Location,
     /// Which it is.
     pub object: Named,
     /// The worst that is said of it, if anything is.
@@ -109,9 +109,9 @@ impl Outcome {
 
 /// One thing that was found.
 #[derive(Debug)]
-pub struct Hit {
+pub struct CheckFinding {
     /// Where.
-    pub spot: Spot,
+    pub spot: Location,
     /// At which object.
     pub object: Option<Named>,
     /// What.
@@ -122,7 +122,7 @@ pub struct Hit {
 
 /// A place in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct Location {
     /// The text.
     pub file: Arc<str>,
     /// Line and column; none: the text as a whole.
@@ -193,8 +193,8 @@ impl Level {
     }
 }
 
-impl Hit {
-    fn plain(spot: Spot, what: What) -> Self {
+impl CheckFinding {
+    fn plain(spot: Location, what: What) -> Self {
         Self { spot, object: None, what, excerpt: None }
     }
 
@@ -251,7 +251,7 @@ impl Checked {
 
 /// Judges every document as if it were applied now. With a base: what changes of it.
 pub fn run(new: &[Input], base: Option<&[Input]>, question: &Question<'_>) -> Checked {
-    let mut desk = Desk::new(question);
+    let mut desk = CheckSession::new(question);
     let items = desk.read(new, false);
     match base {
         None => desk.judge_as_created(&items),
@@ -265,14 +265,14 @@ pub fn run(new: &[Input], base: Option<&[Input]>, question: &Question<'_>) -> Ch
 
 /// The objects in these texts that a cluster may have, and what they would read: by that they are looked for there.
 pub fn names(new: &[Input], question: &Question<'_>) -> BTreeSet<(Kind, Id)> {
-    let items = Desk::new(question).read(new, false);
+    let items = CheckSession::new(question).read(new, false);
     let own = |item: &Item| item.key().map(|(kind, id)| (kind, id.clone()));
     items.iter().flat_map(|item| own(item).into_iter().chain(live::reads(item))).collect()
 }
 
 /// Judges what these texts would change in a cluster that lives.
 pub fn run_live(new: &[Input], live: Live<'_>, question: &Question<'_>) -> Checked {
-    let mut desk = Desk::new(question);
+    let mut desk = CheckSession::new(question);
     let items = desk.read(new, false);
     live::judge(&mut desk, &items, live);
     desk.cleared()

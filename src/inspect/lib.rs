@@ -12,5 +12,5 @@ pub mod audit;
 pub mod check;
 pub mod doctor;
 pub mod manifest;
+pub mod status;
 pub mod stored;
-pub mod story;

@@ -6,9 +6,9 @@
 
 pub mod bootstrap;
 pub mod identity;
-mod lookout;
-mod pace;
+mod incremental;
 pub mod rollout;
+mod scheduler;
 mod warrant;
 
 use std::fmt;
@@ -22,8 +22,8 @@ use facts::view::{Cluster, Freshness, Id, Removal, RemovalTarget, View};
 use bootstrap::Stage;
 use rollout::Configure;
 
-pub use lookout::Lookout;
-pub use pace::Pace;
+pub use incremental::IncrementalPlanner;
+pub use scheduler::StepScheduler;
 pub use warrant::{Found, Warrant, is_marked, warrant};
 
 /// One thing to do.
@@ -70,9 +70,9 @@ pub enum Step {
         patience: Duration,
     },
     /// Write the guard's mark on an object that is about to go.
-    Condemn(Condemned),
+    Condemn(PendingDeletion),
     /// Delete this object.
-    Delete(Condemned),
+    Delete(PendingDeletion),
     /// The note named what it must not: tell everybody, and put the right one in its place.
     Correct {
         /// What is told.
@@ -145,7 +145,7 @@ impl fmt::Display for Step {
 
 /// An object that goes, in the version in which it was judged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Condemned {
+pub struct PendingDeletion {
     /// The StatefulSet whose bootstrap node it belongs to; it is in the same namespace.
     pub id: Id,
     /// The uid of that StatefulSet.

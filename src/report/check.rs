@@ -18,7 +18,7 @@ use super::because;
 use engine::rules::UNREADABLE;
 use engine::verdict::Effect;
 use facts::pages::Pages;
-use inspect::check::{Checked, Hit, Level, What};
+use inspect::check::{CheckFinding, Checked, Level, What};
 use objects::visible;
 
 /// Who is to read it.
@@ -99,7 +99,7 @@ fn tame(text: &str) -> String {
 }
 
 /// By what programs tell apart what was found: the id of a rule, or what else it is.
-fn code(hit: &Hit) -> &'static str {
+fn code(hit: &CheckFinding) -> &'static str {
     match &hit.what {
         What::Finding { judged, .. } => judged.finding.rule,
         What::Remark(_) => "remark",
@@ -124,7 +124,7 @@ fn name(checked: &Checked, code: &'static str) -> &'static str {
 }
 
 /// One line: which object, and what.
-pub fn headline(hit: &Hit) -> String {
+pub fn headline(hit: &CheckFinding) -> String {
     match &hit.what {
         What::Finding { judged, .. } => {
             let subject = hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
@@ -137,7 +137,7 @@ pub fn headline(hit: &Hit) -> String {
 }
 
 /// All that is said, and nothing about the place.
-fn whole(hit: &Hit) -> String {
+fn whole(hit: &CheckFinding) -> String {
     let What::Finding { judged, waived } = &hit.what else { return headline(hit) };
     let subject = hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
     let mut text = super::text(subject, &judged.finding, &Pages::Program);
@@ -153,7 +153,7 @@ fn whole(hit: &Hit) -> String {
 
 /// A place that other programs can show: a file of the repository, and a line of it. What came through a pipe is shown at the
 /// template that it was made of, whose lines are others.
-fn place(hit: &Hit) -> (&str, u64) {
+fn place(hit: &CheckFinding) -> (&str, u64) {
     let line = hit.spot.place.map_or(1, |it| it.line);
     match (&*hit.spot.file, &hit.spot.template) {
         ("-", Some(template)) => (template, 1),
@@ -165,7 +165,7 @@ fn place(hit: &Hit) -> (&str, u64) {
 /// Names that stay the same while lines move: by what was found, at which field of which object, and how often before.
 fn fingerprints(checked: &Checked) -> Vec<String> {
     let mut seen = HashMap::<String, usize>::new();
-    let print = |hit: &Hit| {
+    let print = |hit: &CheckFinding| {
         let field = match &hit.what {
             What::Finding { judged, .. } => &judged.finding.field,
             _ => &headline(hit),

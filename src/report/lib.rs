@@ -18,11 +18,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use engine::verdict::{Decision, Effect, Finding, Judged, Softened};
+use engine::verdict::{Decision, Downgrade, Effect, Finding, Judged};
 use facts::mode::Mode;
 use facts::pages::Pages;
 use facts::review::{API_VERSION, Malformed, Review};
-use facts::view::condition::Matter;
+use facts::view::condition::Diagnosis;
 use objects::visible;
 
 /// A warning may have 256 characters, the first line of a denial should not have many more.
@@ -52,8 +52,8 @@ pub fn refusal(subject: &str, decision: &Decision, pages: &Pages) -> String {
 const WAY_BACK: &str = "The way back";
 
 /// What is the matter with a cluster, for a program.
-fn matters(matters: &[Matter]) -> Value {
-    let matter = |Matter { condition, members, instead }: &Matter| json!({ "condition": condition.name(), "members": members, "instead": instead });
+fn matters(matters: &[Diagnosis]) -> Value {
+    let matter = |Diagnosis { condition, members, instead }: &Diagnosis| json!({ "condition": condition.name(), "members": members, "instead": instead });
     matters.iter().map(matter).collect()
 }
 
@@ -111,14 +111,14 @@ fn parts(text: &str) -> Vec<&str> {
 pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
     let warned: Vec<_> = decision.with(Effect::Warned).collect();
     // What an object broke before is one line per rule, however often somebody labels it.
-    let old = |judged: &&Judged| judged.softened == Some(Softened::AlreadyThere);
+    let old = |judged: &&Judged| judged.softened == Some(Downgrade::AlreadyThere);
     let findings = warned.iter().enumerate().filter_map(|(index, judged)| {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let same = |other: &&&Judged| old(other) && other.finding.rule == *rule;
         match &judged.softened {
             None => Some(one_line(&format!("[{rule}] {subject}: {says}; {instead}"), "")),
-            Some(Softened::AlreadyThere) if warned[..index].iter().any(|other| same(&other)) => None,
-            Some(softened @ Softened::AlreadyThere) => {
+            Some(Downgrade::AlreadyThere) if warned[..index].iter().any(|other| same(&other)) => None,
+            Some(softened @ Downgrade::AlreadyThere) => {
                 let more = match warned[index + 1..].iter().filter(same).count() {
                     0 => String::new(),
                     more => format!(", and {more} more"),
@@ -137,11 +137,11 @@ pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
 }
 
 /// Why something is only a warning.
-pub fn because(softened: &Softened) -> String {
+pub fn because(softened: &Downgrade) -> String {
     match softened {
-        Softened::ByMode(mode) => format!("not enforced here: mode {}", mode.name()),
-        Softened::AlreadyThere => "it was so before; this change makes nothing worse".to_owned(),
-        Softened::ByOverride(release) => format!("overridden until {}: {}", release.until, release.reason),
+        Downgrade::ByMode(mode) => format!("not enforced here: mode {}", mode.name()),
+        Downgrade::AlreadyThere => "it was so before; this change makes nothing worse".to_owned(),
+        Downgrade::ByOverride(release) => format!("overridden until {}: {}", release.until, release.reason),
     }
 }
 
@@ -221,9 +221,9 @@ fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, 
     for Judged { finding, effect, softened } in &decision.judged {
         let softened = match softened {
             None => String::new(),
-            Some(Softened::ByMode(mode)) => format!(" mode={}", mode.name()),
-            Some(Softened::AlreadyThere) => " before".to_owned(),
-            Some(Softened::ByOverride(release)) => {
+            Some(Downgrade::ByMode(mode)) => format!(" mode={}", mode.name()),
+            Some(Downgrade::AlreadyThere) => " before".to_owned(),
+            Some(Downgrade::ByOverride(release)) => {
                 one_line(&format!(" override until={} {}", release.until, release.reason), "")
             }
         };

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp, Unit};
 
-use engine::grant::{Newer, Stake, rows};
-use facts::galera::start_note::Position;
+use engine::grant::{DataLoss, Newer, rows};
+use facts::galera::start_report::Position;
 use facts::view::{Cluster, View};
 use leader::recovery::Step;
 use objects::visible;
@@ -70,22 +70,22 @@ fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> 
 }
 
 /// Why it is not done, and how it could be, also from this member all the same.
-pub fn refusal(cluster: &Cluster, stake: &Stake, from: Option<&str>) -> String {
+pub fn refusal(cluster: &Cluster, stake: &DataLoss, from: Option<&str>) -> String {
     let mut text = "Not started: data would be lost, or might be:\n".to_owned();
     let recover = cluster.recover_command();
     let (why, instead) = match stake {
-        Stake::Transactions { newer: Newer::HeldUp(name), .. } => (
+        DataLoss::Transactions { newer: Newer::HeldUp(name), .. } => (
             vec![stake.to_string()],
             format!(
                 "mend what keeps its pod from running (kubectl -n {} describe pod {name}), and run this again",
                 cluster.id.namespace
             ),
         ),
-        Stake::Transactions { newer: Newer::Claim(_), .. } => (
+        DataLoss::Transactions { newer: Newer::Claim(_), .. } => (
             vec![stake.to_string()],
             "bring back the volume that was on that claim, or its newest backup, and run this again".to_owned(),
         ),
-        Stake::Unknown(why) => (
+        DataLoss::Unknown(why) => (
             why.clone(),
             "restore every member that may have newer data (a node that does not answer, a claim that is missing, a disk that is full, a pod that does not run), then run this again".to_owned(),
         ),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::status::of_configuration;
 use facts::revision::Revision;
 use facts::view::Cluster;
-use inspect::story::Story;
+use inspect::status::ClusterStatus;
 use leader::plan::rollout::Stage;
 use objects::visible;
 
@@ -23,18 +23,18 @@ pub struct Copy {
 }
 
 /// It goes on by itself.
-pub fn moves(story: &Story<'_>) -> bool {
+pub fn moves(story: &ClusterStatus<'_>) -> bool {
     let stage = &story.configuration;
     story.cluster.rolls() || matches!(stage, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
 }
 
 /// Every member runs what it is to run, or nothing of it is looked after.
-pub fn is_done(story: &Story<'_>) -> bool {
+pub fn is_done(story: &ClusterStatus<'_>) -> bool {
     !story.cluster.rolls() && matches!(story.configuration, Stage::Settled | Stage::Absent)
 }
 
 /// One cluster: what is done, and who runs what.
-pub fn status(story: &Story<'_>) -> String {
+pub fn status(story: &ClusterStatus<'_>) -> String {
     let cluster = story.cluster;
     let (status, says) = of_configuration(story);
     let says = if says.is_empty() { String::new() } else { format!(" ({says})") };

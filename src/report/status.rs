@@ -1,7 +1,7 @@
 //! How clusters are and what the controller does with them, laid out as one tree each, in the manner of KUDO's
 //! `plan status`.
 //!
-//! Must not know: clients, or whom to ask (`story.rs` does). The JSON is a contract; fields are added, never renamed:
+//! Must not know: clients, or whom to ask (`status.rs` does). The JSON is a contract; fields are added, never renamed:
 //!
 //! ```text
 //! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
@@ -28,12 +28,12 @@ use serde_json::{Value, json};
 use super::WAY_BACK;
 use engine::exceptions;
 use facts::galera::identity::Identity;
-use facts::galera::start_note::{Doing, Start, StartNote};
+use facts::galera::start_report::{JoinPhase, Start, StartReport};
 use facts::marks::overrides::Override;
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Id, Member};
 use inspect::doctor::{self, Row};
-use inspect::story::Story;
+use inspect::status::ClusterStatus;
 use leader::plan::bootstrap::Stage;
 use leader::plan::rollout;
 use objects::Kind;
@@ -55,8 +55,8 @@ const SKIPPED: &str = "SKIPPED";
 const GIVEN_UP: &str = "GIVEN_UP";
 
 /// The plan, part by part.
-fn steps(story: &Story<'_>) -> [PlanStep; 5] {
-    let Story { cluster, bootstrap, .. } = story;
+fn steps(story: &ClusterStatus<'_>) -> [PlanStep; 5] {
+    let ClusterStatus { cluster, bootstrap, .. } = story;
     let mut steps = [
         node(cluster, bootstrap),
         members(cluster),
@@ -83,7 +83,7 @@ fn plan(steps: &[PlanStep]) -> &'static str {
 }
 
 /// How far a cluster is with its configuration, in a word and in words.
-pub(super) fn of_configuration(story: &Story<'_>) -> (&'static str, String) {
+pub(super) fn of_configuration(story: &ClusterStatus<'_>) -> (&'static str, String) {
     let [.., last] = steps(story);
     (last.status, last.says)
 }
@@ -135,7 +135,7 @@ fn membership(behind: &[&str]) -> PlanStep {
     PlanStep { name: "membership", status, says }
 }
 
-fn configuration(story: &Story<'_>) -> PlanStep {
+fn configuration(story: &ClusterStatus<'_>) -> PlanStep {
     use rollout::Stage;
     let Id { namespace, name } = &story.cluster.id;
     let given_up = story.cluster.note.as_ref().and_then(|it| it.stopped.as_ref());
@@ -166,12 +166,12 @@ fn word(member: &Member, condition: Option<Condition>) -> &'static str {
 }
 
 /// For a person.
-pub fn text(all: &[Story<'_>]) -> String {
+pub fn text(all: &[ClusterStatus<'_>]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-fn one(story: &Story<'_>) -> String {
-    let Story { cluster, state, members, way_back, matters, unverified, waived, glass, .. } = story;
+fn one(story: &ClusterStatus<'_>) -> String {
+    let ClusterStatus { cluster, state, members, way_back, matters, unverified, waived, glass, .. } = story;
     let (state, steps) = (state.name(), steps(story));
     let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
     text.extend(way_back.iter().map(|way| visible(&format!("├── {WAY_BACK}: {way}")) + "\n"));
@@ -269,15 +269,17 @@ pub fn guard(rows: &[Row]) -> String {
 }
 
 /// For a program.
-pub fn json(all: &[Story<'_>], guard: &[Row]) -> Value {
+pub fn json(all: &[ClusterStatus<'_>], guard: &[Row]) -> Value {
     let guard = json!({ "state": doctor::worst(guard).name(), "rows": super::doctor::json(guard)["rows"] });
     json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>(), "guard": guard })
 }
 
-fn start(told: &StartNote) -> Value {
+fn start(told: &StartReport) -> Value {
     let (at, safe) = match told {
-        StartNote::Started(Start { at, safe_to_bootstrap, .. }) => (Some(at.to_string()), *safe_to_bootstrap),
-        StartNote::Refused(_) => (None, None),
+        StartReport::Started(Start { at, safe_to_bootstrap, .. }) => {
+            (Some(at.to_string()), *safe_to_bootstrap)
+        }
+        StartReport::Refused(_) => (None, None),
     };
     let position = told.position();
     json!({
@@ -286,12 +288,12 @@ fn start(told: &StartNote) -> Value {
         "id": position.map(|it| &it.id),
         "seqno": position.map(|it| it.seqno),
         "safeToBootstrap": safe,
-        "doing": told.doing().map(Doing::name),
+        "doing": told.doing().map(JoinPhase::name),
     })
 }
 
-fn cluster(story: &Story<'_>) -> Value {
-    let Story { cluster, state, members, matters, waived, glass, .. } = story;
+fn cluster(story: &ClusterStatus<'_>) -> Value {
+    let ClusterStatus { cluster, state, members, matters, waived, glass, .. } = story;
     let steps = steps(story);
     let member = |(it, condition): &(&Member, Option<Condition>)| {
         let pod = it.pod.as_ref();
@@ -302,7 +304,7 @@ fn cluster(story: &Story<'_>) -> Value {
             "ready": it.ready(),
             "verified": pod.is_some_and(|pod| pod.verified),
             "node": pod.map(|pod| &pod.node).filter(|node| !node.is_empty()),
-            "seen": pod.and_then(|pod| pod.seen).map(Doing::name),
+            "seen": pod.and_then(|pod| pod.seen).map(JoinPhase::name),
             "start": pod.filter(|_| !it.ready()).and_then(|pod| pod.start_note.as_deref()).map(start),
         })
     };

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use engine::amend::amend;
-use facts::config::Settings;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::{Facts, Freshness, View, World};
 use hdrhistogram::Histogram;
 use jiff::Timestamp;

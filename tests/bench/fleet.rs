@@ -4,7 +4,7 @@
 //! `tests/fixtures/galera.yaml`, managed fields and last-applied annotation included; here they only get another
 //! namespace, and what scheduler, provisioner and kubelet would add. They go through the reader that reads everything.
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::Facts;
 use gatera::rulebook;
 use objects::{Kind, Object};

@@ -11,11 +11,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Facts, Freshness, View, World};
-use inspect::audit::Rounds;
+use inspect::audit::IncrementalAudit;
 use jiff::Timestamp;
-use leader::plan::Lookout;
+use leader::plan::IncrementalPlanner;
 use objects::{Kind, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -93,7 +93,7 @@ pub fn grow(clusters: usize, spread: Spread) {
     let weight = (child::resident(own) - before) * KIB;
     let shown = ArcSwap::from_pointee(world);
     let [mut times, mut plans, mut audits] = [(); 3].map(|()| load::histogram());
-    let (mut lookout, mut rounds) = (Lookout::default(), Rounds::default());
+    let (mut lookout, mut rounds) = (IncrementalPlanner::default(), IncrementalAudit::default());
     let looks = spread == Spread::EachAlone;
     let mut look = |world: &World| {
         let view = View::new(world, Timestamp::now(), &settings);

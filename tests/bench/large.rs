@@ -5,7 +5,7 @@
 use std::fs;
 use std::hint::black_box;
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use gatera::command::check;
 use jiff::Timestamp;
 use report::check::{Format, lay_out};

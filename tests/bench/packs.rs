@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use facts::config::Settings;
 use facts::review::{Origin, Review};
+use facts::settings::Settings;
 use facts::view::{Facts, View};
 use jiff::Timestamp;
 use objects::{Kind, Object};

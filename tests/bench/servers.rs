@@ -13,7 +13,7 @@ use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::post;
 use axum::{Json, Router};
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Freshness, World};
 use gatera::act::answer::{self, LARGEST_BODY};
 use gatera::act::certs::{Leaf, Lives, Material};

@@ -2,7 +2,7 @@
 
 use facts::view::{Freshness, RemovalTarget, View, World};
 use gatera::rulebook;
-use leader::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
+use leader::plan::{self, Announcement, Finish, Found, Mark, PendingDeletion, Step, Warrant};
 use objects::{Kind, Object, Reader};
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ impl Small {
         for target in &it.rest {
             match self.warrant(it, target) {
                 Warrant::Gone => {}
-                Warrant::Given(version) => self.delete(&Condemned {
+                Warrant::Given(version) => self.delete(&PendingDeletion {
                     id: it.id.clone(),
                     owner: it.uid.clone(),
                     target: target.clone(),
@@ -195,7 +195,7 @@ impl Small {
         bump(set);
     }
 
-    fn condemn(&mut self, it: &Condemned) {
+    fn condemn(&mut self, it: &PendingDeletion) {
         let object = self.object(it.target.kind.name(), &it.target.name).unwrap();
         if object["metadata"]["resourceVersion"] == *it.version && uid_of(object) == it.target.uid {
             object["metadata"]["annotations"]["gatera.dev/removing"] = json!(it.owner);
@@ -204,8 +204,8 @@ impl Small {
     }
 
     /// Only what carries the guard's mark: more the chart's policy does not allow.
-    fn delete(&mut self, it: &Condemned) {
-        let Condemned { target, version, owner, .. } = it;
+    fn delete(&mut self, it: &PendingDeletion) {
+        let PendingDeletion { target, version, owner, .. } = it;
         let this = |kind: Kind, it: &Value| {
             kind == target.kind
                 && it["metadata"]["name"] == *target.name

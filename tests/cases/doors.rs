@@ -5,8 +5,8 @@ use gatera::rulebook;
 use std::collections::BTreeSet;
 
 use engine::verdict::Effect;
-use facts::config::Settings;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::View;
 use objects::Kind;
 

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::Request;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Freshness, World};
 use jiff::{SignedDuration, Timestamp};
 use objects::Kind;

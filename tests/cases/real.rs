@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use facts::config::Settings;
+use facts::settings::Settings;
 use gatera::act::connect;
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;

@@ -8,8 +8,8 @@ use gatera::rulebook;
 use std::collections::BTreeSet;
 
 use engine::verdict::{Decision, Effect};
-use facts::config::Settings;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::View;
 use serde_json::{Value, json};
 

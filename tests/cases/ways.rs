@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 
 use engine::verdict::{Decision, Effect, Judged};
-use facts::config::Settings;
 use facts::pages::Pages;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::View;
 use gatera::command::check;
 use gatera::rulebook;

@@ -1,8 +1,8 @@
 //! Other ports than usual: servers are told them, Services and probes know them, and the guard reads them there.
 
-use facts::config::Settings;
 use facts::galera::options;
 use facts::galera::ports::Ports;
+use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use objects::{Kind, Object};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use facts::galera::identity::Answer;
-use facts::galera::start_note::{Doing, StartNote};
+use facts::galera::start_report::{JoinPhase, StartReport};
 
 use crate::guarded;
 use crate::lab::{ControlPlane, Output, User, eventually};
@@ -294,7 +294,9 @@ fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
         "gatera did not start the server: x",
     ] {
         assert!(
-            Answer::read(words).is_some() || Doing::read(words).is_some() || StartNote::read(words).is_some(),
+            Answer::read(words).is_some()
+                || JoinPhase::read(words).is_some()
+                || StartReport::read(words).is_some(),
             "{words}"
         );
         let output = create(&event("a", "Unhealthy", words), &[]);

@@ -173,7 +173,7 @@ fn paths_are_as_the_caller_wrote_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.yaml");
     std::fs::write(&path, "a: [\n").unwrap();
-    let settings = facts::config::Settings::default();
+    let settings = facts::settings::Settings::default();
     let checked =
         gatera::command::check::judged(std::slice::from_ref(&path), "db", &settings, crate::scene::now());
     assert_eq!(Path::new(&*checked.hits[0].spot.file), path);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::State;
 use gatera::act::answer::operations;
 use leader::plan::rollout::Stage;

@@ -1,7 +1,7 @@
 //! Servers that do not start by the step: `gatera recover` makes no pod of theirs, whatever of them is there, and says what a person does.
 //! And the place of the pod that starts a cluster.
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::View;
 use jiff::SignedDuration;
 use leader::recovery::{self, Step, Want};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
 use objects::{Kind, Object};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! The others, beside the one that starts the cluster: who copies from nobody, and who serves another cluster.
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
 use leader::recovery::{self, Step, Want};

@@ -1,8 +1,8 @@
 //! A member's pod does not run: what it has is read by a pod that does nothing else, and what that tells counts as long as the
 //! member's own pod has not run.
 
-use facts::config::Settings;
 use facts::marks::recovery::Recovery;
+use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use gatera::rulebook;
 use leader::recovery::{self, NoReader, Want};

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use facts::config::Settings;
 use facts::marks::recovery::Recovery;
+use facts::settings::Settings;
 use facts::view::View;
 use jiff::{SignedDuration, Timestamp};
 use leader::recovery::{self, Step, Want};

@@ -1,7 +1,7 @@
 //! `gatera stop` and `gatera start`, without a cluster: what a person reads in each situation, and that the guard permits each step.
 
-use facts::config::Settings;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::View;
 use gatera::rulebook;
 use jiff::SignedDuration;

@@ -1,8 +1,8 @@
 //! A situation: a cluster in the middle of a rollout, in a few words, and what is due in it.
 
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
-use inspect::story::Story;
+use inspect::status::ClusterStatus;
 use leader::plan::Step;
 use leader::plan::rollout::{self, Stage};
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ impl Situation {
         let (world, settings) = (self.world(), Settings::default());
         let view = View::new(&world, scene::now(), &settings);
         let cluster = world.cluster(scene::NAMESPACE, STATEFUL_SET).unwrap();
-        report::status::text(&[Story::of(cluster, &view)])
+        report::status::text(&[ClusterStatus::of(cluster, &view)])
     }
 
     /// What is said, and what is done.

@@ -1,8 +1,8 @@
 //! What a pod starts with: the copy of its revision, or the ConfigMap itself and a word about it.
 
 use engine::inject;
-use facts::config::Settings;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::View;
 use gatera::rulebook;
 use objects::{Kind, Object};

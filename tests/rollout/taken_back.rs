@@ -1,8 +1,8 @@
 //! A rollout of the template that hangs is taken back: what the guard lets through, what it does, and what it says.
 
-use facts::config::Settings;
 use facts::pages::Pages;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use gatera::rulebook;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! What whoever changes a ConfigMap is told, before anything happens.
 
-use facts::config::Settings;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::View;
 use gatera::rulebook;
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use axum::http::Request;
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::{Freshness, Id, World};
 use gatera::act::config_maps::ConfigMaps;
 use gatera::act::guard::Guard;

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use facts::galera::start_note::{self, StartNote};
+use facts::galera::start_report::{self, StartReport};
 
 use super::pod::{Pod, START, for_each, status};
 use super::start::{ID, VIEW, ZEROS, run, server, state};
@@ -128,7 +128,7 @@ fn the_option_that_ended_the_server_is_told() {
         );
         let outcome = run(pod, "mariadbd --datadir=DATA").exits(code);
         let message = fs::read_to_string(pod.path("termination")).unwrap();
-        let ended = StartNote::read(&message).unwrap();
+        let ended = StartReport::read(&message).unwrap();
         assert_eq!(ended.ended().unwrap_or_default(), told, "{message}");
         assert!(!message.contains("hunter2") && !outcome.err.contains("hunter2"), "{message} {outcome:?}");
     });
@@ -189,7 +189,7 @@ fn where_the_data_ends_is_told_when_the_server_has_stopped_in_order() {
         .unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(*code));
         let message = fs::read_to_string(pod.path("termination")).unwrap();
-        let end = start_note::end(&message);
+        let end = start_report::end(&message);
         match told {
             None => assert_eq!((end, &*message), (None, "")),
             Some(told) => {

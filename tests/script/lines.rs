@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::process::Command;
 
-use facts::galera::start::Front;
+use facts::galera::start::EntryPoint;
 use objects::{Container, Literal};
 
 use super::pod::{STEP, for_each};
@@ -61,8 +61,8 @@ fn injection_and_the_step_know_the_same_command_lines() {
         for (line, answer) in lines.iter().zip(answers.lines()) {
             let command = line.iter().map(|word| Literal::from(*word)).collect();
             let container = Container { image: "our/db:1".into(), command, ..Container::default() };
-            let front = if answer.is_empty() { Front::Unknown } else { Front::Bare };
-            assert_eq!(Front::of(&container), front, "{line:?}: the step says {answer:?}");
+            let front = if answer.is_empty() { EntryPoint::Unknown } else { EntryPoint::Bare };
+            assert_eq!(EntryPoint::of(&container), front, "{line:?}: the step says {answer:?}");
             // Behind these words stand the server's own.
             if let Ok(before) = answer.parse::<usize>() {
                 let own = |word: &&str| word.starts_with('-');

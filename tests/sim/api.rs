@@ -5,7 +5,7 @@
 //! that were let go exists for it. Data: a [`Request`] in; the store changes, or there is a [`Refusal`] with a rule and
 //! words.
 
-use engine::verdict::{Effect, Softened};
+use engine::verdict::{Downgrade, Effect};
 use engine::webhooks::Endpoint;
 use facts::review::{Operation, Origin};
 use objects::Kind;
@@ -230,7 +230,8 @@ impl Sim {
                 let cluster = view.cluster_of_pod(NAMESPACE, &request.name);
                 cluster.and_then(|it| it.member(&request.name)).is_none_or(|it| !it.ready())
             });
-        let by_override = |it: &engine::verdict::Judged| matches!(it.softened, Some(Softened::ByOverride(_)));
+        let by_override =
+            |it: &engine::verdict::Judged| matches!(it.softened, Some(Downgrade::ByOverride(_)));
         let overridden = answer.decision.judged.iter().any(by_override);
         Some(Ok(match () {
             () if overridden => Leave::Overridden,

@@ -6,9 +6,9 @@
 
 use engine::exemptions::users;
 use engine::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
-use facts::config::Settings;
 use facts::marks;
 use facts::review::Operation;
+use facts::settings::Settings;
 use objects::{Kind, Labels};
 use serde::Deserialize;
 use serde_json::Value;

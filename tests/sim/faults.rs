@@ -3,7 +3,7 @@
 //!
 //! Must not know: rules. None of this is anybody's doing; after each of them the guard's answers still count.
 
-use leader::plan::{Lookout, Pace};
+use leader::plan::{IncrementalPlanner, StepScheduler};
 use objects::Kind;
 use serde_json::json;
 
@@ -185,7 +185,7 @@ impl Sim {
         if let Some(index) = self.dice.one_of(&ready).copied() {
             self.story.tell(self.agenda.now, "fault", || format!("guard-{index} leads now"));
             self.guard.leader = index;
-            (self.pace, self.lookout) = (Pace::default(), Lookout::default());
+            (self.pace, self.lookout) = (StepScheduler::default(), IncrementalPlanner::default());
             self.wake(2, SECOND);
         }
     }

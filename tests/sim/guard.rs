@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::amend::amend;
 use engine::inject;
-use engine::rules::{self, Departure};
+use engine::rules::{self, MemberRemoval};
 use engine::verdict::Decision;
-use facts::config::Settings;
 use facts::pages::Pages;
 use facts::review::{self, Origin};
+use facts::settings::Settings;
 use facts::view::{Facts, Freshness, Id, Reservation, Reservations, View, World};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub struct Guard {
     pub replicas: Vec<Replica>,
     pub leader: usize,
     /// All that were ever let go; a note is a place in it.
-    book: Vec<Departure>,
+    book: Vec<MemberRemoval>,
     /// The notes that stand in the Lease now.
     lease: Vec<u64>,
 }
@@ -141,7 +141,8 @@ impl Guard {
         let known = self.replicas[index].known.iter().filter(|(_, since)| now - **since < LASTS);
         known
             .map(|(note, since)| {
-                let Departure { cluster, pod, uid, .. } = self.book[usize::try_from(*note).unwrap()].clone();
+                let MemberRemoval { cluster, pod, uid, .. } =
+                    self.book[usize::try_from(*note).unwrap()].clone();
                 Reservation { cluster, pod, uid, age: (now - since) / SECOND }
             })
             .collect()
@@ -182,22 +183,22 @@ impl Guard {
             .expect("an API server writes readable reviews");
         let review = &incoming.review;
         let mut decision = self.look(index, now, |view| rulebook().evaluate(review, view));
-        let departure = self.look(index, now, |view| rules::departure(review, view));
-        let departure = departure.filter(|_| decision.allowed());
+        let member_removal = self.look(index, now, |view| rules::member_removal(review, view));
+        let member_removal = member_removal.filter(|_| decision.allowed());
         let mut reserved = false;
-        if let Some(departure) = departure {
+        if let Some(member_removal) = member_removal {
             if reachable {
                 // Judged again with everything that the Lease shows at the moment of writing.
                 self.learn(index, now);
                 decision = self.look(index, now, |view| rulebook().evaluate(review, view));
                 reserved = decision.allowed();
                 if reserved {
-                    self.note(index, departure, now);
+                    self.note(index, member_removal, now);
                 }
             } else {
                 let problem = "the API server cannot be reached";
                 self.look(index, now, |view| {
-                    rules::refuse_unreserved(&departure, problem, review, view, &mut decision);
+                    rules::refuse_unreserved(&member_removal, problem, review, view, &mut decision);
                 });
             }
         }
@@ -212,8 +213,8 @@ impl Guard {
 
     /// Writes a note into the Lease, with all others that still count for this replica; unless it wrote a fresh one of this
     /// pod itself.
-    fn note(&mut self, index: usize, departure: Departure, now: Millis) {
-        let of_this_pod = |note: u64| self.book[usize::try_from(note).unwrap()].uid == departure.uid;
+    fn note(&mut self, index: usize, member_removal: MemberRemoval, now: Millis) {
+        let of_this_pod = |note: u64| self.book[usize::try_from(note).unwrap()].uid == member_removal.uid;
         let Replica { known, own, .. } = &self.replicas[index];
         let last = known.keys().rev().find(|note| of_this_pod(**note));
         if last.is_some_and(|note| now - known[note] < AGAIN && own.contains(note)) {
@@ -222,7 +223,7 @@ impl Guard {
         let others = known.iter().filter(|(note, since)| now - **since < LASTS && !of_this_pod(**note));
         let new = self.book.len() as u64;
         self.lease = others.map(|(note, _)| *note).chain([new]).collect();
-        self.book.push(departure);
+        self.book.push(member_removal);
         self.replicas[index].own.insert(new);
         self.learn(index, now);
     }

@@ -1,7 +1,7 @@
 //! The leader: one replica looks at its own view, asks the real plan, and writes what it says.
 //!
 //! Owns: what each step does to the API server. Must not know: why a step is right, or when it is done (the real
-//! `plan::Pace` says). A new step is one more arm in [`Sim::effect`].
+//! `plan::StepScheduler` says). A new step is one more arm in [`Sim::effect`].
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use facts::marks::{self, PREFIX};
 use facts::view::{Id, RemovalTarget, View};
 use leader::plan::identity::{self, Concluded};
 use leader::plan::rollout::Configure;
-use leader::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
+use leader::plan::{self, Announcement, Finish, Found, Mark, PendingDeletion, Step, Warrant};
 use objects::{ConfigMap, Kind, Object, Reader};
 use serde_json::{Value, json};
 
@@ -170,12 +170,12 @@ impl Sim {
         })
     }
 
-    fn set_removing(&mut self, it: &Condemned, value: Option<&str>) -> Result<(), String> {
+    fn set_removing(&mut self, it: &PendingDeletion, value: Option<&str>) -> Result<(), String> {
         let RemovalTarget { kind, name, uid } = &it.target;
         self.annotate(*kind, name, uid, &it.version, marks::REMOVING, value)
     }
 
-    fn delete_condemned(&mut self, it: &Condemned) -> Result<(), String> {
+    fn delete_condemned(&mut self, it: &PendingDeletion) -> Result<(), String> {
         let RemovalTarget { kind, name, uid: wanted } = &it.target;
         let Some(object) = self.store.get(*kind, name) else { return Ok(()) };
         if uid(object) != wanted || text(object, "/metadata/resourceVersion") != it.version {
@@ -195,7 +195,7 @@ impl Sim {
             });
             match warrant {
                 None | Some(Warrant::Gone) => {}
-                Some(Warrant::Given(version)) => self.delete_condemned(&Condemned {
+                Some(Warrant::Given(version)) => self.delete_condemned(&PendingDeletion {
                     id: it.id.clone(),
                     owner: it.uid.clone(),
                     target: target.clone(),

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use facts::config::Settings;
-use leader::plan::{Lookout, Pace};
+use facts::settings::Settings;
+use leader::plan::{IncrementalPlanner, StepScheduler};
 use objects::Kind;
 use serde_json::Value;
 
@@ -72,8 +72,8 @@ pub struct Sim {
     pub dice: Dice,
     pub store: Store,
     pub guard: Guard,
-    pub pace: Pace,
-    pub lookout: Lookout,
+    pub pace: StepScheduler,
+    pub lookout: IncrementalPlanner,
     /// When the leader looks although nothing has changed.
     pub looks_again: Millis,
     pub galera: Galera,
@@ -117,8 +117,8 @@ impl Sim {
             dice,
             store: Store::default(),
             guard,
-            pace: Pace::default(),
-            lookout: Lookout::default(),
+            pace: StepScheduler::default(),
+            lookout: IncrementalPlanner::default(),
             looks_again: 0,
             galera: Galera::default(),
             lives: BTreeMap::new(),

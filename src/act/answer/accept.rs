@@ -290,7 +290,7 @@ async fn asked_to_leave(
 
 #[cfg(test)]
 mod tests {
-    use facts::config::Settings;
+    use facts::settings::Settings;
     use jiff::Timestamp;
     use tokio::io::AsyncReadExt as _;
 

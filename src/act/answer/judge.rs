@@ -5,8 +5,8 @@
 
 use engine::rules;
 use engine::verdict::Decision;
-use facts::config::Settings;
 use facts::review::Review;
+use facts::settings::Settings;
 use facts::view::{Freshness, Reservations, View, World};
 use jiff::Timestamp;
 use objects::ConfigMap;
@@ -41,16 +41,16 @@ pub(super) async fn judge(
     let reservations = guard.reservations.current();
     let view = known.after(&reservations);
     let mut decision = crate::rulebook().evaluate(review, &view);
-    let Some(departure) = rules::departure(review, &view).filter(|_| decision.allowed()) else {
+    let Some(member_removal) = rules::member_removal(review, &view).filter(|_| decision.allowed()) else {
         return (decision, reservations);
     };
     let again = |reservations: &Reservations| crate::rulebook().evaluate(review, &known.after(reservations));
-    match guard.reservations.reserve(&departure, |reservations| again(reservations).allowed()).await {
+    match guard.reservations.reserve(&member_removal, |reservations| again(reservations).allowed()).await {
         Reserving::Reserved => {}
         // By the same reservations, not by those of a moment later: it was not reserved, so it must not turn into allowed.
         Reserving::Lost(reservations) => return (again(&reservations), reservations),
         Reserving::Unknown(problem) => {
-            rules::refuse_unreserved(&departure, &problem, review, &view, &mut decision);
+            rules::refuse_unreserved(&member_removal, &problem, review, &view, &mut decision);
         }
     }
     (decision, reservations)

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use engine::amend::amend;
 use engine::inject;
-use engine::verdict::{Decision, Judged, Softened};
+use engine::verdict::{Decision, Downgrade, Judged};
 use engine::webhooks::Endpoint;
 use facts::review::{self, Origin};
 use facts::view::{Freshness, View, World};
@@ -160,7 +160,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
 /// whom the request names; only a proven caller is sure to be an API server.
 fn log(review: &review::Review, decision: &Decision, proven: bool) {
     let let_pass =
-        |judged: &Judged| matches!(judged.softened, Some(Softened::ByMode(_) | Softened::ByOverride(_)));
+        |judged: &Judged| matches!(judged.softened, Some(Downgrade::ByMode(_) | Downgrade::ByOverride(_)));
     let loud = |judged: &&Judged| !review.dry_run && (let_pass(judged) || !decision.allowed());
     for judged in decision.judged.iter().filter(loud).take(MOST_LINES) {
         let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();

@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use leader::plan::{Announcement, Condemned, Mark, Step};
+use leader::plan::{Announcement, Mark, PendingDeletion, Step};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -88,27 +88,27 @@ async fn address(client: &Client, pod: &Id, uid: &str, text: &str) -> kube::Resu
     annotate(&api, &pod.name, uid, "", marks::MY_CNF, Some(text)).await
 }
 
-async fn condemn(client: &Client, it: &Condemned) -> kube::Result<()> {
+async fn condemn(client: &Client, it: &PendingDeletion) -> kube::Result<()> {
     set_removing(client, it, Some(&it.owner)).await
 }
 
 /// What stays is not marked for removal.
-pub(super) async fn spare(client: &Client, it: &Condemned) -> kube::Result<()> {
+pub(super) async fn spare(client: &Client, it: &PendingDeletion) -> kube::Result<()> {
     set_removing(client, it, None).await
 }
 
-async fn set_removing(client: &Client, it: &Condemned, value: Option<&str>) -> kube::Result<()> {
+async fn set_removing(client: &Client, it: &PendingDeletion, value: Option<&str>) -> kube::Result<()> {
     annotate(&like(client, it), &it.target.name, &it.target.uid, &it.version, marks::REMOVING, value).await
 }
 
 /// Objects of the target's kind, in its namespace.
-fn like(client: &Client, it: &Condemned) -> Api<DynamicObject> {
+fn like(client: &Client, it: &PendingDeletion) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), &it.id.namespace, &resource(it.target.kind))
 }
 
 /// In the background: that a Deployment's pods are gone is seen by the pods. This very object, in the version that was
 /// judged: an object that was changed or applied again meanwhile is judged again.
-pub(super) async fn delete(client: &Client, it: &Condemned) -> kube::Result<()> {
+pub(super) async fn delete(client: &Client, it: &PendingDeletion) -> kube::Result<()> {
     let target = &it.target;
     let this = Exactly { name: &target.name, uid: &target.uid, version: &it.version };
     api::delete(&like(client, it), this).await

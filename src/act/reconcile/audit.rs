@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use facts::marks::overrides::Override;
 use facts::view::View;
-use inspect::audit::{Counts, Round, Rounds};
+use inspect::audit::{Counts, IncrementalAudit, Round};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -42,7 +42,7 @@ pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Re
 /// replica that no longer leads reports nothing.
 async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     let began = Instant::now();
-    let rounds = Arc::new(Mutex::new(Rounds::default()));
+    let rounds = Arc::new(Mutex::new(IncrementalAudit::default()));
     let mut reported =
         Reported { counts: Counts::new(), open: BTreeMap::new(), events_left: MOST_EVENTS, since: began };
     loop {
@@ -78,7 +78,7 @@ type OpenNamespaces = BTreeMap<String, Override>;
 /// What stands now, and what is new.
 fn judge(
     guard: &Guard,
-    rounds: &mut Rounds,
+    rounds: &mut IncrementalAudit,
     now: Duration,
     most: usize,
 ) -> (Round, OpenNamespaces, Vec<Notice>) {

@@ -5,7 +5,7 @@
 
 use engine::snapshot::{Snapshot, snapshot};
 use facts::marks::{self, PREFIX};
-use facts::view::{Id, Note};
+use facts::view::{Id, RolloutRecord};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{ListParams, PostParams};
@@ -91,7 +91,7 @@ fn first_line(error: &kube::Error) -> String {
 }
 
 /// Takes away copies that neither the note nor a pod names, the oldest first.
-async fn sweep(context: &StepContext, id: &Id, note: &Note) -> kube::Result<()> {
+async fn sweep(context: &StepContext, id: &Id, note: &RolloutRecord) -> kube::Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &id.namespace);
     let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, id.name));
     let mut all: Vec<_> = api.list_metadata(&ours).await?.items;

@@ -7,7 +7,7 @@ use facts::view::RemovalTarget;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use leader::plan::{self, Condemned, Finish, Found, Step, Warrant};
+use leader::plan::{self, Finish, Found, PendingDeletion, Step, Warrant};
 use objects::{self, Kind, Meta, Object, Reader};
 
 use crate::act::api::Fault;
@@ -57,8 +57,8 @@ pub(super) async fn finish(context: &StepContext, step: &Step, it: &Finish) -> k
     Ok(Done::Yes)
 }
 
-fn condemned(it: &Finish, target: &RemovalTarget, version: String) -> Condemned {
-    Condemned { id: it.id.clone(), owner: it.uid.clone(), target: target.clone(), version }
+fn condemned(it: &Finish, target: &RemovalTarget, version: String) -> PendingDeletion {
+    PendingDeletion { id: it.id.clone(), owner: it.uid.clone(), target: target.clone(), version }
 }
 
 /// Takes our own mark off what stays.

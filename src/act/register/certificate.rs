@@ -145,7 +145,7 @@ mod tests {
     use crate::act::certs::{Leaf, Lives, Material};
     use crate::act::guard::Guard;
     use engine::webhooks::Destination;
-    use facts::config::Settings;
+    use facts::settings::Settings;
 
     /// A folder of certificates counts as a whole: neither half of a set that does not fit is used, and `/readyz` says why.
     #[tokio::test]

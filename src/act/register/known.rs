@@ -214,7 +214,7 @@ mod tests {
 
     use engine::webhooks::Destination;
     use engine::webhooks::compare::{encoded, foreign, same};
-    use facts::config::Settings;
+    use facts::settings::Settings;
     use k8s_openapi::api::admissionregistration::v1::ValidatingWebhook;
 
     use super::*;

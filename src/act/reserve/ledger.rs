@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use engine::rules::Departure;
+use engine::rules::MemberRemoval;
 use facts::view::{Reservation, Reservations};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -144,22 +144,22 @@ impl Ledger {
     }
 
     /// What comes next for this departure; `dated`: the API server's clock can be relied on.
-    pub(super) fn next(&self, departure: &Departure, dated: bool, now: Instant) -> LedgerStep {
-        let shard = shard_of(&departure.cluster);
+    pub(super) fn next(&self, member_removal: &MemberRemoval, dated: bool, now: Instant) -> LedgerStep {
+        let shard = shard_of(&member_removal.cluster);
         let here = |it: &KnownNote| it.shard == shard && it.counts(now);
         if self.known.iter().any(|(note, it)| note.is_lost() && here(it)) {
             return LedgerStep::Unsure;
         }
-        let same = self.known.iter().filter(|(note, _)| note.uid == departure.uid);
+        let same = self.known.iter().filter(|(note, _)| note.uid == member_removal.uid);
         let before = same.max_by_key(|(note, _)| note.times);
         // What another replica wrote, or this one before it was refused, may be over for others.
         if before.is_some_and(|(_, it)| it.own && it.age(now) < AGAIN) {
             return LedgerStep::Reserved;
         }
         let times = before.map_or(1, |(note, _)| note.times.saturating_add(1));
-        let own = ReservationNote::of(departure, times, self.stamp(now).filter(|_| dated));
+        let own = ReservationNote::of(member_removal, times, self.stamp(now).filter(|_| dated));
         // Not what the Lease holds: it may have been deleted.
-        let others = self.known.iter().filter(|(note, it)| here(it) && note.uid != departure.uid);
+        let others = self.known.iter().filter(|(note, it)| here(it) && note.uid != member_removal.uid);
         LedgerStep::Write([own].into_iter().chain(others.map(|(note, _)| note.clone())).collect())
     }
 

@@ -1,6 +1,6 @@
 //! A reservation as it stands in a Lease: an annotation with a list of notes.
 
-use engine::rules::Departure;
+use engine::rules::MemberRemoval;
 use facts::marks::PREFIX;
 use facts::view::Id;
 use jiff::Timestamp;
@@ -27,8 +27,8 @@ pub(super) struct ReservationNote {
 }
 
 impl ReservationNote {
-    pub(super) fn of(departure: &Departure, times: u64, at: Option<Timestamp>) -> Self {
-        let Departure { cluster: Id { namespace, name }, pod, uid, .. } = departure.clone();
+    pub(super) fn of(member_removal: &MemberRemoval, times: u64, at: Option<Timestamp>) -> Self {
+        let MemberRemoval { cluster: Id { namespace, name }, pod, uid, .. } = member_removal.clone();
         Self { namespace, stateful_set: name, pod, uid, times, at }
     }
 

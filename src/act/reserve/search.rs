@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use facts::config::Settings;
 use facts::galera::adopt::Adoption;
+use facts::settings::Settings;
 use facts::view::{Facts, Freshness, View, World};
 use jiff::SignedDuration;
 use objects::{Kind, Object};
@@ -156,12 +156,12 @@ async fn ask(shared: Arc<ReservationStore<Link>>, link: Link, world: Arc<World>,
     let cluster = view.cluster("db", "galera").unwrap();
     let pod = format!("galera-{pod}");
     let besides = |known: &Reservations| known.besides(cluster, &pod).map(|(other, _)| other.to_owned());
-    let departure =
-        Departure { cluster: cluster.id.clone(), pod: pod.clone(), uid: pod.clone(), rule: "G02" };
+    let member_removal =
+        MemberRemoval { cluster: cluster.id.clone(), pod: pod.clone(), uid: pod.clone(), rule: "G02" };
     let first = besides(&shared.current());
     let (allowed, besides, unsure) = match first {
         Some(other) => (false, Some(other), false),
-        None => match shared.reserve(&departure, |known| besides(known).is_none()).await {
+        None => match shared.reserve(&member_removal, |known| besides(known).is_none()).await {
             Reserving::Reserved => (true, None, false),
             Reserving::Lost(known) => {
                 // A process may be stopped anywhere.

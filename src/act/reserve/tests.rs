@@ -5,8 +5,8 @@ use super::*;
 use jiff::SignedDuration;
 use tokio::time::advance;
 
-fn departure(cluster: &str, pod: &str) -> Departure {
-    Departure { cluster: Id::new("db", cluster), pod: pod.into(), uid: format!("uid-{pod}"), rule: "G02" }
+fn member_removal(cluster: &str, pod: &str) -> MemberRemoval {
+    MemberRemoval { cluster: Id::new("db", cluster), pod: pod.into(), uid: format!("uid-{pod}"), rule: "G02" }
 }
 
 /// An answer that came at once.
@@ -22,13 +22,14 @@ fn ago(seconds: i64) -> Timestamp {
 async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_again() {
     let reservations = ReservationStore::of_one_replica();
     let counts = || reservations.current() != Reservations::nobody();
-    assert_eq!(reservations.reserve(&departure("a", "a-0"), |_| true).await, Reserving::Reserved);
-    let lost = reservations.reserve(&departure("a", "a-1"), |known| *known == Reservations::nobody()).await;
+    assert_eq!(reservations.reserve(&member_removal("a", "a-0"), |_| true).await, Reserving::Reserved);
+    let lost =
+        reservations.reserve(&member_removal("a", "a-1"), |known| *known == Reservations::nobody()).await;
     assert_eq!(lost, Reserving::Lost(reservations.current()));
     let almost = Duration::from_secs(29);
     advance(almost).await;
     assert!(counts());
-    assert_eq!(reservations.reserve(&departure("a", "a-0"), |_| true).await, Reserving::Reserved);
+    assert_eq!(reservations.reserve(&member_removal("a", "a-0"), |_| true).await, Reserving::Reserved);
     advance(almost).await;
     assert!(counts());
     advance(Duration::from_secs(1)).await;
@@ -38,8 +39,8 @@ async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_a
 /// What a Lease has held for long is over, however often it is read.
 #[tokio::test(start_paused = true)]
 async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
-    let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
-    let (shard, note) = (shard_of(&departure.cluster), ReservationNote::of(&departure, 1, None));
+    let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
+    let (shard, note) = (shard_of(&member_removal.cluster), ReservationNote::of(&member_removal, 1, None));
     let all_over = |ledger: &Ledger| ledger.reservations(Instant::now()) == Reservations::nobody();
     let learn =
         |ledger: &mut Ledger, shard, notes| ledger.learn(shard, notes, Instant::now(), Instant::now());
@@ -57,7 +58,7 @@ async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
 /// makes a note count as long as one that was made now.
 #[tokio::test(start_paused = true)]
 async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
-    let departure = departure("a", "a-0");
+    let member_removal = member_removal("a", "a-0");
     let tolerance = CLOCKS_DIFFER.as_secs();
     for (at, counts) in [
         (Some(ago(24 * 3600)), 0),
@@ -69,9 +70,9 @@ async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
         (Some(Timestamp::MAX), 30),
         (None, 30),
     ] {
-        let (mut ledger, note) = (Ledger::default(), ReservationNote::of(&departure, 1, at));
+        let (mut ledger, note) = (Ledger::default(), ReservationNote::of(&member_removal, 1, at));
         ledger.hears(Some(shown_now(ago(0))));
-        ledger.learn(shard_of(&departure.cluster), vec![note], Instant::now(), Instant::now());
+        ledger.learn(shard_of(&member_removal.cluster), vec![note], Instant::now(), Instant::now());
         let counts_for = |seconds| {
             ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::nobody()
         };
@@ -83,12 +84,12 @@ async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
 /// Another API server's clock is ahead, or this one's was set: what was not in the Lease a moment ago was not made before that.
 #[tokio::test(start_paused = true)]
 async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
-    let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
-    let shard = shard_of(&departure.cluster);
+    let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
+    let shard = shard_of(&member_removal.cluster);
     ledger.learn(shard, Vec::new(), Instant::now(), Instant::now());
     advance(Duration::from_secs(10)).await;
     ledger.hears(Some(shown_now(ago(0))));
-    let note = ReservationNote::of(&departure, 1, Some(ago(3600)));
+    let note = ReservationNote::of(&member_removal, 1, Some(ago(3600)));
     ledger.learn(shard, vec![note], Instant::now(), Instant::now());
     let counts_for = |seconds| {
         ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::nobody()
@@ -99,14 +100,14 @@ async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
 /// For as long as something may count that was written before.
 #[tokio::test(start_paused = true)]
 async fn after_a_clock_was_set_no_note_is_old() {
-    let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
+    let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
     ledger.hears(Some(shown_now(ago(3600))));
     advance(Duration::from_secs(600)).await;
     ledger.hears(Some(shown_now(ago(0))));
     let mut counts = |shard, times| {
         ledger.learn(
             shard,
-            vec![ReservationNote::of(&departure, times, Some(ago(1800)))],
+            vec![ReservationNote::of(&member_removal, times, Some(ago(1800)))],
             Instant::now(),
             Instant::now(),
         );
@@ -120,11 +121,11 @@ async fn after_a_clock_was_set_no_note_is_old() {
 /// A pod was reserved long ago, and stayed. A replica that reads that only now does not know that it is over for all others.
 #[tokio::test(start_paused = true)]
 async fn what_was_only_read_spares_no_write() {
-    let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
-    let shard = shard_of(&departure.cluster);
-    ledger.learn(shard, vec![ReservationNote::of(&departure, 1, None)], Instant::now(), Instant::now());
-    let next = |ledger: &Ledger| ledger.next(&departure, true, Instant::now());
-    let notes = vec![ReservationNote::of(&departure, 2, None)];
+    let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
+    let shard = shard_of(&member_removal.cluster);
+    ledger.learn(shard, vec![ReservationNote::of(&member_removal, 1, None)], Instant::now(), Instant::now());
+    let next = |ledger: &Ledger| ledger.next(&member_removal, true, Instant::now());
+    let notes = vec![ReservationNote::of(&member_removal, 2, None)];
     assert_eq!(next(&ledger), LedgerStep::Write(notes.clone()));
     assert!(ledger.wrote(shard, notes, Instant::now(), Instant::now()));
     assert_eq!(next(&ledger), LedgerStep::Reserved, "it wrote that itself, a moment ago");
@@ -134,15 +135,15 @@ async fn what_was_only_read_spares_no_write() {
 /// leave yet.
 #[tokio::test(start_paused = true)]
 async fn a_note_with_a_wrong_time_reserves_nothing() {
-    let departure = departure("a", "a-0");
-    let shard = shard_of(&departure.cluster);
+    let member_removal = member_removal("a", "a-0");
+    let shard = shard_of(&member_removal.cluster);
     for (wrote, right) in [(3600, false), (0, true), (-3600, false)] {
         let mut ledger = Ledger::default();
         ledger.hears(Some(shown_now(ago(wrote))));
-        let LedgerStep::Write(notes) = ledger.next(&departure, true, Instant::now()) else { panic!() };
+        let LedgerStep::Write(notes) = ledger.next(&member_removal, true, Instant::now()) else { panic!() };
         ledger.hears(Some(shown_now(ago(0))));
         assert_eq!(ledger.wrote(shard, notes, Instant::now(), Instant::now()), right, "{wrote}");
-        let next = ledger.next(&departure, true, Instant::now());
+        let next = ledger.next(&member_removal, true, Instant::now());
         assert_eq!(next == LedgerStep::Reserved, right, "{wrote}");
     }
 }
@@ -150,8 +151,8 @@ async fn a_note_with_a_wrong_time_reserves_nothing() {
 #[test]
 fn what_stands_in_a_lease_is_read_as_it_was_written_and_nonsense_may_have_been_anything() {
     let notes = [
-        ReservationNote::of(&departure("a", "a-0"), 1, None),
-        ReservationNote::of(&departure("b", "b-2"), 7, Some(ago(1))),
+        ReservationNote::of(&member_removal("a", "a-0"), 1, None),
+        ReservationNote::of(&member_removal("b", "b-2"), 7, Some(ago(1))),
     ];
     let lease = note::with(Lease::default(), &notes);
     assert_eq!(note::of(&lease), notes);

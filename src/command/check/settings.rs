@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use crate::rulebook;
 use anyhow::{Context as _, ensure};
-use facts::config::Settings;
 use facts::mode::Mode;
+use facts::settings::Settings;
 
 use super::{Base, sources};
 use crate::act::reload;

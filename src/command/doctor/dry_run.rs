@@ -96,7 +96,7 @@ fn otherwise(answer: &CanaryAnswer, namespace: &str) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use facts::config::Settings;
+    use facts::settings::Settings;
 
     use super::*;
 

@@ -162,7 +162,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use axum::http::{Request, Response};
-    use facts::config::Settings;
+    use facts::settings::Settings;
     use facts::view::{Freshness, Id, World};
     use kube::Client;
     use kube::client::Body;

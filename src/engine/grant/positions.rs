@@ -6,22 +6,22 @@
 
 use std::fmt;
 
-use facts::galera::start_note::{Beginning, Position, Start, StartNote};
+use facts::galera::start_report::{Position, Start, StartPosition, StartReport};
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, View};
 
 /// A member, and what is known of its data.
 #[derive(Clone, Debug)]
-pub struct Row<'a> {
+pub struct MemberData<'a> {
     /// The member.
     pub member: &'a Member,
     /// What it told.
-    pub told: Told<'a>,
+    pub told: DataEnd<'a>,
 }
 
 /// What is known of a member's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum DataEnd<'a> {
     /// Where it ends.
     Position {
         /// The last transaction, and of which history.
@@ -46,7 +46,7 @@ pub enum Told<'a> {
 /// A table was about to change when the server died, or its record was lost: of two with the same position the other one is better.
 const DDL: &str = "DDL";
 
-impl<'a> Told<'a> {
+impl<'a> DataEnd<'a> {
     fn of(member: &'a Member, cluster: &Cluster, view: &View<'_>) -> Self {
         let Some(pod) = member.pod.as_deref() else {
             let claim = cluster.claims.iter().find(|claim| claim.ordinal == member.ordinal && claim.bound);
@@ -95,18 +95,18 @@ impl<'a> Told<'a> {
         }
     }
 
-    fn by(note: &'a StartNote) -> Self {
+    fn by(note: &'a StartReport) -> Self {
         match note {
-            StartNote::Refused(why) => Self::Nothing(format!("was not started by its step: {why}")),
-            StartNote::Started(Start { from, safe_to_bootstrap, .. }) => match from {
-                Beginning::Position(position, how) => {
+            StartReport::Refused(why) => Self::Nothing(format!("was not started by its step: {why}")),
+            StartReport::Started(Start { from, safe_to_bootstrap, .. }) => match from {
+                StartPosition::Position(position, how) => {
                     Self::Position { position, how, safe: *safe_to_bootstrap == Some(true) }
                 }
-                Beginning::Words(words) if words == "empty" => Self::Empty,
-                Beginning::Words(words) if words.starts_with("a state transfer was not finished") => {
+                StartPosition::Words(words) if words == "empty" => Self::Empty,
+                StartPosition::Words(words) if words.starts_with("a state transfer was not finished") => {
                     Self::Unfinished
                 }
-                Beginning::Words(words) => Self::Nothing(format!("told no position: {words}")),
+                StartPosition::Words(words) => Self::Nothing(format!("told no position: {words}")),
             },
         }
     }
@@ -128,7 +128,7 @@ impl<'a> Told<'a> {
     }
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for DataEnd<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Position { position, how, .. } => write!(f, "ends at {position} ({how})"),
@@ -143,13 +143,17 @@ impl fmt::Display for Told<'_> {
 }
 
 /// Every member that should exist.
-pub fn rows<'a>(cluster: &'a Cluster, view: &View<'_>) -> Vec<Row<'a>> {
-    cluster.members.iter().map(|member| Row { member, told: Told::of(member, cluster, view) }).collect()
+pub fn rows<'a>(cluster: &'a Cluster, view: &View<'_>) -> Vec<MemberData<'a>> {
+    cluster
+        .members
+        .iter()
+        .map(|member| MemberData { member, told: DataEnd::of(member, cluster, view) })
+        .collect()
 }
 
 /// What is lost by starting from a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stake {
+pub enum DataLoss {
     /// Nothing: nobody has more.
     Nothing,
     /// So many transactions.
@@ -195,7 +199,7 @@ impl fmt::Display for Newer {
     }
 }
 
-impl Stake {
+impl DataLoss {
     /// As whoever accepts it has to write it.
     pub fn loss(&self) -> Option<String> {
         match self {
@@ -207,7 +211,7 @@ impl Stake {
     }
 }
 
-impl fmt::Display for Stake {
+impl fmt::Display for DataLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("nobody has newer data"),
@@ -219,10 +223,10 @@ impl fmt::Display for Stake {
 }
 
 /// What is lost by starting from this one.
-pub fn stake(rows: &[Row<'_>], from: &Row<'_>, cluster: &Cluster) -> Stake {
-    let name = |row: &Row<'_>| row.member.name.clone();
+pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) -> DataLoss {
+    let name = |row: &MemberData<'_>| row.member.name.clone();
     let Some(own) = from.told.position() else {
-        return Stake::Impossible(format!("{} {}", name(from), from.told));
+        return DataLoss::Impossible(format!("{} {}", name(from), from.told));
     };
     let mut doubts = Vec::new();
     if cluster.has_no_identity() {
@@ -237,18 +241,18 @@ pub fn stake(rows: &[Row<'_>], from: &Row<'_>, cluster: &Cluster) -> Stake {
     let mut newest: Option<(Newer, u64)> = None;
     for row in rows {
         match &row.told {
-            Told::Position { position, .. } if position.id != own.id => doubts.push(format!(
+            DataEnd::Position { position, .. } if position.id != own.id => doubts.push(format!(
                 "{} and {} have different histories ({} and {}): two clusters were founded",
                 name(from),
                 name(row),
                 own.id,
                 position.id
             )),
-            Told::Position { position, .. } if newest.as_ref().is_none_or(|it| position.seqno > it.1) => {
+            DataEnd::Position { position, .. } if newest.as_ref().is_none_or(|it| position.seqno > it.1) => {
                 newest = Some((Newer::of(row.member), position.seqno));
             }
             // Whoever copies everything had nothing that counted.
-            Told::Position { .. } | Told::Unfinished => {}
+            DataEnd::Position { .. } | DataEnd::Unfinished => {}
             told => doubts.push(format!("{} {told}, and may have had newer data", name(row))),
         }
     }
@@ -269,16 +273,16 @@ pub fn stake(rows: &[Row<'_>], from: &Row<'_>, cluster: &Cluster) -> Stake {
         }
     }
     match newest {
-        _ if !doubts.is_empty() => Stake::Unknown(doubts),
-        Some((newer, most)) if most > own.seqno => Stake::Transactions { lost: most - own.seqno, newer },
-        _ => Stake::Nothing,
+        _ if !doubts.is_empty() => DataLoss::Unknown(doubts),
+        Some((newer, most)) if most > own.seqno => DataLoss::Transactions { lost: most - own.seqno, newer },
+        _ => DataLoss::Nothing,
     }
 }
 
 /// The best to start from: of the recorded history the newest; of equals one without a half-changed table, one that was stopped
 /// last, the first. One whose pod does not run starts nothing.
-pub fn best<'r, 'a>(rows: &'r [Row<'a>], cluster: &Cluster) -> Option<&'r Row<'a>> {
-    let own = |row: &&Row<'_>| {
+pub fn best<'r, 'a>(rows: &'r [MemberData<'a>], cluster: &Cluster) -> Option<&'r MemberData<'a>> {
+    let own = |row: &&MemberData<'_>| {
         let id = row.told.position().map(|it| &*it.id);
         id.is_some()
             && !row.member.does_not_run()

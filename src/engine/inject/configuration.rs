@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::Patient;
+use super::InjectTarget;
 use super::edit;
 use crate::snapshot::{Snapshot, snapshot};
 use facts::marks;
@@ -14,8 +14,8 @@ use facts::revision::{self, Digest, Revision};
 use objects::{Container, Pod};
 
 /// The revision that this pod is to start with, if there is one and the copies are to be used.
-fn read(patient: &Patient<'_>, server: &Container) -> Option<Revision> {
-    let Patient { read, cluster, member, view, namespace, .. } = patient;
+fn read(patient: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
+    let InjectTarget { read, cluster, member, view, namespace, .. } = patient;
     let looks_only = view.only_looks(namespace).is_some();
     let cluster = cluster.filter(|_| *member && !looks_only)?;
     let revision = view.revision_for(cluster, read)?;
@@ -28,7 +28,12 @@ fn read(patient: &Patient<'_>, server: &Container) -> Option<Revision> {
 }
 
 /// Has the volumes of the server point at the copies, and says so on the pod.
-pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, server: &Container, remarks: &mut Vec<String>) {
+pub(super) fn add(
+    pod: &mut Value,
+    patient: &InjectTarget<'_>,
+    server: &Container,
+    remarks: &mut Vec<String>,
+) {
     let Some(read) = read(patient, server) else { return };
     let Some((missing, _)) = read.iter().find(|(source, digest)| !is_there(patient, source, digest)) else {
         point_at_copies(pod, &read, server);
@@ -40,13 +45,13 @@ pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, server: &Container, re
     ));
 }
 
-fn is_there(patient: &Patient<'_>, source: &str, digest: &Digest) -> bool {
+fn is_there(patient: &InjectTarget<'_>, source: &str, digest: &Digest) -> bool {
     let made = || patient.view.made.contains(&digest.copy_name(source));
     patient.view.copy_of(patient.namespace, source, digest).is_some() || made()
 }
 
 /// The copies that this pod needs, and that are to be made for it.
-pub(super) fn wanted(patient: &Patient<'_>, server: &Container) -> Vec<Value> {
+pub(super) fn wanted(patient: &InjectTarget<'_>, server: &Container) -> Vec<Value> {
     let (Some(revision), Some(cluster)) = (read(patient, server), patient.cluster) else { return Vec::new() };
     let copy = |(source, digest)| match snapshot(cluster, patient.view, source, digest) {
         Snapshot::Make(copy) => Some(copy),

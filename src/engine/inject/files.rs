@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::Patient;
+use super::InjectTarget;
 use super::edit;
 use super::profile::Profile;
 use facts::galera::added::{EXTRA_FLAGS, FOLDER, RUN_VOLUME, STATUS_FILE, STATUS_FLAG, VOLUME};
@@ -96,7 +96,7 @@ fn within(inner: &str, outer: &str) -> bool {
 }
 
 /// The texts, as annotations, and the volumes that show them.
-pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>, identity: &str) {
+pub(super) fn add_volumes(pod: &mut Value, patient: &InjectTarget<'_>, identity: &str) {
     edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
     edit::annotate(pod, marks::START_SCRIPT, START_SCRIPT_TEXT);
     edit::annotate(pod, marks::MY_CNF, &option_file(patient));
@@ -114,7 +114,7 @@ pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>, identity: &str
 }
 
 /// Both folders in the server container, and the way its server finds the option file.
-pub(super) fn add_mounts(container: &mut Value, patient: &Patient<'_>) {
+pub(super) fn add_mounts(container: &mut Value, patient: &InjectTarget<'_>) {
     edit::put_mount(container, json!({ "name": VOLUME, "mountPath": FOLDER, "readOnly": true }));
     edit::put_mount(container, json!({ "name": RUN_VOLUME, "mountPath": RUN }));
     match patient.profile {
@@ -143,7 +143,7 @@ fn add_flag(container: &mut Value) {
 }
 
 /// Read after the user's own files, so it wins, and nobody's ConfigMap has to be edited.
-fn option_file(patient: &Patient<'_>) -> String {
+fn option_file(patient: &InjectTarget<'_>) -> String {
     let text = bare_option_file();
     match address(patient) {
         Some(address) => with_address(&text, &address),
@@ -169,8 +169,8 @@ const KEY: &str = "wsrep_cluster_address";
 
 /// The address a member starts with. Never for the bootstrap node itself, which founds the cluster; and not where
 /// `gatera.dev/address: keep` asks to leave it alone.
-fn address(patient: &Patient<'_>) -> Option<String> {
-    let Patient { read, view, namespace, .. } = patient;
+fn address(patient: &InjectTarget<'_>) -> Option<String> {
+    let InjectTarget { read, view, namespace, .. } = patient;
     let cluster =
         patient.cluster.filter(|_| patient.member && patient.mark(marks::ADDRESS) != Some("keep"))?;
     // Somebody starts a cluster that is down from this member, with an override. The list would keep it from founding.

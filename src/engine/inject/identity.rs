@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 
-use super::{Patient, Prospect, Start};
+use super::{InjectTarget, Prospect, Start};
 use crate::grant;
 use facts::galera::identity::Identity;
-use facts::galera::start::Front;
+use facts::galera::start::EntryPoint;
 use facts::marks::overrides::Override;
 use facts::marks::recovery::Recovery;
 use facts::marks::{self, FOUNDS, FREE, NONE, UNKNOWN};
@@ -20,7 +20,7 @@ use objects::{Container, Meta, Pod};
 pub const SECOND_BOOTSTRAP: &str = "G04";
 
 /// At its CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, lets it found the cluster anew.
-pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> Cow<'a, str> {
+pub(super) fn of<'a>(patient: &InjectTarget<'a>, server: &Container) -> Cow<'a, str> {
     match leads(patient, server) {
         Some(right) => right.into(),
         None => knows(patient, server).into(),
@@ -28,15 +28,15 @@ pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> Cow<'a, str> 
 }
 
 /// The word by which its step starts a cluster that is down, once, if its data is still what the guard saw.
-fn leads(patient: &Patient<'_>, server: &Container) -> Option<String> {
-    let Patient { read, cluster, member, view, .. } = patient;
+fn leads(patient: &InjectTarget<'_>, server: &Container) -> Option<String> {
+    let InjectTarget { read, cluster, member, view, .. } = patient;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
     grant::leads(cluster, &read.metadata.name, view).map(Recovery::of_pod)
 }
 
 /// The node that a pod which starts its cluster goes back to.
-pub(super) fn place<'a>(patient: &Patient<'a>, server: &Container) -> Option<&'a str> {
-    let Patient { read, cluster, member, view, .. } = patient;
+pub(super) fn place<'a>(patient: &InjectTarget<'a>, server: &Container) -> Option<&'a str> {
+    let InjectTarget { read, cluster, member, view, .. } = patient;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
     grant::place(cluster, read, view)
 }
@@ -44,11 +44,11 @@ pub(super) fn place<'a>(patient: &Patient<'a>, server: &Container) -> Option<&'a
 /// Its server does, when it is injected.
 fn begins_by_the_step(read: &Pod, server: &Container) -> bool {
     let Prospect { start, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
-    start == Start::Prepended || Front::of(server) == Front::Step
+    start == Start::Prepended || EntryPoint::of(server) == EntryPoint::Step
 }
 
-fn knows<'a>(patient: &Patient<'a>, server: &Container) -> &'a str {
-    let Patient { read, cluster, member, view, .. } = patient;
+fn knows<'a>(patient: &InjectTarget<'a>, server: &Container) -> &'a str {
+    let InjectTarget { read, cluster, member, view, .. } = patient;
     let waives = |meta: &Meta| {
         let text = meta.mark(marks::OVERRIDE);
         text.and_then(|text| Override::read(text, view.now).ok())

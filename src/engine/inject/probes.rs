@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Patient;
+use super::InjectTarget;
 use super::edit;
 use super::files::SCRIPT;
 use facts::galera::options;
@@ -33,7 +33,7 @@ pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
 pub(super) fn add(
     container: &mut Value,
     server: &Container,
-    patient: &Patient<'_>,
+    patient: &InjectTarget<'_>,
     remarks: &mut Vec<String>,
 ) -> bool {
     if let Some(why) = patient.profile.keeps_probes() {
@@ -48,7 +48,7 @@ pub(super) fn add(
 fn readiness(
     container: &mut Value,
     server: &Container,
-    patient: &Patient<'_>,
+    patient: &InjectTarget<'_>,
     remarks: &mut Vec<String>,
 ) -> bool {
     if server.readiness_probe.as_ref().is_some_and(sees_galera) {
@@ -99,7 +99,7 @@ pub(super) fn sees_galera(probe: &Handler) -> bool {
 }
 
 /// rsync and mysqldump block the donor while it sends; every other method leaves it answering.
-fn donor_blocks(patient: &Patient<'_>) -> bool {
+fn donor_blocks(patient: &InjectTarget<'_>) -> bool {
     let texts = patient.view.option_files(patient.namespace, &patient.read.spec);
     let method = texts.filter_map(|text| options::effective(text, "wsrep_sst_method")).last();
     method.is_some_and(|method| matches!(method.look(), "rsync" | "rsync_wan" | "mysqldump"))
@@ -120,7 +120,7 @@ pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, 
 }
 
 /// The other two wait until joining is over.
-fn startup(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) {
+fn startup(container: &mut Value, server: &Container, patient: &InjectTarget<'_>, remarks: &mut Vec<String>) {
     let meta = &patient.read.metadata;
     let limit = startup_limit(meta);
     if let Some((patience, _)) = replaces_startup(server, meta) {
@@ -152,7 +152,12 @@ pub(super) fn asks_the_database(probe: &Handler) -> bool {
 
 /// A liveness probe that logs in kills every member at once when the password changes, and one that wants Synced kills
 /// donors and joiners. Whether the port answers is enough to know that the server lives.
-fn liveness(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) {
+fn liveness(
+    container: &mut Value,
+    server: &Container,
+    patient: &InjectTarget<'_>,
+    remarks: &mut Vec<String>,
+) {
     if !server.liveness_probe.as_ref().is_some_and(asks_the_database) {
         return;
     }

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::Patient;
+use super::InjectTarget;
 use super::edit;
 use facts::marks;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Adds anti-affinity by host name unless the pod has some, or `gatera.dev/anti-affinity` says `none`.
-pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, remarks: &mut Vec<String>) {
+pub(super) fn add(pod: &mut Value, patient: &InjectTarget<'_>, remarks: &mut Vec<String>) {
     let Some(cluster) = patient.cluster.filter(|_| patient.member) else { return };
     let selector = &cluster.workload.spec.selector;
     if selector.is_empty() {

@@ -5,12 +5,12 @@
 
 use serde_json::{Value, json};
 
-use super::Patient;
+use super::InjectTarget;
 use super::edit;
 use super::profile::Profile;
 use facts::galera::added::START_SCRIPT;
 use facts::galera::image::Image;
-use facts::galera::start::Front;
+use facts::galera::start::EntryPoint;
 use facts::marks;
 use objects::{Container, Meta};
 
@@ -35,7 +35,7 @@ pub enum Start {
 impl Start {
     /// Of this container, in a pod with these annotations.
     pub(super) fn of(server: &Container, meta: &Meta) -> Self {
-        match Front::of(server) {
+        match EntryPoint::of(server) {
             front if front.recovers() => Self::Recovers,
             _ if meta.mark(marks::START) == Some("keep") => Self::Blind {
                 why: "gatera.dev/start: keep leaves its command alone",
@@ -48,7 +48,7 @@ impl Start {
                 instead: "after a crash of all members compare their tables before you rely on them",
                 lasts: true,
             },
-            Front::Unknown => Self::Blind {
+            EntryPoint::Unknown => Self::Blind {
                 why: "gatera does not know what its command, or its arguments, start",
                 instead: "leave command out, or begin it with docker-entrypoint.sh or mariadbd",
                 lasts: false,
@@ -76,7 +76,7 @@ fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
 pub(super) fn add(
     container: &mut Value,
     server: &Container,
-    patient: &Patient<'_>,
+    patient: &InjectTarget<'_>,
     remarks: &mut Vec<String>,
 ) {
     match Start::of(server, &patient.read.metadata) {

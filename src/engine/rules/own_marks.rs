@@ -88,7 +88,7 @@ const REPORTED: &[Verb] = &[Verb::Create, Verb::Update, Verb::Report];
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = &review.new else { return Findings::new() };
     let mut found: Findings = useless_override(new.meta(), view).into_iter().collect();
-    found.extend(useless_glass(review, new.meta(), view));
+    found.extend(useless_break_glass(review, new.meta(), view));
     found.extend(claimed(review, new, view));
     found.extend(match (&review.old, new) {
         (Some(Object::Namespace(old)), Object::Namespace(new)) => {
@@ -128,7 +128,7 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
 
 /// A namespace is to be opened in words that open nothing, or at another time than now: what opens by itself later, nobody wants
 /// then. What stands there already opens nothing more. Elsewhere it means nothing.
-fn useless_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<Finding> {
+fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<Finding> {
     let text = meta.mark(marks::BREAK_GLASS)?;
     let of_namespace = review.kind == Kind::Namespace;
     let before = review.old.as_ref().and_then(|old| old.meta().mark(marks::BREAK_GLASS));

@@ -6,7 +6,7 @@
 use facts::galera::options::is_dynamic;
 use facts::review::{Operation, Review};
 use facts::revision::{self, Contents, Unknown};
-use facts::view::{Cluster, View, Wish};
+use facts::view::{Cluster, RolloutRequest, View};
 use objects::{ConfigMap, Object};
 
 /// What a change of a ConfigMap leads to; `None`: nobody restarts for it, and nobody would expect it.
@@ -76,7 +76,7 @@ fn nobody(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if let Some(mode) = view.only_looks(&cluster.id.namespace) {
         return Some(format!("the namespace is in mode {}", mode.name()));
     }
-    if Wish::of(&cluster.workload.metadata) == Some(Wish::Paused) {
+    if RolloutRequest::of(&cluster.workload.metadata) == Some(RolloutRequest::Paused) {
         return Some("gatera.dev/rollout is paused".to_owned());
     }
     let on_delete = cluster.workload.spec.update_strategy.on_delete();

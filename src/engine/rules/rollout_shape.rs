@@ -51,11 +51,11 @@ mod budgets;
 mod no_server;
 mod taken_back;
 
-use super::{departure, managed};
+use super::{managed, member_removal};
 use crate::rule::{APPLY_AGAIN, Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::server;
-use facts::galera::start_note::Doing;
+use facts::galera::start_report::JoinPhase;
 use facts::review::Review;
 use facts::view::{Cluster, Freshness, Member, PodFact, State, View, is_cluster};
 use objects::{Autoscaler, Kind, Object, Workload};
@@ -158,7 +158,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
             "delete one pod at a time, the next when all members are Ready".into(),
         ));
     }
-    let first = departure::first_to_roll(old, new)?;
+    let first = member_removal::first_to_roll(old, new)?;
     // As long as its StatefulSet is away nothing brings a missing member back, so only one that comes by itself is waited for.
     let comes = |it: &Cluster| view.state(it) == State::Unknown || it.members.iter().any(Member::starting);
     // With podManagementPolicy Parallel the controller does not begin with the missing one.
@@ -280,7 +280,7 @@ fn hopeless(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
 /// The only member that is missing is the first to restart, and it copies nothing: the controller goes on when that one is Ready.
 fn begins_with_the_missing(cluster: &Cluster, first: i64) -> bool {
     let is_missing = |member: &Member| match &member.pod {
-        Some(pod) => pod.going || pod.restarts > 0 && !pod.ready && pod.doing() != Some(Doing::Receives),
+        Some(pod) => pod.going || pod.restarts > 0 && !pod.ready && pod.doing() != Some(JoinPhase::Receives),
         None => true,
     };
     let goes_on = |member: &Member| if member.ordinal == first { is_missing(member) } else { member.ready() };

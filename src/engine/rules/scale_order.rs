@@ -43,8 +43,8 @@ mod size;
 use ordinals::{renumbered, stranded};
 use size::{created, unwise_size};
 
-use super::departure::hold;
 use super::managed;
+use super::member_removal::hold;
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::quorum::floor_of_one_step;

@@ -84,7 +84,7 @@ pub fn decoded(bundle: &str) -> String {
 mod tests {
     use super::*;
     use crate::webhooks::{Destination, Endpoint, entries};
-    use facts::config::Settings;
+    use facts::settings::Settings;
 
     /// The table, and the same as an API server sends it back.
     fn table() -> (Vec<Value>, Vec<Value>) {

@@ -11,7 +11,7 @@ pub const STEP: &str = "start-member.sh";
 
 /// What becomes of the position of a server that was not stopped in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Front {
+pub enum EntryPoint {
     /// The step stands in front.
     Step,
     /// The image, or mysqld_safe, recovers the position itself.
@@ -22,7 +22,7 @@ pub enum Front {
     Unknown,
 }
 
-impl Front {
+impl EntryPoint {
     /// Of a container that runs a server.
     pub fn of(container: &Container) -> Self {
         let words = || container.command.iter().chain(&container.args);
@@ -90,29 +90,37 @@ mod tests {
     #[test]
     fn what_stands_in_front() {
         for (image, command, front) in [
-            ("mariadb:10.11", &[][..], Front::Bare),
-            ("mariadb:10.11", &["docker-entrypoint.sh", "mariadbd"], Front::Bare),
-            ("mariadb:10.11", &["/usr/local/bin/docker-entrypoint.sh"], Front::Unknown), // it would start nothing
-            ("our/db:1", &["mysqld", "--wsrep-on=ON"], Front::Bare),
-            ("our/db:1", &["tini", "--", "docker-entrypoint.sh", "mariadbd"], Front::Bare),
-            ("mariadb:10.11", &["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
-            ("mariadb:10.11", &["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
-            ("our/db:1", &["tini", "-g", "--", "mariadbd"], Front::Bare),
-            ("our/db:1", &["env", "TZ=UTC", "docker-entrypoint.sh", "mariadbd"], Front::Bare),
-            ("our/db:1", &["tini", "--", "/scripts/start.sh"], Front::Unknown),
-            ("our/db:1", &["docker-entrypoint.sh", "--wsrep-on=ON"], Front::Bare),
-            ("our/db:1", &["docker-entrypoint.sh", "bash", "-c", "exec mariadbd"], Front::Unknown),
-            ("our/db:1", &["bash"], Front::Unknown),
-            ("mariadb:10.11", &["mariadbd-safe"], Front::Itself),
-            ("mariadb:10.11", &["sh", "-c", "exec mysqld_safe"], Front::Itself),
-            ("percona/percona-xtradb-cluster:8.0", &[], Front::Itself),
-            ("our/pxc:8.0", &["sh", "-c", "exec /entrypoint.sh mysqld"], Front::Itself),
-            ("mariadb:10.11", &["sh", "-c", "exec docker-entrypoint.sh mariadbd"], Front::Unknown),
-            ("mariadb:10.11", &["/scripts/start.sh"], Front::Unknown),
+            ("mariadb:10.11", &[][..], EntryPoint::Bare),
+            ("mariadb:10.11", &["docker-entrypoint.sh", "mariadbd"], EntryPoint::Bare),
+            ("mariadb:10.11", &["/usr/local/bin/docker-entrypoint.sh"], EntryPoint::Unknown), // it would start nothing
+            ("our/db:1", &["mysqld", "--wsrep-on=ON"], EntryPoint::Bare),
+            ("our/db:1", &["tini", "--", "docker-entrypoint.sh", "mariadbd"], EntryPoint::Bare),
+            (
+                "mariadb:10.11",
+                &["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"],
+                EntryPoint::Step,
+            ),
+            (
+                "mariadb:10.11",
+                &["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"],
+                EntryPoint::Step,
+            ),
+            ("our/db:1", &["tini", "-g", "--", "mariadbd"], EntryPoint::Bare),
+            ("our/db:1", &["env", "TZ=UTC", "docker-entrypoint.sh", "mariadbd"], EntryPoint::Bare),
+            ("our/db:1", &["tini", "--", "/scripts/start.sh"], EntryPoint::Unknown),
+            ("our/db:1", &["docker-entrypoint.sh", "--wsrep-on=ON"], EntryPoint::Bare),
+            ("our/db:1", &["docker-entrypoint.sh", "bash", "-c", "exec mariadbd"], EntryPoint::Unknown),
+            ("our/db:1", &["bash"], EntryPoint::Unknown),
+            ("mariadb:10.11", &["mariadbd-safe"], EntryPoint::Itself),
+            ("mariadb:10.11", &["sh", "-c", "exec mysqld_safe"], EntryPoint::Itself),
+            ("percona/percona-xtradb-cluster:8.0", &[], EntryPoint::Itself),
+            ("our/pxc:8.0", &["sh", "-c", "exec /entrypoint.sh mysqld"], EntryPoint::Itself),
+            ("mariadb:10.11", &["sh", "-c", "exec docker-entrypoint.sh mariadbd"], EntryPoint::Unknown),
+            ("mariadb:10.11", &["/scripts/start.sh"], EntryPoint::Unknown),
         ] {
             let command = command.iter().map(|word| Literal::from(*word)).collect();
             let container = Container { image: image.into(), command, ..Container::default() };
-            assert_eq!(Front::of(&container), front, "{image} {:?}", container.command);
+            assert_eq!(EntryPoint::of(&container), front, "{image} {:?}", container.command);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use super::overrides::is_placeholder;
-use crate::galera::start_note::Position;
+use crate::galera::start_report::Position;
 
 /// Nobody remembers tomorrow what was begun today.
 const LONGEST: SignedDuration = SignedDuration::from_hours(1);

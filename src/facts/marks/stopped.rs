@@ -11,7 +11,7 @@ use std::fmt;
 use jiff::Timestamp;
 
 use super::UNKNOWN;
-use crate::galera::start_note::Position;
+use crate::galera::start_report::Position;
 
 /// More members than any Galera cluster has: whoever writes more wants something else.
 const MOST: i64 = 99;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::beside::{self, Bootstrap};
 use super::claim::{self, ClaimOf};
-use super::{Facts, Id, Note, PodFact, State};
+use super::{Facts, Id, PodFact, RolloutRecord, State};
 use crate::galera::identity::Identity;
-use crate::galera::start_note::{Doing, StartNote};
+use crate::galera::start_report::{JoinPhase, StartReport};
 use crate::galera::{adopt, server};
 use crate::marks;
 use crate::marks::recovery::Recovery;
@@ -47,12 +47,14 @@ impl Member {
 
     /// It served, and does not any more.
     fn lost(&self) -> bool {
-        self.pod.as_ref().is_some_and(|pod| !pod.ready && pod.seen.is_some_and(|it| it != Doing::Receives))
+        self.pod
+            .as_ref()
+            .is_some_and(|pod| !pod.ready && pod.seen.is_some_and(|it| it != JoinPhase::Receives))
     }
 
     /// It said that it receives a copy.
     pub(super) fn receives(&self) -> bool {
-        self.pod.as_ref().filter(|pod| !pod.ready).and_then(|pod| pod.doing()) == Some(Doing::Receives)
+        self.pod.as_ref().filter(|pod| !pod.ready).and_then(|pod| pod.doing()) == Some(JoinPhase::Receives)
     }
 
     /// Why it is not Ready, in a few words.
@@ -91,7 +93,7 @@ pub struct Cluster {
     /// What a server that starts now would read of its ConfigMaps.
     pub live: Result<Revision, Unknown>,
     /// How far it is with rolling that out.
-    pub note: Option<Note>,
+    pub note: Option<RolloutRecord>,
     identity: Option<Identity>,
     recovery: Option<Box<Recovery>>,
 }
@@ -147,7 +149,7 @@ impl Cluster {
         let (bootstrap, arbitrators) = beside::of(&id, &workload, facts);
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
         let live = live(&id, &workload, facts);
-        let note = workload.metadata.mark(marks::CONFIGURATION).and_then(Note::read);
+        let note = workload.metadata.mark(marks::CONFIGURATION).and_then(RolloutRecord::read);
         let recovery = recovery(&workload).map(Box::new);
         Self {
             id,
@@ -225,7 +227,7 @@ impl Cluster {
     }
 
     /// Members that are not Ready, and where each reported to start from.
-    pub fn starts(&self) -> impl Iterator<Item = (&str, &StartNote)> {
+    pub fn starts(&self) -> impl Iterator<Item = (&str, &StartReport)> {
         let waits = self.members.iter().filter(|member| !member.ready());
         waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_deref()?)))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::facts::Map;
 use super::index::By;
-use super::{Cluster, Freshness, Id, Note, View};
+use super::{Cluster, Freshness, Id, RolloutRecord, View};
 use crate::galera::adopt;
 use crate::review::Review;
 use crate::revision::Digest;
@@ -187,7 +187,7 @@ impl Cluster {
 
     /// Its members start with this copy of a ConfigMap.
     fn starts_with(&self, copy: &str) -> bool {
-        let noted = self.note.iter().flat_map(Note::revisions);
+        let noted = self.note.iter().flat_map(RolloutRecord::revisions);
         let run = self.pods().filter_map(|pod| pod.revision.as_ref());
         noted.chain(run).any(|it| it.copies().any(|name| name == copy))
     }

@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Cluster, Member, View, back_or_out_of_service, transfer};
-use crate::galera::start_note::{Doing, StartNote};
+use crate::galera::start_report::{JoinPhase, StartReport};
 
 /// What is the matter with a member, or with all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,23 +104,23 @@ impl Condition {
             _ if pod.ready => return None,
             _ if away => Self::NodeAway,
             _ if pod.going => Self::Leaving,
-            Some(Doing::Full) => Self::DiskFull,
-            Some(Doing::Looks) => Self::Left,
-            Some(Doing::Waits) => Self::CutOff,
-            Some(Doing::Stalls) => Self::Stalled,
-            Some(Doing::Receives) => Self::Transfer,
-            Some(Doing::Strays) => Self::Elsewhere,
-            Some(Doing::Freezes) => Self::Frozen,
-            None if matches!(note, Some(StartNote::Refused(_))) => Self::Refused,
-            None => match note.and_then(StartNote::doing) {
-                Some(Doing::Full) => Self::DiskFull,
+            Some(JoinPhase::Full) => Self::DiskFull,
+            Some(JoinPhase::Looks) => Self::Left,
+            Some(JoinPhase::Waits) => Self::CutOff,
+            Some(JoinPhase::Stalls) => Self::Stalled,
+            Some(JoinPhase::Receives) => Self::Transfer,
+            Some(JoinPhase::Strays) => Self::Elsewhere,
+            Some(JoinPhase::Freezes) => Self::Frozen,
+            None if matches!(note, Some(StartReport::Refused(_))) => Self::Refused,
+            None => match note.and_then(StartReport::doing) {
+                Some(JoinPhase::Full) => Self::DiskFull,
                 _ if pod.stuck => Self::Fails,
-                Some(Doing::Looks) => Self::Looks,
-                Some(Doing::Waits) => Self::Waits,
-                Some(Doing::Stalls) => Self::Stalled,
-                Some(Doing::Receives) => Self::Transfer,
-                Some(Doing::Strays) => Self::Elsewhere,
-                Some(Doing::Freezes) => Self::Frozen,
+                Some(JoinPhase::Looks) => Self::Looks,
+                Some(JoinPhase::Waits) => Self::Waits,
+                Some(JoinPhase::Stalls) => Self::Stalled,
+                Some(JoinPhase::Receives) => Self::Transfer,
+                Some(JoinPhase::Strays) => Self::Elsewhere,
+                Some(JoinPhase::Freezes) => Self::Frozen,
                 None => Self::Starts,
             },
         })
@@ -129,7 +129,7 @@ impl Condition {
 
 /// Members of one condition, and their way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Matter {
+pub struct Diagnosis {
     /// What it is.
     pub condition: Condition,
     /// Whom it concerns; nobody: the whole cluster.
@@ -138,7 +138,7 @@ pub struct Matter {
     pub instead: String,
 }
 
-impl std::fmt::Display for Matter {
+impl std::fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { condition, members, instead } = self;
         let whom = if members.is_empty() { String::new() } else { format!(" {}", members.join(", ")) };
@@ -147,7 +147,7 @@ impl std::fmt::Display for Matter {
 }
 
 /// Everything that is the matter, worst first.
-pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
+pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
     let scene = Scene {
         cluster,
         now: view.now,
@@ -156,13 +156,13 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
     };
     // What concerns all of them comes before anything that somebody would do for one.
     if let Some((condition, instead)) = scene.whole() {
-        return vec![Matter { condition, members: Vec::new(), instead }];
+        return vec![Diagnosis { condition, members: Vec::new(), instead }];
     }
     let by_condition = Condition::all().filter_map(|condition| {
         let members = scene.which(condition);
         let instead = scene.way_out(condition, members.first()?)?;
         let members = members.iter().map(|it| it.name.clone()).collect();
-        Some(Matter { condition, members, instead })
+        Some(Diagnosis { condition, members, instead })
     });
     transfer::matter(cluster, view.now).into_iter().chain(by_condition).collect()
 }
@@ -207,7 +207,7 @@ impl<'a> Scene<'a> {
     /// It has run for so long that it would have found somebody.
     fn has_looked(&self, member: &Member) -> bool {
         let note = member.pod.as_ref().and_then(|pod| pod.start_note.as_deref());
-        matches!(note, Some(StartNote::Started(start)) if self.now.duration_since(start.at) > ENOUGH)
+        matches!(note, Some(StartReport::Started(start)) if self.now.duration_since(start.at) > ENOUGH)
     }
 
     /// What concerns all of them.
@@ -252,7 +252,7 @@ impl<'a> Scene<'a> {
             },
             Condition::Leaving => "a member leaves within its grace period, at its end while another one copies from it".to_owned(),
             Condition::Refused => match pod.and_then(|pod| pod.start_note.as_deref()) {
-                Some(StartNote::Refused(why)) => why.clone(),
+                Some(StartReport::Refused(why)) => why.clone(),
                 _ => return None,
             },
             Condition::DiskFull if self.serves() => {

@@ -1,7 +1,7 @@
 //! How far a cluster is with the configuration that its servers read: the note on its StatefulSet, and what follows for
 //! each pod.
 //!
-//! Owns: the [`Note`], as it is written down, and [`View::revision_for`]. Must not know: when the next step is due
+//! Owns: the [`RolloutRecord`], as it is written down, and [`View::revision_for`]. Must not know: when the next step is due
 //! (`plan/rollout.rs`). The note is a reminder: a revision counts only while the ConfigMap is there that keeps it, with the
 //! content that its name says.
 
@@ -9,19 +9,19 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Cluster, Id, View, Wish};
+use super::{Cluster, Id, RolloutRequest, View};
 use crate::marks;
 use crate::revision::{self, Contents, Digest, Keys, Revision, Unknown};
 use objects::{ConfigMap, Meta, Pod, ordinal};
 
 /// Which revision members start with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Note {
+pub struct RolloutRecord {
     /// The one that all members ran well with.
     pub good: Revision,
     /// The one that is rolled out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<Next>,
+    pub next: Option<Candidate>,
     /// The one that was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
@@ -29,7 +29,7 @@ pub struct Note {
 
 /// What is rolled out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Next {
+pub struct Candidate {
     /// The new revision.
     pub revision: Revision,
     /// The one member that starts with it; once that one is well, all do.
@@ -40,7 +40,7 @@ pub struct Next {
     pub healed: Option<(String, String)>,
 }
 
-impl Next {
+impl Candidate {
     /// Rolled out to everybody.
     pub fn of(revision: &Revision) -> Self {
         Self { revision: revision.clone(), canary: None, healed: None }
@@ -59,7 +59,7 @@ pub struct Stopped {
     pub retried: Option<String>,
 }
 
-impl Note {
+impl RolloutRecord {
     /// All members run this.
     pub fn settled(good: Revision) -> Self {
         Self { good, next: None, stopped: None }
@@ -86,7 +86,7 @@ impl Note {
 
     /// This one failed, and nobody has asked since then to try it again.
     pub fn has_given_up(&self, revision: &Revision, meta: &Meta) -> bool {
-        let again = Wish::of(meta).and_then(Wish::retry);
+        let again = RolloutRequest::of(meta).and_then(RolloutRequest::retry);
         let given_up = |it: &Stopped| it.revision == *revision && (again.is_none() || it.retried == again);
         self.stopped.as_ref().is_some_and(given_up)
     }
@@ -113,11 +113,11 @@ impl<'de> Deserialize<'de> for Revision {
 
 /// The copies that a StatefulSet's annotations name.
 pub(super) fn copies_named(meta: &Meta) -> impl Iterator<Item = String> {
-    let wish = match Wish::of(meta) {
-        Some(Wish::Keep { revision, .. }) => Some(revision),
+    let wish = match RolloutRequest::of(meta) {
+        Some(RolloutRequest::Keep { revision, .. }) => Some(revision),
         _ => None,
     };
-    let note = meta.mark(marks::CONFIGURATION).and_then(Note::read);
+    let note = meta.mark(marks::CONFIGURATION).and_then(RolloutRecord::read);
     let noted = note.into_iter().flat_map(|note| note.revisions().cloned().collect::<Vec<_>>());
     noted.chain(wish).flat_map(|it| it.copies().collect::<Vec<_>>())
 }
@@ -189,10 +189,10 @@ fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -
     let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
     // Where the guard restarts nobody, whoever is restarted is meant.
     let by_hand = workload.spec.update_strategy.on_delete() || workload.replicas() == 1;
-    let wished = match Wish::of(&workload.metadata) {
-        Some(Wish::Paused) => true,
-        Some(Wish::Keep { instead_of, .. }) => live.is_some_and(|live| *live == instead_of),
-        Some(Wish::Odd | Wish::Retry(_)) | None => false,
+    let wished = match RolloutRequest::of(&workload.metadata) {
+        Some(RolloutRequest::Paused) => true,
+        Some(RolloutRequest::Keep { instead_of, .. }) => live.is_some_and(|live| *live == instead_of),
+        Some(RolloutRequest::Odd | RolloutRequest::Retry(_)) | None => false,
     };
     if (of_a_new_template || by_hand) && !wished || !cluster.has_data() {
         let may = |live: &&Revision| !note.has_given_up(live, &workload.metadata);
@@ -212,11 +212,11 @@ mod tests {
     #[test]
     fn a_note_is_read_as_it_was_written() {
         let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
-        let next = Next { canary: Some(2), ..Next::of(&revision("b")) };
+        let next = Candidate { canary: Some(2), ..Candidate::of(&revision("b")) };
         let stopped =
             Stopped { revision: revision("c"), why: "galera-2 keeps failing".to_owned(), retried: None };
-        let note = Note { good: revision("a"), next: Some(next), stopped: Some(stopped) };
-        assert_eq!(Note::read(&note.text()), Some(note.clone()));
+        let note = RolloutRecord { good: revision("a"), next: Some(next), stopped: Some(stopped) };
+        assert_eq!(RolloutRecord::read(&note.text()), Some(note.clone()));
         assert_eq!(note.text().find("\"good\":\"conf=aaaaaaaaaaaaaaaa"), Some(1));
         assert_eq!((note.revision_of(1), note.revision_of(2)), (&revision("a"), &revision("b")));
         for odd in [
@@ -226,7 +226,7 @@ mod tests {
             r#"{"good":"x"}"#,
             r#"{"good":"c=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","next":{}}"#,
         ] {
-            assert_eq!(Note::read(odd), None, "{odd}");
+            assert_eq!(RolloutRecord::read(odd), None, "{odd}");
         }
     }
 }

@@ -16,7 +16,7 @@ use super::room::Room;
 use super::templates::Templates;
 use super::{PodFact, room, what_runs};
 use crate::galera::adopt;
-use crate::galera::start_note::{Doing, StartNote};
+use crate::galera::start_report::{JoinPhase, StartReport};
 use crate::marks;
 use crate::revision::Contents;
 use objects::{
@@ -359,9 +359,9 @@ impl Facts {
     pub fn hear(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) -> bool {
         let Some(known) = self.pods.get(pod).filter(|pod| pod.uid == uid) else { return false };
         let mut fact = PodFact::clone(known);
-        match StartNote::read(message) {
+        match StartReport::read(message) {
             Some(note) => fact.heard(note),
-            None if message.starts_with("Readiness probe ") => fact.seen(Doing::read(message), at),
+            None if message.starts_with("Readiness probe ") => fact.seen(JoinPhase::read(message), at),
             None => {}
         }
         let news = fact.words() != known.words();

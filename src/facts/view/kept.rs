@@ -130,7 +130,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use objects::{Custom, CustomKind, Row, loose};
+    use objects::{Custom, CustomKind, Row, scalar};
     use serde::Deserialize;
 
     use super::*;
@@ -140,7 +140,7 @@ mod tests {
     #[serde(default)]
     struct Users {
         metadata: Meta,
-        spec: Vec<loose::Loose>,
+        spec: Vec<scalar::Scalar>,
     }
 
     impl Custom for Users {
@@ -149,7 +149,7 @@ mod tests {
         }
 
         fn weight(&self) -> usize {
-            loose::weight(self)
+            scalar::weight(self)
         }
     }
 

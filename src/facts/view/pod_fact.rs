@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{TEMPLATE, what_runs};
 use crate::galera::adopt::READER;
 use crate::galera::runs::Runs;
-use crate::galera::start::Front;
-use crate::galera::start_note::{Doing, REFUSED as START_REFUSED, StartNote};
+use crate::galera::start::EntryPoint;
+use crate::galera::start_report::{JoinPhase, REFUSED as START_REFUSED, StartReport};
 use crate::galera::{adopt, server};
 use crate::marks;
 use crate::revision::Revision;
@@ -86,9 +86,9 @@ pub struct PodFact {
     /// Its cluster address is left alone.
     pub keeps_address: bool,
     /// What its server reported of a start that has not come to its end.
-    pub start_note: Option<Box<StartNote>>,
+    pub start_note: Option<Box<StartReport>>,
     /// What a probe saw last of a server that has joined and is not Ready.
-    pub seen: Option<Doing>,
+    pub seen: Option<JoinPhase>,
     /// When its server's container began to run the last time, if it has not started well.
     pub began: Option<Timestamp>,
 }
@@ -110,7 +110,7 @@ impl Reads {
         let member = pod.metadata.labels.get(READER).filter(|_| pod.metadata.controller().is_none())?;
         let owner =
             pod.metadata.owner_references.iter().find(|it| it.kind == "Pod" && *it.name == **member)?;
-        let server = server.filter(|server| Front::of(server) == Front::Step)?;
+        let server = server.filter(|server| EntryPoint::of(server) == EntryPoint::Step)?;
         let mounts = |volume: &&Volume| server.volume_mounts.iter().any(|it| it.name == volume.name);
         let claims =
             pod.spec.volumes.iter().filter(mounts).filter_map(|it| it.persistent_volume_claim.as_ref());
@@ -140,7 +140,7 @@ impl PodFact {
     }
 
     /// What its server does as long as it has not joined: as a probe saw it last, or as it reported.
-    pub fn doing(&self) -> Option<Doing> {
+    pub fn doing(&self) -> Option<JoinPhase> {
         self.seen.or_else(|| self.start_note.as_deref()?.doing())
     }
 
@@ -154,7 +154,7 @@ impl PodFact {
         // A container that started again begins anew.
         let since = self.unready.map(|unready| self.since.map_or(unready, |since| unready.max(since)));
         let lasts = since.is_some_and(|since| now.duration_since(since) >= HANGS);
-        !self.ready && !self.going && lasts && self.doing() != Some(Doing::Receives)
+        !self.ready && !self.going && lasts && self.doing() != Some(JoinPhase::Receives)
     }
 
     /// It is late, and no waiting makes it Ready: no node takes it, or its own probe said what its server waits for. One of which
@@ -166,14 +166,14 @@ impl PodFact {
     /// Its server told this, by another way than its pod. It counts in the run in which it was told: what is older was before it
     /// went on. When that run has ended only what it left behind counts, which is emptied when it joins: it may have gone on. Of
     /// one start the last word counts: what is told comes in its order.
-    pub fn heard(&mut self, note: StartNote) {
-        let (StartNote::Started(start), Some(began), true) = (&note, self.began, self.running) else {
+    pub fn heard(&mut self, note: StartReport) {
+        let (StartReport::Started(start), Some(began), true) = (&note, self.began, self.running) else {
             return;
         };
-        let newer = |known: &StartNote| match known {
-            StartNote::Started(known) => known.at <= start.at,
+        let newer = |known: &StartReport| match known {
+            StartReport::Started(known) => known.at <= start.at,
             // It refused in an earlier run; this one goes on.
-            StartNote::Refused(_) => true,
+            StartReport::Refused(_) => true,
         };
         // Kubelets write whole seconds.
         let of_this_run = start.at.as_second() >= began.as_second();
@@ -184,7 +184,7 @@ impl PodFact {
 
     /// A readiness probe saw this, at this time; `None`: something that needs no name. It is told in its order, and what it did in an
     /// earlier run of the server, or before it was Ready the last time, is over.
-    pub fn seen(&mut self, doing: Option<Doing>, at: Timestamp) {
+    pub fn seen(&mut self, doing: Option<JoinPhase>, at: Timestamp) {
         let of_this_run = self.since.is_some_and(|since| since.as_second() <= at.as_second());
         // A pod is not Ready after some probes that failed.
         let lasts = self.unready.is_none_or(|since| since.as_second() <= at.as_second() + A_FEW_PROBES);
@@ -205,7 +205,7 @@ impl PodFact {
     }
 
     /// What it told.
-    pub fn words(&self) -> (Option<Doing>, Option<&StartNote>) {
+    pub fn words(&self) -> (Option<JoinPhase>, Option<&StartReport>) {
         (self.seen, self.start_note.as_deref())
     }
 
@@ -256,9 +256,10 @@ impl PodFact {
             bootstrap: adopt::is_bootstrap(&meta.labels),
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
             identity: meta.mark(marks::IDENTITY).map(str::to_owned),
-            tells: server.is_some_and(|server| Front::of(server) == Front::Step || has_our_probe(server)),
-            step: server.is_some_and(|server| Front::of(server) == Front::Step),
-            recovers: server.is_some_and(|server| Front::of(server).recovers()),
+            tells: server
+                .is_some_and(|server| EntryPoint::of(server) == EntryPoint::Step || has_our_probe(server)),
+            step: server.is_some_and(|server| EntryPoint::of(server) == EntryPoint::Step),
+            recovers: server.is_some_and(|server| EntryPoint::of(server).recovers()),
             restarts: server.map_or(0, |server| pod.restarts(&server.name)),
             unready: pod.unready_since().and_then(|since| since.parse().ok()),
             held_up_by: pod
@@ -283,17 +284,17 @@ fn fingerprint(key: &str, value: &str) -> Fingerprint {
 
 /// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago, but where nobody
 /// joins.
-fn start_note(pod: &Pod, server: &Container, reads: bool) -> Option<StartNote> {
+fn start_note(pod: &Pod, server: &Container, reads: bool) -> Option<StartReport> {
     let words = pod.last_words(&server.name)?;
     // A server that leaves no words has the end of its log there, where the step told of this start, too: by now it is old.
     let told =
         ["start of ", "Startup probe failed: ", START_REFUSED].iter().any(|begins| words.starts_with(begins));
-    let mut note = StartNote::read(words).filter(|_| told && words.trim_end().lines().count() == 1)?;
+    let mut note = StartReport::read(words).filter(|_| told && words.trim_end().lines().count() == 1)?;
     // What it did in its last run is over when it runs again.
     if pod.runs(&server.name) {
         note = note.without_doing();
     }
-    Some(note).filter(|note| reads || has_our_probe(server) || matches!(note, StartNote::Refused(_)))
+    Some(note).filter(|note| reads || has_our_probe(server) || matches!(note, StartReport::Refused(_)))
 }
 
 fn has_our_probe(server: &Container) -> bool {

@@ -5,9 +5,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::condition::{Condition, Matter};
+use super::condition::{Condition, Diagnosis};
 use super::{Cluster, Member, PodFact};
-use crate::galera::start_note::Doing;
+use crate::galera::start_report::JoinPhase;
 
 /// Every copy may take this long, whatever its size: servers start, and disks are slow at first.
 const ANY_COPY: SignedDuration = SignedDuration::from_hours(1);
@@ -22,7 +22,7 @@ pub fn hangs(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<Strin
     let since = pod.began.or(pod.unready)?;
     // A donor that was killed starts again in its pod, and its joiner waits for the rest.
     let again = |it: &&PodFact| {
-        let gives = !it.stuck && it.doing() != Some(Doing::Receives);
+        let gives = !it.stuck && it.doing() != Some(JoinPhase::Receives);
         it.uid != pod.uid && it.running && gives && it.restarts > 0 && it.since.is_some_and(|at| at > since)
     };
     let lasts = now.duration_since(since);
@@ -67,7 +67,12 @@ fn size(cluster: &Cluster) -> u64 {
 pub fn stranded(cluster: &Cluster, now: Timestamp) -> Option<&PodFact> {
     let waits = |pod: &&PodFact| {
         let lasts = pod.began.or(pod.unready).is_some_and(|since| now.duration_since(since) > A_MOMENT);
-        pod.bootstrap && pod.running && !pod.ready && !pod.going && pod.doing() == Some(Doing::Waits) && lasts
+        pod.bootstrap
+            && pod.running
+            && !pod.ready
+            && !pod.going
+            && pod.doing() == Some(JoinPhase::Waits)
+            && lasts
     };
     let mut pods = cluster.bootstrap.pods.iter().map(AsRef::as_ref).filter(|_| !cluster.has_data());
     pods.find(waits)
@@ -85,8 +90,8 @@ pub fn way_out(cluster: &Cluster, founder: &PodFact) -> String {
 }
 
 /// The same among what is the matter.
-pub(super) fn matter(cluster: &Cluster, now: Timestamp) -> Option<Matter> {
+pub(super) fn matter(cluster: &Cluster, now: Timestamp) -> Option<Diagnosis> {
     let founder = stranded(cluster, now)?;
     let instead = way_out(cluster, founder);
-    Some(Matter { condition: Condition::CutOff, members: vec![founder.name.clone()], instead })
+    Some(Diagnosis { condition: Condition::CutOff, members: vec![founder.name.clone()], instead })
 }

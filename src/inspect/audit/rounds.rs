@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use super::{Announced, Audit, Counts, News, namespaces, of};
 use engine::rulebook::Rulebook;
-use facts::view::{Changed, Freshness, LastLook, State, View};
+use facts::view::{Changed, Freshness, State, View, WorldDiff};
 
 /// Overrides end without anything that changes; and an address may name a Service of another namespace.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
 /// What the leader remembers of its audits.
 #[derive(Debug, Default)]
-pub struct Rounds {
-    last: LastLook,
+pub struct IncrementalAudit {
+    last: WorldDiff,
     places: BTreeMap<String, Place>,
 }
 
@@ -51,7 +51,7 @@ pub struct Round {
     pub held_back: usize,
 }
 
-impl Rounds {
+impl IncrementalAudit {
     /// Judges where something changed, and tells what is new, `most` of it. The rest is told by a later round.
     pub fn next(
         &mut self,
@@ -62,7 +62,7 @@ impl Rounds {
         mut tell: impl FnMut(&News<'_>),
     ) -> Round {
         if view.freshness != Freshness::Current {
-            self.last = LastLook::default();
+            self.last = WorldDiff::default();
             let state = |cluster| (view.state(cluster), leader::plan::rollout::stage(cluster, view).word());
             return Round { clusters: view.world.clusters().map(state).collect(), ..Round::default() };
         }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use super::What;
 use super::deployed::Deployed;
-use super::desk::Desk;
 use super::item::Item;
+use super::session::CheckSession;
 use crate::manifest::Place;
 use facts::galera::adopt::Adoption;
 use facts::mode::Mode;
@@ -17,7 +17,7 @@ use facts::view::{Facts, Freshness, Id, MODE_LABEL, View, World};
 use objects::{Kind, Object, Secret};
 
 /// Judges what differs from `before`.
-pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], before: &[Item]) {
+pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]) {
     let pairs = Pairs::of(desk, items, before);
     let mut stage = Stage::new(desk, items, &pairs);
     stage.secrets = [before, items].map(secrets);
@@ -103,7 +103,7 @@ struct Pairs<'a> {
 
 impl<'a> Pairs<'a> {
     /// Of several with the same names, as folders for several clusters have them, first those in the same file.
-    fn of(desk: &Desk<'_>, items: &[Item], before: &'a [Item]) -> Self {
+    fn of(desk: &CheckSession<'_>, items: &[Item], before: &'a [Item]) -> Self {
         let mut left: BTreeMap<(Kind, &Id), Vec<&'a Item>> = BTreeMap::new();
         for was in before {
             if let Some(key) = was.key() {
@@ -140,7 +140,7 @@ struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     /// As all will be, but for namespaces. What is new has no members yet.
-    fn new(desk: &Desk<'a>, items: &[Item], pairs: &Pairs<'_>) -> Self {
+    fn new(desk: &CheckSession<'a>, items: &[Item], pairs: &Pairs<'_>) -> Self {
         let adoption = &desk.question.settings.adoption;
         let mut facts = Facts::of(adoption);
         for (item, was) in items.iter().zip(&pairs.was) {
@@ -164,7 +164,13 @@ impl<'a> Stage<'a> {
         Self { facts, world, adoption, secrets: Default::default() }
     }
 
-    fn judge(&self, desk: &mut Desk<'_>, item: &Item, review: &Review, besides: Option<(Place, What)>) {
+    fn judge(
+        &self,
+        desk: &mut CheckSession<'_>,
+        item: &Item,
+        review: &Review,
+        besides: Option<(Place, What)>,
+    ) {
         let view = View::new(&self.world, desk.question.now, desk.question.settings);
         let secrets = self.secrets.each_ref().map(Vec::as_slice);
         desk.judge(item, review, &View { supposed: true, secrets, ..view }, besides);

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::What;
 use super::change::mode;
-use super::desk::Desk;
 use super::item::Item;
+use super::session::CheckSession;
 use crate::stored::{applied, last};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
@@ -47,7 +47,7 @@ pub(super) fn reads(item: &Item) -> Vec<(Kind, Id)> {
 }
 
 /// Judges what would change.
-pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], live: Live<'_>) {
+pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], live: Live<'_>) {
     let becomes: Vec<_> = items.iter().map(|item| Becomes::of(item, live)).collect();
     let facts = together(items, &becomes, live);
     let world = World::build(facts.clone(), live.world.freshness);

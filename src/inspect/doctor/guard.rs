@@ -9,8 +9,8 @@ use super::{Asked, Row, count};
 use engine::rulebook::Rulebook;
 use engine::webhooks::compare::{decoded, foreign};
 use engine::webhooks::{Destination, Endpoint};
-use facts::config::Settings;
 use facts::mode::Mode;
+use facts::settings::Settings;
 use objects::Kind;
 
 /// A replica of the guard.

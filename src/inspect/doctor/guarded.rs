@@ -18,7 +18,7 @@ const NAMESPACES: &str = "namespaces";
 pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     let names: BTreeSet<&str> = clusters.iter().map(|it| &*it.id.namespace).collect();
     let row = |ns: &str| {
-        if let Some(glass) = view.broken_glass(ns) {
+        if let Some(glass) = view.active_break_glass(ns) {
             let says = format!(
                 "namespace {ns}: refusals are suspended by break-glass until {}: {}",
                 glass.until, glass.reason

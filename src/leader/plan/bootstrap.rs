@@ -8,7 +8,7 @@
 //! re-creates it, and the guard has no right to delete pods.
 
 use super::warrant::is_marked;
-use super::{Announcement, Condemned, Finish, Mark, NOT_REMOVED, Step, not_removed};
+use super::{Announcement, Finish, Mark, NOT_REMOVED, PendingDeletion, Step, not_removed};
 use engine::inject;
 use facts::view::{Cluster, PodFact, Removal, RemovalTarget, View, transfer};
 use objects::{Kind, Meta, Service, Workload};
@@ -247,9 +247,9 @@ fn delete(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> Stage {
     Stage::Going(format!("deleting {target}"), Some(Box::new(step)))
 }
 
-fn condemned(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> Condemned {
+fn condemned(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> PendingDeletion {
     let (owner, version) = (cluster.workload.metadata.uid.clone(), meta.resource_version.clone());
-    Condemned { id: cluster.id.clone(), owner, target: target.clone(), version }
+    PendingDeletion { id: cluster.id.clone(), owner, target: target.clone(), version }
 }
 
 /// This very object, as the view shows it.

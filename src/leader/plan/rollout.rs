@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::{Announcement, Step};
 use facts::revision::Revision;
-use facts::view::{Cluster, Member, Next, Note, State, View, Wish};
+use facts::view::{Candidate, Cluster, Member, RolloutRecord, RolloutRequest, State, View};
 
 /// Helm and kubectl apply a ConfigMap before the StatefulSet that goes with it.
 const QUIET: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ pub struct Configure {
     /// Counts its changes: after another one this is judged anew.
     pub generation: i64,
     /// What is written on it.
-    pub note: Note,
+    pub note: RolloutRecord,
     /// What is told.
     pub told: Vec<Announcement>,
     /// It has to be due for so long before it is done.
@@ -139,11 +139,11 @@ fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
         (None, Ok(live)) => live,
         (None, Err(unknown)) => return Stage::Held(unknown.to_string()),
     };
-    let step = Step::Configure(Box::new(configure(cluster, Note::settled(good.clone()), None)));
+    let step = Step::Configure(Box::new(configure(cluster, RolloutRecord::settled(good.clone()), None)));
     Stage::Rolls("writing down which configuration members run".to_owned(), Some(Box::new(step)))
 }
 
-fn configure(cluster: &Cluster, note: Note, told: Option<Announcement>) -> Configure {
+fn configure(cluster: &Cluster, note: RolloutRecord, told: Option<Announcement>) -> Configure {
     let meta = &cluster.workload.metadata;
     Configure {
         id: cluster.id.clone(),
@@ -158,7 +158,7 @@ fn configure(cluster: &Cluster, note: Note, told: Option<Announcement>) -> Confi
 struct Rollout<'a, 'v> {
     cluster: &'a Cluster,
     view: &'v View<'a>,
-    note: &'a Note,
+    note: &'a RolloutRecord,
 }
 
 impl Rollout<'_, '_> {
@@ -171,15 +171,17 @@ impl Rollout<'_, '_> {
             Ok(live) => live,
             Err(unknown) => return Err(unknown.to_string()),
         };
-        match Wish::of(&self.cluster.workload.metadata) {
-            None | Some(Wish::Retry(_)) => Ok(live.clone()),
-            Some(Wish::Paused) => Err("paused by gatera.dev/rollout".to_owned()),
-            Some(Wish::Odd) => Err("gatera.dev/rollout says nothing that gatera understands".to_owned()),
-            Some(Wish::Keep { instead_of, .. }) if instead_of != *live => Ok(live.clone()),
-            Some(Wish::Keep { revision, .. }) if !revision.is_about_the_same(live) => {
+        match RolloutRequest::of(&self.cluster.workload.metadata) {
+            None | Some(RolloutRequest::Retry(_)) => Ok(live.clone()),
+            Some(RolloutRequest::Paused) => Err("paused by gatera.dev/rollout".to_owned()),
+            Some(RolloutRequest::Odd) => {
+                Err("gatera.dev/rollout says nothing that gatera understands".to_owned())
+            }
+            Some(RolloutRequest::Keep { instead_of, .. }) if instead_of != *live => Ok(live.clone()),
+            Some(RolloutRequest::Keep { revision, .. }) if !revision.is_about_the_same(live) => {
                 Err(format!("members do not read all of {revision}, which gatera.dev/rollout asks for"))
             }
-            Some(Wish::Keep { revision, .. }) => {
+            Some(RolloutRequest::Keep { revision, .. }) => {
                 let gone = format!("there is no copy of {revision}, which gatera.dev/rollout asks for");
                 Some(revision).filter(|it| self.is_kept(it)).ok_or(gone)
             }
@@ -214,7 +216,7 @@ impl Rollout<'_, '_> {
         Duration::from_secs(self.cluster.workload.spec.min_ready_seconds.into())
     }
 
-    fn write(&self, note: Note, told: Option<Announcement>, patience: Duration) -> Box<Step> {
+    fn write(&self, note: RolloutRecord, told: Option<Announcement>, patience: Duration) -> Box<Step> {
         let configure = Configure { patience, ..configure(self.cluster, note, told) };
         Box::new(Step::Configure(Box::new(configure)))
     }
@@ -237,7 +239,7 @@ impl Rollout<'_, '_> {
         match &self.note.stopped {
             // What failed is not asked for any more.
             Some(_) => {
-                let note = Note::settled(self.note.good.clone());
+                let note = RolloutRecord::settled(self.note.good.clone());
                 Stage::Rolls(
                     "forgetting what failed".to_owned(),
                     Some(self.write(note, None, Duration::ZERO)),
@@ -246,7 +248,7 @@ impl Rollout<'_, '_> {
             None => match live.filter(|_| !self.is_kept(&self.note.good)) {
                 Some(live) => {
                     let says = "making a copy again that is gone".to_owned();
-                    let note = Note::settled(live.clone());
+                    let note = RolloutRecord::settled(live.clone());
                     Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
                 }
                 None => Stage::Settled,
@@ -271,7 +273,7 @@ impl Rollout<'_, '_> {
             _ => "",
         };
         if !nobody_runs.is_empty() {
-            let note = Note::settled(wanted.clone());
+            let note = RolloutRecord::settled(wanted.clone());
             return Stage::Rolls(nobody_runs.to_owned(), Some(self.write(note, None, Duration::ZERO)));
         }
         let Some(first) = self.next_for(wanted) else {
@@ -289,8 +291,8 @@ impl Rollout<'_, '_> {
         let told = format!(
             "{names}: {name} restarts with the new configuration, then the others, one at a time ({wanted})"
         );
-        let next = Next { canary: Some(first.ordinal), ..Next::of(wanted) };
-        let note = Note { next: Some(next), stopped: None, ..self.note.clone() };
+        let next = Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) };
+        let note = RolloutRecord { next: Some(next), stopped: None, ..self.note.clone() };
         let told = Announcement::about(self.cluster, ROLLS, told);
         Stage::Rolls(format!("{names}: {name} is the first"), Some(self.write(note, Some(told), QUIET)))
     }
@@ -300,14 +302,14 @@ impl Rollout<'_, '_> {
         let took =
             self.cluster.members.iter().any(|it| Self::runs(it).is_some_and(|it| *it != self.note.good));
         let first = self.next_for(wanted).filter(|_| took && *wanted != self.note.good);
-        let next = first.map(|first| Next { canary: Some(first.ordinal), ..Next::of(wanted) });
-        let note = Note { next, ..self.note.clone() };
+        let next = first.map(|first| Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) });
+        let note = RolloutRecord { next, ..self.note.clone() };
         let says = "the configuration changed again".to_owned();
         Stage::Rolls(says, Some(self.write(note, None, QUIET)))
     }
 
     /// Under way.
-    fn goes_on(&self, next: &Next) -> Stage {
+    fn goes_on(&self, next: &Candidate) -> Stage {
         let revision = &next.revision;
         let taken = |it: &&Member| Self::runs(it) == Some(revision);
         let canary =
@@ -321,8 +323,8 @@ impl Rollout<'_, '_> {
         match canary {
             // It is well: whoever restarts now may take it, too.
             Some(member) if taken(&member) => {
-                let next = Next { canary: None, ..next.clone() };
-                let note = Note { next: Some(next), ..self.note.clone() };
+                let next = Candidate { canary: None, ..next.clone() };
+                let note = RolloutRecord { next: Some(next), ..self.note.clone() };
                 let says = format!(
                     "{} is Ready with {}, and is watched for some seconds",
                     member.name,
@@ -368,8 +370,8 @@ impl Rollout<'_, '_> {
                     .note
                     .next
                     .clone()
-                    .map(|next| Next { healed: Some((name.clone(), pod.uid.clone())), ..next });
-                let note = Note { next, ..self.note.clone() };
+                    .map(|next| Candidate { healed: Some((name.clone(), pod.uid.clone())), ..next });
+                let note = RolloutRecord { next, ..self.note.clone() };
                 Stage::Rolls(
                     format!("{says}; {name} is the next"),
                     Some(self.write(note, None, Duration::ZERO)),
@@ -389,7 +391,7 @@ impl Rollout<'_, '_> {
             self.names(revision)
         );
         let told = Announcement::about(self.cluster, ROLLED, told);
-        let note = Note::settled(revision.clone());
+        let note = RolloutRecord::settled(revision.clone());
         let says = "every member runs the new configuration".to_owned();
         Stage::Rolls(says, Some(self.write(note, Some(told), Duration::ZERO)))
     }

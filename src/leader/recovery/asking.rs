@@ -8,8 +8,8 @@ use jiff::SignedDuration;
 
 use super::steps::{PATIENCE, SETTLED, Step, Want, has_lost_the_others, restart};
 use super::{by_hand, held_up};
-use engine::grant::{Row, Told, has_a_right, serves};
-use facts::galera::start_note::{Doing, StartNote};
+use engine::grant::{DataEnd, MemberData, has_a_right, serves};
+use facts::galera::start_report::{JoinPhase, StartReport};
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, PodFact, View};
 
@@ -23,14 +23,16 @@ const ON_ITS_WAY: SignedDuration = SignedDuration::from_mins(10);
 /// Until every member told where its data ends.
 pub(super) fn next(
     cluster: &Cluster,
-    rows: &[Row<'_>],
+    rows: &[MemberData<'_>],
     view: &View<'_>,
     want: &Want,
     still: SignedDuration,
 ) -> Option<Step> {
     let bound =
         |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
-    if let Some(Row { member, .. }) = rows.iter().find(|row| row.member.pod.is_none() && bound(row.member)) {
+    if let Some(MemberData { member, .. }) =
+        rows.iter().find(|row| row.member.pod.is_none() && bound(row.member))
+    {
         if let Some(why) = by_hand::beside(cluster, view) {
             return Some(Step::Cannot(why));
         }
@@ -53,33 +55,37 @@ pub(super) fn next(
     if let Some(step) = rows.iter().find_map(|row| is_to_be_read(row, rows, cluster, want, still)) {
         return Some(step);
     }
-    let lost =
-        |row: &&Row<'_>| row.told == Told::Served && has_lost_the_others(row.member, cluster, view, still);
+    let lost = |row: &&MemberData<'_>| {
+        row.told == DataEnd::Served && has_lost_the_others(row.member, cluster, view, still)
+    };
     let served = rows.iter().find(lost);
     if let Some(row) = served {
         return Some(restart(cluster, row.member, "so that it tells where its data ends now".to_owned()));
     }
     let silent = rows.iter().find_map(|row| match &row.told {
-        Told::NotYet(_) if row.member.does_not_run() && row.member.reader.is_none() => {
+        DataEnd::NotYet(_) if row.member.does_not_run() && row.member.reader.is_none() => {
             Some(format!("{}: {}", row.member.name, held_up(cluster, row.member)))
         }
-        told @ (Told::NotYet(_) | Told::Served) => Some(format!("{} {told}", row.member.name)),
+        told @ (DataEnd::NotYet(_) | DataEnd::Served) => Some(format!("{} {told}", row.member.name)),
         _ => None,
     });
-    let asked = |row: &Row<'_>| {
+    let asked = |row: &MemberData<'_>| {
         // The server itself is asked, which takes its time after a crash.
         let runs = |pod: &Arc<PodFact>| pod.running && pod.step && !pod.stuck;
         // Its volume may have to come to its node.
         let comes = |reader: &Arc<PodFact>| !reader.stuck && !reader.node.is_empty() && still < ON_ITS_WAY;
         let Member { pod, reader, .. } = row.member;
         let runs = pod.iter().chain(reader).any(runs) || reader.as_ref().is_some_and(comes);
-        row.told == Told::Served || runs && matches!(row.told, Told::NotYet(_))
+        row.told == DataEnd::Served || runs && matches!(row.told, DataEnd::NotYet(_))
     };
     if let Some(silent) = silent.filter(|_| still < PATIENCE || rows.iter().any(asked)) {
         return Some(Step::Wait(silent));
     }
     let forms = rows.iter().find(|row| {
-        matches!(row.member.pod.as_deref().and_then(PodFact::doing), Some(Doing::Waits | Doing::Receives))
+        matches!(
+            row.member.pod.as_deref().and_then(PodFact::doing),
+            Some(JoinPhase::Waits | JoinPhase::Receives)
+        )
     });
     forms.filter(|_| still < SETTLED).map(|row| {
         let name = &row.member.name;
@@ -93,7 +99,7 @@ pub(super) fn next(
 /// since, and a server that fell again and again before it told anything is let rest by its kubelet for minutes. Or it runs again,
 /// and what it told is not heard. Once: of a new pod what it says counts.
 fn is_asked_again(
-    row: &Row<'_>,
+    row: &MemberData<'_>,
     cluster: &Cluster,
     view: &View<'_>,
     want: &Want,
@@ -108,16 +114,17 @@ fn is_asked_again(
     if pod.going || !reachable || !stays {
         return false;
     }
-    let refused = !pod.running && matches!(pod.start_note.as_deref(), Some(StartNote::Refused(_)));
-    let silent = matches!(row.told, Told::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
+    let refused = !pod.running && matches!(pod.start_note.as_deref(), Some(StartReport::Refused(_)));
+    let silent =
+        matches!(row.told, DataEnd::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
     refused || silent && still >= if pod.running { UNHEARD } else { SETTLED }
 }
 
 /// Its pod does not run, and somebody else's does, who could start if it is known what this one has. Only of volumes that are there:
 /// a claim without one would get its volume where the reader happens to be.
 fn is_to_be_read(
-    row: &Row<'_>,
-    rows: &[Row<'_>],
+    row: &MemberData<'_>,
+    rows: &[MemberData<'_>],
     cluster: &Cluster,
     want: &Want,
     still: SignedDuration,
@@ -128,7 +135,7 @@ fn is_to_be_read(
     let mut claims = cluster.claims.iter().filter(|claim| claim.ordinal == member.ordinal).peekable();
     let there = claims.peek().is_some() && claims.all(|claim| claim.bound && !claim.going);
     let read = cluster.readers.iter().any(|it| it.reads.as_ref().is_some_and(|it| it.member == member.name));
-    let silent = !read && matches!(row.told, Told::NotYet(_));
+    let silent = !read && matches!(row.told, DataEnd::NotYet(_));
     let reads = silent && others && there && member.does_not_run() && still >= SETTLED;
     reads.then(|| Step::Read { member: member.name.clone(), uid: pod.uid.clone() })
 }
@@ -139,7 +146,7 @@ pub(super) fn no_longer_read(cluster: &Cluster, want: &Want) -> Option<Step> {
     let useless = |reader: &&Arc<PodFact>| {
         let reads =
             cluster.members.iter().find(|it| it.reader.as_ref().is_some_and(|it| it.uid == reader.uid));
-        let failed = reader.stuck || matches!(reader.start_note.as_deref(), Some(StartNote::Refused(_)));
+        let failed = reader.stuck || matches!(reader.start_note.as_deref(), Some(StartReport::Refused(_)));
         !reader.going && (serves(cluster) || reads.is_none() || failed && want.before.contains(&reader.uid))
     };
     let reader = cluster.readers.iter().find(useless)?;

@@ -6,14 +6,14 @@
 use serde_json::Value;
 
 use engine::inject::{Prospect, Start};
-use facts::galera::start::Front;
+use facts::galera::start::EntryPoint;
 use facts::view::{Cluster, PodFact, View};
 use objects::{Kind, Object};
 
 /// Why servers of new pods would not start by the step; `None`: they would.
 pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
     let (spec, server) = cluster.server()?;
-    if Front::of(server) == Front::Step {
+    if EntryPoint::of(server) == EntryPoint::Step {
         return None;
     }
     let claims = cluster.workload.spec.volume_claim_templates.iter().map(|claim| &*claim.metadata.name);

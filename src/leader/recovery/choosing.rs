@@ -4,11 +4,11 @@
 
 use super::held_up;
 use super::steps::{Step, Want};
-use engine::grant::{Row, Stake, best, stake};
+use engine::grant::{DataLoss, MemberData, best, stake};
 use facts::view::{Cluster, Member};
 
 /// The newest, or whom the person names.
-pub(super) fn next(cluster: &Cluster, rows: &[Row<'_>], want: &Want) -> Step {
+pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> Step {
     let best = best(rows, cluster);
     let chosen = match &want.from {
         None => best,
@@ -22,7 +22,7 @@ pub(super) fn next(cluster: &Cluster, rows: &[Row<'_>], want: &Want) -> Step {
     };
     let why_not = |member: &Member| format!("{}: {}", member.name, held_up(cluster, member));
     match chosen {
-        Some(Row { member, .. }) if member.does_not_run() => return Step::Cannot(why_not(member)),
+        Some(MemberData { member, .. }) if member.does_not_run() => return Step::Cannot(why_not(member)),
         None if rows.iter().all(|row| row.member.does_not_run()) => {
             return Step::Cannot(rows.iter().map(|row| why_not(row.member)).collect::<Vec<_>>().join("; "));
         }
@@ -30,7 +30,7 @@ pub(super) fn next(cluster: &Cluster, rows: &[Row<'_>], want: &Want) -> Step {
     }
     let Some(row) = chosen else {
         let why = rows.iter().map(|row| format!("{} {}", row.member.name, row.told)).collect();
-        return Step::Refuse { stake: Stake::Unknown(why), from: None };
+        return Step::Refuse { stake: DataLoss::Unknown(why), from: None };
     };
     let stake = stake(rows, row, cluster);
     let accepted = stake.loss().is_none_or(|loss| want.from.is_some() && want.loss.as_ref() == Some(&loss));

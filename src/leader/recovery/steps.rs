@@ -8,8 +8,8 @@ use jiff::SignedDuration;
 
 use super::{asking, by_hand, choosing, held_up};
 use crate::stop;
-use engine::grant::{Stake, came_before, has_served, rows, serves, still_true, waits_in_vain};
-use facts::galera::start_note::StartNote;
+use engine::grant::{DataLoss, came_before, has_served, rows, serves, still_true, waits_in_vain};
+use facts::galera::start_report::StartReport;
 use facts::marks::RECOVER;
 use facts::marks::recovery::Recovery;
 use facts::view::condition::Condition;
@@ -88,7 +88,7 @@ pub enum Step {
         /// The member.
         member: String,
         /// What is asked for, but for its end.
-        at: facts::galera::start_note::Position,
+        at: facts::galera::start_report::Position,
         /// The node that its new pod goes back to, where another member's pod waits for one.
         node: Option<String>,
         /// What is accepted.
@@ -97,7 +97,7 @@ pub enum Step {
     /// It cannot be proven that nothing is lost.
     Refuse {
         /// Why.
-        stake: Stake,
+        stake: DataLoss,
         /// Who would start all the same, if that is accepted.
         from: Option<String>,
     },
@@ -243,7 +243,7 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
         _ if has_served(first) => {
             Step::TakeBack(format!("{} has started the cluster, and lost the others since", first.name))
         }
-        Some(StartNote::Refused(why)) if carries => {
+        Some(StartReport::Refused(why)) if carries => {
             Step::TakeBack(format!("{} was not started: {why}", first.name))
         }
         Some(note) if fell && note.position() != Some(&recovery.position) => gone_on(),

@@ -18,7 +18,7 @@ use engine::rulebook::Pack;
 use engine::webhooks::{Endpoint, Entry, Only, Selects};
 use facts::review::Review;
 use facts::view::View;
-use objects::loose::{self, Listed, Loose};
+use objects::scalar::{self, Listed, Scalar};
 use objects::{Custom, CustomKind, Kind, Meta, Object, ReadCustom, Row};
 
 /// The pack.
@@ -50,7 +50,7 @@ impl Custom for Instance {
     }
 
     fn weight(&self) -> usize {
-        loose::weight(self)
+        scalar::weight(self)
     }
 }
 
@@ -60,7 +60,7 @@ impl Custom for OperatorVersion {
     }
 
     fn weight(&self) -> usize {
-        loose::weight(self)
+        scalar::weight(self)
     }
 }
 
@@ -100,31 +100,31 @@ pub struct Instance {
     /// Name, labels, marks.
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "loose::map")]
+    #[serde(deserialize_with = "scalar::map")]
     spec: InstanceSpec,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct InstanceSpec {
-    #[serde(deserialize_with = "loose::map")]
+    #[serde(deserialize_with = "scalar::map")]
     operator_version: Named,
-    #[serde(deserialize_with = "loose::map")]
-    parameters: BTreeMap<String, Loose>,
-    #[serde(deserialize_with = "loose::map")]
+    #[serde(deserialize_with = "scalar::map")]
+    parameters: BTreeMap<String, Scalar>,
+    #[serde(deserialize_with = "scalar::map")]
     plan_execution: Execution,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct Named {
-    name: Loose,
+    name: Scalar,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Execution {
-    plan_name: Loose,
+    plan_name: Scalar,
 }
 
 /// What an operator can do: its plans, and which of them a parameter runs.
@@ -134,7 +134,7 @@ pub struct OperatorVersion {
     /// Name, labels, marks.
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "loose::map")]
+    #[serde(deserialize_with = "scalar::map")]
     spec: VersionSpec,
 }
 
@@ -142,20 +142,20 @@ pub struct OperatorVersion {
 #[serde(default)]
 struct VersionSpec {
     parameters: Listed<Parameter>,
-    #[serde(deserialize_with = "loose::map")]
-    plans: BTreeMap<String, Loose>,
+    #[serde(deserialize_with = "scalar::map")]
+    plans: BTreeMap<String, Scalar>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct Parameter {
-    name: Loose,
-    default: Loose,
-    trigger: Loose,
+    name: Scalar,
+    default: Scalar,
+    trigger: Scalar,
 }
 
 impl Instance {
-    fn parameter(&self, name: &str) -> Option<&Loose> {
+    fn parameter(&self, name: &str) -> Option<&Scalar> {
         self.spec.parameters.get(name)
     }
 
@@ -207,7 +207,7 @@ fn visible(name: &str) -> String {
 }
 
 /// A parameter that is another one by this write; one that is taken out is left to the default of its operator.
-fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r Instance, &'r Loose)> {
+fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r Instance, &'r Scalar)> {
     let (old, new) = written(review, view)?;
     let Some(old) = old else { return Some((new, new.parameter(name)?)) };
     let default = |it: &'r Instance| Some(&it.version(&review.namespace, view)?.parameter(name)?.default);

@@ -29,7 +29,7 @@ use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use objects::loose::Loose;
+use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {
     id: "K04",
@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = written(review, view) else { return Findings::new() };
-    let is_new = |name: &str, value: &Loose| old.and_then(|it| it.parameter(name)) != Some(value);
+    let is_new = |name: &str, value: &Scalar| old.and_then(|it| it.parameter(name)) != Some(value);
     let finding = |verdict, name: &str, says: String| {
         let why = "parameters are copied into annotations, ConfigMaps and messages, and everybody who may read one of them may log in";
         let instead =

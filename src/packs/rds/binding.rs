@@ -36,7 +36,7 @@ use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use objects::loose::{self, Listed, Loose};
+use objects::scalar::{self, Listed, Scalar};
 use objects::{Custom, CustomKind, Kind, Meta, Object, Row, or_default};
 
 pub(super) const RULE: Rule = Rule {
@@ -77,7 +77,7 @@ pub struct ClusterRoleBinding {
     /// Name, labels, marks.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "loose::map")]
+    #[serde(deserialize_with = "scalar::map")]
     role_ref: Named,
     subjects: Listed<Named>,
 }
@@ -85,8 +85,8 @@ pub struct ClusterRoleBinding {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 struct Named {
-    kind: Loose,
-    name: Loose,
+    kind: Scalar,
+    name: Scalar,
 }
 
 const EVERYBODY: [&str; 3] = ["system:serviceaccounts", "system:authenticated", "system:unauthenticated"];

@@ -34,7 +34,7 @@ use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use objects::loose::Loose;
+use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {
     id: "R01",
@@ -45,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-type Field = (&'static str, fn(&Spec) -> &Loose);
+type Field = (&'static str, fn(&Spec) -> &Scalar);
 
 const FIXED: &[Field] = &[
     ("availabilityzone", |it| &it.availabilityzone),
@@ -67,12 +67,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = Write::update(review, view) else { return Findings::new() };
     let changed = FIXED.iter().filter_map(|(name, field)| {
         let [was, is] = [old, new].map(|it| field(&it.spec));
-        (!was.says_as(is)).then(|| of_field(name, was, is))
+        (!was.same_text(is)).then(|| of_field(name, was, is))
     });
     changed.chain(of_password(old, new, review, view)).collect()
 }
 
-fn of_field(name: &str, was: &Loose, is: &Loose) -> Finding {
+fn of_field(name: &str, was: &Scalar, is: &Scalar) -> Finding {
     let says = format!("spec.{name} cannot change after creation ({} -> {})", contents(was), contents(is));
     let instead = format!("put spec.{name} back; for another one create a second Rds and move the data");
     let why = "the operator ignores it, and the instance in the cloud keeps the old value";
@@ -88,7 +88,7 @@ fn of_password(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Option
         Some(RULE.finding(verdict, "spec.password", says, why, instead))
     };
     match (was.is_masked(), is.is_masked()) {
-        _ if was.password.says_as(&is.password) => None,
+        _ if was.password.same_text(&is.password) => None,
         (true, true) => None,
         (false, true) => finding(
             Verdict::Warn,

@@ -109,7 +109,7 @@ fn unfit(spec: &Spec) -> Option<Finding> {
 }
 
 fn together(old: &Rds, new: &Rds) -> Option<Finding> {
-    let both = !old.spec.volumesize.says_as(&new.spec.volumesize);
+    let both = !old.spec.volumesize.same_text(&new.spec.volumesize);
     let says = "spec.flavorref and spec.volumesize change in one write";
     let why = "an instance does one thing at a time, and the cloud refuses the second";
     let instead =

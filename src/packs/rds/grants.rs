@@ -36,7 +36,7 @@ use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use objects::loose::Loose;
+use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {
     id: "R10",
@@ -77,7 +77,7 @@ fn of(before: Option<&User>, user: &User) -> Findings {
             "put them back here, and GRANT or REVOKE in SQL",
         )];
     }
-    let judge = |it: &Loose| {
+    let judge = |it: &Scalar| {
         let (verdict, says, instead) = wrong(it.look(), user)?;
         let why = "the operator sends it to the database as it stands, as root";
         let says = format!("a privilege of user {} {says}", shown(name));
@@ -88,7 +88,7 @@ fn of(before: Option<&User>, user: &User) -> Findings {
 
 /// The grants of a user; their order and their spelling do not count.
 fn granted(user: &User) -> BTreeSet<(Option<Grant>, String)> {
-    let all = user.privileges.all().iter().map(Loose::look);
+    let all = user.privileges.all().iter().map(Scalar::look);
     all.map(|text| match Grant::read(text) {
         Some(grant) => (Some(grant), String::new()),
         None => (None, text.to_owned()),

@@ -28,7 +28,7 @@ use engine::rulebook::Pack;
 use engine::webhooks::{Endpoint, Entry, Only, Selects};
 use facts::review::{Operation, Review};
 use facts::view::View;
-use objects::loose::{self, Loose};
+use objects::scalar::{self, Scalar};
 use objects::{Custom, CustomKind, Kind, Meta, Object, Row};
 
 pub use binding::ClusterRoleBinding;
@@ -78,7 +78,7 @@ impl Custom for Rds {
     }
 
     fn weight(&self) -> usize {
-        loose::weight(self)
+        scalar::weight(self)
     }
 }
 
@@ -169,7 +169,7 @@ fn bare(text: &str) -> String {
 }
 
 /// What stands in a field: a text, or that it is none.
-fn contents(value: &Loose) -> String {
+fn contents(value: &Scalar) -> String {
     if value.given() {
         value.odd().map_or_else(|| shown(value.look()), str::to_owned)
     } else {

@@ -54,7 +54,7 @@ fn users<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + use<
         let Some(is) = after.get(&was.account()).or_else(|| came.get(name)) else {
             return Some(removed("user", name, field, "DROP USER"));
         };
-        let same = was.password.says_as(&is.password) && was.account() == is.account();
+        let same = was.password.same_text(&is.password) && was.account() == is.account();
         let says = format!("user {} exists already: another password or host has no effect", shown(name));
         let why = "the operator looks only whether a user of this name exists, and never changes one";
         let instead = "put it back here, and change it in the database (ALTER USER, RENAME USER)";

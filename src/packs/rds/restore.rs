@@ -33,7 +33,7 @@ use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict, YieldsTo};
 use facts::review::{Origin, Review};
 use facts::view::View;
-use objects::loose::Loose;
+use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {
     id: "R07",
@@ -87,8 +87,8 @@ fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding 
             return wrong(format!("{} {problem}", shown(text)), "write a time like 2026-12-01T08:00:00Z");
         }
     };
-    let alone = Spec { backuprestoretime: Loose::Absent, ..old.spec.clone() }
-        == Spec { backuprestoretime: Loose::Absent, ..new.spec.clone() };
+    let alone = Spec { backuprestoretime: Scalar::Absent, ..old.spec.clone() }
+        == Spec { backuprestoretime: Scalar::Absent, ..new.spec.clone() };
     let days = old.spec.keeps().unwrap_or(12).clamp(0, 732);
     if time > now {
         return wrong(format!("{time} is in the future"), "write a time in the past");

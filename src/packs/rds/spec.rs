@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use objects::Meta;
-use objects::loose::{self, Listed, Loose};
+use objects::scalar::{self, Listed, Scalar};
 
 /// A database in the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -16,44 +16,44 @@ pub struct Rds {
     /// Name, labels, marks.
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "loose::map")]
+    #[serde(deserialize_with = "scalar::map")]
     pub(super) spec: Spec,
-    #[serde(deserialize_with = "loose::map")]
+    #[serde(deserialize_with = "scalar::map")]
     pub(super) status: Status,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub(super) struct Spec {
-    pub(super) availabilityzone: Loose,
-    pub(super) backupkeepdays: Loose,
-    pub(super) backuprestoretime: Loose,
-    pub(super) backupstarttime: Loose,
-    pub(super) databases: Listed<Loose>,
-    pub(super) datastoretype: Loose,
-    pub(super) datastoreversion: Loose,
-    pub(super) endpoint: Loose,
-    pub(super) flavorref: Loose,
-    pub(super) hamode: Loose,
-    pub(super) hareplicationmode: Loose,
-    pub(super) password: Loose,
-    pub(super) port: Loose,
-    pub(super) region: Loose,
-    pub(super) securitygroup: Loose,
-    pub(super) subnet: Loose,
+    pub(super) availabilityzone: Scalar,
+    pub(super) backupkeepdays: Scalar,
+    pub(super) backuprestoretime: Scalar,
+    pub(super) backupstarttime: Scalar,
+    pub(super) databases: Listed<Scalar>,
+    pub(super) datastoretype: Scalar,
+    pub(super) datastoreversion: Scalar,
+    pub(super) endpoint: Scalar,
+    pub(super) flavorref: Scalar,
+    pub(super) hamode: Scalar,
+    pub(super) hareplicationmode: Scalar,
+    pub(super) password: Scalar,
+    pub(super) port: Scalar,
+    pub(super) region: Scalar,
+    pub(super) securitygroup: Scalar,
+    pub(super) subnet: Scalar,
     pub(super) users: Listed<User>,
-    pub(super) volumesize: Loose,
-    pub(super) volumetype: Loose,
-    pub(super) vpc: Loose,
+    pub(super) volumesize: Scalar,
+    pub(super) volumetype: Scalar,
+    pub(super) vpc: Scalar,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub(super) struct User {
-    pub(super) name: Loose,
-    pub(super) host: Loose,
-    pub(super) password: Loose,
-    pub(super) privileges: Listed<Loose>,
+    pub(super) name: Scalar,
+    pub(super) host: Scalar,
+    pub(super) password: Scalar,
+    pub(super) privileges: Listed<Scalar>,
 }
 
 impl User {
@@ -66,17 +66,17 @@ impl User {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub(super) struct Status {
-    pub(super) autopilot: Loose,
-    pub(super) id: Loose,
-    pub(super) ip: Loose,
-    pub(super) logs: Loose,
-    pub(super) reboot: Loose,
+    pub(super) autopilot: Scalar,
+    pub(super) id: Scalar,
+    pub(super) ip: Scalar,
+    pub(super) logs: Scalar,
+    pub(super) reboot: Scalar,
     #[serde(rename = "status")]
-    pub(super) phase: Loose,
+    pub(super) phase: Scalar,
 }
 
 /// What it says, or what the schema fills in where it says nothing.
-fn or<'v>(value: &'v Loose, default: &'static str) -> &'v str {
+fn or<'v>(value: &'v Scalar, default: &'static str) -> &'v str {
     if value.given() { value.look() } else { default }
 }
 

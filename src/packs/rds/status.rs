@@ -33,7 +33,7 @@ use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::{Origin, Review};
 use facts::view::View;
-use objects::loose::Loose;
+use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {
     id: "R12",
@@ -44,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-type Field = (&'static str, fn(&Status) -> &Loose);
+type Field = (&'static str, fn(&Status) -> &Scalar);
 
 const OPERATORS: &[Field] = &[("id", |it| &it.id), ("ip", |it| &it.ip), ("status", |it| &it.phase)];
 
@@ -58,14 +58,14 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             if new.id.is_empty() { set(review, "status") } else { takes_over(review, view, "status") };
         return if given && review.origin != Origin::Audit { vec![found] } else { Findings::new() };
     };
-    let changed = OPERATORS.iter().filter(|(_, field)| !field(old).says_as(field(new)));
+    let changed = OPERATORS.iter().filter(|(_, field)| !field(old).same_text(field(new)));
     let of_field = |(name, _): &Field| match *name {
         "id" if new.id.is_empty() => gives_up(review, view),
         "id" if old.id.is_empty() => takes_over(review, view, "status.id"),
         name => set(review, &format!("status.{name}")),
     };
     let mut found: Findings = changed.map(of_field).collect();
-    if !old.autopilot.says_as(&new.autopilot) {
+    if !old.autopilot.same_text(&new.autopilot) {
         found.push(autopilot(review, write.new));
     }
     found

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{RDS, Rds};
 use engine::rulebook::Rulebook;
 use engine::verdict::Decision;
-use facts::config::Settings;
 use facts::review::{Operation, Origin, Review};
+use facts::settings::Settings;
 use facts::view::{Facts, Freshness, View, World};
 use objects::Object;
 
@@ -81,8 +81,8 @@ proptest! {
 fn numbers_and_texts_of_numbers_say_the_same() {
     let port =
         |port: Value| serde_json::from_value::<Rds>(json!({ "spec": { "port": port } })).unwrap().spec.port;
-    assert!(port(json!(3306)).says_as(&port(json!("3306"))));
-    assert!(port(Value::Null).says_as(&port(json!(""))) && !port(json!([])).says_as(&port(json!(""))));
+    assert!(port(json!(3306)).same_text(&port(json!("3306"))));
+    assert!(port(Value::Null).same_text(&port(json!(""))) && !port(json!([])).same_text(&port(json!(""))));
 }
 
 /// One write of a whole object.

@@ -32,7 +32,7 @@ use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use objects::loose::Listed;
+use objects::scalar::Listed;
 
 pub(super) const RULE: Rule = Rule {
     id: "R09",

@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use engine::rulebook::Pack;
 use engine::webhooks::{Endpoint, Entry, Only, Selects};
-use objects::loose::{self, Loose};
+use objects::scalar::{self, Scalar};
 use objects::{Custom, CustomKind, Kind, Meta, Row};
 
 /// The pack.
@@ -123,7 +123,7 @@ impl Custom for Wordpress {
     }
 
     fn weight(&self) -> usize {
-        loose::weight(self)
+        scalar::weight(self)
     }
 }
 
@@ -134,14 +134,14 @@ pub struct Wordpress {
     /// Name, labels, marks.
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "loose::map")]
+    #[serde(deserialize_with = "scalar::map")]
     spec: Spec,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct Spec {
-    sqlrootpassword: Loose,
+    sqlrootpassword: Scalar,
 }
 
 /// What a part is for.

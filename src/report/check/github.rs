@@ -1,7 +1,7 @@
 //! Annotations of a GitHub Actions job: commands that its runner reads from what a step prints. It shows ten of each kind for a step.
 
 use super::{code, findings, name, objects, place, whole};
-use inspect::check::{Checked, Hit, Level};
+use inspect::check::{CheckFinding, Checked, Level};
 use objects::visible;
 
 pub(super) fn of(checked: &Checked) -> String {
@@ -12,7 +12,7 @@ pub(super) fn of(checked: &Checked) -> String {
     text + &format!("{}\n", objects(checked))
 }
 
-fn annotation(checked: &Checked, hit: &Hit) -> String {
+fn annotation(checked: &Checked, hit: &CheckFinding) -> String {
     let kind = match hit.level() {
         Level::Refused | Level::Unread => "error",
         Level::Warning => "warning",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::because;
-use inspect::check::{Checked, Hit, Level, Outcome, What};
+use inspect::check::{CheckFinding, Checked, Level, Outcome, What};
 
 pub(super) fn of(checked: &Checked) -> Value {
     let prints = super::fingerprints(checked);
@@ -35,7 +35,7 @@ pub(super) fn of(checked: &Checked) -> Value {
     })
 }
 
-fn finding(checked: &Checked, hit: &Hit, print: &str) -> Value {
+fn finding(checked: &Checked, hit: &CheckFinding, print: &str) -> Value {
     let spot = &hit.spot;
     let object = hit
         .object

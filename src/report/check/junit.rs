@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::{code, headline, whole};
-use inspect::check::{Checked, Hit, Level, Outcome};
+use inspect::check::{CheckFinding, Checked, Level, Outcome};
 use objects::visible;
 
 pub(super) fn of(checked: &Checked) -> String {
@@ -38,7 +38,7 @@ struct Suite {
 fn suite(checked: &Checked, file: &str) -> Suite {
     let objects: Vec<_> = checked.objects.iter().filter(|it| &*it.spot.file == file).collect();
     let own: Vec<_> = checked.hits.iter().filter(|it| &*it.spot.file == file).collect();
-    let mut of_objects = HashMap::<_, Vec<&Hit>>::new();
+    let mut of_objects = HashMap::<_, Vec<&CheckFinding>>::new();
     for hit in &own {
         if let Some(object) = &hit.object {
             of_objects.entry((&object.subject, hit.spot.in_base)).or_default().push(hit);
@@ -80,7 +80,7 @@ fn suite(checked: &Checked, file: &str) -> Suite {
     Suite { tests, failures, errors, text }
 }
 
-fn test(text: &mut String, outcome: &Outcome, hits: &[&Hit]) {
+fn test(text: &mut String, outcome: &Outcome, hits: &[&CheckFinding]) {
     let Outcome { spot, object, .. } = outcome;
     let of_this = |level: Level| hits.iter().filter(move |it| it.level() == level);
     let _ = write!(text, "    <testcase classname=\"{}\" name=\"{}\"", xml(&spot.file), xml(&object.subject));
@@ -110,7 +110,7 @@ fn test(text: &mut String, outcome: &Outcome, hits: &[&Hit]) {
     text.push_str("    </testcase>\n");
 }
 
-fn said(hit: &Hit) -> String {
+fn said(hit: &CheckFinding) -> String {
     let place = hit.spot.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
     format!("{}{place}\n{}\n", visible(&hit.spot.file), whole(hit))
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{code, findings, headline, name, objects, place, whole};
-use inspect::check::{Checked, Hit, Level, What};
+use inspect::check::{CheckFinding, Checked, Level, What};
 use objects::visible;
 
 /// More nobody reads, and a comment has 65,536 characters.
@@ -58,7 +58,7 @@ pub(super) fn of(checked: &Checked) -> String {
     text + &format!("{}\n", objects(checked))
 }
 
-fn details(hit: &Hit) -> String {
+fn details(hit: &CheckFinding) -> String {
     let (words, subject) = (whole(hit), hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default());
     // Longer than any fence within.
     let within = words.split(|c| c != '`').map(str::len).max().unwrap_or_default();

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{OTHER_CODES, code, fingerprints, place, whole};
-use inspect::check::{Checked, Hit, Level, What};
+use inspect::check::{CheckFinding, Checked, Level, What};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -13,7 +13,7 @@ pub(super) fn of(checked: &Checked) -> Value {
     let rules = rules(checked);
     let index = |id: &str| rules.iter().position(|rule| rule["id"] == id);
     let prints = fingerprints(checked);
-    let unread = |hit: &&Hit| hit.level() == Level::Unread;
+    let unread = |hit: &&CheckFinding| hit.level() == Level::Unread;
     let results = checked.hits.iter().zip(&prints).filter(|(hit, _)| !unread(hit));
     let results: Vec<_> = results.map(|(hit, print)| result(hit, print, index(code(hit)))).collect();
     let problems: Vec<_> = checked.hits.iter().filter(unread).map(notification).collect();
@@ -45,7 +45,7 @@ fn rules(checked: &Checked) -> Vec<Value> {
     of_rules.chain(others).collect()
 }
 
-fn result(hit: &Hit, print: &str, index: Option<usize>) -> Value {
+fn result(hit: &CheckFinding, print: &str, index: Option<usize>) -> Value {
     let level = match hit.level() {
         Level::Refused | Level::Unread => "error",
         Level::Warning => "warning",
@@ -65,11 +65,11 @@ fn result(hit: &Hit, print: &str, index: Option<usize>) -> Value {
     result
 }
 
-fn notification(hit: &Hit) -> Value {
+fn notification(hit: &CheckFinding) -> Value {
     json!({ "level": "error", "message": { "text": whole(hit) }, "locations": [location(hit)] })
 }
 
-fn location(hit: &Hit) -> Value {
+fn location(hit: &CheckFinding) -> Value {
     let (file, line) = place(hit);
     let mut region = json!({ "startLine": line });
     if let Some(place) = hit.spot.place.filter(|it| it.line == line && it.column > 0) {

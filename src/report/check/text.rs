@@ -1,6 +1,6 @@
 //! For people: the place, the line with what is meant marked, the reason, the way out; or a line each.
 
-use inspect::check::{Checked, Excerpt, Hit, Level, Outcome, Spot, What};
+use inspect::check::{CheckFinding, Checked, Excerpt, Level, Location, Outcome, What};
 use objects::visible;
 
 /// Everything that is known of each, and how many there are.
@@ -49,7 +49,7 @@ pub(super) fn concise(checked: &Checked, colour: bool) -> String {
 /// A line each.
 pub(super) fn lines(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
-    let line = |hit: &Hit| {
+    let line = |hit: &CheckFinding| {
         let rule = hit.rule().map_or(":".to_owned(), |rule| format!(" [{rule}]"));
         format!("{}: {}{rule} {}\n", at(&hit.spot), paint.level(hit.level()), super::headline(hit))
     };
@@ -57,7 +57,7 @@ pub(super) fn lines(checked: &Checked, colour: bool) -> String {
 }
 
 /// "galera.yaml:97:50", as editors and terminals make it a link.
-fn at(spot: &Spot) -> String {
+fn at(spot: &Location) -> String {
     // A line that begins like a command of a pipeline's is one.
     let here = if spot.file.starts_with("::") { "./" } else { "" };
     let file = format!("{here}{}", visible(&spot.file));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use axum::http::{self, Response};
-use facts::config::Settings;
+use facts::settings::Settings;
 use facts::view::Freshness;
 use futures_util::stream;
 use http_body_util::StreamBody;

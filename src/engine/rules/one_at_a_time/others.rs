@@ -2,7 +2,7 @@
 //!
 //! Must not know: what becomes of the member itself and of its data (`one_at_a_time.rs`).
 
-use super::super::departure::hold;
+use super::super::member_removal::hold;
 use super::{Leaving, finding};
 use crate::rule::UNTIL_SEEN;
 use crate::verdict::{Finding, Findings, Verdict};

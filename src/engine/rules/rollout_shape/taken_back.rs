@@ -2,7 +2,7 @@
 
 use super::{TEMPLATE, warn};
 use crate::verdict::Finding;
-use facts::galera::start_note::Doing;
+use facts::galera::start_report::JoinPhase;
 use facts::view::{Cluster, HANGS, PodFact, State, View};
 use objects::Workload;
 
@@ -30,7 +30,7 @@ fn hanging<'c>(
     let runs_it = |pod: &PodFact| pod.ready && pod.template == known;
     let all_others_run_it = pods().all(|pod| runs_it(pod) || pod.name == hangs.name);
     // With podManagementPolicy Parallel the controller waits for nothing, so it may find no other member to restart.
-    let is_safe = !parallel || all_others_run_it && hangs.doing() != Some(Doing::Receives);
+    let is_safe = !parallel || all_others_run_it && hangs.doing() != Some(JoinPhase::Receives);
     let counts = is_safe && pods().any(runs_it) && cluster.leaving.is_empty() && !cluster.has_no_identity();
     (counts && view.state(cluster) != State::Unknown).then_some((hangs, all_others_run_it))
 }
@@ -54,7 +54,7 @@ pub(super) fn judge(cluster: &Cluster, new: &Workload, view: &View<'_>) -> Optio
 /// What becomes of the pod that hangs. While others are to be replaced as well it may not be deleted by hand (G02).
 fn replaced(cluster: &Cluster, hangs: &PodFact, may_be_deleted: bool) -> String {
     let (ns, name, minutes) = (&cluster.id.namespace, &hangs.name, HANGS.as_mins());
-    if hangs.doing() == Some(Doing::Receives) {
+    if hangs.doing() == Some(JoinPhase::Receives) {
         format!("wait until {name} is Ready: it receives a copy")
     } else if may_be_deleted {
         format!(

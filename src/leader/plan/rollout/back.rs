@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::super::{Announcement, Step, bootstrap};
 use super::turn::fails;
 use super::{Rollout, STOPPED, Stage, WAITS};
-use facts::galera::start_note::Doing;
+use facts::galera::start_report::JoinPhase;
 use facts::marks::RECOVER;
 use facts::revision::Revision;
-use facts::view::{Cluster, Member, Note, PodFact, Stopped, View, Wish};
+use facts::view::{Cluster, Member, PodFact, RolloutRecord, RolloutRequest, Stopped, View};
 
 /// Longer than one failed start, which happens to a member that joins: the second pause of a container that fails.
 const FAILS: Duration = Duration::from_secs(20);
@@ -69,9 +69,9 @@ impl Rollout<'_, '_> {
              logs are collected; change {}, or take the change back ({revision})",
             revision.config_maps()
         );
-        let retried = Wish::of(&self.cluster.workload.metadata).and_then(Wish::retry);
+        let retried = RolloutRequest::of(&self.cluster.workload.metadata).and_then(RolloutRequest::retry);
         let stopped = Stopped { revision: revision.clone(), why: why.clone(), retried };
-        let note = Note { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
+        let note = RolloutRecord { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
         let told = Announcement::about(self.cluster, STOPPED, told);
         Stage::Rolls(why, Some(self.write(note, Some(told), patience)))
     }
@@ -137,7 +137,7 @@ pub(super) fn of_an_earlier_template(
     let says = match (pod.stuck && !pod.running, pod.hangs(view.now) && nothing_else_goes_on(cluster, view)) {
         (true, _) => format!("{name} keeps failing with an earlier template, and is replaced"),
         (false, true) => format!("{name} does not become Ready with an earlier template, and is replaced"),
-        (false, false) if pod.doing() == Some(Doing::Receives) => {
+        (false, false) if pod.doing() == Some(JoinPhase::Receives) => {
             let says =
                 format!("{name} was made from an earlier template, and receives a copy: it is waited for");
             return Some((says, None));
@@ -176,7 +176,7 @@ fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
         _ if pod.going => None,
         _ if pod.restarts >= MANY => Some(("keeps failing", Duration::ZERO)),
         _ if pod.stuck && !pod.running => Some(("keeps failing", FAILS)),
-        Some(Doing::Receives) => None,
+        Some(JoinPhase::Receives) => None,
         _ => Some(("does not become Ready", HANGS)),
     }
 }

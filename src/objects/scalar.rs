@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// What stands there.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub enum Loose {
+pub enum Scalar {
     /// Nothing, or null.
     #[default]
     Absent,
@@ -23,7 +23,7 @@ pub enum Loose {
     Odd(&'static str),
 }
 
-impl Loose {
+impl Scalar {
     /// As a text, if it can be one; empty if nothing is there.
     pub fn look(&self) -> &str {
         match self {
@@ -43,7 +43,7 @@ impl Loose {
     }
 
     /// They say the same: nothing and an empty text do, and so do 3306 and "3306".
-    pub fn says_as(&self, other: &Self) -> bool {
+    pub fn same_text(&self, other: &Self) -> bool {
         self.look() == other.look() && self.odd() == other.odd()
     }
 
@@ -58,7 +58,7 @@ impl Loose {
     }
 }
 
-impl<'de> Deserialize<'de> for Loose {
+impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         Ok(match Value::deserialize(input)? {
             Value::Null => Self::Absent,
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for Loose {
     }
 }
 
-impl fmt::Debug for Loose {
+impl fmt::Debug for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("nothing"),
@@ -129,7 +129,7 @@ pub fn weight(it: &impl Hash) -> usize {
     impl Hasher for Weight {
         fn write(&mut self, bytes: &[u8]) {
             // A list of a million empty entries is short in JSON, and not here.
-            self.0 += bytes.len() + size_of::<Loose>();
+            self.0 += bytes.len() + size_of::<Scalar>();
         }
         fn finish(&self) -> u64 {
             0

@@ -19,7 +19,7 @@ const MOST_PATIENT: Duration = Duration::from_secs(600);
 
 /// What the leader remembers between two looks.
 #[derive(Default)]
-pub struct Pace {
+pub struct StepScheduler {
     /// Until when each is not done again; `None`: as long as it is planned.
     rests: HashMap<Step, Option<Duration>>,
     /// How long somebody who did not tell is not asked again.
@@ -30,7 +30,7 @@ pub struct Pace {
     refused: HashMap<Step, String>,
 }
 
-impl Pace {
+impl StepScheduler {
     /// What is to be done now.
     pub fn due<'s>(&mut self, steps: &'s [Step], now: Duration) -> Vec<&'s Step> {
         self.asked.retain(|step, _| steps.contains(step));
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_needs_patience_is_due_when_it_was_planned_for_long_enough_without_a_break() {
-        let (mut pace, steps) = (Pace::default(), [announce("a")]);
+        let (mut pace, steps) = (StepScheduler::default(), [announce("a")]);
         assert!(pace.due(&steps, at(0)).is_empty());
         assert_eq!(pace.again(&steps, at(0)), at(10));
         assert!(pace.due(&steps, at(9)).is_empty());
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_was_done_rests_and_what_missed_is_tried_soon() {
-        let (mut pace, steps) = (Pace::default(), [ask()]);
+        let (mut pace, steps) = (StepScheduler::default(), [ask()]);
         for (now, pause) in [(0, 10), (10, 20), (30, 40)] {
             assert_eq!(pace.due(&steps, at(now)), [&steps[0]]);
             pace.did(&steps[0], at(now));

@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Step, no_longer_adopted, of};
-use facts::view::{Changed, Freshness, LastLook, View};
+use facts::view::{Changed, Freshness, View, WorldDiff};
 
 /// Some steps follow from time alone: somebody was let go moments ago. Few follow from another namespace.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 
 /// What the leader remembers of its looks.
 #[derive(Debug, Default)]
-pub struct Lookout {
-    last: LastLook,
+pub struct IncrementalPlanner {
+    last: WorldDiff,
     /// By namespace, where there are any.
     steps: BTreeMap<String, Vec<Step>>,
 }
 
-impl Lookout {
+impl IncrementalPlanner {
     /// Everything there is to do, in the order of [`super::next`].
     pub fn next(&mut self, view: &View<'_>, now: Duration) -> Vec<Step> {
         if view.freshness != Freshness::Current {

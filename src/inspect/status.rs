@@ -7,14 +7,14 @@ use engine::inject;
 use engine::verdict::Effect;
 use facts::marks;
 use facts::marks::overrides::Override;
-use facts::view::condition::{self, Condition, Matter};
+use facts::view::condition::{self, Condition, Diagnosis};
 use facts::view::{Cluster, Member, State, View};
 use leader::plan::{bootstrap, rollout};
 use leader::recovery;
 
 /// One cluster.
 #[derive(Debug)]
-pub struct Story<'a> {
+pub struct ClusterStatus<'a> {
     /// As the view has it.
     pub cluster: &'a Cluster,
     /// How it is, in a word.
@@ -24,7 +24,7 @@ pub struct Story<'a> {
     /// The one command that brings it back, if no member is Ready.
     pub way_back: Option<String>,
     /// What is the matter with all of them, with the way out.
-    pub matters: Vec<Matter>,
+    pub matters: Vec<Diagnosis>,
     /// How far its bootstrap node is.
     pub bootstrap: bootstrap::Stage,
     /// Members that run with the addresses of before.
@@ -43,7 +43,7 @@ pub struct Story<'a> {
     pub findings: Vec<String>,
 }
 
-impl<'a> Story<'a> {
+impl<'a> ClusterStatus<'a> {
     /// Of this cluster.
     pub fn of(cluster: &'a Cluster, view: &View<'a>) -> Self {
         let bootstrap = bootstrap::stage(cluster, view);
@@ -61,7 +61,7 @@ impl<'a> Story<'a> {
             unverified: bootstrap::unverified(cluster)
                 .filter(|_| !matches!(bootstrap, bootstrap::Stage::Kept(_))),
             waived: waived.and_then(|text| Override::read(text, view.now).ok()),
-            glass: view.broken_glass(&cluster.id.namespace),
+            glass: view.active_break_glass(&cluster.id.namespace),
             left_alone: view.left_alone(&cluster.id.namespace),
             bootstrap,
             findings: Vec::new(),

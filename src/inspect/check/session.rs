@@ -10,7 +10,7 @@ use super::excerpt::Lines;
 use super::item::{self, Item, NoItem};
 use super::unjudged;
 use super::waiver::Waivers;
-use super::{Checked, Hit, Input, Level, NoText, Outcome, Question, Spot, What};
+use super::{CheckFinding, Checked, Input, Level, Location, NoText, Outcome, Question, What};
 use crate::manifest::{self, Place};
 use engine::rule::Rule;
 use engine::rules::UNREADABLE;
@@ -19,21 +19,21 @@ use facts::review::Review;
 use facts::view::{Freshness, View, World};
 
 /// Where texts lie open while they are judged.
-pub(super) struct Desk<'a> {
+pub(super) struct CheckSession<'a> {
     pub(super) question: &'a Question<'a>,
-    sheets: Vec<Sheet<'a>>,
+    sheets: Vec<SourceFile<'a>>,
     checked: Checked,
 }
 
 /// A text that was read: what is quoted of it, and what its comments waive.
-struct Sheet<'a> {
+struct SourceFile<'a> {
     name: Arc<str>,
     in_base: bool,
     lines: Lines<'a>,
     waivers: Waivers,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> CheckSession<'a> {
     pub(super) fn new(question: &'a Question<'a>) -> Self {
         let checked = Checked {
             rules: question.rulebook.rules().iter().map(Rule::page).collect(),
@@ -52,11 +52,11 @@ impl<'a> Desk<'a> {
         let mut items = Vec::new();
         for input in inputs {
             let sheet = self.sheets.len();
-            let spot = |place| Spot { file: input.name.clone(), place, template: None, in_base, sheet };
+            let spot = |place| Location { file: input.name.clone(), place, template: None, in_base, sheet };
             let text = input.text.as_deref();
             let waivers = text.map(|text| Waivers::read(text, self.question.rulebook)).unwrap_or_default();
             let lines = Lines::of(text.unwrap_or_default());
-            self.sheets.push(Sheet { name: input.name.clone(), in_base, lines, waivers });
+            self.sheets.push(SourceFile { name: input.name.clone(), in_base, lines, waivers });
             let documents = match text {
                 Ok(text) => manifest::read(text),
                 Err(why) => {
@@ -64,7 +64,7 @@ impl<'a> Desk<'a> {
                         NoText::Unread(problem) => What::Unread(problem),
                         NoText::LeftOut(words) => What::Unjudged(words),
                     };
-                    self.checked.hits.push(Hit::plain(spot(None), what));
+                    self.checked.hits.push(CheckFinding::plain(spot(None), what));
                     continue;
                 }
             };
@@ -73,15 +73,17 @@ impl<'a> Desk<'a> {
                     Ok(Ok(item)) => items.push(item),
                     Ok(Err(NoItem::Stranger)) => self.checked.strangers += usize::from(!in_base),
                     Ok(Err(NoItem::Odd(place, words))) => {
-                        let hit = Hit::plain(spot(Some(place)), What::Unjudged(words));
+                        let hit = CheckFinding::plain(spot(Some(place)), What::Unjudged(words));
                         self.checked.hits.extend(Some(hit).filter(|_| !in_base));
                     }
                     Ok(Err(NoItem::Unreadable(place, words))) => {
-                        self.checked.hits.push(Hit::plain(spot(Some(place)), unreadable(words, in_base)));
+                        self.checked
+                            .hits
+                            .push(CheckFinding::plain(spot(Some(place)), unreadable(words, in_base)));
                     }
                     Err(problem) => {
                         let what = unreadable(problem.to_string(), in_base);
-                        self.checked.hits.push(Hit::plain(spot(Some(problem.place)), what));
+                        self.checked.hits.push(CheckFinding::plain(spot(Some(problem.place)), what));
                     }
                 }
             }
@@ -105,7 +107,7 @@ impl<'a> Desk<'a> {
             );
             self.checked
                 .hits
-                .push(Hit::plain(self.sheets[item.sheet].spot(item, place), What::Unjudged(words)));
+                .push(CheckFinding::plain(self.sheets[item.sheet].spot(item, place), What::Unjudged(words)));
         }
     }
 
@@ -142,12 +144,12 @@ impl<'a> Desk<'a> {
             let excerpt = sheet.lines.quoted(place, item.kind(), &judged.finding).filter(|_| !sheet.in_base);
             let waived = sheet.waivers.waives(judged.finding.rule, place, &item.document);
             let what = What::Finding { judged: Box::new(judged), waived };
-            Hit { spot: sheet.spot(item, place), object: Some(named.clone()), what, excerpt }
+            CheckFinding { spot: sheet.spot(item, place), object: Some(named.clone()), what, excerpt }
         };
         let mut found: Vec<_> = decision.judged.into_iter().filter(asked).map(finding).collect();
-        let plain = |place: Place, what: What| Hit {
+        let plain = |place: Place, what: What| CheckFinding {
             object: Some(named.clone()),
-            ..Hit::plain(sheet.spot(item, place), what)
+            ..CheckFinding::plain(sheet.spot(item, place), what)
         };
         let remarks = decision.remarks.into_iter();
         found.extend(remarks.map(|remark| plain(item.document.start(), What::Remark(remark))));
@@ -156,8 +158,8 @@ impl<'a> Desk<'a> {
             .map(|(place, words)| (place, What::Unjudged(words)));
         found.extend(version.into_iter().chain(odd).chain(besides).map(|(place, what)| plain(place, what)));
         // What is only recorded is as good as allowed.
-        let recorded = |hit: &&Hit| matches!(&hit.what, What::Finding { judged, .. } if judged.effect == Effect::Recorded);
-        let worst = found.iter().filter(|hit| !recorded(hit)).map(Hit::level).max();
+        let recorded = |hit: &&CheckFinding| matches!(&hit.what, What::Finding { judged, .. } if judged.effect == Effect::Recorded);
+        let worst = found.iter().filter(|hit| !recorded(hit)).map(CheckFinding::level).max();
         self.checked.hits.append(&mut found);
         self.note(item, worst, false);
     }
@@ -174,7 +176,7 @@ impl<'a> Desk<'a> {
 
     fn plain(&mut self, item: &Item, what: What) {
         let spot = self.sheets[item.sheet].spot(item, item.document.start());
-        let hit = Hit { object: Some(item.named()), ..Hit::plain(spot, what) };
+        let hit = CheckFinding { object: Some(item.named()), ..CheckFinding::plain(spot, what) };
         let worst = hit.level();
         self.checked.hits.push(hit);
         self.note(item, Some(worst), false);
@@ -194,9 +196,14 @@ impl<'a> Desk<'a> {
         for (number, sheet) in sheets.iter().enumerate().filter(|(_, sheet)| !sheet.in_base) {
             checked.hits.extend(sheet.waivers.left(question.rules, compared).map(|(line, words)| {
                 let place = Some(Place { line, column: 1 });
-                let spot =
-                    Spot { file: sheet.name.clone(), place, template: None, in_base: false, sheet: number };
-                Hit::plain(spot, What::Comment(words))
+                let spot = Location {
+                    file: sheet.name.clone(),
+                    place,
+                    template: None,
+                    in_base: false,
+                    sheet: number,
+                };
+                CheckFinding::plain(spot, What::Comment(words))
             }));
         }
         checked.hits.sort_by_key(|hit| (hit.spot.sheet, hit.spot.place));
@@ -213,10 +220,10 @@ fn unreadable(words: String, in_base: bool) -> What {
     }
 }
 
-impl Sheet<'_> {
-    fn spot(&self, item: &Item, place: Place) -> Spot {
+impl SourceFile<'_> {
+    fn spot(&self, item: &Item, place: Place) -> Location {
         let template = item.document.template.clone();
-        Spot {
+        Location {
             file: self.name.clone(),
             place: Some(place),
             template,

@@ -13,7 +13,7 @@ use imbl::ordmap::DiffItem;
 
 use super::facts::Map;
 use super::{Freshness, Id, View, World};
-use crate::config::Settings;
+use crate::settings::Settings;
 
 /// Where to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,13 +26,13 @@ pub enum Changed {
 
 /// What was there at the last look.
 #[derive(Debug, Default)]
-pub struct LastLook {
+pub struct WorldDiff {
     seen: Option<(World, Settings, Freshness)>,
     /// When everything was looked at last.
     everywhere: Duration,
 }
 
-impl LastLook {
+impl WorldDiff {
     /// Where this look finds something else than the last one. Some things change by time alone, so it is everywhere as often
     /// as `at_least_every`.
     pub fn changed(&mut self, view: &View<'_>, now: Duration, at_least_every: Duration) -> Changed {
@@ -130,7 +130,7 @@ mod tests {
         }
         let (settings, every) = (Settings::default(), Duration::from_secs(60));
         let mut world = World::build(facts.clone(), Freshness::Current);
-        let (mut last, mut now) = (LastLook::default(), Duration::ZERO);
+        let (mut last, mut now) = (WorldDiff::default(), Duration::ZERO);
         let mut look = |facts: &mut Facts, settings: &Settings, world: &mut World, later: u64| {
             *world = world.after(facts);
             now += Duration::from_secs(later);
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&["labelled"]));
         put(&mut facts, Kind::Node, "", "node", "");
         assert_eq!(look(&mut facts, &settings, &mut world, 1), Changed::Everywhere, "nodes are everybody's");
-        let warns = Settings::read("mode: warn", &crate::config::Names::default()).unwrap();
+        let warns = Settings::read("mode: warn", &crate::settings::Names::default()).unwrap();
         assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere, "other settings");
         assert_eq!(look(&mut facts, &warns, &mut world, 59), only(&[]));
         assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere, "it is time");

@@ -16,7 +16,7 @@ use objects::{Kind, Object, Workload};
 
 /// A member that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Departure {
+pub struct MemberRemoval {
     /// Its cluster.
     pub cluster: Id,
     /// Its pod.
@@ -28,7 +28,7 @@ pub struct Departure {
 }
 
 /// The member that this review takes away, if it is a real one and is allowed.
-pub fn departure(review: &Review, view: &View<'_>) -> Option<Departure> {
+pub fn member_removal(review: &Review, view: &View<'_>) -> Option<MemberRemoval> {
     let taken_over = view.taken_over(review);
     let review = taken_over.as_ref().unwrap_or(review);
     let judged = review.origin == Origin::Validating
@@ -50,7 +50,7 @@ pub fn departure(review: &Review, view: &View<'_>) -> Option<Departure> {
     let known = if review.kind == Kind::Pod { uid } else { &cluster.workload.metadata.uid };
     let real = |old: &Object| review.takes_over || old.meta().uid == *known;
     let counts = review.old.as_ref().is_none_or(real) && view.mode(rule, &review.namespace) != Mode::Off;
-    counts.then(|| Departure { cluster: cluster.id.clone(), pod, uid: uid.clone(), rule })
+    counts.then(|| MemberRemoval { cluster: cluster.id.clone(), pod, uid: uid.clone(), rule })
 }
 
 /// The pod that this deletion or eviction asks to go, or whose server this resize restarts.
@@ -102,23 +102,23 @@ pub(super) fn hold(cluster: &Cluster) -> String {
 
 /// It could not be reserved: refused, unless somebody takes the responsibility.
 pub fn refuse_unreserved(
-    departure: &Departure,
+    member_removal: &MemberRemoval,
     problem: &str,
     review: &Review,
     view: &View<'_>,
     decision: &mut Decision,
 ) {
     let finding = Finding::new(
-        departure.rule,
+        member_removal.rule,
         Verdict::Unknown,
         "",
-        format!("gatera could not reserve {} at the API server: {problem}", departure.pod),
+        format!("gatera could not reserve {} at the API server: {problem}", member_removal.pod),
         "without a reservation another replica of gatera could let a second member go at the same moment, and the members \
          that are left may be no majority",
         "repeat the command in a minute; /readyz of gatera (port 8080) says whether it hears the API server",
     );
     let exceptions = Exceptions::of(review, view, &mut Decision::default());
-    let mode = view.mode(departure.rule, &review.namespace);
-    decision.add(finding, mode, false, exceptions.by(departure.rule, review));
+    let mode = view.mode(member_removal.rule, &review.namespace);
+    decision.add(finding, mode, false, exceptions.by(member_removal.rule, review));
     decision.sort();
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 /// What a member reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StartNote {
+pub enum StartReport {
     /// It started, and had not joined when it said so.
     Started(Start),
     /// The step did not start the server.
@@ -23,18 +23,18 @@ pub struct Start {
     /// By the member's own clock.
     pub at: Timestamp,
     /// Beginning where.
-    pub from: Beginning,
+    pub from: StartPosition,
     /// What `grastate.dat` says.
     pub safe_to_bootstrap: Option<bool>,
     /// What it did when a probe looked.
-    pub doing: Option<Doing>,
+    pub doing: Option<JoinPhase>,
     /// Why the server ended, where that is an option that it does not take.
     pub ended: Option<String>,
 }
 
 /// What a server does that runs and is not Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum JoinPhase {
     /// Nobody it reaches is in a Primary component.
     Looks,
     /// Its component has no majority: it restored its last view, and not all of that are there, or it lost the others.
@@ -51,7 +51,7 @@ pub enum Doing {
     Freezes,
 }
 
-impl Doing {
+impl JoinPhase {
     /// Of the words of `wait-for-sync.sh`, as a kubelet repeats them.
     pub fn read(text: &str) -> Option<Self> {
         let (_, rest) = text.split_once("probe failed: the server ")?;
@@ -104,7 +104,7 @@ impl Doing {
 
 /// Where a member starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Beginning {
+pub enum StartPosition {
     /// Its last transaction, and how that is known.
     Position(Position, String),
     /// Anything else, in the words of the script.
@@ -145,7 +145,7 @@ const ENDED: &str = "; the server ended: ";
 /// A line is short; what is longer was not written by the script.
 const LONGEST_NOTE: usize = 1000;
 
-impl StartNote {
+impl StartReport {
     /// Of a text that may hold such a line.
     pub fn read(text: &str) -> Option<Self> {
         let line = |begins: &str| {
@@ -167,18 +167,18 @@ impl StartNote {
             "1" => Some(true),
             _ => None,
         };
-        let from = position(words).unwrap_or_else(|| Beginning::Words(words.to_owned()));
+        let from = position(words).unwrap_or_else(|| StartPosition::Words(words.to_owned()));
         let at = at.parse().ok()?;
-        Some(Self::Started(Start { at, from, safe_to_bootstrap, doing: Doing::read(text), ended }))
+        Some(Self::Started(Start { at, from, safe_to_bootstrap, doing: JoinPhase::read(text), ended }))
     }
 
     /// What Galera will compare: no DDL was under way, and `grastate.dat` belongs to the data.
     pub fn is_compared(&self) -> bool {
-        matches!(self, Self::Started(Start { from: Beginning::Position(_, how), .. }) if !how.contains("DDL"))
+        matches!(self, Self::Started(Start { from: StartPosition::Position(_, how), .. }) if !how.contains("DDL"))
     }
 
     /// What it did when a probe looked.
-    pub fn doing(&self) -> Option<Doing> {
+    pub fn doing(&self) -> Option<JoinPhase> {
         match self {
             Self::Started(start) => start.doing,
             Self::Refused(_) => None,
@@ -204,13 +204,13 @@ impl StartNote {
 
     /// It has data of a cluster that was formed without an identity.
     pub fn has_no_identity(&self) -> bool {
-        matches!(self, Self::Started(Start { from: Beginning::Words(words), .. }) if words.contains("formed without an identity"))
+        matches!(self, Self::Started(Start { from: StartPosition::Words(words), .. }) if words.contains("formed without an identity"))
     }
 
     /// The position, if one is known.
     pub fn position(&self) -> Option<&Position> {
         match self {
-            Self::Started(Start { from: Beginning::Position(position, _), .. }) => Some(position),
+            Self::Started(Start { from: StartPosition::Position(position, _), .. }) => Some(position),
             _ => None,
         }
     }
@@ -223,21 +223,21 @@ pub fn end(text: &str) -> Option<Position> {
     Position::read(words.split_once(", safe_to_bootstrap ")?.0)
 }
 
-fn position(words: &str) -> Option<Beginning> {
+fn position(words: &str) -> Option<StartPosition> {
     let (place, how) = words.strip_prefix("position ")?.split_once(", ")?;
     // With wsrep_gtid_mode MariaDB's own position follows.
     let position = Position::read(place.split(',').next()?)?;
-    Some(Beginning::Position(position, how.to_owned()))
+    Some(StartPosition::Position(position, how.to_owned()))
 }
 
-impl fmt::Display for StartNote {
+impl fmt::Display for StartReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(why) => write!(f, "gatera's step did not start the server: {why}"),
             Self::Started(Start { at, from, safe_to_bootstrap, doing, ended }) => {
                 match from {
-                    Beginning::Position(position, how) => write!(f, "at {position}, {how}")?,
-                    Beginning::Words(words) => f.write_str(words)?,
+                    StartPosition::Position(position, how) => write!(f, "at {position}, {how}")?,
+                    StartPosition::Words(words) => f.write_str(words)?,
                 }
                 if let Some(safe) = safe_to_bootstrap {
                     write!(f, ", safe_to_bootstrap {}", u8::from(*safe))?;
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_the_step_writes_is_read() {
-        let told = |words: &str| StartNote::read(&format!("start of 2026-11-22T01:02:48Z: {words}\n"));
+        let told = |words: &str| StartReport::read(&format!("start of 2026-11-22T01:02:48Z: {words}\n"));
         for (words, says, seqno) in [
             (
                 format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"),
@@ -294,20 +294,20 @@ mod tests {
         let probe = format!(
             "Startup probe failed: the server is DISCONNECTED; start of 2026-11-22T01:02:48Z: position {ID}:7, stopped in order, safe_to_bootstrap 1\n"
         );
-        let probed = StartNote::read(&probe).unwrap();
-        assert_eq!((probed.position().unwrap().seqno, probed.doing()), (7, Some(Doing::Looks)));
+        let probed = StartReport::read(&probe).unwrap();
+        assert_eq!((probed.position().unwrap().seqno, probed.doing()), (7, Some(JoinPhase::Looks)));
         let says = "at 66373a7e-e610-11f1-91b9-7e68ccac15f1:7, stopped in order, safe_to_bootstrap 1; reported at 2026-11-22T01:02:48Z; looks for members that serve";
         assert_eq!(probed.to_string(), says);
-        assert_eq!(StartNote::read(&probe.replace("DISC", "C")).unwrap().doing(), Some(Doing::Waits));
-        assert_eq!(StartNote::read(&probe.replace("DISCONNECTED", "EVIL")).unwrap().doing(), None);
+        assert_eq!(StartReport::read(&probe.replace("DISC", "C")).unwrap().doing(), Some(JoinPhase::Waits));
+        assert_eq!(StartReport::read(&probe.replace("DISCONNECTED", "EVIL")).unwrap().doing(), None);
         let ended = told(&format!(
             "position {ID}:41, stopped in order, safe_to_bootstrap 1; the server ended: unknown variable max_conections"
         ));
         let ended = ended.unwrap();
         assert_eq!(ended.ended(), Some("unknown variable max_conections"));
         assert!(ended.to_string().ends_with("safe_to_bootstrap 1; reported at 2026-11-22T01:02:48Z; the server ended: unknown variable max_conections"), "{ended}");
-        let refused = StartNote::read("gatera did not start the server: there are prepared transactions\n");
-        assert_eq!(refused, Some(StartNote::Refused("there are prepared transactions".into())));
+        let refused = StartReport::read("gatera did not start the server: there are prepared transactions\n");
+        assert_eq!(refused, Some(StartReport::Refused("there are prepared transactions".into())));
     }
 
     #[test]
@@ -320,10 +320,10 @@ mod tests {
             "start of 2026-11-22T01:02:48Z: \u{1b}[2Jempty, safe_to_bootstrap 0",
             "said: gatera did not start the server: x",
         ] {
-            assert_eq!(StartNote::read(text), None, "{text}");
+            assert_eq!(StartReport::read(text), None, "{text}");
         }
         assert_eq!(
-            StartNote::read(&format!(
+            StartReport::read(&format!(
                 "start of 2026-11-22T01:02:48Z: {}, safe_to_bootstrap 0",
                 "x".repeat(2000)
             )),

@@ -12,7 +12,7 @@ use objects::Meta;
 
 /// What a person asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum RolloutRequest {
     /// Nobody is restarted.
     Paused,
     /// What was given up is tried once more; asked with other words after `retry`, once more again.
@@ -28,7 +28,7 @@ pub enum Wish {
     Odd,
 }
 
-impl Wish {
+impl RolloutRequest {
     /// Of a StatefulSet.
     pub fn of(meta: &Meta) -> Option<Self> {
         meta.mark(marks::ROLLOUT).map(Self::read)
@@ -69,7 +69,7 @@ const LONGEST_WORDS: usize = 64;
 const KEEP: &str = "keep ";
 const INSTEAD_OF: &str = " instead of ";
 
-impl fmt::Display for Wish {
+impl fmt::Display for RolloutRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused => f.write_str(PAUSED),
@@ -87,10 +87,10 @@ mod tests {
     #[test]
     fn a_wish_is_read_as_it_is_written() {
         let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
-        let keep = Wish::Keep { revision: revision("a"), instead_of: revision("b") };
-        let retry = |once: &str| Wish::Retry(once.to_owned());
-        for wish in [Wish::Paused, keep, retry(""), retry("2026-12-01T10:00:00Z")] {
-            assert_eq!(Wish::read(&wish.to_string()), wish);
+        let keep = RolloutRequest::Keep { revision: revision("a"), instead_of: revision("b") };
+        let retry = |once: &str| RolloutRequest::Retry(once.to_owned());
+        for wish in [RolloutRequest::Paused, keep, retry(""), retry("2026-12-01T10:00:00Z")] {
+            assert_eq!(RolloutRequest::read(&wish.to_string()), wish);
         }
         for odd in [
             &*format!("retry {}", "x".repeat(65)),
@@ -101,7 +101,7 @@ mod tests {
             "keep conf=aaaaaaaaaaaaaaaa",
             "keep x instead of y",
         ] {
-            assert_eq!(Wish::read(odd), Wish::Odd, "{odd}");
+            assert_eq!(RolloutRequest::read(odd), RolloutRequest::Odd, "{odd}");
         }
     }
 }
