@@ -1,7 +1,7 @@
 //! Whoever applies the same manifests again and again, as people, CI and GitOps do, is never refused for it and changes
 //! nothing: not by `kubectl apply`, not by server-side apply, not by turns. The bootstrap node stays away.
 
-use crate::alive::{self, Alive, BOOTSTRAP};
+use crate::living_cluster::{self, Alive, BOOTSTRAP};
 
 const CLIENT: &[&str] = &[];
 const SERVER: &[&str] = &["--server-side"];
@@ -72,7 +72,7 @@ fn the_two_methods_can_be_used_by_turns() {
 #[test]
 fn the_bootstrap_node_that_still_runs_is_left_alone() {
     let alive = Alive::empty("apply");
-    let unproven = alive::unproven();
+    let unproven = living_cluster::unproven();
     alive.apply_text(&unproven, CLIENT).succeeded();
     alive.until_formed();
     alive.changes_nothing(|| {

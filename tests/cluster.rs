@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::alive::until_bootstrap_removed;
 use crate::guarded;
 use crate::lab::{ControlPlane, Output, User, eventually};
+use crate::living_cluster::until_bootstrap_removed;
 
 const SEED: &str = include_str!("fixtures/seed.yaml");
 const VERBATIM: &str = include_str!("fixtures/seed-verbatim.yaml");

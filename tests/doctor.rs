@@ -69,7 +69,7 @@ fn each_thing_that_is_broken_is_named() {
 
     it.admin(&["label", "namespace", "db", "gatera.dev/mode=enforce"]).succeeded();
     it.plane.run_stateful_set("db", "galera-instance-galera");
-    crate::alive::until_bootstrap_removed(&it.plane, "db");
+    crate::living_cluster::until_bootstrap_removed(&it.plane, "db");
     let well = it.asks("all is well", &["--namespace=db"]);
     assert!(well.status == 0 && well.stdout.contains("\n0 wrong, "), "{well}");
 

@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use crate::alive::Alive;
 use crate::cluster::STATEFUL_SET;
 use crate::lab::{Output, eventually};
+use crate::living_cluster::Alive;
 
 fn pod(ordinal: usize) -> String {
     format!("{STATEFUL_SET}-{ordinal}")

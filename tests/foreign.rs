@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::alive::Alive;
 use crate::lab::{Output, User};
+use crate::living_cluster::Alive;
 
 const RELEASE: &str = include_str!("fixtures/bitnami-like.yaml");
 const CLUSTER: &str = "orders-db";

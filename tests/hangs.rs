@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
+use crate::published_events::deletion;
 use crate::scene::{self, BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene, bootstrap_pod};
-use crate::told::deletion;
 
 /// Puts this pod into the view: its server runs since then, was started so often again, is not Ready, and is in this state.
 fn put(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &str) -> Value {

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::alive::{Alive, BOOTSTRAP, GALERA};
 use crate::cluster::STATEFUL_SET;
 use crate::guarded;
 use crate::lab::{Output, User, eventually, is_helm_3};
+use crate::living_cluster::{Alive, BOOTSTRAP, GALERA};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/chart");
 const CARELESS: &str = "--set=bootstrap.hook=false";

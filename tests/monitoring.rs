@@ -1,7 +1,7 @@
 //! What charts/gatera gives to those who watch: alerts and a dashboard. Their expressions are PromQL (promtool says so), ask
 //! for what a guard really tells, and do what they are meant to when it tells that something is the matter.
 //!
-//! `told.rs`: what a guard tells. `promql.rs`: what an expression asks for. `dashboard.rs`: the dashboard. Here: the alerts.
+//! `published_events.rs`: what a guard tells. `promql.rs`: what an expression asks for. `dashboard.rs`: the dashboard. Here: the alerts.
 
 mod dashboard;
 mod promql;

@@ -12,10 +12,10 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::alive::Alive;
 use crate::cluster::STATEFUL_SET;
 use crate::guarded::{Guard, Start, program};
 use crate::lab::{User, eventually};
+use crate::living_cluster::Alive;
 use crate::stall::Link;
 
 /// A replica, asked directly.

@@ -1,5 +1,5 @@
 //! A changed configuration reaches the members one at a time: what is due in which situation (`planned.rs`), what whoever
-//! changes it is told (`told.rs`), what a pod starts with (`started.rs`), how a template is taken back (`taken_back.rs`), and what
+//! changes it is told (`published_events.rs`), what a pod starts with (`started.rs`), how a template is taken back (`taken_back.rs`), and what
 //! comes of it on a control plane with nodes (`live.rs`).
 
 mod live;

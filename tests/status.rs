@@ -13,8 +13,8 @@ use objects::{Kind, Object};
 use report::status;
 use serde_json::{Value, json};
 
+use crate::published_events::deletion;
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
-use crate::told::deletion;
 
 const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";

@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use super::gate::Gate;
 use super::live::{addresses, events, nothing_is_left};
 use super::{SERVICE, WITHOUT};
-use crate::alive::{Alive, BOOTSTRAP};
 use crate::cluster::STATEFUL_SET;
 use crate::guarded::{Guard, Start, install, program};
 use crate::lab::{ControlPlane, User, eventually};
+use crate::living_cluster::{Alive, BOOTSTRAP};
 use crate::wire::Balancer;
 
 /// One guard and its way to the API server; the next one takes its place.

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::live::events;
-use crate::alive::{self, Alive};
 use crate::cluster::STATEFUL_SET;
 use crate::guarded::{Guard, Start, install, kubeconfig_of, program};
 use crate::lab::{ControlPlane, eventually};
+use crate::living_cluster::{self, Alive};
 
 /// A cluster of somebody who wants no good, another one's, and things that are not Galera's.
 fn objects(ns: &str) -> Value {
@@ -157,5 +157,5 @@ fn a_config_map_that_a_cron_job_reads_stays_and_says_why() {
         Value::Null,
         "and is not marked any more"
     );
-    assert_eq!(alive.admin(&["get", alive::BOOTSTRAP]).status, 1);
+    assert_eq!(alive.admin(&["get", living_cluster::BOOTSTRAP]).status, 1);
 }

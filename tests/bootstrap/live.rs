@@ -5,10 +5,10 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::{SERVICE, WITHOUT};
-use crate::alive::{self, Alive, BOOTSTRAP};
 use crate::cluster::STATEFUL_SET;
 use crate::guarded;
 use crate::lab::{User, eventually};
+use crate::living_cluster::{self, Alive, BOOTSTRAP};
 
 /// The addresses in the option files of all members that are there.
 pub(super) fn addresses(alive: &Alive) -> Vec<String> {
@@ -140,7 +140,7 @@ fn addresses_follow_replicas_and_nobody_restarts() {
 #[test]
 fn a_bootstrap_node_that_is_kept_says_why_once() {
     let alive = Alive::empty("kept");
-    alive.apply_text(&alive::unproven(), &[]).succeeded();
+    alive.apply_text(&living_cluster::unproven(), &[]).succeeded();
     alive.until_formed();
     let note = eventually("the Event", || {
         events(&alive, "BootstrapKept").into_iter().find(|note| note.contains("does not see Galera's state"))
@@ -179,7 +179,7 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
 #[test]
 fn a_bootstrap_pod_that_is_deleted_is_not_replaced() {
     let alive = Alive::empty("midway");
-    alive.apply_text(&alive::unproven(), &[]).succeeded();
+    alive.apply_text(&living_cluster::unproven(), &[]).succeeded();
     alive.until_formed();
     let pods = ["delete", "pods", "--selector=app=galera-bootstrap"];
     eventually("all members to be seen Ready", || (alive.kubectl(&pods).status == 0).then_some(()));
@@ -196,7 +196,7 @@ fn a_bootstrap_pod_that_is_deleted_is_not_replaced() {
 fn a_config_map_that_two_bootstrap_nodes_read_stays() {
     let alive = Alive::empty("shared");
     // Another cluster that never forms: no StatefulSet comes.
-    let parts: Vec<&str> = alive::GALERA.split("---\n").collect();
+    let parts: Vec<&str> = living_cluster::GALERA.split("---\n").collect();
     let deployment = parts.iter().find(|it| it.contains("kind: Deployment")).unwrap();
     let other = deployment
         .replace("metadata: {name: galera-instance-bootstrap,", "metadata: {name: other-bootstrap,")

@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::{CHART, FIXED, INSTANCE};
-use crate::alive::{Alive, BOOTSTRAP};
 use crate::cluster::STATEFUL_SET;
 use crate::lab::{Output, User, eventually};
+use crate::living_cluster::{Alive, BOOTSTRAP};
 
 impl Alive {
     fn install(&self, flags: &[&str]) -> Output {

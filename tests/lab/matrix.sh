@@ -11,7 +11,7 @@ unset CDPATH
 cd "$(dirname "$0")/../.."
 
 # Tests that meet neither: they give the same answer in every row, and `make test` runs them.
-ALONE='anything:: cases::every cases::no_rule cases::rules cases::ways cli:: docs:: house:: identity:: inject:: looks:: port:: recover:: router:: script:: secrets:: sim:: status::'
+ALONE='anything:: cases::every cases::no_rule cases::rules cases::ways cli:: docs:: house:: identity:: inject:: incremental_looks:: webhook_port:: recover:: router:: script:: secrets:: sim:: status::'
 # Those in which Helm does something.
 HELM='helm:: chart_galera:: chart_gatera:: monitoring:: cluster::'
 

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::alive::Alive;
 use crate::bootstrap::crash::Stage;
 use crate::bootstrap::live::events;
 use crate::cluster::STATEFUL_SET;
 use crate::guarded;
 use crate::lab::{User, eventually};
+use crate::living_cluster::Alive;
 
 const CONFIG: &str = "configmap/galera-instance-nodeconfig";
 

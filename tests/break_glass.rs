@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::cluster::{STATEFUL_SET, running_cluster};
 use crate::guarded;
 use crate::lab::{ControlPlane, Output, User, eventually};
+use crate::published_events::deletion;
 use crate::router;
 use crate::scene::{self, Scene};
-use crate::told::deletion;
 
 const OPEN: &str = "until=2026-12-01T10:00:00Z reason=a node burns";
 

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::alive::{Alive, GALERA};
 use crate::guarded;
 use crate::lab::{User, eventually};
+use crate::living_cluster::{Alive, GALERA};
 
 const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 
