@@ -64,7 +64,7 @@ lab: gatera-image ## a shell in a cluster with three real nodes, for trying thin
 pages: ## write what is derived from the rules: pages, tables of the docs, values and rights of the chart, snapshots of their cases
 	WRITE_PAGES=1 INSTA_UPDATE=always $(CARGO) test --test gatera -- derived:: screen:: cases::every cases::ways
 
-lint: ## formatting, clippy with warnings denied, documentation, licences and sources of dependencies
+lint: ## formatting, clippy with warnings denied, documentation, spelling, licences and sources of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- --deny warnings
 	$(CARGO) clippy --test e2e -- --deny warnings
@@ -72,6 +72,7 @@ lint: ## formatting, clippy with warnings denied, documentation, licences and so
 	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/engine/inject/*.sh charts/galera/files/*.sh tests/lab/*.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
 	&& shellcheck tests/e2e/images/*.sh; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
+	@tests/lab/tools/typos.sh
 	@tests/lab/tools/deny.sh
 
 # Built as it is shipped, if PROFILE names nothing else.
