@@ -179,7 +179,7 @@ impl Cli {
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
-    /// Runs the command. One that does several steps does no more of them when nobody reads what it tells.
+    /// Runs the command. One that does several steps stops when its output is no longer read.
     pub fn run(self) -> ExitCode {
         let exit = self.answer().unwrap_or_else(|error| {
             let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);

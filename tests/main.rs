@@ -50,6 +50,7 @@ mod owners;
 mod packs;
 mod paths;
 mod probe_reports;
+mod prose;
 mod published_events;
 mod recover;
 mod recovery_by_hand;

@@ -80,7 +80,7 @@ pub struct Exactly<'a> {
     pub name: &'a str,
     /// Its uid; empty: whichever object has the name.
     pub uid: &'a str,
-    /// Its resourceVersion, so that a write fails if the object has changed; empty: whatever has changed.
+    /// Its resourceVersion, so that a write fails if the object has changed; empty: it is written over any change.
     pub version: &'a str,
 }
 

@@ -1,5 +1,5 @@
 //! ConfigMaps at the API server, named one by one: a look at those that no member read until now ([`ConfigMaps::look`]), and
-//! copies of what members read ([`make`]), which the leader makes for a rollout, and whoever is asked about the first pod that
+//! copies of what members read ([`make`]), which the leader makes for a rollout, and any replica that is asked about the first pod that
 //! starts with some content.
 //!
 //! Must not know: what a copy looks like (`snapshot.rs`), or who needs one. Its name is its content, so making one

@@ -54,7 +54,7 @@ pub async fn person(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow:
 fn client(mut config: Config) -> anyhow::Result<Client> {
     // Counted from the question, not from when its connection was used last.
     config.reset_reader_on_write = true;
-    // An eviction that is refused for now, asked for again and again by itself, would pass when nobody means it any more. Whoever
+    // An eviction that is refused for now, asked for again and again by itself, would pass when it is no longer meant. A caller that
     // asked looks anew, and asks again if that is still right.
     config.default_retry = false;
     Client::try_from(config).context("preparing the client")

@@ -201,7 +201,7 @@ async fn turn(
         }
     }
     let written = store.write(&renewed(lease.unwrap_or_else(|| blank.clone()), me)).await;
-    // Whatever became of it: what we knew is not what is there.
+    // The write may have arrived or not: what was known is no longer what is there.
     *seen = None;
     match written {
         Ok(lease) => {

@@ -329,7 +329,7 @@ impl Words {
             }
             _ => {}
         }
-        // A plugin that fails is quoted with its environment, and with whatever it printed.
+        // A plugin that fails is quoted with its environment, and with everything that it printed.
         if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) || error.is::<AuthError>() {
             return last(
                 "the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file",

@@ -180,7 +180,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     };
     drop(progress);
     checked.settings.clone_from(&chosen.file);
-    // What goes to files is there whatever becomes of standard output.
+    // What goes to files is written even if standard output fails.
     for OutputTarget { format, file } in &options.output {
         if let Some(file) = file {
             let text = lay_out(&checked, *format, false);

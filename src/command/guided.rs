@@ -59,7 +59,7 @@ impl ClusterArgs {
         self.yes && !self.dry_run
     }
 
-    /// The API server, the same from the first step to the last, whatever becomes of the kubeconfig meanwhile.
+    /// The API server, the same from the first step to the last, even if the kubeconfig changes meanwhile.
     pub async fn site(&self) -> anyhow::Result<Site> {
         anyhow::ensure!(
             matches!(self.look.output, Output::Text),

@@ -171,10 +171,7 @@ async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyho
     asked.wish(Some(wish)).await?;
     let revision = visible(&revision.to_string());
     writeln!(out, "members of {} are to run {revision}, one after the other", asked.id)?;
-    writeln!(
-        out,
-        "the ConfigMap still holds {live}: whatever it holds after its next change is rolled out again"
-    )?;
+    writeln!(out, "the ConfigMap still holds {live}: its next change is rolled out as well")?;
     Ok(())
 }
 

@@ -155,7 +155,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
 const ADMISSION: &str = "admission";
 const LEASE: &str = "lease";
 
-/// Starts every task there is. Whatever is spawned for good is spawned here.
+/// Starts every task. Each task that runs as long as the process is spawned here.
 fn start(
     options: &Options,
     settings: Settings,

@@ -77,7 +77,7 @@ pub enum Lifecycle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     /// No certificate was asked for.
-    Anybody,
+    Unverified,
     /// It was asked for a client certificate and showed none.
     Unproven,
     /// It has shown a client certificate of a CA that was chosen for this.
@@ -200,7 +200,7 @@ async fn handshake_and_serve(
     stream.set_nodelay(true).map_err(failed)?;
     let Some(tls) = &shared.tls else {
         connection.open(false, false);
-        speak(shared, stream, connection, false, Caller::Anybody).await;
+        speak(shared, stream, connection, false, Caller::Unverified).await;
         return Ok(());
     };
     let stream = TlsAcceptor::from(tls.now()).accept(stream).await.map_err(failed)?;
@@ -209,7 +209,7 @@ async fn handshake_and_serve(
     let caller = match session.peer_certificates() {
         Some([_, ..]) => Caller::Proven,
         _ if tls.asks => Caller::Unproven,
-        _ => Caller::Anybody,
+        _ => Caller::Unverified,
     };
     guard.metrics.opened(multiplexed);
     connection.open(multiplexed, caller == Caller::Proven);

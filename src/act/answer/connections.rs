@@ -113,8 +113,8 @@ enum EvictionRank {
     Slow,
     /// It had one, and asks nothing.
     Idle,
-    /// It is being answered. It makes way when all others are, too, or whoever asks something small again and again in all
-    /// slots would keep everybody else out.
+    /// It is being answered. It makes way when all others are, too; otherwise a client that asks something small again and again in all
+    /// slots would keep all others out.
     Busy,
 }
 

@@ -65,7 +65,7 @@ async fn admit(
         guard.metrics.not_answered(endpoint.path(), label);
         (status, words).into_response()
     };
-    let caller = request.extensions().get().copied().unwrap_or(Caller::Anybody);
+    let caller = request.extensions().get().copied().unwrap_or(Caller::Unverified);
     if caller == Caller::Unproven {
         return refused(StatusCode::FORBIDDEN, "unproven", UNPROVEN);
     }
@@ -93,7 +93,7 @@ async fn admit(
 }
 
 /// One request, from body to answer. Nothing is awaited, unless a member goes, or is the first of its cluster, or a template
-/// comes that reads what nobody read before.
+/// comes that reads a ConfigMap that no cluster read before.
 async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) -> Response {
     let started = (guard.clock)();
     let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };

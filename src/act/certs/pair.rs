@@ -1,6 +1,6 @@
 //! One certificate and its key: made, read, checked.
 //!
-//! Owns: X.509 and PEM. Must not know: which pair plays which part (`certs.rs`). Whatever bytes come in, a sentence comes
+//! Owns: X.509 and PEM. Must not know: which pair plays which part (`certs.rs`). For any bytes that come in, a sentence comes
 //! out: Secrets are written by people, too.
 
 use std::net::IpAddr;

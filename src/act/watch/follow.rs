@@ -2,7 +2,7 @@
 //!
 //! Must not know: what becomes of its messages. A link that stalls without closing is not reported, and a proxy goes on
 //! acknowledging TCP for it. So a watch is asked for in rounds of some seconds: the API server ends each by itself, and
-//! that end, like an event or a bookmark, proves that nothing was missed. Whatever is silent for longer is cut off and
+//! that end, like an event or a bookmark, proves that nothing was missed. A watch that is silent for longer is cut off and
 //! begun again. kube's own `watcher` hides bookmarks and ends, and takes a broken stream for one that ended.
 
 #[cfg(test)]

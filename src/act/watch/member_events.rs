@@ -23,7 +23,7 @@ use super::pages::Pages;
 use crate::act::guard::Guard;
 use crate::act::telemetry::chain;
 
-/// Members that are not Ready are listened to this often at first: whoever recovers a cluster waits for what they tell,
+/// Members that are not Ready are asked for this often at first: a recovery waits for what they report,
 const EVERY: Duration = Duration::from_secs(10);
 /// so many times,
 const EAGER: u32 = 4;

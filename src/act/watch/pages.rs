@@ -1,6 +1,6 @@
 //! A list as it comes from the API server: page by page, and of a page one object at a time.
 //!
-//! Owns: how much text of lists and watches is in memory at once. One object may be three megabytes of whatever people wrote, and
+//! Owns: how much text of lists and watches is in memory at once. One object may be three megabytes of text that people wrote, and
 //! all kinds are listed at the same time, so no page is ever held whole, and few large objects are. Must not know: what is read
 //! of an object.
 

@@ -2,7 +2,7 @@
 //! come before the latter.
 //!
 //! Owns: where they are looked for, and whose count. Not above the top of a repository, and outside of one only in the folder itself;
-//! whoever owns the manifests owns their settings: nobody else's file makes a check milder, and no change makes its own.
+//! the owner of the manifests owns their settings: no other user's file makes a check milder, and no change makes its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};

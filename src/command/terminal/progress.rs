@@ -1,6 +1,6 @@
 //! One line on standard error for a person who waits at a terminal: what is being done now.
 //!
-//! Owns: when that line is there. It comes when the work has lasted for a second, and goes before anything else is printed: whoever
+//! Owns: when that line is there. It comes when the work has lasted for a second, and goes before anything else is printed: the code that
 //! prints drops it first. Must not know: what the work is. Where standard error is no terminal there is nothing of it.
 
 use std::env;

@@ -92,7 +92,7 @@ impl Split {
         struct List {
             #[serde(default)]
             metadata: ListMeta,
-            /// Whatever stands among the objects and is none would be found here.
+            /// Text among the objects that is not an object would be found here.
             #[serde(default, rename = "items")]
             _items: Option<[(); 0]>,
         }

@@ -1,0 +1,54 @@
+//! Words that messages, comments and pages do not use, with what stands in their place.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A pronoun for a machine, or a word with a plainer one beside it.
+const NOT_SAID: [(&str, &str); 9] = [
+    ("whoever", "the noun: a caller, a member, a client, you"),
+    ("whomever", "the noun"),
+    ("somebody", "the noun: another caller, another program"),
+    ("nobody", "\"no member\", \"no request\", \"nothing\""),
+    ("everybody", "\"all members\", \"every caller\""),
+    ("anybody", "\"any caller\""),
+    ("whatever", "\"anything that\", \"any\""),
+    ("good-bye", "what happens to the connection"),
+    ("for ever", "\"never ends\", \"until …\""),
+];
+
+/// What people read, and what engineers read.
+const PLACES: &[&str] = &["src", "docs", "README.md", "CONTRIBUTING.md", "certs", "charts"];
+
+fn files(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let mut found: Vec<_> = fs::read_dir(path).unwrap().flat_map(|it| files(&it.unwrap().path())).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn machines_have_nouns() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for path in PLACES.iter().flat_map(|place| files(&root.join(place))) {
+        let of_tests = ["tests.rs", "search.rs"].iter().any(|it| path.ends_with(it));
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let lines = text.lines().take_while(|line| !line.trim_start().starts_with("#[cfg(test)]"));
+        for (number, line) in lines.enumerate().filter(|_| !of_tests) {
+            let lower = line.to_lowercase();
+            let is_word = |at: usize, word: &str| {
+                let letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+                !letter(lower[..at].chars().next_back()) && !letter(lower[at + word.len()..].chars().next())
+            };
+            for (word, instead) in NOT_SAID {
+                if lower.match_indices(word).any(|(at, _)| is_word(at, word)) {
+                    let place = path.strip_prefix(root).unwrap().display();
+                    found.push(format!("{place}:{}: not {word:?}, but {instead}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{} places:\n{}", found.len(), found.join("\n"));
+}
