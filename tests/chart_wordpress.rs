@@ -225,7 +225,7 @@ fn a_backup_is_whole_or_none_and_the_latest_are_kept() {
     assert!(!failed.status.success() && names().len() == 2, "{failed:?}");
     let made = back_up(folder.path(), true);
     let text = String::from_utf8_lossy(&made.stdout);
-    assert!(text.contains("backup 2026-01-01T02-17-00Z is taken away: 2 are kept\n"), "{made:?}");
+    assert!(text.contains("backup 2026-01-01T02-17-00Z is deleted: 2 are kept\n"), "{made:?}");
     let names = names();
     assert!(names.len() == 2 && names.contains("2026-01-02T02-17-00Z"), "{names:?}");
     let latest = backups.join(names.last().unwrap());
