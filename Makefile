@@ -1,9 +1,9 @@
-# Everything a newcomer types. `make help` lists it.
+# The commands of this project. `make help` lists them.
 
 CARGO ?= cargo
-# Processes of ours never wait for a terminal.
+# No process waits for a terminal.
 export CARGO_TERM_COLOR ?= auto
-# What the lab is made of, if not of the usual releases: tests/lab/tools/build.sh and tests/e2e/images/build.sh read it.
+# Releases in the lab, if not the usual ones: tests/lab/tools/build.sh and tests/e2e/images/build.sh read them.
 export GATERA_KUBERNETES ?= $(KUBERNETES)
 export GATERA_HELM ?= $(HELM)
 export GATERA_MARIADB ?= $(MARIADB)
@@ -18,14 +18,14 @@ demo: ## watch a real API server refuse the commands that destroy a Galera clust
 	@tests/lab/tools/build.sh >/dev/null & $(CARGO) build --quiet --bin gatera --example demo; built=$$?; wait $$! && exit $$built
 	@KEEP="$(KEEP)" target/debug/examples/demo
 
-test: tools ## all tests, against a real control plane (KUBERNETES=1.33, HELM=3: another release, of those in tests/lab/tools)
+test: tools ## run all tests, against a real control plane (KUBERNETES=1.33, HELM=3: another release in tests/lab/tools)
 	$(CARGO) test
 
-matrix: ## what meets a control plane, with Kubernetes 1.30, 1.33 and 1.36, and with Helm 3 (hours; CI leaves it out)
+matrix: ## run the tests with a control plane on Kubernetes 1.30, 1.33 and 1.36, and with Helm 3 (hours; not in CI)
 	@tests/lab/matrix.sh
 
-# What `make test` does for seconds.
-sim: ## the searches, deep: made-up clusters, people and faults; what watches, replicas and members tell and do, in any order (an hour)
+# `make test` runs these for seconds.
+sim: ## run deep searches: simulated clusters, users and faults, with events of watches, replicas and members in any order (an hour)
 	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} GATERA_RECOVER_DEPTH=$${GATERA_RECOVER_DEPTH:-7} GATERA_ANYTHING=10 GATERA_START_LIVES=80 \
 	$(CARGO) test --release --test gatera -- --nocapture sim::many_seeds recover::search anything:: script::lives
 	GATERA_SEARCH_RUNS=$${GATERA_SEARCH_RUNS:-100000} GATERA_WATCH_CASES=$${GATERA_WATCH_CASES:-300000} \
@@ -33,15 +33,15 @@ sim: ## the searches, deep: made-up clusters, people and faults; what watches, r
 	GATERA_CRASHES=all GATERA_HARMS=all $(CARGO) test --test gatera -- crash:: live::whoever heals::
 	GATERA_HOSTILE=2000 $(CARGO) test --release --test gatera -- --nocapture hostile::lists
 
-# Those that install the guard in a way of their own, or not at all, or close all nodes, have a lab of their own; the others share one.
-# One lab at a time, and one cluster in it: with more of them two cores are too slow for what has a limit.
+# Tests that install the guard in their own way, or not at all, or close all nodes, have a lab of their own; the others share one.
+# One lab at a time, with one cluster in it: with more, two cores are too slow for the time limits.
 ALONE = recover seed guard_life
-# Those take long and are drilled; the first of them begin without the guard, each in a lab of its own.
+# These take long and run as drills; the UNGUARDED ones begin without the guard, each in a lab of its own.
 UNGUARDED = unguarded from_before
 DRILLS = drills rolling orphaned outage volumes hangs held foreign odd odd_ends wordpress kudo
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
-e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
+e2e: gatera-image ## test real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
 	$(E2E) --list >/dev/null
 	@$(MAKE) --no-print-directory --jobs=1 --keep-going $(ALONE:%=e2e-%) e2e-shared
 
@@ -51,20 +51,20 @@ e2e-shared:
 e2e-%:
 	$(E2E) --nocapture $*::
 
-drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other; WordPress in a browser; KUDO (root, Linux; MARIADB=11.8)
+drills: gatera-image ## test every kind of power failure and outage during writes; WordPress in a browser; KUDO (root, Linux; MARIADB=11.8)
 	images=$$(tests/e2e/images/build.sh wordpress browser kudo)/more && \
 	GATERA_WORDPRESS_IMAGE=$$images/wordpress.tar GATERA_BROWSER_IMAGE=$$images/browser.tar GATERA_KUDO_IMAGE=$$images/kudo.tar \
 	$(E2E) --nocapture --test-threads=1 $(DRILLS:%=%::)
 	@$(MAKE) --no-print-directory --jobs=1 --keep-going $(UNGUARDED:%=e2e-%)
 
-lab: gatera-image ## a shell in a cluster with three real nodes, for trying things by hand (root, Linux; RUN='…' runs that instead)
+lab: gatera-image ## open a shell in a cluster with three real nodes (root, Linux; RUN='…' runs that command instead)
 	@$(CARGO) build --quiet --example lab
 	@GATERA_IMAGE=$(GATERA_IMAGE) RUN="$$RUN" tests/lab/machines/enter.sh target/debug/examples/lab
 
-pages: ## write what is derived from the rules: pages, tables of the docs, values and rights of the chart, snapshots of their cases
+pages: ## write what is derived from the rules: pages, tables of the docs, values and rights of the chart, snapshots of cases
 	WRITE_PAGES=1 INSTA_UPDATE=always $(CARGO) test --test gatera -- derived:: screen:: cases::every cases::ways
 
-lint: ## formatting, clippy with warnings denied, documentation, spelling, licences and sources of dependencies
+lint: ## check formatting, clippy with warnings denied, documentation, spelling, licences and sources of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- --deny warnings
 	$(CARGO) clippy --test e2e -- --deny warnings
@@ -75,12 +75,12 @@ lint: ## formatting, clippy with warnings denied, documentation, spelling, licen
 	@tests/lab/tools/typos.sh
 	@tests/lab/tools/deny.sh
 
-# Built as it is shipped, if PROFILE names nothing else.
+# The shipped build, unless PROFILE names another.
 PROFILE ?= release
-bench: ## throughput, latency, CPU and memory beside a server that does nothing; writes bench.json (TRY=1: only whether it runs)
+bench: ## measure throughput, latency, CPU and memory against a server that does nothing; writes bench.json (TRY=1: only checks that it runs)
 	RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --profile $(PROFILE) --target $(HOST) --bench guard $(if $(TRY),-- --test)
 
-tools: # built once, some minutes, and kept outside the tree; the last three take half a minute of it, promtool a minute or more
+tools: # built once in some minutes, and kept outside the tree; the last three take half a minute of that, promtool a minute or more
 	@tests/lab/tools/build.sh etcd kube-apiserver kube-controller-manager kubectl helm kwok kube-scheduler >/dev/null
 	@tests/lab/tools/build.sh promtool >/dev/null
 
@@ -96,5 +96,5 @@ gatera-image:
 	@RUSTFLAGS="$(STATICALLY)" $(CARGO) build --quiet --profile $(PROFILE) --target $(HOST) --bin gatera
 	@tests/e2e/images/gatera.sh $(STATIC) $(GATERA_IMAGE)
 
-clean: ## remove what was built here (the built tools stay in their cache)
+clean: ## remove build results (the built tools stay in their cache)
 	$(CARGO) clean

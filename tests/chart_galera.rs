@@ -124,7 +124,7 @@ fn bad_values_are_refused_with_words() {
         ("nodeCount=-1", "nodeCount -1 would stop the whole cluster"),
         (
             "nodeCount=1",
-            "nodeCount 1: fewer than 3 members cannot lose one and go on; set nodeCount to 3, or for a test allowEvenOrSmall=true",
+            "nodeCount 1: fewer than 3 members cannot lose one and continue; set nodeCount to 3, or for a test allowEvenOrSmall=true",
         ),
         (
             "nodeCount=4",
@@ -144,13 +144,13 @@ fn bad_values_are_refused_with_words() {
         ),
         ("volumeSize=1G", "volumeSize 1G is too small"),
         ("volumeSize=1023Mi", "volumeSize 1023Mi is too small"),
-        ("volumeSize=8GB", "volumeSize \"8GB\" is no size: write it like 8Gi or 500Gi"),
+        ("volumeSize=8GB", "volumeSize \"8GB\" is not a size: write it like 8Gi or 500Gi"),
         ("volumeSize=8", "at '/volumeSize': got number, want string"),
         (
             "image.tag=latest",
-            "image.tag \"latest\" is no version: members that restart on different days would run different servers; set image.tag to a version",
+            "image.tag \"latest\" is not a version: members that restart on different days would run different servers; set image.tag to a version",
         ),
-        ("initImage.tag=", "initImage.tag \"\" is no version"),
+        ("initImage.tag=", "initImage.tag \"\" is not a version"),
         ("ports.mysql=80", "at '/ports/mysql': minimum: got 80, want 1,024"),
         (
             "ports.sst=4567",
@@ -167,10 +167,10 @@ fn bad_values_are_refused_with_words() {
         ("gcacheSize=plenty", "at '/gcacheSize': 'plenty' does not match pattern"),
         (
             "auth.rootPassword=pässword",
-            "auth.rootPassword holds a character that is no printable ASCII (a line break, a tab, an accent): option files and clients do not agree on those; choose another",
+            "auth.rootPassword holds a character that is not printable ASCII (a line break, a tab, an accent): option files and clients do not agree on those; choose another",
         ),
-        ("auth.sstPassword=a\tb", "auth.sstPassword holds a character that is no printable ASCII"),
-        ("auth.sstPassword=a\nb", "auth.sstPassword holds a character that is no printable ASCII"),
+        ("auth.sstPassword=a\tb", "auth.sstPassword holds a character that is not printable ASCII"),
+        ("auth.sstPassword=a\nb", "auth.sstPassword holds a character that is not printable ASCII"),
         (&long, "auth.rootPassword has 129 characters; 128 are the limit"),
         (
             "auth.existingSecret=mine,auth.rootPassword=hunter2",
@@ -205,7 +205,7 @@ fn a_bad_name_is_refused_with_the_one_made_of_it_that_is_too_long() {
     let long = "a".repeat(46);
     for (name, words) in [
         (&*long, format!("instance name \"{long}\" has 46 characters: the members' label controller-revision-hash, {long}-galera- and 10 more, would have 64, and 63 are the limit; choose a name of at most 45 characters")),
-        ("2db", "instance name \"2db\": Services are named after it, so it must begin with a letter and hold nothing but a-z, 0-9 and -".to_owned()),
+        ("2db", "instance name \"2db\": Services are named after it, so it must begin with a letter and contain only a-z, 0-9 and -".to_owned()),
         ("a.b", "instance name \"a.b\": Services are named after it".to_owned()),
     ] {
         let output = template(name, &[]);

@@ -88,16 +88,16 @@ fn bad_values_are_refused_with_words() {
     for (flag, words) in [
         (
             "image.tag=latest",
-            "image.tag \"latest\" is no version: a pod that restarts another day would run another one; set image.tag to a version",
+            "image.tag \"latest\" is not a version: a pod that restarts another day would run another version; set image.tag to a version",
         ),
-        ("database.image.tag=", "database.image.tag \"\" is no version"),
+        ("database.image.tag=", "database.image.tag \"\" is not a version"),
         (
             "namePrefix=Blog-",
             "namePrefix \"Blog-\": Services are named after it, so it must begin with a letter and hold at most 41 of a-z, 0-9 and -",
         ),
         (
             "database.user=root",
-            "database.user root is there already, with rights of its own: choose another name",
+            "database.user root is an account of the server with rights of its own: choose another name",
         ),
         (
             "database.galeraSecret=x",
@@ -169,7 +169,7 @@ fn a_second_one_in_a_namespace_needs_names_of_its_own() {
     place.install("blog", &[]).succeeded();
     let refused = place.install("news", &[]);
     let words = format!(
-        "Deployment {}/wordpress is there already, and release blog made it: a second WordPress in a namespace needs names of its own: --set namePrefix=news-",
+        "Deployment {}/wordpress is there already, and release blog made it: a second WordPress in a namespace needs its own names: --set namePrefix=news-",
         place.ns
     );
     assert!(refused.status != 0 && refused.stderr.contains(&words), "{refused}");
@@ -225,7 +225,7 @@ fn a_backup_is_whole_or_none_and_the_latest_are_kept() {
     assert!(!failed.status.success() && names().len() == 2, "{failed:?}");
     let made = back_up(folder.path(), true);
     let text = String::from_utf8_lossy(&made.stdout);
-    assert!(text.contains("backup 2026-01-01T02-17-00Z is taken away: 2 are kept\n"), "{made:?}");
+    assert!(text.contains("backup 2026-01-01T02-17-00Z is deleted: 2 are kept\n"), "{made:?}");
     let names = names();
     assert!(names.len() == 2 && names.contains("2026-01-02T02-17-00Z"), "{names:?}");
     let latest = backups.join(names.last().unwrap());

@@ -56,7 +56,7 @@ fn beside_a_member_the_bootstrap_node_fails_and_says_why() {
     assert_eq!(
         said,
         format!(
-            "{address} answers, so the cluster runs: this bootstrap node founds no cluster. Remove it: kubectl delete it\n"
+            "{address} answers, so the cluster runs: this bootstrap node does not found a cluster. Remove it: kubectl delete it\n"
         )
     );
 }
@@ -79,7 +79,7 @@ fn long_after_the_installation_the_bootstrap_node_fails_too() {
     let said = refuses(first("127.0.0.254", -1));
     assert_eq!(
         said,
-        "the installation was more than two hours ago: this bootstrap node founds no cluster. Remove it: kubectl delete it\n"
+        "the installation was more than two hours ago: this bootstrap node does not found a cluster. Remove it: kubectl delete it\n"
     );
 }
 

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Runs when the bootstrap node prepares its database, before it founds the cluster: at the first installation, and again
 # whenever its pod is replaced or its server restarts, because it keeps no data. By then there is a cluster, and founding
-# another, empty one would cost the data: members that join it copy its emptiness. So it founds none beside a member
-# that answers, and none long after the installation: nobody answers when all members are down, either.
+# another, empty one would cost the data: members that join it become empty, too. So it founds none beside a member
+# that answers, and none long after the installation, because no member answers when all are down, either.
 set -eu
 
-# Of a server that is part of a cluster. The group's port would answer as well while a first member still looks for this node.
+# The port of a server that is part of a cluster. The group's port answers even while a first member still looks for this node.
 answers() {
     # The image brings bash, which can open a connection, and no other program that can.
     # shellcheck disable=SC2016
@@ -13,7 +13,7 @@ answers() {
 }
 
 refuse() {
-    echo "$1: this bootstrap node founds no cluster. Remove it: $GALERA_REMOVE" >&2
+    echo "$1: this bootstrap node does not found a cluster. Remove it: $GALERA_REMOVE" >&2
     exit 1
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the user with whom a member takes the backup that it sends to a joiner. Name and password are what the servers
+# Creates the user with which a member takes the backup that it sends to a joiner. Name and password are what the servers
 # themselves read in wsrep_sst_auth. They pass through pipes and the environment, never through a command line.
 set -eu
 

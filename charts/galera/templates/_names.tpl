@@ -8,7 +8,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* What selects the members' pods. Never more than this: selectors cannot be changed. */}}
+{{/* The selector of the members' pods. Never add to it: selectors cannot be changed. */}}
 {{- define "galera.members" -}}
 app: galera
 instance: {{ .Release.Name }}
@@ -62,17 +62,17 @@ port = {{ . }}
 {{- end }}
 {{- end }}
 
-{{/* The value `ports`; `helm upgrade --reuse-values` from before it has none. */}}
+{{/* The value `ports`, which is missing after `helm upgrade --reuse-values` of an older release. */}}
 {{- define "galera.listens" -}}
 {{- merge dict (.Values.ports | default dict) (dict "mysql" 3306 "sst" 4444 "replication" 4567 "ist" 4568) | toJson }}
 {{- end }}
 
-{{/* Members find each other at the base port, and listen for what they missed at the next. */}}
+{{/* Members find each other at the base port, and receive missed writes at the next. */}}
 {{- define "galera.provider" -}}
 gcache.size={{ .Values.gcacheSize }}{{ with int (include "galera.listens" . | fromJson).replication }}{{ if ne . 4567 }};base_port={{ . }}{{ end }}{{ end }}
 {{- end }}
 
-{{/* Not empty: members have to announce where they listen for what they missed. */}}
+{{/* Not empty if members have to announce where they receive missed writes. */}}
 {{- define "galera.announcesIst" -}}
 {{- with include "galera.listens" . | fromJson }}{{ if ne (int .ist) (add1 (int .replication) | int) }}yes{{ end }}{{ end }}
 {{- end }}
@@ -83,7 +83,7 @@ mariadbd
 {{- if include "galera.announcesIst" . }}, "--wsrep-provider-options={{ include "galera.provider" . }};ist.recv_addr=$(POD_IP):{{ int (include "galera.listens" . | fromJson).ist }}"{{ end }}
 {{- end }}
 
-{{/* Where probes, hook and step look, if it is not where they look anyway. */}}
+{{/* Ports for probes, hook and step, if they are not the default. */}}
 {{- define "galera.lookAt" -}}
 {{- $ports := include "galera.listens" . | fromJson }}
 {{- $usual := dict "mysql" 3306 "sst" 4444 "ist" 4568 }}
@@ -107,12 +107,12 @@ mariadbd
 {{- end }}
 {{- end }}
 
-{{/* Annotations of a server's pod: those given, and that nothing in the volume gatera-run is worth keeping a node for. */}}
+{{/* Annotations of a server's pod: the given ones, and one that lets a node with the volume gatera-run be removed. */}}
 {{- define "galera.annotations" -}}
 {{- toYaml (merge dict . (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" "gatera-run")) }}
 {{- end }}
 
-{{/* Of a pod with a server in it. */}}
+{{/* Fields of a pod with a server in it. */}}
 {{- define "galera.pod" -}}
 automountServiceAccountToken: false
 terminationGracePeriodSeconds: 600
@@ -137,7 +137,7 @@ tolerations:
 {{- define "galera.server" -}}
 name: mariadb
 {{ include "galera.image" .Values.image }}
-# In front of the server: after a crash it starts from where its data is.
+# The step in front of the server: after a crash it starts from where its data is.
 command: [sh, /etc/galera/start-member.sh, docker-entrypoint.sh]
 args: [{{ include "galera.arguments" . }}]
 env:
@@ -147,7 +147,7 @@ env:
 {{- include "galera.lookAt" . }}
 {{- end }}
 
-{{/* The rest of it, after its environment. */}}
+{{/* The rest of the server container, after its environment. */}}
 {{- define "galera.serves" -}}
 {{- $ports := include "galera.listens" . | fromJson -}}
 ports:
@@ -190,7 +190,7 @@ resources:
 - {name: gatera-run, mountPath: /run/gatera}
 {{- end }}
 
-{{/* Those mounts' volumes. Arguments: root, the ConfigMap with the option file, the one with the script. */}}
+{{/* The volumes of those mounts. Arguments: root, the ConfigMap with the option file, the one with the script. */}}
 {{- define "galera.volumes" -}}
 - name: config
   projected:

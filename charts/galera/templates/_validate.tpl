@@ -1,4 +1,4 @@
-{{/* Values that a schema cannot judge, and words for a person who has to put them right. No password is ever printed. */}}
+{{/* Values that a schema cannot judge, with messages that say how to correct them. No password is ever printed. */}}
 
 {{- define "galera.validate" -}}
 {{- include "galera.validate.name" . }}
@@ -15,7 +15,7 @@
 {{- define "galera.validate.name" -}}
 {{- $name := .Release.Name }}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) }}
-{{- fail (printf "\ninstance name %q: Services are named after it, so it must begin with a letter and hold nothing but a-z, 0-9 and -" $name) }}
+{{- fail (printf "\ninstance name %q: Services are named after it, so it must begin with a letter and contain only a-z, 0-9 and -" $name) }}
 {{- end }}
 {{- if gt (len $name) 45 }}
 {{- fail (printf "\ninstance name %q has %d characters: the members' label controller-revision-hash, %s-galera- and 10 more, would have %d, and 63 are the limit; choose a name of at most 45 characters" $name (len $name) $name (add (len $name) 18)) }}
@@ -32,7 +32,7 @@
 {{- end }}
 {{- if not .Values.allowEvenOrSmall }}
 {{- if lt $count 3 }}
-{{- fail (printf "\nnodeCount %d: fewer than 3 members cannot lose one and go on; set nodeCount to 3, or for a test allowEvenOrSmall=true" $count) }}
+{{- fail (printf "\nnodeCount %d: fewer than 3 members cannot lose one and continue; set nodeCount to 3, or for a test allowEvenOrSmall=true" $count) }}
 {{- end }}
 {{- if eq (mod $count 2) 0 }}
 {{- fail (printf "\nnodeCount %d: an even number of members can split into halves, and both stop; set nodeCount to %d or %d, or for a test allowEvenOrSmall=true" $count (sub $count 1) (add $count 1)) }}
@@ -50,7 +50,7 @@
 {{- define "galera.validate.volume" -}}
 {{- $size := .Values.volumeSize }}
 {{- if not (regexMatch "^[0-9]{1,15}(\\.[0-9]{1,9})?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$" $size) }}
-{{- fail (printf "\nvolumeSize %q is no size: write it like 8Gi or 500Gi" $size) }}
+{{- fail (printf "\nvolumeSize %q is not a size: write it like 8Gi or 500Gi" $size) }}
 {{- end }}
 {{- if lt (include "galera.bytes" $size | float64) 1073741824.0 }}
 {{- fail (printf "\nvolumeSize %s is too small: an empty server with its logs and its write-set cache needs most of 1Gi; set volumeSize to 1Gi or more" $size) }}
@@ -61,7 +61,7 @@
 {{- range $key := list "image" "initImage" }}
 {{- $tag := (get $.Values $key).tag }}
 {{- if has $tag (list "" "latest") }}
-{{- fail (printf "\n%s.tag %q is no version: members that restart on different days would run different servers; set %s.tag to a version" $key $tag $key) }}
+{{- fail (printf "\n%s.tag %q is not a version: members that restart on different days would run different servers; set %s.tag to a version" $key $tag $key) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -89,7 +89,7 @@
 {{- fail (printf "\nauth.%s and auth.existingSecret are both set: the Secret %s holds the passwords; take auth.%s out" $key $auth.existingSecret $key) }}
 {{- end }}
 {{- if not (regexMatch "^[ -~]*$" $password) }}
-{{- fail (printf "\nauth.%s holds a character that is no printable ASCII (a line break, a tab, an accent): option files and clients do not agree on those; choose another" $key) }}
+{{- fail (printf "\nauth.%s holds a character that is not printable ASCII (a line break, a tab, an accent): option files and clients do not agree on those; choose another" $key) }}
 {{- end }}
 {{- if gt (len $password) 128 }}
 {{- fail (printf "\nauth.%s has %d characters; 128 are the limit" $key (len $password)) }}
@@ -110,7 +110,7 @@
 {{- $auth := $.Values.auth }}
 {{- $sst := $auth.sstPassword | default "" | replace `\` `\\` | replace `"` `\"` }}
 {{- if or (and $auth.rootPassword (ne $auth.rootPassword (get $data "root-password" | b64dec))) (and $sst (not (contains (printf "\"sst:%s\"\n" $sst) (get $data "sst.cnf" | b64dec)))) }}
-{{- fail (printf "\nauth.rootPassword or auth.sstPassword is not what Secret %s/%s holds: that Secret is kept, and a password is changed in MariaDB first and in the Secret then; take the values out" $.Release.Namespace $name) }}
+{{- fail (printf "\nauth.rootPassword or auth.sstPassword is not what Secret %s/%s holds: that Secret is kept; take the values out, and change a password in MariaDB first, then in the Secret" $.Release.Namespace $name) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -15,7 +15,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* Pod Security "restricted", and what goes beyond it. */}}
+{{/* Pod Security "restricted", and stricter settings. */}}
 {{- define "gatera.podSecurityContext" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -29,7 +29,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* The order is the only thing in which objects of the test differ. */}}
+{{/* Objects of the test differ only in their order. */}}
 {{- define "gatera.testHook" -}}
 helm.sh/hook: test
 helm.sh/hook-weight: {{ . | quote }}

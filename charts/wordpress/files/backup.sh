@@ -1,5 +1,5 @@
-# Makes one backup, a dump of the database and an archive of the site's files, in a folder that is named after the time, and takes away
-# the oldest ones that are more than are kept. What fails halfway is no backup, and takes none away.
+# Makes one backup, a dump of the database and an archive of the site's files, in a folder that is named after the time, and deletes
+# the oldest backups beyond the number to keep. A backup that fails halfway is discarded, and no other is deleted.
 set -eu
 umask 077
 cd "$BACKUPS"
@@ -17,6 +17,6 @@ echo "backup $name is made"
 set -- 2*Z
 while [ $# -gt "$KEEP" ]; do
   rm -rf -- "$1"
-  echo "backup $1 is taken away: $KEEP are kept"
+  echo "backup $1 is deleted: $KEEP are kept"
   shift
 done

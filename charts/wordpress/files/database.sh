@@ -1,6 +1,6 @@
-# Waits until WordPress can log in to its database. Of a Galera cluster, whose root password it then has, it first waits for a member that
-# is Synced, and makes the database and its user if they are not there. Passwords travel in the environment and through a pipe:
-# everybody on a node can read arguments.
+# Waits until WordPress can log in to its database. On a Galera cluster, whose root password it then has, it first waits for a member that
+# is Synced, and creates the database and its user if they do not exist. Passwords are passed in the environment and through a pipe,
+# because every process on a node can read arguments.
 set -eu
 
 ask() {
@@ -18,7 +18,7 @@ wait_for() {
   sleep 2
 }
 
-# A text in quotes, with a backslash before what would end it.
+# Text in quotes, with a backslash before characters that would end it.
 quoted() {
   printf "'%s'" "$(printf '%s' "$1" | sed "s/[\\\\']/\\\\&/g")"
 }
@@ -34,7 +34,7 @@ CREATE USER IF NOT EXISTS $user;
 ALTER USER $user IDENTIFIED BY $(quoted "$DB_PASSWORD");
 GRANT ALL ON \`$(printf '%s' "$DB_NAME" | sed 's/_/\\_/g')\`.* TO $user;
 END
-  echo "database $DB_NAME and user $DB_USER are made"
+  echo "database $DB_NAME and user $DB_USER are created"
 }
 
 if [ -n "${ROOT_PASSWORD:-}" ] && ! works; then

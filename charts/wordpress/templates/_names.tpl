@@ -3,14 +3,14 @@
 {{- define "wordpress.labels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
-{{- /* Gatera's rules W01 to W09 know its parts by this. */}}
+{{- /* Gatera's rules W01 to W09 recognize the parts by this label. */}}
 gatera.dev/wordpress: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* What selects the pods of one tier, `frontend` or `mysql`. Never more than this: selectors cannot be changed. */}}
+{{/* The selector of the pods of one tier, `frontend` or `mysql`. Never add to it: selectors cannot be changed. */}}
 {{- define "wordpress.tier" -}}
 app: {{ .root.Release.Name }}
 tier: {{ .tier }}
@@ -37,13 +37,13 @@ image: {{ printf "%s:%s" .repository .tag | quote }}
 imagePullPolicy: {{ .pullPolicy | default "IfNotPresent" }}
 {{- end }}
 
-{{/* The environment of whoever connects as WordPress does. */}}
+{{/* The environment of a container that connects as WordPress does. */}}
 {{- define "wordpress.password" -}}
 valueFrom:
   secretKeyRef: {name: {{ include "wordpress.secret" . }}, key: password}
 {{- end }}
 
-{{/* Of every pod here. */}}
+{{/* Fields of every pod here. */}}
 {{- define "wordpress.pod" -}}
 automountServiceAccountToken: false
 {{- with .Values.imagePullSecrets }}
@@ -60,14 +60,14 @@ tolerations:
 {{- end }}
 {{- end }}
 
-{{/* Nobody is root here. */}}
+{{/* No container runs as root. */}}
 {{- define "wordpress.unprivileged" -}}
 securityContext:
   allowPrivilegeEscalation: false
   capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Gives a volume to the user who writes there: not every kind of volume knows fsGroup. The only container here that is root.
+{{/* Gives a volume to the user that writes there: not every kind of volume supports fsGroup. The only container that is root.
        Arguments: root, the volume's name, its place, the user's number. */}}
 {{- define "wordpress.prepares" -}}
 name: volume

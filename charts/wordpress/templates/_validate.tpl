@@ -1,4 +1,4 @@
-{{/* Values that a schema cannot judge, and words for a person who has to put them right. No password is ever printed. */}}
+{{/* Values that a schema cannot judge, with messages that say how to correct them. No password is ever printed. */}}
 
 {{- define "wordpress.validate" -}}
 {{- $prefix := .Values.namePrefix }}
@@ -6,19 +6,19 @@
 {{- fail (printf "\nnamePrefix %q: Services are named after it, so it must begin with a letter and hold at most 41 of a-z, 0-9 and -" $prefix) }}
 {{- end }}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" .Release.Name) }}
-{{- fail (printf "\nrelease name %q is a label of every object, so it may hold nothing but a-z, 0-9 and -" .Release.Name) }}
+{{- fail (printf "\nrelease name %q is a label of every object, so it may contain only a-z, 0-9 and -" .Release.Name) }}
 {{- end }}
 {{- $database := .Values.database }}
 {{- range $key, $image := dict "image" .Values.image "initImage" .Values.initImage "database.image" $database.image }}
 {{- if has $image.tag (list "" "latest") }}
-{{- fail (printf "\n%s.tag %q is no version: a pod that restarts another day would run another one; set %s.tag to a version" $key $image.tag $key) }}
+{{- fail (printf "\n%s.tag %q is not a version: a pod that restarts another day would run another version; set %s.tag to a version" $key $image.tag $key) }}
 {{- end }}
 {{- end }}
 {{- if and $database.galeraSecret (not $database.galera) }}
 {{- fail "\ndatabase.galeraSecret is set, and database.galera names no cluster; name it, or take database.galeraSecret out" }}
 {{- end }}
 {{- if has $database.user (list "root" "sst" "mysql" "mariadb.sys") }}
-{{- fail (printf "\ndatabase.user %s is there already, with rights of its own: choose another name" $database.user) }}
+{{- fail (printf "\ndatabase.user %s is an account of the server with rights of its own: choose another name" $database.user) }}
 {{- end }}
 {{- include "wordpress.validate.secret" . }}
 {{- if .Release.IsInstall }}{{ include "wordpress.validate.names" . }}{{ else }}{{ include "wordpress.validate.upgrade" . }}{{ end }}
@@ -50,7 +50,7 @@
 {{- with lookup "apps/v1" "Deployment" $.Release.Namespace $name }}
 {{- $owner := get (.metadata.annotations | default dict) "meta.helm.sh/release-name" }}
 {{- if ne $owner $.Release.Name }}
-{{- fail (printf "\nDeployment %s/%s is there already, and %s: a second WordPress in a namespace needs names of its own: --set namePrefix=%s-" $.Release.Namespace $name (ternary (printf "release %s made it" $owner) "it is of no release" (ne $owner "")) $.Release.Name) }}
+{{- fail (printf "\nDeployment %s/%s is there already, and %s: a second WordPress in a namespace needs its own names: --set namePrefix=%s-" $.Release.Namespace $name (ternary (printf "release %s made it" $owner) "it belongs to no release" (ne $owner "")) $.Release.Name) }}
 {{- end }}
 {{- end }}
 {{- end }}
