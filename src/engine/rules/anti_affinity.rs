@@ -29,7 +29,7 @@
 //! to a node can run only there, however many nodes are free. Look at the volumes before you require anything:
 //! `kubectl get pv -o wide`, and `.spec.nodeAffinity` of each.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.

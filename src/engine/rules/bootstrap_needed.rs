@@ -34,7 +34,7 @@
 //! member, which has no data yet. `gatera status` then shows it as CUT-OFF, and you may delete its pod: the Deployment creates
 //! a new one, which members join. What was written to the old pod is lost, so gatera does not do this by itself.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet covers it too.

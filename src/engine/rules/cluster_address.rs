@@ -28,7 +28,7 @@
 //! (`SERVICE` is `spec.serviceName` of the StatefulSet; `.NAMESPACE.svc` may follow). The message prints that list. For
 //! a first install add the Service of a bootstrap node in front, or start with one member and an empty list.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the ConfigMap or the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G06 until=2026-12-01T10:00:00Z reason=…"`.

@@ -24,7 +24,7 @@
 //!   ever shrinks); the template only counts for future members.
 //! * selector, serviceName, names of claim templates: only in a new cluster, filled from a backup.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! None: without the guard the API server refuses the change.
 

@@ -35,7 +35,7 @@
 //! A reference without a version that can be compared (a digest alone, an image of your own with its own numbering) is
 //! allowed with a warning.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.

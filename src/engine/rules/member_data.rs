@@ -44,7 +44,7 @@
 //!
 //! Members restart one after the other, from the highest number, and each finds its data. Try it on a copy first.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the claim itself, for an hour at most: `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=…"`. On
 //! the StatefulSet the override covers the StatefulSet and all of its claims. The override for a whole cluster (G03) does not

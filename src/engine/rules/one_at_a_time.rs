@@ -58,7 +58,7 @@
 //! | NO-IDENTITY | its cluster was formed after a crash without comparing positions: a member that leaves never joins again | `gatera explain G04` |
 //! | TWO-HISTORIES | members hold data of different clusters | compare their tables first |
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the pod or its StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G02 until=2026-12-01T10:00:00Z reason=…"`; the override of G03 on the StatefulSet covers

@@ -40,7 +40,7 @@
 //!   `container`, `profile`, `readiness`, `address`, `anti-affinity`, `start` and `startup-limit` on its pod template.
 //! * A new pod that was injected by another version of gatera is refused for the moment; its controller tries again.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G18 until=2026-12-01T10:00:00Z reason=…"`. There is
 //! no exception for the guard's own annotations: a user who may write them may also write an override.

@@ -60,7 +60,7 @@
 //! An encryption key is not a password, and no SQL statement changes it. With a key file the steps above lose the encrypted
 //! tables. Keep every line, add new keys with new numbers, and change the Secret only if the new file contains every old line.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Secret, for an hour at most: `gatera.dev/override: "G12 until=2026-12-01T10:00:00Z reason=…"`.
 

@@ -25,7 +25,7 @@
 //! the Secret for `wsrep_sst_auth` and for clients (`--defaults-extra-file`). Probes need no password at all: the ones
 //! gatera injects read the server's status file. Then choose a new password; the old one has been published.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! `gatera.dev/mode: warn` on the namespace, or `modes: {G11: warn}` in the settings, while you migrate; for one
 //! object and an hour, `gatera.dev/override: "G11 until=2026-12-01T10:00:00Z reason=…"`.

@@ -30,7 +30,7 @@
 //! with a startup probe that waits an hour: `livenessProbe: {tcpSocket: {port: 3306}}`,
 //! `startupProbe: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}`.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the StatefulSet or the bootstrap Deployment, for an hour at most:
 //! `gatera.dev/override: "G15 until=2026-12-01T10:00:00Z reason=…"`.

@@ -21,7 +21,7 @@
 //!
 //! Write `true`. On a single node for a test write `false`.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
 

@@ -23,7 +23,7 @@
 //! `update` without them, which `kubectl kudo upgrade` runs and every parameter that has no trigger. Passwords change in the database first (G12), volumes
 //! by their claims.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K01 until=TIME reason=…"`. G04 still holds the
 //! bootstrap node at 0 replicas.

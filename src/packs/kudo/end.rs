@@ -24,7 +24,7 @@
 //! * To have it gone for a while: `gatera stop NAME -n NS`, then uninstall; its claims stay.
 //! * To remove it for good: take a backup, confirm, uninstall.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Instance, or the definition, for an hour at most: `gatera.dev/override: "K05 until=TIME reason=…"`. Claims are kept all the
 //! same (G07), unless their StatefulSet takes them along (`whenDeleted: Delete`).

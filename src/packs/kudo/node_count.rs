@@ -19,7 +19,7 @@
 //!
 //! Go down in steps (5, 3, then 2 and 1), and wait between them until all members are Ready.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
 

@@ -19,7 +19,7 @@
 //!
 //! Have the operator's templates read a Secret (`valueFrom.secretKeyRef`), and let the parameter be the name of that Secret.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K04 until=TIME reason=…"`. While you migrate:
 //! `modes: {K04: warn}`.

@@ -19,7 +19,7 @@
 //!
 //! `backupstarttime: 01:15-02:15` (UTC) and `backupkeepdays: 12`.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
 

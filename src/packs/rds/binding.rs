@@ -26,7 +26,7 @@
 //! $ kubectl delete clusterrolebinding rdsoperator-otc-rds-operator-view
 //! ```
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the ClusterRoleBinding, for an hour at most: `gatera.dev/override: "R17 until=TIME reason=…"`.
 

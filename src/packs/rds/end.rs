@@ -20,7 +20,7 @@
 //! Take a backup of your own, wait until the status is ACTIVE, and confirm. An instance that is FAILED never gets there: confirm, and
 //! delete it in the cloud. To keep the instance, empty `status.id` first (R12).
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. That is the confirmation. On a
 //! Namespace it is one for all that are in it: what the control plane then deletes is not held up.

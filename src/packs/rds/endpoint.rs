@@ -19,7 +19,7 @@
 //!
 //! `https://NAME/…` of an ingress that lets only the cloud's addresses in.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R16 until=TIME reason=…"`.
 

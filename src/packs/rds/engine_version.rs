@@ -24,7 +24,7 @@
 //! | PostgreSQL | 9.5, 9.6, 10, 11, 12 | 2100 to 9500 |
 //! | SQLServer | 2014 SE, 2016 SE, 2016 EE, 2017 SE, 2017 EE | 1433, or 2100 to 9500 and not 5355 and 5985 |
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R05 until=TIME reason=…"`. It is right where the cloud has a newer
 //! version than this table.

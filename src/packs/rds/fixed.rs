@@ -23,7 +23,7 @@
 //! Put the old value back. Change the root password in the database first (ALTER USER), then here, with an override. For another version,
 //! zone or network, create a second Rds and move the data.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R01 until=TIME reason=…"`. The instance does not change for it: it
 //! is right only where the resource is made to say what the instance is already.

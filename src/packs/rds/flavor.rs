@@ -21,7 +21,7 @@
 //! Take a flavor of the same engine (`rds.mysql.`, `rds.pg.`, `rds.mssql.`), with `.ha` if and only if the instance is highly available.
 //! Change flavor and volume one after the other, at an hour at which a restart is fine.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
 

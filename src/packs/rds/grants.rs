@@ -23,7 +23,7 @@
 //!
 //! One grant on one database for each privilege; everything else in SQL.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R10 until=TIME reason=…"`.
 

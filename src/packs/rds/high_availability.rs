@@ -22,7 +22,7 @@
 //! `hamode: Ha`, `availabilityzone: eu-de-01,eu-de-02` and a `hareplicationmode`: async or semisync for MySQL, async or sync for
 //! PostgreSQL, sync for SQLServer. Or none of them, and one zone.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
 

@@ -18,7 +18,7 @@
 //!
 //! A shorter name without periods, or a namespace that begins with a letter.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R15 until=TIME reason=…"`.
 

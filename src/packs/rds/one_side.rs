@@ -17,7 +17,7 @@
 //!
 //! Change the spec first, then ask for the reboot or the log in a write of its own.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R13 until=TIME reason=…"`.
 

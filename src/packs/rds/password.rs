@@ -24,7 +24,7 @@
 //! `kubectl create -f`, not `apply`, with a password that is used nowhere else: `echo "Rds-1$(openssl rand -hex 12)"` makes one. When the instance is ACTIVE, change the root password in
 //! the database. Make users in SQL rather than here.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R06 until=TIME reason=…"`.
 

@@ -17,7 +17,7 @@
 //!
 //! `DROP USER`, `DROP DATABASE`, `ALTER USER` in the database.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R11 until=TIME reason=…"`.
 

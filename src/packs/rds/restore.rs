@@ -20,7 +20,7 @@
 //!
 //! Take a backup first. Then write the time alone, with its zone, in the past.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R07 until=TIME reason=…"`. That is the confirmation. It does not
 //! release a time that is wrong.

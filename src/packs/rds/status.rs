@@ -21,7 +21,7 @@
 //! or patch one that has no id. In the cloud the instance must be called `NAMESPACE_NAME` after the Rds: the operator looks for that name,
 //! and ends with a panic where there is none. Without the id it finds that the name is taken, and does nothing.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. It is right where `status.id` is emptied
 //! to keep an instance in the cloud whose Rds is to go, and where an instance is taken over.

@@ -21,7 +21,7 @@
 //!
 //! `users: []` beside `databases`. Letters and digits in names; other names are made in SQL.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R09 until=TIME reason=…"`.
 

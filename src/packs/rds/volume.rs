@@ -19,7 +19,7 @@
 //! Keep the size, or grow it in steps of 10. For a smaller volume, create a second Rds and move the data. If autopilot has grown the
 //! volume, write the new size in the manifest as well.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume does not shrink for it.
 

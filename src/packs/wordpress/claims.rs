@@ -20,7 +20,7 @@
 //! Leave it. For another class or a smaller volume make a new claim, stop both Deployments (0 replicas), copy the files with a pod that
 //! mounts both, and let the Deployment use the new claim (with the override of W05).
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the claim, for an hour at most: `gatera.dev/override: "W06 until=TIME reason=…"`. The API server refuses it all the same.
 

@@ -18,7 +18,7 @@
 //!
 //! Put the operator into a namespace of its own, or call its Deployment wordpress-operator.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W09 until=TIME reason=…"`. It is only a warning.
 

@@ -24,7 +24,7 @@
 //! `--cascade=orphan`: everything stays, and the guard still knows what it is. A claim whose owner is gone, as one that a backup brings
 //! back, is deleted by Kubernetes: take `ownerReferences` out of it before it is created.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "W04 until=TIME reason=…"`. That is the confirmation.
 

@@ -22,7 +22,7 @@
 //! Keep one replica; for more than one server take a Galera cluster (charts/wordpress, `database.galera`). Take a backup, and go from
 //! series to series: 5.6, 5.7, 8.0, 8.4, 9.7; MySQL's series between those may be skipped.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W05 until=TIME reason=…"`.
 

@@ -19,7 +19,7 @@
 //!
 //! `kubectl port-forward deployment/wordpress-mysql 3306` for a look from outside.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Service, for an hour at most: `gatera.dev/override: "W07 until=TIME reason=…"`.
 

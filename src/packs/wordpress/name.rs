@@ -19,7 +19,7 @@
 //!
 //! A name without dots: blog.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W08 until=TIME reason=…"`.
 

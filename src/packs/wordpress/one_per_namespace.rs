@@ -19,7 +19,7 @@
 //!
 //! Give it a namespace of its own. charts/wordpress can be installed several times in one (`namePrefix`).
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W03 until=TIME reason=…"`.
 

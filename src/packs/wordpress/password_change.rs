@@ -19,7 +19,7 @@
 //! Change the password in the database (`ALTER USER 'root'@'%' IDENTIFIED BY …`), then in the Secret, then restart the WordPress
 //! Deployment, which reads it at its start.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W02 until=TIME reason=…"`.
 

@@ -23,7 +23,7 @@
 //! `kubectl create secret generic mysql --from-literal=root-password="$(openssl rand -hex 16)"`, and name it. charts/wordpress makes a
 //! Secret by itself, and gives WordPress a database user of its own.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W01 until=TIME reason=…"`.
 
