@@ -1,5 +1,5 @@
 //! Exemptions: requests that are not judged, by their user ([`users`]), because no server reads the object ([`unread`]), or because the
-//! object is on its way out.
+//! object is being deleted.
 //!
 //! Two tables. The rulebook asks them before any rule, and `webhooks` turns them into conditions, so that such requests succeed while
 //! the guard is down.
