@@ -53,7 +53,7 @@ fn started(situation: &Situation, pod: &Value, made: &[String]) -> (Value, Strin
     let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("{pod}") };
     let mut after = pod.clone();
     let remarks = inject::into_pod(&mut after, &read, NAMESPACE, &view);
-    let said = remarks.into_iter().filter(|it| it.contains("copy")).collect();
+    let said = remarks.into_iter().filter(|it| it.contains("snapshot")).collect();
     (after, said, copies)
 }
 

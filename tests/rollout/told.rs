@@ -61,7 +61,7 @@ fn where_nobody_is_restarted_that_is_told() {
     let when = |set: serde_json::Value| {
         warned(&Situation { set, ..Situation::noted() }, File::New.text()).join("\n")
     };
-    let none = "members of galera-instance-galera read this when they restart, and none is restarted";
+    let none = "members of galera-instance-galera read this when they restart, but gatera restarts none";
     assert_eq!(
         when(json!({ "metadata": { "annotations": { "gatera.dev/rollout": "paused" } } })),
         format!("{none}: gatera.dev/rollout is paused")

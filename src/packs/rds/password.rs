@@ -9,7 +9,7 @@
 //!
 //! The schema accepts a missing password, but the cloud does not: the instance is never created. Every user who may read the object has
 //! the root password of the database. The operator's documentation says that it is masked later; version 0.7.6 does not do that. Even
-//! with a mask, `kubectl apply` keeps the password in the annotation `kubectl.kubernetes.io/last-applied-configuration`, which gatera
+//! with a mask, `kubectl apply` keeps the password in the annotation `kubectl.kubernetes.io/last-applied-configuration`, which the guard
 //! does not read. The passwords of `users` are never masked.
 //!
 //! # Example
