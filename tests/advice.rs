@@ -252,7 +252,7 @@ fn what_the_advice_says_to_write_is_admitted() {
             "G16",
             "service/galera-instance-hs",
             json!({ "spec": { "publishNotReadyAddresses": false } }),
-            "leave it true",
+            "keep it true",
             json!({ "spec": { "publishNotReadyAddresses": true } }),
         ),
     ] {

@@ -120,7 +120,7 @@ fn an_override_counts_and_ends() {
         json!({ "annotations": { "gatera.dev/override": "G11 until=2026-12-01T10:00:00Z reason=moving" } });
     let scene = Scene { stateful_set, ..Scene::default() };
     let text = report::audit::text(&judged(&scene));
-    assert!(text.contains("StatefulSet db/galera-instance-galera carries an override; when that is done: kubectl -n db annotate statefulset galera-instance-galera gatera.dev/override- (G11 until 2026-12-01T10:00:00Z: moving)"), "{text}");
+    assert!(text.contains("StatefulSet db/galera-instance-galera has an override; remove it when you are done: kubectl -n db annotate statefulset galera-instance-galera gatera.dev/override- (G11 until 2026-12-01T10:00:00Z: moving)"), "{text}");
     assert_eq!((judged(&scene).refused(), judged(&scene).warned()), (0, 1));
     let settings = Settings::default();
     let now = "2026-12-01T10:00:01Z".parse().unwrap();

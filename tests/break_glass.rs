@@ -269,7 +269,7 @@ fn nothing_that_opens_later_can_be_written() {
         (&*glass.ns, &["--subresource=status"]),
     ] {
         let refused = annotate(ns, how);
-        let words = "this opens nothing: it may end an hour from now at most";
+        let words = "break-glass would have no effect: it may end an hour from now at most";
         assert!(
             refused.status == 1 && refused.stderr.contains("[G18]") && refused.stderr.contains(words),
             "{ns} {how:?} {refused}"

@@ -202,8 +202,8 @@ fn what_is_not_understood_keeps_its_probes_and_says_so() {
     let scene = Scene::default();
     for (what, change) in [
         ("its command is replaced", json!({ "command": ["sleep", "infinity"] })),
-        ("it is not known how its image takes options", json!({ "image": "example.com/our/db:1" })),
-        ("it is not known how its image takes options", json!({ "args": ["--defaults-file=/own.cnf"] })),
+        ("it is not known how its image reads options", json!({ "image": "example.com/our/db:1" })),
+        ("it is not known how its image reads options", json!({ "args": ["--defaults-file=/own.cnf"] })),
         (
             "it sets MYSQL_HOME or wsrep_status_file itself",
             json!({ "env": [{ "name": "MYSQL_HOME", "value": "/own" }] }),

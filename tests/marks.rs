@@ -173,12 +173,12 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
         (
             "another script",
             note("script", "exit 0"),
-            "gatera.dev/script is the guard's: the script is not this guard's",
+            "gatera.dev/script belongs to the guard: the script is not this guard's",
         ),
         (
             "another option file",
             note("my-cnf", "[mysqld]\nskip-grant-tables\n"),
-            "gatera.dev/my-cnf is the guard's: the option file is not this guard's",
+            "gatera.dev/my-cnf belongs to the guard: the option file is not this guard's",
         ),
         (
             "an address that founds",
@@ -192,48 +192,52 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
         (
             "a word too many",
             note("injected", concat!(env!("CARGO_PKG_VERSION"), " really")),
-            "the readiness probe does not prove what it says",
+            "the readiness probe does not match it",
         ),
         (
             "a mark that stands elsewhere",
             note("data", "none"),
-            "gatera.dev/data is the guard's: it does not belong on a pod",
+            "gatera.dev/data belongs to the guard: it does not belong on a pod",
         ),
         (
             "no mark of injection",
             json!({ "metadata": { "annotations": { "gatera.dev/injected": null } } }),
-            "the pod was not prepared by gatera",
+            "gatera did not inject this pod",
         ),
         (
             "another volume",
             volume(json!({ "name": "gatera", "configMap": { "name": "own" } })),
-            "the volumes and mounts that it stands for are not there",
+            "its volumes and mounts are missing",
         ),
         (
             "other files",
             volume(
                 json!({ "name": "gatera", "downwardAPI": { "items": [{ "path": "wait-for-sync.sh", "fieldRef": { "fieldPath": "metadata.annotations['own']" } }] } }),
             ),
-            "the volumes and mounts",
+            "its volumes and mounts",
         ),
-        ("no volume", json!({ "spec": { "volumes": null } }), "the volumes and mounts"),
+        ("no volume", json!({ "spec": { "volumes": null } }), "its volumes and mounts"),
         (
             "another mount",
             container(json!({ "volumeMounts": mounts("/elsewhere") })),
-            "the volumes and mounts",
+            "its volumes and mounts",
         ),
-        ("a mount over it", container(json!({ "volumeMounts": covered })), "the volumes and mounts"),
+        ("a mount over it", container(json!({ "volumeMounts": covered })), "its volumes and mounts"),
         (
             "another probe",
             container(json!({ "readinessProbe": { "exec": { "command": ["true"] } } })),
-            "the readiness probe does not prove what it says",
+            "the readiness probe does not match it",
         ),
         (
             "another command",
             container(json!({ "command": ["sleep"] })),
-            "the readiness probe does not prove what it says",
+            "the readiness probe does not match it",
         ),
-        ("not adopted", json!({ "metadata": { "labels": { "app": "web" } } }), "gatera prepares no such pod"),
+        (
+            "not adopted",
+            json!({ "metadata": { "labels": { "app": "web" } } }),
+            "gatera does not inject such a pod",
+        ),
     ] {
         let mut forged = pod.clone();
         json_patch::merge(&mut forged, &change);
@@ -338,13 +342,16 @@ fn a_check_says_which_marks_of_a_manifest_do_not_count() {
         (
             Origin::Check,
             &[
-                "gatera.dev/data is the guard's, which sets it itself",
-                "gatera.dev/injected is the guard's and is taken out of the pod template",
+                "gatera.dev/data belongs to the guard, which sets it itself",
+                "gatera.dev/injected belongs to the guard and is removed from the pod template",
             ][..],
         ),
-        (Origin::Mutating, &["gatera.dev/injected is the guard's and is taken out of the pod template"]),
-        (Origin::Audit, &["gatera.dev/injected is the guard's and means nothing in a template"]),
-        (Origin::Validating, &["gatera.dev/injected is the guard's"]),
+        (
+            Origin::Mutating,
+            &["gatera.dev/injected belongs to the guard and is removed from the pod template"],
+        ),
+        (Origin::Audit, &["gatera.dev/injected belongs to the guard and means nothing in a template"]),
+        (Origin::Validating, &["gatera.dev/injected belongs to the guard"]),
     ] {
         let read = Object::read(Kind::StatefulSet, &set.to_string());
         let review = Review::as_created(origin, Kind::StatefulSet, NAMESPACE, STATEFUL_SET, read);

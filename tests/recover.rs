@@ -180,7 +180,7 @@ fn the_end_of_a_log_is_not_where_the_data_ends() {
         pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] = json!(message);
         scene.also.push(pod);
         let text = reads(&scene, &Want::default(), 0);
-        let silent = format!("waiting: {STATEFUL_SET}-0 has not told yet where its data ends");
+        let silent = format!("waiting: {STATEFUL_SET}-0 has not reported its position yet");
         assert_eq!(text == silent, !believed, "{message}: {text}");
     }
 }
@@ -301,7 +301,7 @@ fn nobody_starts_beside_another_or_on_an_old_view() {
     let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
     let refused = engine::grant::verify(&Recovery::read(&asked, view.now).unwrap(), cluster, &view);
     let says = format!(
-        "{STATEFUL_SET}-0 was given the right to start the cluster and may still do so: its pod has to be made anew first"
+        "{STATEFUL_SET}-0 was given the right to start the cluster and may still do so: recreate its pod first"
     );
     assert_eq!(refused, Some(says));
 }

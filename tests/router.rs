@@ -145,7 +145,7 @@ async fn however_much_is_found_the_answer_is_short() {
     let message = refused["status"]["message"].as_str().unwrap();
     assert_eq!(message.matches("[G11] ").count(), 100, "{message}");
     let warnings = refused["warnings"].as_array().unwrap();
-    let more = json!("G11 finds this 2700 times here; the worst 100 are listed");
+    let more = json!("G11 has 2700 findings here; the worst 100 are listed");
     assert!(warnings.contains(&more), "{warnings:?}");
     let refused = asked(&"c".repeat(100_000)).await;
     let message = refused["status"]["message"].as_str().unwrap();
@@ -307,7 +307,10 @@ async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
     losing.also.push(claim);
     guard.world.store(Arc::new(losing.world(&Settings::default())));
     let message = asked(removal(next, "", false)).await["status"]["message"].clone();
-    assert!(message.as_str().unwrap().contains("is being deleted, so its data goes with it"), "{message}");
+    assert!(
+        message.as_str().unwrap().contains("is being deleted, so its data is lost with the pod"),
+        "{message}"
+    );
     // The watch tells that the pod is back under another uid: the next one may go.
     let mut back = Scene::default();
     let (_, mut pod) = back.object(&format!("Pod/{}-{gone}", scene::STATEFUL_SET));

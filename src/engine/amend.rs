@@ -1,9 +1,9 @@
-//! What the guard changes in an object on its way in.
+//! Amendments: what the guard changes in an object before it is stored.
 //!
-//! Owns: which change belongs to which review, and the patch that makes it. Must not know: HTTP, clients. This is,
-//! with `inject.rs`, the place that edits raw JSON: a typed object would drop every field newer than our types. Data:
-//! the object as it came, and the decision about it; out comes the difference between before and after. Whether there
-//! is anything to change is decided on what was read already, so that most objects are never read a second time.
+//! Owns: the change for each request, and the patch that makes it. Must not know: HTTP, clients. Only this file and
+//! `inject.rs` edit raw JSON, because a typed object would drop every field that is newer than our types. The input is
+//! the original object and the decision about it, and the output is the difference. Whether there is anything to change
+//! is decided on the typed object, so that most objects are not parsed a second time.
 
 use serde_json::Value;
 
@@ -14,15 +14,14 @@ use facts::review::{Operation, Review};
 use facts::view::View;
 use objects::{Object, Pod};
 
-/// What to change.
 enum Change<'a> {
-    /// Give a member or bootstrap node what it needs.
+    /// Injects into the pod of a member or bootstrap node.
     Inject(&'a Pod),
-    /// Make the edits of the findings, and set the guard's marks as they should be.
+    /// Makes the edits of the findings, and corrects the guard's marks.
     Correct { edits: Vec<Edit>, marks: Vec<Correction> },
 }
 
-/// The patch for an object, and what to tell the person about it. `None`: it stays as it is.
+/// The patch for an object; adds warnings about it to the decision. `None`: the object stays as it is.
 pub fn amend(
     review: &Review,
     object: &str,
@@ -50,7 +49,7 @@ pub fn amend(
     (!patch.is_empty()).then_some(patch)
 }
 
-/// What there is to change, if anything. The guard's own writes are final: the leader's "present" is not undone.
+/// The change to make, if any. The guard's own writes are not corrected, so the leader's "present" is not undone.
 fn change<'a>(review: &'a Review, decision: &Decision, view: &View<'_>) -> Option<Change<'a>> {
     let written = matches!(review.operation, Operation::Create | Operation::Update);
     if !written || !review.subresource.is_empty() || view.settings.is_own(&review.user) {

@@ -1,4 +1,4 @@
-//! Exceptions: the overrides and the break-glass that count for a review, and the commands that set and end them.
+//! Exceptions: the overrides and the break-glass that apply to a request, and the commands that set and end them.
 //!
 //! Must not know: what any rule finds.
 
@@ -9,19 +9,19 @@ use facts::review::{self, Operation, Origin, Review};
 use facts::view::View;
 use objects::{Kind, Meta, Object};
 
-/// The overrides that count: on the object in the request, on the object as it is, and on the StatefulSet of every
-/// cluster that the object belongs to or is used by; and, of every rule, on its namespace.
+/// The overrides that apply: on the new and the old object of the request, and on the StatefulSet of every cluster that the
+/// object belongs to or is used by; and the break-glass of its namespace, which covers all rules.
 #[derive(Default)]
 pub struct Exceptions {
-    glass: Option<Override>,
+    break_glass: Option<Override>,
     own: Vec<Override>,
     clusters: Vec<Vec<Override>>,
 }
 
-/// The override of this rule on a StatefulSet releases the end of everything its cluster uses: a `helm uninstall` that
-/// is half refused is worse than none.
+/// The rule whose override on a StatefulSet covers the deletion of everything the cluster uses: a `helm uninstall` that is
+/// partly refused is worse than one that is refused completely.
 const WHOLE: &str = "G03";
-/// The data itself is never part of that.
+/// The rule that protects the data, which such an override does not cover.
 const DATA: &str = "G07";
 
 /// The command that ends an override.
@@ -31,17 +31,17 @@ pub fn take_off(kind: Kind, namespace: &str, name: &str) -> String {
     format!("kubectl {namespace}annotate {kind} {name} gatera.dev/override-")
 }
 
-/// The command that mends broken glass.
+/// The command that ends a break-glass.
 pub fn mend(namespace: &str) -> String {
     format!("kubectl annotate namespace {namespace} {PREFIX}{BREAK_GLASS}-")
 }
 
-/// What stands at the beginning of each warning while the glass of a namespace is broken.
+/// The beginning of each warning during a break-glass.
 pub fn open_until(namespace: &str, open: &Override) -> String {
     format!("until {} nothing is refused in namespace {namespace}", open.until)
 }
 
-/// What breaking the glass releases here, which is said each time. An audit finds what there is to find.
+/// The break-glass that applies, which adds a warning to each decision. Audits ignore it.
 pub fn glass(review: &Review, view: &View<'_>, decision: &mut Decision) -> Option<Override> {
     let ns = &review.namespace;
     let open = view.active_break_glass(ns).filter(|_| review.origin != Origin::Audit)?;
@@ -52,8 +52,8 @@ pub fn glass(review: &Review, view: &View<'_>, decision: &mut Decision) -> Optio
     Some(open)
 }
 
-/// This override was there before, and lets the next careless command through as well; it is told until it is gone. One that
-/// goes with its object leaves nothing to take off, and an audit tells of each once.
+/// Whether an earlier override is still set, and would also allow the next careless command: each request gets a warning until it is
+/// removed. An override that is deleted with its object needs none, and an audit reports each once.
 fn lingers(review: &Review, meta: &Meta, kind: Kind) -> bool {
     let mark = |object: &Object| object.meta().mark(marks::OVERRIDE).map(str::to_owned);
     let is_own = (review.kind, &review.name) == (kind, &meta.name);
@@ -87,20 +87,18 @@ impl Exceptions {
             let text = meta.mark(marks::OVERRIDE)?;
             let subject = review::subject(kind, &review.namespace, &meta.name);
             match Override::read(text, view.now) {
-                Ok(release) => {
+                Ok(exception) => {
                     if lingers(review, meta, kind) {
                         let take_off = take_off(kind, &review.namespace, &meta.name);
                         add(format!(
-                            "{subject} carries an override; when that is done: {take_off} ({release})"
+                            "{subject} has an override; remove it when you are done: {take_off} ({exception})"
                         ));
                     }
-                    Some(release)
+                    Some(exception)
                 }
-                // One with a mistake in it is G18's where it is written.
+                // G18 reports a mistake in an override that is written.
                 Err(problem) if written != Some(text) || matches!(problem, Invalid::Ended(_)) => {
-                    add(format!(
-                        "the annotation gatera.dev/override of {subject} releases nothing: {problem}"
-                    ));
+                    add(format!("the annotation gatera.dev/override of {subject} has no effect: {problem}"));
                     None
                 }
                 Err(_) => None,
@@ -111,24 +109,24 @@ impl Exceptions {
         let clusters =
             clusters.map(|it| read(&it.workload.metadata, Kind::StatefulSet).into_iter().collect());
         let (own, clusters) = (own, clusters.collect());
-        let glass = glass(review, view, decision);
-        Self { glass, own, clusters }
+        let break_glass = glass(review, view, decision);
+        Self { break_glass, own, clusters }
     }
 
-    /// What releases this rule for this review, if anything does.
+    /// The exception that suspends this rule for this request, if any.
     pub fn by(&self, rule: &str, review: &Review) -> Option<&Override> {
         let ends = review.operation == Operation::Delete && rule != DATA;
-        let releases = |release: &&Override| release.releases(rule) || ends && release.releases(WHOLE);
+        let suspends = |exception: &&Override| exception.releases(rule) || ends && exception.releases(WHOLE);
         let of_clusters = || {
-            let each = self.clusters.iter().map(|overrides| overrides.iter().find(releases));
-            // What several clusters use is released by all of them.
+            let each = self.clusters.iter().map(|overrides| overrides.iter().find(suspends));
+            // An object that several clusters use needs an override on each.
             each.collect::<Option<Vec<_>>>()?.into_iter().next()
         };
-        self.own.iter().find(releases).or_else(of_clusters).or(self.glass.as_ref())
+        self.own.iter().find(suspends).or_else(of_clusters).or(self.break_glass.as_ref())
     }
 }
 
-/// The command that confirms what this review is about, for half an hour.
+/// The advice that sets an override of this rule on the object of this request, for half an hour.
 pub fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> String {
     let until = view.half_an_hour_from_now();
     if !review.is_there() {
@@ -136,7 +134,7 @@ pub fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> String {
             "add this annotation to the manifest: gatera.dev/override: \"{rule} until={until} reason=…\""
         );
     }
-    // Of a Namespace the namespace is the Namespace itself.
+    // The namespace of a Namespace is its own name.
     let place =
         if review.kind.is_cluster_wide() { String::new() } else { format!("-n {} ", review.namespace) };
     let (kind, name) = (review.kind.name().to_ascii_lowercase(), &review.name);

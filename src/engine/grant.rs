@@ -1,12 +1,11 @@
-//! The right to start a cluster that is down: whether a recovery that a person asks for may be granted, and what follows from one that
-//! is granted.
+//! The right to start a cluster that is down: whether a requested recovery may be granted, and what a granted one allows.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `positions.rs` | where each member's data ends, and what would be lost by starting from it |
 //!
-//! Owns [`verify`], by which the guard repeats what was asked for in a mark of its own, or does not. Nothing here starts a server: the
-//! member's step does, at its start, if its data is what the mark says (`start-member.sh`).
+//! Owns [`verify`], which decides whether the guard copies the request into a mark of its own. Nothing here starts a server: the
+//! member's step script does (`start-member.sh`), if its data matches the mark.
 
 mod positions;
 
@@ -19,10 +18,10 @@ use facts::view::condition::Condition;
 use facts::view::{Cluster, Freshness, Member, PodFact, View};
 use objects::Pod;
 
-/// Transfers take their time. What nobody took off after that has been forgotten.
+/// The time after a recovery's end in which members may still be restarted, because transfers take long.
 const LEFT_OVER: SignedDuration = SignedDuration::from_hours(6);
 
-/// Why this is not to be done, or not now; nothing: it is true.
+/// Why this recovery must not be granted, or not now; `None`: it may.
 pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if view.freshness != Freshness::Current {
         return Some(format!("the state of the cluster is not known ({})", view.seen()));
@@ -32,7 +31,7 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
     }
     if let Some(other) = holds_a_right(cluster, &asked.member) {
         return Some(format!(
-            "{other} was given the right to start the cluster and may still do so: its pod has to be made anew first"
+            "{other} was given the right to start the cluster and may still do so: recreate its pod first"
         ));
     }
     let rows = rows(cluster, view);
@@ -55,7 +54,7 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
     }
 }
 
-/// A member does, or the bootstrap node.
+/// Whether a member or the bootstrap node serves.
 pub fn serves(cluster: &Cluster) -> bool {
     cluster.ready() > 0 || cluster.bootstrap.pods.iter().any(|pod| pod.ready)
 }
@@ -65,34 +64,35 @@ pub fn under_way<'a>(cluster: &'a Cluster, view: &View<'_>) -> Option<&'a Recove
     cluster.recovery().filter(|it| it.until > view.now)
 }
 
-/// The recovery by which a new pod of this name may start first. What was verified when it was asked for may be over: the
-/// first one may have served since, and fallen, and another one gone on.
+/// The recovery with which a new pod of this name may start first. The state may have changed since the request was verified: the
+/// first member may have served and crashed since, while another one continued.
 pub fn leads<'a>(cluster: &'a Cluster, pod: &str, view: &View<'_>) -> Option<&'a Recovery> {
     let named = under_way(cluster, view).filter(|it| it.member == pod && !serves(cluster));
     let current = view.of_namespace(&cluster.id.namespace).freshness == Freshness::Current;
     named.filter(|it| current && holds_a_right(cluster, pod).is_none() && still_true(it, cluster, view))
 }
 
-/// The node that this pod goes back to, because it starts the cluster. Between two pods of one name a scheduler that keeps members apart
-/// gives the place to another member's pod that waits for one, and then no node takes the one that has to start first.
+/// The node of the member that starts the cluster, for its new pod. Without this, a scheduler that keeps members apart could give the
+/// node to a waiting pod of another member, and no node would be left for the one that has to start first.
 pub fn place<'a>(cluster: &'a Cluster, pod: &Pod, view: &View<'_>) -> Option<&'a str> {
     let node = leads(cluster, &pod.metadata.name, view)?.node.as_deref()?;
     let takes = view.node(node).is_some_and(|it| it.answers() && it.takes(&pod.spec));
     (takes && pod.spec.node_name.is_empty()).then_some(node)
 }
 
-/// Another one than this, whose pod may start the cluster. What is granted to one is taken from all others.
+/// Another member whose pod may start the cluster. Only one member may have the right.
 fn holds_a_right<'a>(cluster: &'a Cluster, besides: &str) -> Option<&'a str> {
     let held = |pod: &&PodFact| pod.name != besides && has_a_right(pod);
     cluster.pods().find(held).map(|pod| &*pod.name)
 }
 
-/// It may start the cluster, or did a moment ago.
+/// Whether the pod may start the cluster, or did so a moment ago.
 pub fn has_a_right(pod: &PodFact) -> bool {
     pod.identity.as_deref().is_some_and(Recovery::is_right)
 }
 
-/// Of the others nobody has more than was known, or accepted, when it was asked for. Where its own data ends its step will see.
+/// Whether no other member has newer data than was known, or accepted, when the recovery was requested. The step script checks the
+/// member's own position.
 pub fn still_true(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool {
     let mut rows = rows(cluster, view);
     let Some(own) = rows.iter_mut().find(|row| row.member.name == asked.member) else { return false };
@@ -102,8 +102,8 @@ pub fn still_true(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool 
     !gone_on && stake(&rows, &own, cluster).loss() == asked.loss
 }
 
-/// It may be made anew, because a recovery is under way: the one that is to start first, and once that serves whoever waits in
-/// vain for an address that is no longer there.
+/// Whether a recovery may recreate this pod: the member that is to start first, and, once that serves, each member that waits for an
+/// address that no longer exists.
 pub fn restarts(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
     let (Some(recovery), Some(member)) = (cluster.recovery(), cluster.member(pod)) else { return false };
     let lately = view.now.duration_since(recovery.until) < LEFT_OVER;
@@ -116,16 +116,16 @@ pub fn restarts(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
     first_serves && waits_in_vain(member, cluster, view) || leads()
 }
 
-/// Its server runs, and has joined since it started: it may be giving a copy, or have lost the others a moment ago.
+/// Whether the server runs and has joined since it started: it may be a donor, or have lost contact a moment ago.
 pub fn has_served(member: &Member) -> bool {
     member.pod.as_deref().is_some_and(|pod| pod.running && pod.began.is_none() && !pod.ready)
 }
 
-/// It has not joined since its server started, or is cut off. Whoever serves somebody, or copies, is none of these.
+/// Whether the member has not joined since its server started, or is cut off. A member that serves or receives a copy does not count.
 pub fn waits_in_vain(member: &Member, cluster: &Cluster, view: &View<'_>) -> bool {
     let condition = Condition::of(member, view);
     let cut_off = matches!(condition, Some(Condition::CutOff | Condition::Left));
-    let copies = condition == Some(Condition::Transfer) && !copies_from_nobody(cluster);
+    let copies = condition == Some(Condition::Transfer) && !donor_is_gone(cluster);
     !copies && (has_not_joined(member) || cut_off)
 }
 
@@ -133,9 +133,9 @@ fn has_not_joined(member: &Member) -> bool {
     member.pod.as_deref().is_some_and(|pod| pod.began.is_some() && !pod.ready)
 }
 
-/// Everybody but the first one began before it, and none of them has joined: from whomever they copied, that one is gone. A transfer
-/// that has nobody at its other end takes minutes to notice.
-fn copies_from_nobody(cluster: &Cluster) -> bool {
+/// Whether all other members started before the first one and none has joined: the donor of any transfer is gone. A transfer without
+/// a donor takes minutes to fail.
+fn donor_is_gone(cluster: &Cluster) -> bool {
     let Some(first) = cluster.recovery().and_then(|it| cluster.member(&it.member)).filter(|it| it.ready())
     else {
         return false;
@@ -146,7 +146,7 @@ fn copies_from_nobody(cluster: &Cluster) -> bool {
         .all(|member| has_not_joined(member) && came_before(member, first))
 }
 
-/// The server of this one runs for longer: an address that it knows of the other one may be gone.
+/// Whether the server of this member has run longer than the other's, so that it may know an old address of the other.
 pub fn came_before(member: &Member, other: &Member) -> bool {
     let since = |member: &Member| member.pod.as_deref().and_then(|pod| pod.began.or(pod.since));
     matches!((since(member), since(other)), (Some(own), Some(its)) if own < its)

@@ -1,9 +1,9 @@
-//! Injection: what a pod of a Galera cluster gets on its way in, so that a member can leave and join safely.
+//! Injection: what the guard adds to a new pod of a Galera cluster, so that a member can leave and join safely.
 //!
-//! Owns: the list of what is added, in [`into_pod`], and the marks. Must not know: HTTP, clients. Data: the pod as raw
-//! JSON (a typed pod would drop fields newer than our types), what is known about its cluster; the pod is changed in
-//! place, and what a person should know comes back as lines. Everything is added if it is absent and left alone if it
-//! is good enough, so that doing it twice changes nothing.
+//! Owns: the list of additions, in [`into_pod`], and the marks. Must not know: HTTP, clients. The input is the pod as raw
+//! JSON (a typed pod would drop fields newer than our types) and the view of its cluster; the pod is changed in
+//! place, and warnings are returned as lines. A part is added only if it is absent or not good enough, so a second
+//! injection changes nothing.
 
 mod configuration;
 pub mod edit;
@@ -31,19 +31,19 @@ pub use files::START_SCRIPT_TEXT;
 pub use ours::{Doubt, doubt};
 pub use start::Start;
 
-/// Room to shut down: waiting for a joiner, then flushing to disk.
+/// The grace period, in seconds: time to wait for a joiner, then to write to disk.
 const GRACE: i64 = 600;
-/// What is left of it for flushing when waiting is over.
+/// The part of the grace period that is kept for writing to disk.
 const FLUSH: i64 = 60;
 
-/// Whose injection it is.
+/// The version of gatera that injects.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What the parts of injection look at.
+/// The pod under injection, and what its parts depend on.
 struct InjectTarget<'a> {
     read: &'a Pod,
     cluster: Option<&'a Cluster>,
-    /// A member of the StatefulSet, not the bootstrap node.
+    /// The pod is a member, not the bootstrap node.
     member: bool,
     profile: Profile,
     view: &'a View<'a>,
@@ -51,7 +51,7 @@ struct InjectTarget<'a> {
 }
 
 impl<'a> InjectTarget<'a> {
-    /// A pod of a cluster, and the server in it.
+    /// The pod of a cluster, with its server container; `None` for other pods.
     fn of(read: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
         let labels = &read.metadata.labels;
         let adopted = !view.left_alone(namespace) && view.adoption().adopts(labels);
@@ -62,7 +62,7 @@ impl<'a> InjectTarget<'a> {
             return None;
         }
         let cluster = match owner {
-            // Where it is drawn from the pods it left behind, a newer one is there that was not seen yet.
+            // If the view holds only pods without their StatefulSet, a newer one exists that the view has not seen yet.
             Some(owner) => view.cluster(namespace, &owner.name).filter(|it| !it.left),
             None => view.cluster_of(namespace, labels),
         };
@@ -79,27 +79,27 @@ impl<'a> InjectTarget<'a> {
     }
 }
 
-/// What injection will make of the probes of a server container, so that a rule can say it at the template already.
+/// What injection will do to a server container, so that rules can already warn about the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prospect {
-    /// Why the container keeps its probes; `None`: it gets ours.
+    /// Why the container keeps its probes; `None`: it gets gatera's.
     pub kept: Option<String>,
-    /// Something is in the way, so that the pod gets nothing at all.
+    /// A conflict prevents the whole injection.
     pub in_the_way: bool,
-    /// A look at the port takes the place of the liveness probe.
+    /// A check of the port replaces the liveness probe.
     pub replaces_liveness: bool,
-    /// What is wrong with its readiness probe, whose place ours takes.
+    /// The fault of the readiness probe that is replaced.
     pub replaces_readiness: Option<&'static str>,
-    /// How long its startup probe waits, and how long the one that takes its place.
+    /// The seconds that the startup probe waits, and those of its replacement.
     pub replaces_startup: Option<(i64, i64)>,
-    /// Ready will mean Synced.
+    /// Whether Ready will mean Synced.
     pub readiness_proves: bool,
     /// Whether a server that crashed will know its position.
     pub start: Start,
 }
 
 impl Prospect {
-    /// Of the server container of a pod like this one, to which a StatefulSet adds the volumes of these claims.
+    /// The prospect of a server container, in a pod to which a StatefulSet adds the volumes of these claims.
     pub fn of<'a>(
         server: &Container,
         meta: &Meta,
@@ -118,7 +118,7 @@ impl Prospect {
         let start = match Start::of(server, meta) {
             Start::Prepended if in_the_way => Start::Blind {
                 why: "gatera injects nothing into its pods",
-                instead: "give the volume that is in the way another name or place",
+                instead: "give the conflicting volume another name or path",
                 lasts: false,
             },
             start => start,
@@ -135,8 +135,8 @@ impl Prospect {
     }
 }
 
-/// Puts everything into the pod. Returns what a person should know. Marks of ours that somebody else wrote never stay:
-/// they would tell of a pod that was never prepared.
+/// Injects everything into the pod, and returns warnings. Marks of the guard that another user wrote are removed, because they
+/// would describe a pod that was never injected.
 pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -> Vec<String> {
     let view = &view.of_namespace(namespace);
     for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
@@ -169,7 +169,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     remarks
 }
 
-/// The copies of ConfigMaps that a new pod needs and nobody has made yet.
+/// The snapshots of ConfigMaps that a new pod needs and that do not exist yet.
 pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
     let new = review.operation == Operation::Create && review.subresource.is_empty();
     let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new) else { return Vec::new() };
@@ -177,7 +177,7 @@ pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
         .map_or_else(Vec::new, |(patient, server)| configuration::wanted(&patient, server))
 }
 
-/// A new member whose StatefulSet, or what it reads, is not known yet.
+/// Whether a new member's StatefulSet or ConfigMaps are not in the view yet.
 pub fn is_early(review: &Review, view: &View<'_>) -> bool {
     let new = review.operation == Operation::Create && review.subresource.is_empty() && !review.dry_run;
     let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new && review.origin == Origin::Mutating)
@@ -191,8 +191,8 @@ pub fn is_early(review: &Review, view: &View<'_>) -> bool {
     InjectTarget::of(read, &review.namespace, view).is_some_and(member)
 }
 
-/// Members that run with an address that is no longer the cluster's: their pods, and the option file each should have.
-/// A server reads it when it starts, so nobody restarts; those who run learn of each other by gossip.
+/// Running members with an old cluster address: their pods, and the option file that each should have. A server reads the file
+/// when it starts, so no member restarts; running members find each other by gossip.
 pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, String)> {
     let Some(address) = files::members(cluster, view) else { return Vec::new() };
     let there = cluster.members.iter().filter_map(|member| member.pod.as_deref());
@@ -204,16 +204,15 @@ pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, 
             (then != now).then_some((pod, then))
         })
         .collect();
-    // While members are told to found a cluster (the way back from DOWN), what they have is left to them. Looked at last:
-    // it means reading option files.
+    // During a bootstrap by hand the members keep their files. Checked last, because it reads option files.
     let template = &cluster.workload.spec.template;
     let founds =
         || view.founds_new_cluster(&cluster.id.namespace, &template.metadata, &template.spec).is_some();
     if outdated.is_empty() || founds() { Vec::new() } else { outdated }
 }
 
-/// What a server says at its end stands in the pod's status, unless it left a message itself; the step and the probes leave theirs
-/// where the kubelet reads it.
+/// Sets the termination message to the last log lines, unless the server writes one itself; the step script and the probes write
+/// theirs to the file that the kubelet reads.
 fn last_words(container: &mut Value) {
     const DEFAULT: &str = "/dev/termination-log";
     let path = container["terminationMessagePath"].as_str().filter(|path| !matches!(*path, "" | DEFAULT));
@@ -225,7 +224,7 @@ fn last_words(container: &mut Value) {
     }
 }
 
-/// The scripts ask the usual ones if nothing else is said.
+/// Sets variables for ports that are not the usual ones, which the scripts use by default.
 fn unusual_ports(container: &mut Value, ports: Ports) {
     for (name, port) in [
         ("GATERA_PORT", ports.clients),
@@ -238,7 +237,7 @@ fn unusual_ports(container: &mut Value, ports: Ports) {
     }
 }
 
-/// The grace period, raised to the floor; a longer one stays.
+/// Raises the grace period to at least [`GRACE`], and returns it.
 fn longer_grace(pod: &mut Value) -> i64 {
     let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0);
     let grace = own.max(GRACE);

@@ -1,4 +1,4 @@
-//! What Gatera judges and changes: the rules, and [`rulebook::Rulebook::evaluate`], the one function that asks them.
+//! The engine: the rules, and [`rulebook::Rulebook::evaluate`], the only function that asks them.
 //!
 //! ```text
 //!   review + view ──> Rulebook::evaluate ──> Decision ──> amend ──> patch
@@ -11,14 +11,14 @@
 //! |---|---|
 //! | `snapshot` | the stored copy of a content |
 //! | `grant` | the right to start a cluster that is down |
-//! | `inject` | what a member's pod is given |
-//! | `verdict` | findings, and what becomes of them |
+//! | `inject` | what is added to a member's pod |
+//! | `verdict` | findings, and their effects |
 //! | `rule` | what a rule is |
-//! | `exceptions`, `exemptions` | what suspends a rule for a while; what is never judged |
+//! | `exceptions`, `exemptions` | what suspends a rule temporarily; what is never judged |
 //! | `rules` | Galera's rules, a file each |
-//! | `amend` | what is changed in an object on its way in |
+//! | `amend` | what is changed in an object before it is stored |
 //! | `webhooks` | which requests API servers send |
-//! | `rulebook` | all rules, the packs, and the one door |
+//! | `rulebook` | all rules, the packs, and their evaluation |
 //!
 //! Each room uses those above it. No JSON is edited outside `amend` and `inject`.
 #![forbid(unsafe_code)]

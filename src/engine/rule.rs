@@ -1,4 +1,4 @@
-//! What a rule is: its id, what it is asked about, its page.
+//! The type of a rule: its id, the operations that it judges, its page.
 //!
 //! Must not know: any rule (`rules.rs`), or when rules are asked (`rulebook.rs`).
 
@@ -7,14 +7,13 @@ use facts::review::{Operation, Review};
 use facts::view::View;
 use objects::Kind;
 
-/// One rule. Its module's documentation is the manual page that `gatera explain` prints.
+/// A rule. Its module's documentation is the manual page that `gatera explain` prints.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Stable once published.
+    /// The id, which never changes once it is published.
     pub id: &'static str,
-    /// For people.
     pub name: &'static str,
-    /// What it looks at, and at which of the things that can be done to it; it is asked about nothing else.
+    /// The kinds and verbs that the rule judges; it is not asked about others.
     pub touches: &'static [(Kind, &'static [Verb])],
     /// Its verdict depends on how the cluster is, so it needs a case in each state.
     pub depends_on_state: bool,
@@ -22,7 +21,7 @@ pub struct Rule {
     pub check: fn(&Review, &View<'_>) -> Findings,
 }
 
-/// What is done to an object, as far as rules tell it apart.
+/// The operations that rules distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the verbs of the API, and its subresources")]
 pub enum Verb {
@@ -31,21 +30,21 @@ pub enum Verb {
     Delete,
     Scale,
     Evict,
-    /// Whoever reports how an object does may write its metadata, too.
+    /// A write of the status, which can change the metadata too.
     Report,
 }
 
-/// What to do while the view does not say enough.
-pub const UNTIL_SEEN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for, or what found no room";
+/// The advice while the view does not know enough.
+pub const UNTIL_SEEN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for, or what it has no room for";
 
-/// What to do where members run without a StatefulSet.
-pub const APPLY_AGAIN: &str = "apply the StatefulSet again as it was, which takes its pods back";
+/// The advice for members that run without a StatefulSet.
+pub const APPLY_AGAIN: &str = "apply the StatefulSet again as it was, which takes over its pods";
 
 /// Every write of the object itself.
 pub const WRITTEN: &[Verb] = &[Verb::Create, Verb::Update];
 
 impl Verb {
-    /// As programs call it.
+    /// The name in programs' output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -57,7 +56,7 @@ impl Verb {
         }
     }
 
-    /// `None`: no rule looks at this.
+    /// The verb of a request; `None`: no rule judges it.
     pub fn of(review: &Review) -> Option<Self> {
         match (&*review.subresource, review.operation) {
             ("", Operation::Create) => Some(Self::Create),
@@ -71,24 +70,22 @@ impl Verb {
     }
 }
 
-/// What `gatera explain` prints of an id: a rule, or what is not judged.
+/// A page that `gatera explain` prints: of a rule, or of objects that cannot be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Its id.
     pub id: &'static str,
-    /// Its name.
     pub name: &'static str,
     pub source: &'static str,
 }
 
 impl Page {
-    /// The module documentation of its file.
+    /// The module documentation of the page's file.
     pub fn text(&self) -> String {
         let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
         lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
     }
 
-    /// Its first sentence, without the id.
+    /// The first sentence of the page, without the id.
     pub fn summary(&self) -> String {
         let text = self.text();
         let first = text.lines().next().unwrap_or_default();
@@ -97,7 +94,7 @@ impl Page {
 }
 
 impl Rule {
-    /// What this rule found: how bad it is, where, what is wrong, the fact about Galera behind it, and what to do instead.
+    /// A finding of this rule: the verdict, the field, what is wrong, the fact about Galera behind it, and what to do instead.
     pub fn finding(
         &self,
         verdict: Verdict,
@@ -109,12 +106,11 @@ impl Rule {
         Finding::new(self.id, verdict, field, says, why, instead)
     }
 
-    /// It is asked when this is done to an object of this kind.
+    /// Whether the rule judges this operation on this kind.
     pub fn looks_at(&self, kind: Kind, verb: Verb) -> bool {
         self.touches.iter().any(|(touched, verbs)| *touched == kind && verbs.contains(&verb))
     }
 
-    /// Its page.
     pub fn page(&self) -> Page {
         Page { id: self.id, name: self.name, source: self.source }
     }

@@ -1,11 +1,11 @@
-//! The rulebook: every rule, and the one function that asks them.
+//! The rulebook: every rule, and the function that asks them.
 //!
-//! Owns: [`Rulebook::evaluate`], the only door between a review and a decision. The webhook, `gatera check` and the background audit all
-//! go through it, so the same change gets the same words everywhere. Must not know: any rule or pack, HTTP, clients, files, output
-//! formats. Packs are handed in.
+//! Owns: [`Rulebook::evaluate`], which makes every decision. The webhook, `gatera check` and the background audit all use it, so
+//! the same change gets the same messages everywhere. Must not know: any rule or pack, HTTP, clients, files, output formats. Packs
+//! are passed in.
 //!
-//! *The change is judged, not the state.* What an object broke before, in the same place, is a warning when it is
-//! edited: everything can be improved step by step, and nothing gets worse. Creation is judged whole.
+//! *The change is judged, not the state.* A fault that the object had before, in the same field, is only a warning when the
+//! object is edited, so it can be improved step by step. A creation is judged completely.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};
@@ -26,20 +26,20 @@ use facts::settings::{self, Names, Settings};
 use facts::view::{Facts, Keeps, MODE_LABEL, View, is_cluster};
 use objects::{CustomKind, Kind, Kinds, Object};
 
-/// Rules for one other system, on the same engine.
+/// A pack of rules for another system, on the same engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Pack {
-    /// As the settings call it.
+    /// The name in the settings.
     pub name: &'static str,
-    /// What it protects, in one sentence.
+    /// A sentence that says what the pack protects.
     pub protects: &'static str,
-    /// The kinds that it reads itself.
+    /// The custom kinds that the pack reads.
     pub kinds: &'static [&'static CustomKind],
-    /// Its rules, in the order of their ids.
+    /// The rules, in the order of their ids.
     pub rules: &'static [Rule],
-    /// What API servers ask for it; a row that asks about a kind of a pack is registered while that kind is served.
+    /// The webhook entries; one about a kind of a pack is registered while that kind is served.
     pub entries: &'static [Entry],
-    /// This Deployment is a part of what it protects, so the view keeps it, too.
+    /// Whether the pack protects a Deployment, so that the view keeps it too.
     pub keeps: Keeps,
 }
 
@@ -54,7 +54,7 @@ pub struct Rulebook {
 }
 
 impl Rulebook {
-    /// With these packs.
+    /// The rulebook with these packs.
     pub fn new(packs: &'static [Pack]) -> Self {
         let of_packs = packs.iter().flat_map(|pack| pack.rules);
         let rules: Vec<_> = rules::GALERA.iter().chain(of_packs).copied().collect();
@@ -69,7 +69,7 @@ impl Rulebook {
         self.packs
     }
 
-    /// The packs that these settings do not switch off.
+    /// The packs that these settings do not turn off.
     pub fn packs_on(&self, settings: &Settings) -> impl Iterator<Item = &'static Pack> {
         self.packs.iter().filter(|pack| !settings.is_without(pack.name))
     }
@@ -79,12 +79,12 @@ impl Rulebook {
         &self.rules
     }
 
-    /// Every kind that something reads.
+    /// Every kind that a rule reads.
     pub fn kinds(&self) -> &Kinds {
         &self.kinds
     }
 
-    /// A pack that is on reads this kind.
+    /// Whether a pack that is turned on reads this kind.
     pub fn reads(&self, kind: Kind, settings: &Settings) -> bool {
         self.packs_on(settings).flat_map(|pack| pack.kinds).any(|it| Kind::Custom(it) == kind)
     }
@@ -95,7 +95,7 @@ impl Rulebook {
         Names { rules: self.ids.clone(), packs: packs.collect() }
     }
 
-    /// Nothing is known yet. By this adoption pods and templates are Galera's.
+    /// Empty facts, for clusters that this adoption selects.
     pub fn facts(&self, adoption: &Adoption) -> Facts {
         Facts::of(adoption).keeping(Arc::clone(&self.keeps))
     }
@@ -128,7 +128,7 @@ impl Rulebook {
         self.find(name).or_else(|| self.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)))
     }
 
-    /// The pack whose rule this is; none: Galera's.
+    /// The pack of this rule; `None` for Galera's rules.
     pub fn pack_of(&self, rule: &str) -> Option<&'static Pack> {
         self.packs.iter().find(|pack| pack.rules.iter().any(|it| it.id == rule))
     }
@@ -143,13 +143,13 @@ impl Rulebook {
         self.pages().find(|it| it.id.eq_ignore_ascii_case(name) || it.name.eq_ignore_ascii_case(name))
     }
 
-    /// The page that a guard's words begin with, as each of its refusals and warnings does: `[G07] …`.
+    /// The page of a refusal or warning, by its beginning: `[G07] …`.
     pub fn said_by(&self, words: &str) -> Option<Page> {
         let (id, _) = words.strip_prefix('[')?.split_once("] ")?;
         self.pages().find(|page| page.id == id)
     }
 
-    /// Judges one change. Pure: the same review and view give the same decision.
+    /// Judges one request. Pure: the same review and view give the same decision.
     pub fn evaluate(&self, review: &Review, view: &View<'_>) -> Decision {
         let view = &View { known_rules: &self.ids, ..view.of_namespace(&review.namespace) };
         let mut decision = Decision::default();
@@ -176,7 +176,7 @@ impl Rulebook {
             }
         }
         let exceptions = Exceptions::of(review, view, &mut decision);
-        // A StatefulSet that takes members over is a change of what they run.
+        // A StatefulSet that takes over running members is judged as a change of the former one.
         let taken_over = view.taken_over(review);
         let review = taken_over.as_ref().unwrap_or(review);
         let Some(verb) = Verb::of(review) else { return decision };
@@ -184,7 +184,7 @@ impl Rulebook {
         if let Some(finding) = rules::unreadable::judged_without(review, view).filter(|_| mode != Mode::Off) {
             decision.add(finding, mode, false, None);
         }
-        // Most objects break no rule: then nobody asks what was there before.
+        // Computed lazily, because most objects break no rule.
         let before = LazyCell::new(|| review.before(view.adoption()));
         for rule in self.rules.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
             let mode = view.mode(rule.id, &review.namespace);
@@ -200,28 +200,28 @@ impl Rulebook {
                 continue;
             }
             let before = before.as_ref().map_or_else(Vec::new, |before| (rule.check)(before, view));
-            // By their places: a hostile file has a hundred thousand.
+            // Indexed by field, because a hostile file can have a hundred thousand findings.
             let mut at = HashMap::<_, Vec<_>>::new();
             for old in &before {
                 at.entry(&*old.field).or_default().push(old);
             }
-            let release = exceptions.by(rule.id, review);
+            let exception = exceptions.by(rule.id, review);
             for finding in findings {
                 let there: &[&Finding] = at.get(&*finding.field).map_or(&[], |there| there);
-                // A warning that was due before is no news: whoever reads it at every edit stops reading.
+                // A warning about an old fault is not repeated at every edit.
                 if finding.verdict == Verdict::Warn && there.iter().any(|old| old.says == finding.says) {
                     continue;
                 }
                 let existed = finding.yields_to != YieldsTo::Nothing
                     && there.iter().any(|old| old.verdict >= finding.verdict);
-                let release = release.filter(|it| match finding.yields_to {
-                    // What is amended is not refused: break-glass does not start a bootstrap node that a program applies again and again.
+                let exception = exception.filter(|it| match finding.yields_to {
+                    // Break-glass suspends refusals, not amendments: it must not start a bootstrap node that a program applies repeatedly.
                     YieldsTo::Exceptions => finding.verdict != Verdict::Amend || !it.is_of_all(),
                     YieldsTo::BreakGlass => it.is_of_all(),
                     YieldsTo::Nothing => false,
                 });
                 let mode = if finding.in_every_mode { Mode::Enforce } else { mode };
-                decision.add(finding, mode, existed, release);
+                decision.add(finding, mode, existed, exception);
             }
         }
         if decision.allowed() {
@@ -233,7 +233,7 @@ impl Rulebook {
     }
 }
 
-/// A cluster that is created where only what carries labels is guarded.
+/// A warning if a cluster is created in a namespace without the mode label.
 fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
     let Some(Object::StatefulSet(new)) =
         review.new.as_ref().filter(|_| review.operation == Operation::Create)
@@ -244,7 +244,7 @@ fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
         && is_cluster(new, view.adoption())
         && view.namespace_is_unlabelled(&review.namespace);
     let ns = &review.namespace;
-    half.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without labels of the cluster not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
+    half.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without the cluster's labels not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
 }
 
 #[cfg(test)]
@@ -272,7 +272,7 @@ mod tests {
         for rule in Rulebook::new(&[]).rules() {
             let manual = rule.manual();
             assert!(manual.starts_with(&format!("{}: ", rule.id)), "{}", rule.id);
-            for heading in ["# Why", "# Example", "# What to do instead", "# How to waive it"] {
+            for heading in ["# Why", "# Example", "# What to do instead", "# Exceptions"] {
                 assert!(manual.contains(heading), "{} has no {heading:?}", rule.id);
             }
         }

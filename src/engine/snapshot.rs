@@ -1,7 +1,7 @@
-//! A snapshot: the ConfigMap that keeps one content of another.
+//! A snapshot: a ConfigMap that keeps one revision of another.
 //!
-//! Owns: its shape. Must not know: clients. It is immutable, named by its content, and goes with the StatefulSet whose
-//! members read it. It carries the labels by which the guard is asked about it, whatever namespace it is in.
+//! Owns: its fields. Must not know: clients. A snapshot is immutable, named by its content, and deleted with the StatefulSet
+//! whose members read it. It has the labels with which the API server sends requests about it in every namespace.
 
 use serde_json::{Map, Value, json};
 
@@ -11,18 +11,17 @@ use facts::revision::{self, Digest, Keys, Revision};
 use facts::view::{Cluster, View};
 use objects::ConfigMap;
 
-/// Whether a content is kept.
+/// Whether the snapshot of a content exists.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Snapshot {
-    /// It is.
     There,
-    /// It is to be made so.
+    /// It has to be created with this manifest.
     Make(Value),
     /// No ConfigMap has that content any more.
     Lost,
 }
 
-/// This content of this source, for a cluster.
+/// The snapshot of a content of this source, for a cluster.
 pub fn snapshot(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Digest) -> Snapshot {
     let ns = &*cluster.id.namespace;
     if view.copy_of(ns, source, digest).is_some() {

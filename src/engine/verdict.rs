@@ -1,7 +1,7 @@
-//! What a rule found, and what becomes of it.
+//! Findings, and their effects.
 //!
-//! Owns: [`Finding`], [`Verdict`], [`Mode`] and their fold, the [`Decision`]. Must not know: any rule, any wire format.
-//! A rule returns findings and never learns its mode; the fold softens, and never drops anything silently.
+//! Owns: [`Finding`], [`Verdict`], and the [`Decision`], which combines them with the [`Mode`]. Must not know: any rule, any wire
+//! format. A rule returns findings and does not know its mode; the decision may soften a finding, but never drops one silently.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use serde_json::Value;
 use facts::marks::overrides::Override;
 use facts::mode::Mode;
 
-/// Findings of one rule in one decision. Nobody reads more at once, and an API server takes no answer of any length.
+/// The largest number of findings of one rule in one decision, because API servers limit the length of an answer.
 const MOST_FINDINGS: usize = 100;
 
-/// How bad a finding is, mildest first.
+/// The severity of a finding, mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Allowed, with a word about it.
+    /// Allowed, with a warning.
     Warn,
-    /// Allowed after the guard has changed it; where it cannot be changed the rule says Deny instead.
+    /// Allowed after the guard has changed the object; if it cannot be changed, the rule uses Deny.
     Amend,
-    /// Refused for now: the condition passes by itself.
+    /// Refused for now: the cause ends by itself.
     Wait,
     /// Refused because the guard cannot know: its view is incomplete or stale.
     Unknown,
@@ -29,7 +29,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As metrics, audit annotations and JSON call it.
+    /// The name in metrics, audit annotations and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Warn => "warn",
@@ -41,31 +41,29 @@ impl Verdict {
     }
 }
 
-/// One thing a rule found. The three sentences are final: every output prints these words and no others.
+/// A finding of a rule. Every output prints its three texts unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Id of the rule.
+    /// The rule's id.
     pub rule: &'static str,
-    /// How bad it is.
     pub verdict: Verdict,
-    /// The field, with names instead of indexes where there are names.
+    /// The field, with names instead of indexes for list items that have names.
     pub field: String,
-    /// What is wrong, with the live fact. Follows "Kind namespace/name: ".
+    /// The headline: what is wrong, with the live fact. It follows "Kind namespace/name: ".
     pub says: String,
     /// The fact about Galera behind it.
     pub why: String,
-    /// What to do instead.
     pub instead: String,
-    /// The exceptions that make it milder.
+    /// The exceptions that soften the finding.
     pub yields_to: YieldsTo,
-    /// It refuses whatever the mode of its rule is.
+    /// The finding refuses in every mode of its rule.
     pub in_every_mode: bool,
-    /// What the guard changes in the object, if the verdict is [`Verdict::Amend`].
+    /// The guard's changes of the object, if the verdict is [`Verdict::Amend`].
     pub edits: Vec<Edit>,
 }
 
 impl Finding {
-    /// A finding that every exception releases, in the modes of its rule.
+    /// A finding that every exception softens, in the modes of its rule.
     pub fn new(
         rule: &'static str,
         verdict: Verdict,
@@ -87,37 +85,36 @@ impl Finding {
         }
     }
 
-    /// The same finding, where the guard makes this change.
+    /// The same finding with a change by the guard.
     #[must_use]
     pub fn amended_by(self, edit: Edit) -> Self {
         Self { edits: vec![edit], ..self }
     }
 
-    /// The same finding, released by fewer exceptions.
+    /// The same finding, softened by fewer exceptions.
     #[must_use]
     pub fn yielding_to(self, yields_to: YieldsTo) -> Self {
         Self { yields_to, ..self }
     }
 }
 
-/// The exceptions that make a finding milder.
+/// The exceptions that soften a finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum YieldsTo {
     /// An override of its rule, break-glass, and the same finding before the change.
     #[default]
     Exceptions,
-    /// Not an override of its rule: the operation that would be confirmed is asked for wrongly.
+    /// Only break-glass: an override would confirm a request that is wrong itself.
     BreakGlass,
-    /// Nothing: the person who may write the object may write each of these as well.
+    /// No exception: a user who may write the object may write each exception as well.
     Nothing,
 }
 
 /// A value that the guard sets in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// Keys from the root of the object, and indexes in lists.
+    /// The keys and list indexes from the root of the object.
     pub path: Vec<String>,
-    /// The value that is set there.
     pub value: Value,
 }
 
@@ -128,22 +125,22 @@ impl Edit {
     }
 }
 
-/// What a rule found, in the order it looked.
+/// The findings of a rule, in order.
 pub type Findings = Vec<Finding>;
 
-/// What becomes of a finding.
+/// The effect of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// Audit annotation and metric only.
+    /// Only recorded, in an audit annotation and a metric.
     Recorded,
-    /// A warning to the person who asked.
+    /// Returned to the caller as a warning.
     Warned,
     /// The request is refused.
     Refused,
 }
 
 impl Effect {
-    /// As metrics, audit annotations and JSON call it.
+    /// The name in metrics, audit annotations and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Recorded => "recorded",
@@ -153,39 +150,37 @@ impl Effect {
     }
 }
 
-/// Why a finding that would refuse does not.
+/// Why a finding is softened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Downgrade {
     /// The rule or the namespace is not in enforce mode.
     ByMode(Mode),
-    /// The object broke the rule before, in the same place: the change made nothing worse.
+    /// The object had the same fault before, in the same field.
     AlreadyThere,
-    /// Somebody took the responsibility, for a limited time.
+    /// An exception applies.
     ByOverride(Override),
 }
 
-/// A finding and what becomes of it.
+/// A finding and its effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
-    /// The finding.
     pub finding: Finding,
-    /// What becomes of it.
     pub effect: Effect,
-    /// Why it is milder than its verdict.
+    /// Why the effect is milder than the verdict.
     pub softened: Option<Downgrade>,
 }
 
-/// The answer to one review.
+/// The answer to one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Everything found, worst first.
+    /// The findings, worst first.
     pub judged: Vec<Judged>,
-    /// What should be said besides: a malformed override, a namespace without a label.
+    /// Other warnings: a malformed override, a namespace without a label.
     pub remarks: Vec<String>,
 }
 
 impl Decision {
-    /// Nothing refuses.
+    /// Whether no finding refuses the request.
     pub fn allowed(&self) -> bool {
         self.judged.iter().all(|judged| judged.effect != Effect::Refused)
     }
@@ -195,8 +190,8 @@ impl Decision {
         self.judged.iter().filter(move |judged| judged.effect == effect)
     }
 
-    /// Adds a finding as the circumstances soften it.
-    pub fn add(&mut self, finding: Finding, mode: Mode, existed: bool, released: Option<&Override>) {
+    /// Adds a finding, and softens it by the mode, the earlier state or an exception.
+    pub fn add(&mut self, finding: Finding, mode: Mode, existed: bool, exception: Option<&Override>) {
         let (effect, softened) = match finding.verdict {
             _ if mode == Mode::Audit => (Effect::Recorded, Some(Downgrade::ByMode(mode))),
             Verdict::Warn => (Effect::Warned, None),
@@ -204,8 +199,8 @@ impl Decision {
                 (Effect::Warned, Some(Downgrade::AlreadyThere))
             }
             _ if mode < Mode::Enforce => (Effect::Warned, Some(Downgrade::ByMode(mode))),
-            _ => match released {
-                Some(released) => (Effect::Warned, Some(Downgrade::ByOverride(released.clone()))),
+            _ => match exception {
+                Some(exception) => (Effect::Warned, Some(Downgrade::ByOverride(exception.clone()))),
                 None if finding.verdict == Verdict::Amend => (Effect::Warned, None),
                 None => (Effect::Refused, None),
             },
@@ -213,8 +208,8 @@ impl Decision {
         self.judged.push(Judged { finding, effect, softened });
     }
 
-    /// Worst first; equals keep the order of the rules. Of each rule the worst stay, with a word on how many more there
-    /// are.
+    /// Sorts the findings, worst first; equals keep the order of the rules. For each rule the worst stay, with a remark about the
+    /// number of others.
     pub fn sort(&mut self) {
         self.judged.sort_by_key(|judged| std::cmp::Reverse((judged.effect, judged.finding.verdict)));
         let mut found = BTreeMap::new();
@@ -225,7 +220,7 @@ impl Decision {
         });
         let more = found.into_iter().filter(|(_, count)| *count > MOST_FINDINGS);
         self.remarks.extend(more.map(|(rule, count)| {
-            format!("{rule} finds this {count} times here; the worst {MOST_FINDINGS} are listed")
+            format!("{rule} has {count} findings here; the worst {MOST_FINDINGS} are listed")
         }));
     }
 }
@@ -236,10 +231,10 @@ mod tests {
     use Effect::{Recorded, Refused, Warned};
     use Verdict::{Amend, Deny, Unknown, Wait, Warn};
 
-    /// Mode x verdict x "was there before" x override, whole: this is the only place where anything is softened.
+    /// The whole table of mode, verdict, earlier state and override: this is the only place where a finding is softened.
     #[test]
     fn the_fold() {
-        let released =
+        let exception =
             Override { rules: vec!["G01".into()], until: jiff::Timestamp::UNIX_EPOCH, reason: "r".into() };
         for (mode, verdict, existed, has_override, effect) in [
             (Mode::Enforce, Deny, false, false, Refused),
@@ -258,7 +253,7 @@ mod tests {
             let text = String::new;
             let finding = Finding::new("G01", verdict, text(), text(), text(), text());
             let mut decision = Decision::default();
-            decision.add(finding, mode, existed, has_override.then_some(&released));
+            decision.add(finding, mode, existed, has_override.then_some(&exception));
             assert_eq!(
                 decision.judged[0].effect, effect,
                 "{mode:?} {verdict:?} existed={existed} override={has_override}"
@@ -267,7 +262,7 @@ mod tests {
         }
     }
 
-    /// What refuses is never among those that are left out.
+    /// A finding that refuses is never left out.
     #[test]
     fn a_decision_lists_a_hundred_findings_of_a_rule_the_worst_first() {
         let mut decision = Decision::default();
@@ -282,7 +277,7 @@ mod tests {
         assert_eq!(decision.with(Refused).map(|it| &*it.finding.field).collect::<Vec<_>>(), ["998", "999"]);
         assert_eq!(
             decision.remarks,
-            ["G01", "G02"].map(|rule| format!("{rule} finds this 500 times here; the worst 100 are listed"))
+            ["G01", "G02"].map(|rule| format!("{rule} has 500 findings here; the worst 100 are listed"))
         );
     }
 }

@@ -1,7 +1,7 @@
-//! The webhook entries: what the API server asks the guard about, as it is written into the two webhook configurations.
+//! The webhook entries: the requests that the API server sends to the guard, in the form of the two webhook configurations.
 //!
-//! Owns: the translation of the table [`ENTRIES`] (`webhooks/rows.rs`). Must not know: clients. The guard registers what comes out of
-//! it (`register.rs`).
+//! Owns: the translation of the table [`ENTRIES`] (`webhooks/rows.rs`). Must not know: clients. The guard registers the result
+//! (`register.rs`).
 
 pub mod compare;
 mod conditions;
@@ -22,20 +22,19 @@ use conditions::{glass_changed, marks_changed, no_plain_member, owned_or_marked,
 
 pub use rows::{ENTRIES, Endpoint, Entry, Only, Selects};
 
-/// The mode of a namespace that the guard leaves alone.
+/// The mode of a namespace that the guard ignores.
 const OFF: &str = "off";
 
-/// Where the API server finds the guard.
+/// The address at which the API server reaches the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// A Service of the cluster.
+    /// A Service in the same Kubernetes cluster.
     Service {
-        /// Its namespace, which is never guarded.
+        /// The Service's namespace, which is never guarded.
         namespace: String,
-        /// Its name.
         name: String,
     },
-    /// A URL, for a guard that runs outside.
+    /// A URL, for a guard that runs outside the cluster.
     Url {
         /// `https://host:port`
         base: String,
@@ -65,7 +64,7 @@ impl Destination {
 }
 
 /// The `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64.
-/// `served` are the kinds of packs that the API server offers. Entries of packs come with the kinds that they are about.
+/// `served` are the kinds of packs that the API server offers. An entry of a pack is included if its kinds are served.
 pub fn entries(
     endpoint: Endpoint,
     (of_packs, kinds): (impl Iterator<Item = &'static Entry>, &Kinds),
@@ -146,7 +145,7 @@ fn rendered(
     rendered
 }
 
-/// The kind of a resource. Subresources are asked for in the version of what they belong to; API servers convert other versions.
+/// The kind of a resource. A subresource has the version of its object; API servers convert other versions.
 fn kind(kinds: &Kinds, group: &str, resource: &str) -> Kind {
     kinds.of_plural(group, resource.split('/').next().unwrap_or_default())
 }
@@ -171,7 +170,7 @@ fn not_labelled() -> Value {
     json!({ "key": MODE_LABEL, "operator": "DoesNotExist" })
 }
 
-/// A namespace that the guard leaves alone must not wait for it longer than one without the label.
+/// The requirement that excludes namespaces with mode off: they must not wait for the guard longer than ones without the label.
 fn not_off() -> Value {
     json!({ "key": MODE_LABEL, "operator": "NotIn", "values": [OFF] })
 }
@@ -199,7 +198,7 @@ fn expression(requirement: &Requirement) -> Value {
 mod tests {
     use super::*;
 
-    /// What carries no labels, and the end of the namespace, waits for no guard where the label says `off`.
+    /// In a namespace with mode `off`, requests about unlabelled objects and the namespace's deletion do not wait for the guard.
     #[test]
     fn a_namespace_that_is_switched_off_is_asked_about_no_more_than_one_without_the_label() {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };

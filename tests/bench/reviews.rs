@@ -173,7 +173,7 @@ fn update(cluster: usize, entries: usize, faulty: bool) -> String {
 
 fn create(cluster: usize, entries: usize) -> String {
     let mut new = with_environment(fleet::stateful_set(cluster), entries);
-    // As after a deletion that kept the members, of which the watch has not told yet.
+    // As after a deletion that kept the members, of which the watch has not reported its position yet.
     new["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
     Envelope { kind: ["apps", "v1", "StatefulSet"], resource: "statefulsets", ..Envelope::default() }.body(
         cluster,

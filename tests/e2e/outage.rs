@@ -216,7 +216,7 @@ fn a_cluster_that_lost_its_identity_is_led_out() {
     let deleted = galera.kubectl(&["delete", "pod", &pods[1], "--wait=false"]);
     refused(&deleted, "G02", "its cluster has no identity");
     let restarted = galera.kubectl(&["rollout", "restart", "statefulset/zeros-galera"]);
-    refused(&restarted, "G14", "whoever restarts never joins again");
+    refused(&restarted, "G14", "a member that restarts never joins again");
     start_from(&galera, &pods[1]);
     let again = galera.until_synced(3, 3);
     assert_ne!(again, zeros);

@@ -64,7 +64,7 @@ pub fn followed(galera: &Galera<'_>) {
         if asked.status == 0 {
             return Ok(());
         }
-        assert!(asked.stderr.contains("has not told yet"), "{asked}");
+        assert!(asked.stderr.contains("has not reported its position yet"), "{asked}");
         Err(asked.stderr)
     });
     for block in [first, others, over] {

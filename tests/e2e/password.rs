@@ -40,7 +40,7 @@ pub fn is_changed_as_the_page_says(galera: &Galera<'_>, client: &str) {
     let secret = format!("{}-secret", galera.name);
     let hasty = json!({ "stringData": { "root-password": "hasty" } }).to_string();
     let hasty = galera.kubectl(&["patch", "secret", &secret, "--patch", &hasty]);
-    refused(&hasty, "G12", "key root-password is read by the members of plain-galera");
+    refused(&hasty, "G12", "the members of plain-galera read key root-password");
     // The page is where the last line says.
     let (_, more) = hasty.stderr.split_once("\n  more: ").unwrap();
     let page = galera.lab.kubectl(User::Admin, &commands(more)[0].iter().map(|it| &**it).collect::<Vec<_>>());

@@ -131,7 +131,7 @@ fn the_mount_of_the_data_stays_where_it_is(galera: &Galera<'_>) {
             { "op": "replace", "path": "/spec/template/spec/containers/0/volumeMounts/1/mountPath", "value": path },
         ]);
         let moved = galera.kubectl(&["patch", set, "--type=json", "--patch", &patch.to_string()]);
-        refused(&moved, "G07", "and its server would look for it on ");
+        refused(&moved, "G07", "but its server would look for it on ");
     }
     assert_eq!(galera.kubectl(&revision).stdout, before, "no pod is made anew");
 }

@@ -82,8 +82,10 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     galera.ask(&galera.member(1), "INSERT INTO shop.t VALUES (4,'four'),(5,'five')");
     stopped(&galera);
     shell(r#"rm -rf "$2" && mv "$1" "$2""#, &[&older, &volume(&galera, 0)]);
-    let newer =
-        format!("claim {} had newer data when it was stopped, and nobody has it now", claim(&galera, 0));
+    let newer = format!(
+        "claim {} had newer data when it was stopped, and no member has that data now",
+        claim(&galera, 0)
+    );
     started_as_told(&galera, "an older copy", &[&newer], None);
     whole(&galera, &cluster, 5);
 
@@ -112,7 +114,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     stopped(&other);
     stopped(&galera);
     shell(r#"rm -rf "$2" && cp -a "$1" "$2""#, &[&volume(&other, 0), &volume(&galera, 2)]);
-    let differs = format!("have different histories ({cluster} and {strangers}): two clusters were founded");
+    let differs = format!("have different histories ({cluster} and {strangers}): two clusters were created");
     started_as_told(&galera, "another cluster's data", &[&differs], None);
     whole(&galera, &cluster, 5);
 }

@@ -65,7 +65,7 @@ fn the_step_is_put_in_front_of_a_command_that_is_known() {
     let (after, remarks) = injected(&kept, &Scene::default());
     assert_eq!(after["spec"]["containers"][0]["command"], Value::Null);
     assert!(
-        remarks.iter().any(|it| it.ends_with("gatera.dev/start: keep leaves its command alone")),
+        remarks.iter().any(|it| it.ends_with("gatera.dev/start: keep keeps its command as it is")),
         "{remarks:?}"
     );
 }

@@ -33,11 +33,14 @@ fn an_editor_cannot_write_the_guards_marks() {
     let output =
         run(&["annotate", "statefulset", STATEFUL_SET, note, "gatera.dev/data=present", "--overwrite"]);
     assert_eq!(output.status, 0, "{output}");
-    assert!(output.stderr.contains("gatera.dev/bootstrap is the guard's and is taken out"), "{output}");
-    assert!(output.stderr.contains("gatera.dev/data is the guard's and is put back as it was"), "{output}");
+    assert!(output.stderr.contains("gatera.dev/bootstrap belongs to the guard and is removed"), "{output}");
+    assert!(
+        output.stderr.contains("gatera.dev/data belongs to the guard and is restored as it was"),
+        "{output}"
+    );
     let template = json!({ "spec": { "template": { "metadata": { "annotations": { "gatera.dev/injected": "0.1.0" } } } } });
     let output = run(&["patch", "statefulset", STATEFUL_SET, "--patch", &template.to_string()]);
-    assert!(output.status == 0 && output.stderr.contains("is taken out of the pod template"), "{output}");
+    assert!(output.status == 0 && output.stderr.contains("is removed from the pod template"), "{output}");
     let after = set();
     assert_eq!(after["metadata"]["annotations"], before["metadata"]["annotations"]);
     assert_eq!(
@@ -73,7 +76,7 @@ fn an_editor_cannot_write_the_guards_marks() {
     for what in ["configmap/galera-instance-nodeconfig", "service/galera-instance-hs"] {
         let output = run(&["annotate", what, "gatera.dev/removing=1"]);
         assert!(output.status == 1 && output.stderr.contains("[G18] "), "{output}");
-        assert!(output.stderr.contains("gatera.dev/removing is the guard's"), "{output}");
+        assert!(output.stderr.contains("gatera.dev/removing belongs to the guard"), "{output}");
     }
 }
 
@@ -98,7 +101,10 @@ fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
     };
     let forged = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
     let output = create("forged-0", forged.clone());
-    assert!(output.status == 0 && output.stderr.contains("gatera.dev/injected is the guard's"), "{output}");
+    assert!(
+        output.status == 0 && output.stderr.contains("gatera.dev/injected belongs to the guard"),
+        "{output}"
+    );
     let pod = plane.get(&ns, "pod/forged-0");
     assert_eq!(marks(&pod), OWN, "it was prepared after all");
 
@@ -187,10 +193,10 @@ fn updates_travel_once(plane: &ControlPlane, ns: &str) {
         (set(&["spec", "replicas"], json!(4)), once, ""),
         (template("annotations", "example.com/turn"), both, ""),
         (set(&["spec", "minReadySeconds"], json!(1)), once, ""),
-        (note("gatera.dev/data"), both, "gatera.dev/data is the guard's"),
-        (note("gatera.dev/override"), refused, "would release nothing"),
+        (note("gatera.dev/data"), both, "gatera.dev/data belongs to the guard"),
+        (note("gatera.dev/override"), refused, "would have no effect"),
         (set(&["metadata", "annotations"], Value::Null), both, ""),
-        (template("annotations", "gatera.dev/injected"), both, "is taken out of the pod template"),
+        (template("annotations", "gatera.dev/injected"), both, "is removed from the pod template"),
         (template("labels", "tier"), both, ""),
         (set(&["spec", "podManagementPolicy"], json!("Parallel")), refused, "[G08]"),
         (set(&["spec", "serviceName"], json!("other")), refused, "[G08]"),

@@ -216,14 +216,11 @@ fn a_template_with_which_a_member_hangs_is_taken_back() {
         let output = alive.admin(&flags);
         output.stderr.contains("[G14]").then_some(output.stderr)
     });
-    assert!(another.contains("the template before it is allowed at once"), "{another}");
+    assert!(another.contains("the previous template is allowed at once"), "{another}");
 
     let undone = alive.admin(&["rollout", "undo", "statefulset", STATEFUL_SET]);
     assert!(undone.status == 0 && undone.stderr.contains("[G14]"), "{undone}");
-    assert!(
-        undone.stderr.contains("its pod template goes back to what Ready members were made from"),
-        "{undone}"
-    );
+    assert!(undone.stderr.contains("its pod template changes back to that of the Ready members"), "{undone}");
     let said = eventually("status to name the command", || {
         let output = guarded::ask(
             &alive.plane.kubeconfig(User::Admin),

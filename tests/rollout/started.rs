@@ -53,7 +53,7 @@ fn started(situation: &Situation, pod: &Value, made: &[String]) -> (Value, Strin
     let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("{pod}") };
     let mut after = pod.clone();
     let remarks = inject::into_pod(&mut after, &read, NAMESPACE, &view);
-    let said = remarks.into_iter().filter(|it| it.contains("copy")).collect();
+    let said = remarks.into_iter().filter(|it| it.contains("snapshot")).collect();
     (after, said, copies)
 }
 
@@ -113,9 +113,7 @@ fn the_first_pod_gets_a_copy_that_is_made_for_it() {
     let (it, said, copies) = started(&nothing, &pod(0, &json!({})), &[]);
     assert_eq!(read(&it), "galera-instance-nodeconfig", "nobody made it");
     assert!(
-        said.starts_with(
-            "there is no copy of what this pod should read of ConfigMap galera-instance-nodeconfig"
-        ),
+        said.starts_with("there is no snapshot of ConfigMap galera-instance-nodeconfig for this pod"),
         "{said}"
     );
     assert_eq!(it["metadata"]["annotations"]["gatera.dev/revision"], Value::Null);
@@ -145,7 +143,7 @@ fn asked_twice_it_points_at_copies_once() {
     assert_eq!(doubt(&once), "None");
     let mut forged = once;
     forged["spec"]["volumes"][0]["configMap"]["name"] = json!("galera-instance-nodeconfig");
-    assert!(doubt(&forged).contains("point at other copies"), "{}", doubt(&forged));
+    assert!(doubt(&forged).contains("refer to other snapshots"), "{}", doubt(&forged));
 }
 
 #[test]
@@ -155,7 +153,7 @@ fn a_copy_that_is_not_what_its_name_says_is_not_used() {
     let situation = Situation { also: vec![copy], live: File::New.text(), ..Situation::noted() };
     let (it, said, copies) = started(&situation, &pod(1, &json!({})), &[]);
     assert_eq!((read(&it), copies.len()), ("galera-instance-nodeconfig", 0));
-    assert!(said.contains("there is no copy"), "{said}");
+    assert!(said.contains("there is no snapshot"), "{said}");
 }
 
 #[test]

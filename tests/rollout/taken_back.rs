@@ -139,21 +139,18 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
     assert_eq!(
         changed(&hangs, &revisions, "a", true),
         format!(
-            "its pod template goes back to what Ready members were made from; allowed, although {STATEFUL_SET}-2 is not Ready (2 of 3 \
-             members Synced, seen now); kubectl -n db delete pod {STATEFUL_SET}-2; otherwise gatera replaces it when it has stood still for 10 \
-             minutes"
+            "its pod template changes back to that of the Ready members; allowed, although {STATEFUL_SET}-2 is not Ready (2 of 3 \
+             members Synced, seen now); kubectl -n db delete pod {STATEFUL_SET}-2; otherwise gatera replaces it when it has made no progress \
+             for 10 minutes"
         )
     );
     // Any other one waits, and the answer names that way.
     let other = changed(&hangs, &revisions, "c", true);
-    assert!(
-        other.contains("[G14]") && other.contains("the template before it is allowed at once"),
-        "{other}"
-    );
+    assert!(other.contains("[G14]") && other.contains("the previous template is allowed at once"), "{other}");
     // A guard that was started since does not know what a was.
     let unknown = changed(&hangs, &revisions, "a", false);
     assert!(
-        unknown.contains("[G14]") && unknown.contains("a rollout that hangs: gatera explain G14"),
+        unknown.contains("[G14]") && unknown.contains("if a rollout hangs: gatera explain G14"),
         "{unknown}"
     );
     // It hangs with the second one: the first one runs the new template, and goes back when the second one is Ready.
@@ -161,10 +158,10 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
         Scene { members: ["ready", "starting", "ready"].map(str::to_owned).into(), ..Scene::default() };
     let goes_back = changed(&half, &["a", "b", "b"], "a", true);
     let replaced = format!(
-        "; gatera replaces {STATEFUL_SET}-1 when it has stood still for 10 minutes, then the others, one at a time"
+        "; gatera replaces {STATEFUL_SET}-1 when it has made no progress for 10 minutes, then the others, one at a time"
     );
     assert!(
-        goes_back.starts_with("its pod template goes back to ") && goes_back.ends_with(&replaced),
+        goes_back.starts_with("its pod template changes back to ") && goes_back.ends_with(&replaced),
         "{goes_back}"
     );
     // With Parallel it would go back at once, while the second one is away.
@@ -172,5 +169,5 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
     let parallel = changed(&half, &["a", "b", "b"], "a", true);
     assert!(parallel.contains("[G14]"), "{parallel}");
     let parallel = Scene { parallel: true, ..hangs };
-    assert!(changed(&parallel, &revisions, "a", true).starts_with("its pod template goes back to "));
+    assert!(changed(&parallel, &revisions, "a", true).starts_with("its pod template changes back to "));
 }

@@ -61,7 +61,7 @@ fn where_nobody_is_restarted_that_is_told() {
     let when = |set: serde_json::Value| {
         warned(&Situation { set, ..Situation::noted() }, File::New.text()).join("\n")
     };
-    let none = "members of galera-instance-galera read this when they restart, and none is restarted";
+    let none = "members of galera-instance-galera read this when they restart, but gatera restarts none";
     assert_eq!(
         when(json!({ "metadata": { "annotations": { "gatera.dev/rollout": "paused" } } })),
         format!("{none}: gatera.dev/rollout is paused")
@@ -75,7 +75,7 @@ fn where_nobody_is_restarted_that_is_told() {
     let one = Situation { members: vec![("ready", Some(File::Old))], ..Situation::noted() };
     assert_eq!(
         warned(&one, File::New.text()).join("\n"),
-        "galera-instance-galera has one member, which is not restarted by itself: max_connections, which could be set at run time (SET GLOBAL)"
+        "galera-instance-galera has one member, which gatera does not restart: max_connections, which could be set at run time (SET GLOBAL)"
     );
     // Nobody has looked after this cluster yet.
     assert!(warned(&Situation::default(), File::New.text()).is_empty());
@@ -102,11 +102,11 @@ fn a_copy_is_left_to_the_guard() {
     let (world, settings) = (situation.world(), Settings::default());
     let decision = rulebook().evaluate(&incoming.review, &View::new(&world, scene::now(), &settings));
     let finding = &decision.judged[0].finding;
-    let says = "it is gatera's copy of what the members of galera-instance-galera start with (3 of 3 members Synced, seen now)";
+    let says = "it is gatera's snapshot of the configuration with which members of galera-instance-galera start (3 of 3 members Synced, seen now)";
     assert_eq!((finding.rule, &*finding.says), ("G10", says));
     assert_eq!(
         finding.instead,
-        "leave it: gatera deletes it when no member starts with it any more; to remove the whole cluster: gatera explain G03"
+        "keep it: gatera deletes it when no member starts with it any more; to remove the whole cluster: gatera explain G03"
     );
 }
 

@@ -1,32 +1,29 @@
-//! What no server reads, and everybody has: such objects are not judged, and the API server does not even ask about them, so
-//! that a guard that is down holds up nobody's `helm upgrade` or new ServiceAccount.
+//! Common objects that no server reads. They are not judged, and the API server does not send requests about them, so that
+//! a `helm upgrade` or a new ServiceAccount succeeds while the guard is down.
 //!
-//! Owns: the table [`UNREAD`]. Must not know: clusters. `rules.rs` asks it, `webhooks.rs` turns it into a condition. A name
-//! alone passes nothing but what Kubernetes itself keeps writing; a Secret needs its type, too, which can never be changed.
+//! Owns: the table [`UNREAD`]. Must not know: clusters. `rulebook.rs` asks it, `webhooks.rs` turns it into a condition. A name
+//! alone is enough only for objects that the platform itself writes; a Secret also needs its type, which cannot change.
 
 use facts::review::Review;
 use objects::{Kind, Object};
 
-/// One row.
+/// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Unread {
-    /// Objects of this kind,
     pub kind: Kind,
-    /// of this type, where it is a Secret,
+    /// The type of a Secret; empty for other kinds.
     pub of_type: &'static str,
-    /// with this name; one that ends with `.` or is empty stands for all that begin so.
+    /// The name; one that ends with `.` or is empty is a prefix.
     pub name: &'static str,
-    /// Why it is so.
     pub why: &'static str,
 }
 
-/// Every row.
 pub const UNREAD: &[Unread] = &[
     Unread {
         kind: Kind::Secret,
         of_type: "helm.sh/release.v1",
         name: "sh.helm.release.v1.",
-        why: "what Helm remembers of a release",
+        why: "Helm's record of a release",
     },
     Unread {
         kind: Kind::Secret,
@@ -69,7 +66,7 @@ impl Unread {
         of_type && if self.begins() { name.starts_with(self.name) } else { name == self.name }
     }
 
-    /// CEL: this is such an object.
+    /// CEL: the object is in this row.
     fn condition(&self, object: &str) -> String {
         let mut all = vec![format!("request.resource.resource == '{}'", self.kind.plural())];
         if !self.of_type.is_empty() {
@@ -85,13 +82,13 @@ impl Unread {
     }
 }
 
-/// No server reads the object of this review, before and after.
+/// Whether no server reads the object of this request, before and after.
 pub fn is(review: &Review) -> bool {
     let is = |object: &Object| UNREAD.iter().any(|row| row.is(object));
     review.subresource.is_empty() && review.objects().next().is_some() && review.objects().all(is)
 }
 
-/// CEL: something in this request may be read by a server.
+/// CEL: a server may read the object of this request, before or after.
 pub fn condition() -> String {
     let any = |object: &str| {
         let rows = UNREAD.iter().map(|row| format!("({})", row.condition(object))).collect::<Vec<_>>();

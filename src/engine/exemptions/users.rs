@@ -1,25 +1,23 @@
-//! Who is never held up at what: the control plane finishing what somebody else decided.
+//! Exempt users: components of the control plane that complete changes which were judged before.
 //!
-//! Owns: the table [`EXEMPT`]. The change that *causes* a controller's delete (a new template, a scale, a namespace's
-//! end) is judged where it is made; holding up the controller afterwards would only leave things half done. Scaling and
-//! the bootstrap pod's CREATE are never exempt. Must not know: clusters. `rules.rs` asks it, `webhooks.rs` turns it into
-//! conditions, so that these requests do not even wait for a guard that is down.
+//! Owns: the table [`EXEMPT`]. The request that *causes* a controller's delete (a new template, a scale, the deletion of a
+//! namespace) is judged; refusing the controller afterwards would only leave the change incomplete. Scaling and
+//! the bootstrap pod's CREATE are never exempt. Must not know: clusters. `rulebook.rs` asks it, `webhooks.rs` turns it into
+//! conditions, so that these requests succeed while the guard is down.
 
 use facts::review::Operation;
 use objects::Kind;
 
-/// One row: who, at what, and why.
+/// A row of the table: a user, the kinds, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Exempt {
-    /// A user name; one that ends with `:` stands for everybody whose name begins so.
+    /// The user name; one that ends with `:` is a prefix.
     pub user: &'static str,
-    /// Of which kinds it may delete objects; empty: of all.
+    /// The kinds of objects that the user may delete; empty: all.
     pub deletes: &'static [Kind],
-    /// Why it is so.
     pub why: &'static str,
 }
 
-/// Every row.
 pub const EXEMPT: &[Exempt] = &[
     Exempt {
         user: "system:serviceaccount:kube-system:statefulset-controller",
@@ -34,12 +32,12 @@ pub const EXEMPT: &[Exempt] = &[
     Exempt {
         user: "system:serviceaccount:kube-system:generic-garbage-collector",
         deletes: &[],
-        why: "the owner is gone already",
+        why: "the owner is already deleted",
     },
     Exempt {
         user: "system:serviceaccount:kube-system:namespace-controller",
         deletes: &[],
-        why: "the namespace is going already",
+        why: "the namespace is already being deleted",
     },
     Exempt {
         user: "system:serviceaccount:kube-system:pod-garbage-collector",
@@ -59,46 +57,46 @@ pub const EXEMPT: &[Exempt] = &[
     Exempt {
         user: "system:kube-controller-manager",
         deletes: &[],
-        why: "all controllers share this identity where they have none of their own",
+        why: "all controllers share this identity if they have none of their own",
     },
-    Exempt { user: "system:node:", deletes: &[Kind::Pod], why: "the kubelet removes what has ended" },
+    Exempt { user: "system:node:", deletes: &[Kind::Pod], why: "the kubelet removes pods that have ended" },
 ];
 
 impl Exempt {
-    /// This user is meant.
+    /// Whether the row is about this user.
     fn is(&self, user: &str) -> bool {
         if self.user.ends_with(':') { user.starts_with(self.user) } else { user == self.user }
     }
 }
 
-/// This user is never held up at this.
+/// Whether this user is exempt for this operation.
 pub fn passes(user: &str, operation: Operation, kind: Kind) -> bool {
     let may = |row: &&Exempt| row.deletes.is_empty() || row.deletes.contains(&kind);
     operation == Operation::Delete && EXEMPT.iter().filter(may).any(|row| row.is(user))
 }
 
-/// It takes the finalizer off a claim when no pod uses it any more.
+/// The controller that removes the finalizer from a claim when no pod uses it any more.
 const PROTECTION_CONTROLLER: &str = "system:serviceaccount:kube-system:pvc-protection-controller";
 
-/// This user knows when nothing uses a claim any more.
+/// Whether this user may remove the finalizer of a claim.
 pub fn may_unprotect(user: &str) -> bool {
     user == PROTECTION_CONTROLLER || passes(user, Operation::Delete, Kind::Claim)
 }
 
-/// CEL: this request is a DELETE of a pod by somebody who is exempt.
+/// CEL: an exempt user deletes a pod.
 pub fn pod_delete_condition() -> String {
     format!("request.operation == 'DELETE' && ({})", controllers(""))
 }
 
-/// It makes the claims of generic ephemeral volumes, owned by their pods.
+/// The controller that creates the claims of generic ephemeral volumes, owned by their pods.
 const EPHEMERAL_CONTROLLER: &str = "system:serviceaccount:kube-system:ephemeral-volume-controller";
 
-/// This user gives what it makes an owner that exists.
+/// Whether this user may set owners, because it sets only owners that exist.
 pub fn may_own(user: &str, kind: Kind) -> bool {
     user == EPHEMERAL_CONTROLLER || passes(user, Operation::Delete, kind)
 }
 
-/// CEL: somebody who is exempt asks, or makes claims with owners or takes finalizers off them.
+/// CEL: the caller is an exempt user, or a controller that creates claims with owners or removes their finalizers.
 pub fn controller_condition() -> String {
     controllers(&format!("', '{PROTECTION_CONTROLLER}', '{EPHEMERAL_CONTROLLER}"))
 }

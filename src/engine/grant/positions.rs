@@ -1,8 +1,7 @@
-//! Where each member's data ends, as the step in front of its server told it, and what would be lost by starting the cluster
-//! from one of them.
+//! The position of each member's data, as its step script reported it, and what would be lost by starting the cluster from one of
+//! them.
 //!
-//! A position counts only beside the identity of its history: numbers of two histories say nothing of each other. A member that
-//! told nothing may have the newest data.
+//! Positions can be compared only within one history. A member that reported nothing may have the newest data.
 
 use std::fmt;
 
@@ -13,37 +12,34 @@ use facts::view::{Cluster, Member, View};
 /// A member, and what is known of its data.
 #[derive(Clone, Debug)]
 pub struct MemberData<'a> {
-    /// The member.
     pub member: &'a Member,
-    /// What it told.
     pub told: DataEnd<'a>,
 }
 
 /// What is known of a member's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataEnd<'a> {
-    /// Where it ends.
+    /// The position at which the data ends.
     Position {
-        /// The last transaction, and of which history.
         position: &'a Position,
-        /// How that is known.
+        /// How the position is known.
         how: &'a str,
-        /// Galera calls it safe to start from.
+        /// Galera marked the member as safe to bootstrap.
         safe: bool,
     },
-    /// Its directory is empty.
+    /// The data directory is empty.
     Empty,
-    /// It was copying everything from another, and was not done.
+    /// A full state transfer to this member was not finished.
     Unfinished,
-    /// Where it ended when it started; it has served since.
+    /// The reported position is old, because the member has served since.
     Served,
-    /// Nothing, for this reason.
+    /// Nothing is known, for this reason.
     Nothing(String),
-    /// Nothing yet: its pod starts.
+    /// Nothing is known yet, because the pod is starting.
     NotYet(String),
 }
 
-/// A table was about to change when the server died, or its record was lost: of two with the same position the other one is better.
+/// The word for a table that was being changed when the server crashed: of two members with the same position the other one is better.
 const DDL: &str = "DDL";
 
 impl<'a> DataEnd<'a> {
@@ -68,7 +64,7 @@ impl<'a> DataEnd<'a> {
         if let Some(reader) = member.reader.as_deref() {
             return match reader.start_note.as_deref() {
                 _ if reader.going => {
-                    Self::NotYet(format!("is waited for until pod {} has gone", reader.name))
+                    Self::NotYet(format!("is checked again when pod {} is deleted", reader.name))
                 }
                 Some(note) => Self::by(note),
                 None if reader.stuck => Self::Nothing(format!(
@@ -76,28 +72,28 @@ impl<'a> DataEnd<'a> {
                     reader.name
                 )),
                 None => Self::NotYet(format!(
-                    "has a pod that does not run, and pod {} has not told yet what it reads of its data",
+                    "has a pod that does not run, and pod {} has not reported its position yet",
                     reader.name
                 )),
             };
         }
         match pod.start_note.as_deref() {
             Some(note) => Self::by(note),
-            None if !pod.step => Self::Nothing(
-                "does not start by gatera's step, so nobody asks it for its position".to_owned(),
-            ),
+            None if !pod.step => {
+                Self::Nothing("starts without gatera's step script, so its position is not known".to_owned())
+            }
             None if pod.running && pod.began.is_none() => Self::Served,
             None if member.does_not_run() => {
                 Self::NotYet("has a pod that does not run (kubectl describe pod says why)".to_owned())
             }
-            None if pod.stuck => Self::NotYet("keeps failing, and told no position".to_owned()),
-            None => Self::NotYet("has not told yet where its data ends".to_owned()),
+            None if pod.stuck => Self::NotYet("keeps failing, and reported no position".to_owned()),
+            None => Self::NotYet("has not reported its position yet".to_owned()),
         }
     }
 
     fn by(note: &'a StartReport) -> Self {
         match note {
-            StartReport::Refused(why) => Self::Nothing(format!("was not started by its step: {why}")),
+            StartReport::Refused(why) => Self::Nothing(format!("was not started by its step script: {why}")),
             StartReport::Started(Start { from, safe_to_bootstrap, .. }) => match from {
                 StartPosition::Position(position, how) => {
                     Self::Position { position, how, safe: *safe_to_bootstrap == Some(true) }
@@ -106,12 +102,12 @@ impl<'a> DataEnd<'a> {
                 StartPosition::Words(words) if words.starts_with("a state transfer was not finished") => {
                     Self::Unfinished
                 }
-                StartPosition::Words(words) => Self::Nothing(format!("told no position: {words}")),
+                StartPosition::Words(words) => Self::Nothing(format!("reported no position: {words}")),
             },
         }
     }
 
-    /// Where the data ends.
+    /// The position at which the data ends.
     pub fn position(&self) -> Option<&'a Position> {
         match self {
             Self::Position { position, .. } => Some(position),
@@ -119,7 +115,7 @@ impl<'a> DataEnd<'a> {
         }
     }
 
-    /// What the better one of two members has more of.
+    /// The value by which members are ranked, best last.
     fn worth(&self) -> Option<(u64, bool, bool)> {
         match self {
             Self::Position { position, how, safe } => Some((position.seqno, !how.contains(DDL), *safe)),
@@ -133,7 +129,7 @@ impl fmt::Display for DataEnd<'_> {
         match self {
             Self::Position { position, how, .. } => write!(f, "ends at {position} ({how})"),
             Self::Served => {
-                f.write_str("has served since it told where its data ends, and its server still runs")
+                f.write_str("has served since it reported its position, and its server still runs")
             }
             Self::Empty => f.write_str("is empty"),
             Self::Unfinished => f.write_str("holds half a copy: a state transfer was not finished"),
@@ -142,7 +138,7 @@ impl fmt::Display for DataEnd<'_> {
     }
 }
 
-/// Every member that should exist.
+/// A row for every member that should exist.
 pub fn rows<'a>(cluster: &'a Cluster, view: &View<'_>) -> Vec<MemberData<'a>> {
     cluster
         .members
@@ -151,32 +147,29 @@ pub fn rows<'a>(cluster: &'a Cluster, view: &View<'_>) -> Vec<MemberData<'a>> {
         .collect()
 }
 
-/// What is lost by starting from a member.
+/// The data that is lost by starting from a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataLoss {
-    /// Nothing: nobody has more.
+    /// Nothing: no member has newer data.
     Nothing,
-    /// So many transactions.
     Transactions {
-        /// How many.
         lost: u64,
-        /// Who has them.
         newer: Newer,
     },
-    /// Nobody can tell, for these reasons.
+    /// The loss is unknown, for these reasons.
     Unknown(Vec<String>),
-    /// It cannot be started from: nothing is known of its data.
+    /// The cluster cannot start from this member, because nothing is known about its data.
     Impossible(String),
 }
 
-/// Who has newer data.
+/// The holder of newer data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Newer {
-    /// A member that could start.
+    /// A member whose pod can run.
     Member(String),
-    /// One whose pod does not run.
+    /// A member whose pod does not run.
     HeldUp(String),
-    /// Nobody any more: this claim had it when it was stopped.
+    /// No member any more: this claim had newer data when it was stopped.
     Claim(String),
 }
 
@@ -191,16 +184,16 @@ impl fmt::Display for Newer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Member(name) => write!(f, "{name} has newer data"),
-            Self::HeldUp(name) => write!(f, "{name} has newer data, and its pod does not run"),
+            Self::HeldUp(name) => write!(f, "{name} has newer data, but its pod does not run"),
             Self::Claim(name) => {
-                write!(f, "claim {name} had newer data when it was stopped, and nobody has it now")
+                write!(f, "claim {name} had newer data when it was stopped, and no member has that data now")
             }
         }
     }
 }
 
 impl DataLoss {
-    /// As whoever accepts it has to write it.
+    /// The loss as the user has to write it to accept it.
     pub fn loss(&self) -> Option<String> {
         match self {
             Self::Nothing => None,
@@ -214,7 +207,7 @@ impl DataLoss {
 impl fmt::Display for DataLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nothing => f.write_str("nobody has newer data"),
+            Self::Nothing => f.write_str("no member has newer data"),
             Self::Transactions { newer, .. } => newer.fmt(f),
             Self::Unknown(why) => f.write_str(&why.join("; ")),
             Self::Impossible(why) => f.write_str(why),
@@ -222,7 +215,7 @@ impl fmt::Display for DataLoss {
     }
 }
 
-/// What is lost by starting from this one.
+/// The data that is lost by starting from this member.
 pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) -> DataLoss {
     let name = |row: &MemberData<'_>| row.member.name.clone();
     let Some(own) = from.told.position() else {
@@ -230,19 +223,19 @@ pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) 
     };
     let mut doubts = Vec::new();
     if cluster.has_no_identity() {
-        doubts.push("the cluster lost its identity, so positions say nothing (gatera explain G04, a cluster without an identity)".to_owned());
+        doubts.push("the cluster lost its identity, so positions cannot be compared (gatera explain G04, a cluster without an identity)".to_owned());
     }
     if let Some(recorded) = cluster.identity().filter(|it| it.as_str() != own.id) {
-        doubts.push(format!("{} has data of cluster {}, and this is cluster {recorded}", name(from), own.id));
+        doubts.push(format!("{} has data of cluster {}, but this is cluster {recorded}", name(from), own.id));
     }
     for pod in cluster.leaving.iter().chain(&cluster.bootstrap.pods).filter(|pod| pod.running) {
-        doubts.push(format!("{} still runs: what it does is not known", pod.name));
+        doubts.push(format!("{} still runs, and its state is not known", pod.name));
     }
     let mut newest: Option<(Newer, u64)> = None;
     for row in rows {
         match &row.told {
             DataEnd::Position { position, .. } if position.id != own.id => doubts.push(format!(
-                "{} and {} have different histories ({} and {}): two clusters were founded",
+                "{} and {} have different histories ({} and {}): two clusters were created",
                 name(from),
                 name(row),
                 own.id,
@@ -251,18 +244,18 @@ pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) 
             DataEnd::Position { position, .. } if newest.as_ref().is_none_or(|it| position.seqno > it.1) => {
                 newest = Some((Newer::of(row.member), position.seqno));
             }
-            // Whoever copies everything had nothing that counted.
+            // A member that was receiving a full copy had no data of its own.
             DataEnd::Position { .. } | DataEnd::Unfinished => {}
             told => doubts.push(format!("{} {told}, and may have had newer data", name(row))),
         }
     }
-    // A volume may have been replaced since by an older one, or by another cluster's.
+    // A volume may have been replaced since by an older one, or by one of another cluster.
     for claim in &cluster.claims {
         let Some(ended) = claim.stopped.as_ref().and_then(|it| it.position.as_ref()) else { continue };
         if ended.id != own.id {
             let (claim, ns) = (&claim.name, &cluster.id.namespace);
             doubts.push(format!(
-                "claim {claim} was stopped with data of cluster {}, and {} has data of {} (if that is known: kubectl -n {ns} annotate \
+                "claim {claim} was stopped with data of cluster {}, but {} has data of {} (if that is intended: kubectl -n {ns} annotate \
                  pvc {claim} gatera.dev/stopped-)",
                 ended.id,
                 name(from),
@@ -279,8 +272,8 @@ pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) 
     }
 }
 
-/// The best to start from: of the recorded history the newest; of equals one without a half-changed table, one that was stopped
-/// last, the first. One whose pod does not run starts nothing.
+/// The best member to start from: the newest of the recorded history; among equals one without an unfinished table change, then one
+/// that was stopped last, then the lowest ordinal. A member whose pod does not run cannot start the cluster.
 pub fn best<'r, 'a>(rows: &'r [MemberData<'a>], cluster: &Cluster) -> Option<&'r MemberData<'a>> {
     let own = |row: &&MemberData<'_>| {
         let id = row.told.position().map(|it| &*it.id);

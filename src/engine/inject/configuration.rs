@@ -1,8 +1,8 @@
-//! Which revision of its ConfigMaps a member starts with: its volumes point at the copies that keep it, so that a later
-//! change reaches it in its turn and not at whatever restart comes first.
+//! The revision of its ConfigMaps that a member starts with: its volumes refer to snapshots, so that a member gets a later
+//! change in its turn of the rollout, and not at the next restart.
 //!
-//! Owns: what becomes of the volumes. Must not know: whose turn it is (`view/configuration.rs`), when a copy is made. A pod
-//! whose copies are not all there reads the ConfigMaps themselves, as if the guard had not been there.
+//! Owns: the changes of the volumes. Must not know: whose turn it is (`view/configuration.rs`), when a snapshot is created. A pod
+//! without all of its snapshots reads the ConfigMaps themselves, as without the guard.
 
 use serde_json::{Value, json};
 
@@ -13,21 +13,21 @@ use facts::marks;
 use facts::revision::{self, Digest, Revision};
 use objects::{Container, Pod};
 
-/// The revision that this pod is to start with, if there is one and the copies are to be used.
+/// The revision that this pod starts with, if snapshots are used.
 fn read(patient: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
     let InjectTarget { read, cluster, member, view, namespace, .. } = patient;
     let looks_only = view.only_looks(namespace).is_some();
     let cluster = cluster.filter(|_| *member && !looks_only)?;
     let revision = view.revision_for(cluster, read)?;
     let sources = revision::sources(&read.spec, server);
-    // Asked a second time, its volumes point at the copies already.
+    // After a second injection the volumes already refer to the snapshots.
     let is_read = |source: &str, digest: &Digest| {
         sources.contains_key(source) || sources.contains_key(&digest.copy_name(source))
     };
     Some(revision.only(is_read)).filter(|it| !it.is_empty())
 }
 
-/// Has the volumes of the server point at the copies, and says so on the pod.
+/// Changes the volumes of the server to the snapshots, and marks the pod.
 pub(super) fn add(
     pod: &mut Value,
     patient: &InjectTarget<'_>,
@@ -41,7 +41,7 @@ pub(super) fn add(
         return;
     };
     remarks.push(format!(
-        "there is no copy of what this pod should read of ConfigMap {missing}, so it reads what stands there whenever it starts"
+        "there is no snapshot of ConfigMap {missing} for this pod, so it reads the current content at each start"
     ));
 }
 
@@ -50,7 +50,7 @@ fn is_there(patient: &InjectTarget<'_>, source: &str, digest: &Digest) -> bool {
     patient.view.copy_of(patient.namespace, source, digest).is_some() || made()
 }
 
-/// The copies that this pod needs, and that are to be made for it.
+/// The snapshots that this pod needs and that have to be created.
 pub(super) fn wanted(patient: &InjectTarget<'_>, server: &Container) -> Vec<Value> {
     let (Some(revision), Some(cluster)) = (read(patient, server), patient.cluster) else { return Vec::new() };
     let copy = |(source, digest)| match snapshot(cluster, patient.view, source, digest) {
@@ -80,7 +80,7 @@ fn rename(source: Option<&mut Value>, revision: &Revision) {
     }
 }
 
-/// The server of this pod reads the copies of this revision.
+/// Whether the server of this pod reads the snapshots of this revision.
 pub(super) fn reads_copies(pod: &Pod, server: &Container, mark: &str) -> bool {
     let read = revision::sources(&pod.spec, server);
     Revision::read(mark).is_some_and(|it| it.copies().all(|copy| read.contains_key(&copy)))

@@ -1,11 +1,11 @@
-//! Careful edits of raw JSON. Indexing a `Value` for writing panics on a shape nobody expected; these do nothing then.
+//! Safe edits of raw JSON. Indexing a `Value` for writing panics on an unexpected shape; these functions do nothing then.
 
 use serde_json::{Map, Value};
 
 use facts::marks;
 
-/// The value at a path of keys, and of indexes in lists. What is absent or null on the way becomes an object; anything else ends the
-/// walk.
+/// The value at a path of keys and list indexes. Absent and null values on the path become objects; other values that are not
+/// containers give `None`.
 pub fn at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     path.iter().try_fold(value, |value, key| {
         if let Value::Array(items) = value {
@@ -18,14 +18,14 @@ pub fn at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     })
 }
 
-/// Sets the value at a path of keys, if there can be one.
+/// Sets the value at a path of keys, if the shape allows it.
 pub fn set(value: &mut Value, path: &[&str], new: Value) {
     if let Some(place) = at(value, path) {
         *place = new;
     }
 }
 
-/// Puts an item into a list of named items: in place of the one of its name, or at the end.
+/// Puts an item into a list of named items: it replaces the one of its name, or is appended.
 pub fn put_named(value: &mut Value, path: &[&str], item: Value) {
     let Some(list) = at(value, path) else { return };
     if list.is_null() {
@@ -38,7 +38,7 @@ pub fn put_named(value: &mut Value, path: &[&str], item: Value) {
     }
 }
 
-/// Puts a mount into a container's list: in place of the one of this volume at this path, or at the end.
+/// Puts a mount into a container's list: it replaces the one of this volume at this path, or is appended.
 pub fn put_mount(container: &mut Value, mount: Value) {
     let Some(list) = at(container, &["volumeMounts"]) else { return };
     if list.is_null() {
@@ -52,12 +52,12 @@ pub fn put_mount(container: &mut Value, mount: Value) {
     }
 }
 
-/// Sets an annotation of what stands at a path, or takes it out.
+/// Sets or removes an annotation of the object at a path.
 pub fn correct(object: &mut Value, path: &[&str], key: &str, value: Option<&str>) {
     let path = [path, &["metadata", "annotations"]].concat();
     match value {
         Some(value) => set(object, &[&*path, &[key]].concat(), value.into()),
-        // Looked for without making what is not there.
+        // `at` would create missing objects.
         None => {
             let place = path.iter().try_fold(object, |object, step| object.get_mut(step));
             place.and_then(Value::as_object_mut).map(|annotations| annotations.remove(key));

@@ -1,5 +1,5 @@
-//! The files a member gets: the script and an option file, in a volume made of the pod's own annotations, so that no
-//! ConfigMap has to exist in the namespace; and a place for the status file that the server writes.
+//! The files that a member gets: scripts and an option file, in a volume of the pod's own annotations, so that no
+//! ConfigMap has to exist in the namespace; and a volume for the status file that the server writes.
 
 use serde_json::{Value, json};
 
@@ -11,17 +11,17 @@ use facts::marks;
 use facts::view::{Cluster, View};
 use objects::{Container, Mount, PodSpec, Volume};
 
-/// Where the server keeps its status file. It is renamed into place, so this must be no sticky directory.
+/// The folder of the server's status file. The server renames it into place, so the folder must not be sticky.
 const RUN: &str = "/run/gatera";
-/// By this the cluster autoscaler knows volumes that may go with a node.
+/// The annotation by which the cluster autoscaler knows volumes that may be lost with a node.
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
-/// The script, as a command.
+/// The path of the script, as a command.
 pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
 pub(super) const SCRIPT_TEXT: &str = include_str!("wait-for-sync.sh");
-/// The text of the step in front of the server.
+/// The text of the step script.
 pub const START_SCRIPT_TEXT: &str = include_str!("start-member.sh");
 
-/// The files of the first volume, and the marks they show.
+/// The files of the first volume, and the marks that hold their texts.
 const FILES: [(&str, &str, u32); 4] = [
     ("wait-for-sync.sh", marks::SCRIPT, 0o755),
     ("start-member.sh", marks::START_SCRIPT, 0o755),
@@ -33,8 +33,8 @@ fn field(mark: &str) -> String {
     format!("metadata.annotations['{}{mark}']", marks::PREFIX)
 }
 
-/// What somebody else has in the place or under the name of something of ours: one of the two would be hidden, or
-/// written over. `claims` are the volumes that a StatefulSet makes of its own templates.
+/// A volume or mount of the user's with a name or path that injection needs: one of the two would be hidden or overwritten.
+/// `claims` are the volumes that a StatefulSet creates from its own templates.
 pub(super) fn conflict<'a>(
     server: &Container,
     spec: &PodSpec,
@@ -51,7 +51,7 @@ pub(super) fn conflict<'a>(
     volume.map(taken).or_else(|| covered(server))
 }
 
-/// Recognised by what it is: nothing but marks of ours, also as another version of the guard lays them out.
+/// Whether a volume is the guard's, possibly of another version: it holds only the guard's marks.
 fn shows_marks(volume: &Volume) -> bool {
     let ours = format!("metadata.annotations['{}", marks::PREFIX);
     let files = volume.downward_api.as_ref().map_or(&[][..], |it| &it.items);
@@ -63,7 +63,7 @@ fn mounts(server: &Container, volume: &str, path: &str) -> bool {
     server.volume_mounts.iter().any(ours)
 }
 
-/// Both volumes are what this guard makes, and the server container has them where they belong.
+/// Whether both volumes are as this guard injects them, and the server container mounts them at their paths.
 pub(super) fn are_there(server: &Container, spec: &PodSpec) -> bool {
     let named = |name: &str| spec.volumes.iter().find(|volume| volume.name == name);
     let files = named(VOLUME).and_then(|volume| volume.downward_api.as_ref()).map_or(&[][..], |it| &it.items);
@@ -77,7 +77,7 @@ pub(super) fn are_there(server: &Container, spec: &PodSpec) -> bool {
         && mounts(server, RUN_VOLUME, RUN)
 }
 
-/// A mount of the user's at, above or below ours would hide one of the two.
+/// A mount of the user's at, above or below one of gatera's, which would hide one of the two.
 fn covered(server: &Container) -> Option<String> {
     let ours = |mount: &Mount| {
         (mount.name == VOLUME && mount.mount_path == FOLDER)
@@ -95,7 +95,7 @@ fn within(inner: &str, outer: &str) -> bool {
     inner == outer || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// The texts, as annotations, and the volumes that show them.
+/// Adds the texts as annotations, and the volumes.
 pub(super) fn add_volumes(pod: &mut Value, patient: &InjectTarget<'_>, identity: &str) {
     edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
     edit::annotate(pod, marks::START_SCRIPT, START_SCRIPT_TEXT);
@@ -107,13 +107,13 @@ pub(super) fn add_volumes(pod: &mut Value, patient: &InjectTarget<'_>, identity:
     if patient.read.spec.volumes.iter().all(|volume| volume.name != RUN_VOLUME) {
         edit::put_named(pod, &["spec", "volumes"], json!({ "name": RUN_VOLUME, "emptyDir": {} }));
     }
-    // Nothing in it is worth keeping a node for.
+    // The volume holds nothing for which a node should be kept.
     if let Some(place @ Value::Null) = edit::at(pod, &["metadata", "annotations", SAFE_TO_EVICT]) {
         *place = RUN_VOLUME.into();
     }
 }
 
-/// Both folders in the server container, and the way its server finds the option file.
+/// Adds both mounts to the server container, and the variable by which the server finds the option file.
 pub(super) fn add_mounts(container: &mut Value, patient: &InjectTarget<'_>) {
     edit::put_mount(container, json!({ "name": VOLUME, "mountPath": FOLDER, "readOnly": true }));
     edit::put_mount(container, json!({ "name": RUN_VOLUME, "mountPath": RUN }));
@@ -126,8 +126,8 @@ pub(super) fn add_mounts(container: &mut Value, patient: &InjectTarget<'_>) {
     }
 }
 
-/// Bitnami's extra flags are one variable; a user's flags stay in front of ours. Flags from a reference stay as they
-/// are: then the script falls back to the client.
+/// Adds the flag to the variable of Bitnami's extra flags, after the user's. A variable from a reference stays as it is: then the
+/// script uses the client instead.
 fn add_flag(container: &mut Value) {
     let existing = container["env"].as_array().into_iter().flatten().find(|var| var["name"] == EXTRA_FLAGS);
     let value = match existing {
@@ -142,7 +142,7 @@ fn add_flag(container: &mut Value) {
     edit::put_named(container, &["env"], json!({ "name": EXTRA_FLAGS, "value": value }));
 }
 
-/// Read after the user's own files, so it wins, and nobody's ConfigMap has to be edited.
+/// The text of the option file. The server reads it after the user's files, so it wins, and no ConfigMap has to be edited.
 fn option_file(patient: &InjectTarget<'_>) -> String {
     let text = bare_option_file();
     match address(patient) {
@@ -155,7 +155,7 @@ fn bare_option_file() -> String {
     format!("# written by gatera\n[mysqld]\nloose-wsrep_status_file = {STATUS_FILE}\n")
 }
 
-/// This could be an option file of ours, of whatever members: the view may have changed since it was written.
+/// Whether the text is an option file of this guard, for any members: the view may have changed since it was written.
 pub(super) fn is_option_file(text: &str) -> bool {
     let bare = bare_option_file();
     let address = text.lines().last().and_then(|line| line.strip_prefix(KEY)?.strip_prefix(" = gcomm://"));
@@ -167,33 +167,33 @@ pub(super) fn is_option_file(text: &str) -> bool {
 
 const KEY: &str = "wsrep_cluster_address";
 
-/// The address a member starts with. Never for the bootstrap node itself, which founds the cluster; and not where
-/// `gatera.dev/address: keep` asks to leave it alone.
+/// The address that a member starts with. None for the bootstrap node itself, which creates the cluster, and none with
+/// `gatera.dev/address: keep`.
 fn address(patient: &InjectTarget<'_>) -> Option<String> {
     let InjectTarget { read, view, namespace, .. } = patient;
     let cluster =
         patient.cluster.filter(|_| patient.member && patient.mark(marks::ADDRESS) != Some("keep"))?;
-    // Somebody starts a cluster that is down from this member, with an override. The list would keep it from founding.
+    // During a bootstrap by hand from this member, the list would prevent it.
     let founds = view.founds_new_cluster(namespace, &read.metadata, &read.spec).is_some();
     if founds { None } else { members(cluster, view) }
 }
 
-/// The members by their stable names, and the bootstrap node's Service while it is needed.
+/// The address with the stable names of the members, and with the bootstrap node's Service while it is needed.
 pub(super) fn members(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let service = &cluster.workload.spec.service_name;
     let bootstrap = view.bootstrap_service(cluster);
     if service.is_empty() || bootstrap.is_none() && !cluster.has_data() {
-        // A first install joins its bootstrap node by the user's own address. We do not see that node's Service (yet),
-        // and a list without it would win and lead nowhere.
+        // In a first install members join the bootstrap node by the user's own address. Its Service is not known yet, and a list
+        // without it would win, but lead to no server.
         return None;
     }
     let members = cluster.members.iter().map(|member| format!("{}.{service}", member.name));
     let hosts: Vec<_> = bootstrap.into_iter().map(str::to_owned).chain(members).collect();
-    // No host at all would found a new cluster.
+    // An empty list would create a new cluster.
     (!hosts.is_empty()).then(|| format!("gcomm://{}{}", hosts.join(","), options(cluster, view)))
 }
 
-/// What the user's own address says to the provider: `?gmcast.segment=1`.
+/// The provider options in the user's own address: `?gmcast.segment=1`.
 fn options(cluster: &Cluster, view: &View<'_>) -> String {
     let own = view.cluster_address(&cluster.id.namespace, &cluster.workload);
     let (_, options) = own.as_ref().and_then(|it| it.text.trim().split_once('?')).unwrap_or_default();
@@ -204,7 +204,7 @@ fn options(cluster: &Cluster, view: &View<'_>) -> String {
     if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) }
 }
 
-/// This option file with this address; everything else in it stays.
+/// The option file with this address, and otherwise unchanged.
 pub(super) fn with_address(text: &str, address: &str) -> String {
     let others = text.lines().filter(|line| !line.starts_with(KEY));
     let line = format!("{KEY} = {address}");

@@ -1,6 +1,6 @@
-//! What a pod is told of its cluster's id: the gate at the pod (`start-member.sh`) and its readiness go by it.
+//! The cluster id in a pod's annotation, on which the step script (`start-member.sh`) and the readiness probe depend.
 //!
-//! Owns: what a pod gets at its CREATE, and [`outdated`], for pods that run. Must not know: where the id comes from
+//! Owns: the value at a pod's CREATE, and [`outdated`] for running pods. Must not know: where the id comes from
 //! (`plan/identity.rs`).
 
 use std::borrow::Cow;
@@ -16,10 +16,11 @@ use facts::mode::Mode;
 use facts::view::{Cluster, PodFact, View};
 use objects::{Container, Meta, Pod};
 
-/// The rule that refuses a second bootstrap: the gate at the pod follows its override and its mode.
+/// The rule that refuses a second bootstrap. The step script follows its override and its mode.
 pub const SECOND_BOOTSTRAP: &str = "G04";
 
-/// At its CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, lets it found the cluster anew.
+/// The value at a pod's CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, allows it to create the cluster
+/// anew.
 pub(super) fn of<'a>(patient: &InjectTarget<'a>, server: &Container) -> Cow<'a, str> {
     match leads(patient, server) {
         Some(right) => right.into(),
@@ -27,21 +28,21 @@ pub(super) fn of<'a>(patient: &InjectTarget<'a>, server: &Container) -> Cow<'a, 
     }
 }
 
-/// The word by which its step starts a cluster that is down, once, if its data is still what the guard saw.
+/// The value with which the step script starts a cluster that is down, once, if its position has not changed.
 fn leads(patient: &InjectTarget<'_>, server: &Container) -> Option<String> {
     let InjectTarget { read, cluster, member, view, .. } = patient;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
     grant::leads(cluster, &read.metadata.name, view).map(Recovery::of_pod)
 }
 
-/// The node that a pod which starts its cluster goes back to.
+/// The node for a pod that starts its cluster.
 pub(super) fn place<'a>(patient: &InjectTarget<'a>, server: &Container) -> Option<&'a str> {
     let InjectTarget { read, cluster, member, view, .. } = patient;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
     grant::place(cluster, read, view)
 }
 
-/// Its server does, when it is injected.
+/// Whether the server starts by the step script after injection.
 fn begins_by_the_step(read: &Pod, server: &Container) -> bool {
     let Prospect { start, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
     start == Start::Prepended || EntryPoint::of(server) == EntryPoint::Step
@@ -49,22 +50,22 @@ fn begins_by_the_step(read: &Pod, server: &Container) -> bool {
 
 fn knows<'a>(patient: &InjectTarget<'a>, server: &Container) -> &'a str {
     let InjectTarget { read, cluster, member, view, .. } = patient;
-    let waives = |meta: &Meta| {
+    let is_excepted = |meta: &Meta| {
         let text = meta.mark(marks::OVERRIDE);
         text.and_then(|text| Override::read(text, view.now).ok())
             .is_some_and(|it| it.releases(SECOND_BOOTSTRAP))
     };
-    // By its probes; a step in front of the server looks after the rest.
+    // The probes or the step script report the cluster id.
     let Prospect { kept, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
-    let tells = kept.is_none() || begins_by_the_step(read, server);
-    let Some(cluster) = cluster.filter(|_| tells) else { return if *member { FREE } else { FOUNDS } };
-    if waives(&cluster.workload.metadata) || !member && waives(&read.metadata) {
+    let reports = kept.is_none() || begins_by_the_step(read, server);
+    let Some(cluster) = cluster.filter(|_| reports) else { return if *member { FREE } else { FOUNDS } };
+    if is_excepted(&cluster.workload.metadata) || !member && is_excepted(&read.metadata) {
         return FOUNDS;
     }
     match cluster.identity() {
         _ if !asked(cluster, view) => FREE,
         None if cluster.has_no_identity() && gated(cluster, view) => NONE,
-        // A first install begins as often as it has to.
+        // A first install may start several times.
         None if !member => FOUNDS,
         _ if !gated(cluster, view) => FOUNDS,
         Some(known) if !looks_old(cluster, known) => known.as_str(),
@@ -72,60 +73,60 @@ fn knows<'a>(patient: &InjectTarget<'a>, server: &Container) -> &'a str {
     }
 }
 
-/// Where a second bootstrap is not refused, it is not refused at the pod either, and nobody needs to know.
+/// Whether G04 is enforced. If it is not, the step script does not need the cluster id either.
 pub fn asked(cluster: &Cluster, view: &View<'_>) -> bool {
     view.mode(SECOND_BOOTSTRAP, &cluster.id.namespace) == Mode::Enforce
 }
 
-/// Its pods are stopped from founding another. A single member that founds its cluster at every start parts from nobody.
+/// Whether the step script keeps the pods from creating another cluster. A single member may create its cluster at every start.
 fn gated(cluster: &Cluster, view: &View<'_>) -> bool {
     asked(cluster, view) && cluster.workload.replicas() > 1
 }
 
-/// Pods serve, and none of them is known to be in the cluster that is recorded: it may have been founded anew while the guard
-/// was away.
+/// Whether pods serve, but none of them is known to be in the recorded cluster: it may have been created anew while the guard was
+/// down.
 fn looks_old(cluster: &Cluster, record: &Identity) -> bool {
     let mut serves = cluster.pods().filter(|pod| pod.ready).peekable();
     serves.peek().is_some() && serves.all(|pod| pod.identity.as_deref() != Some(record.as_str()))
 }
 
-/// How it is written down that a cluster has this id, or none.
+/// The value of the mark for a cluster with this id, or with none.
 pub fn mark(is: Option<&Identity>) -> &str {
     is.map_or(NONE, Identity::as_str)
 }
 
-/// What a pod is to know that told this id, or none, and the cluster is it.
+/// The value for a pod that reported the id of its cluster, or none.
 pub fn heard<'i>(cluster: &Cluster, view: &View<'_>, is: Option<&'i Identity>) -> &'i str {
     if gated(cluster, view) { mark(is) } else { FREE }
 }
 
-/// The pods of a cluster. A bootstrap node is found by its label alone, so of two clusters of one label it is neither's.
+/// The pods of a cluster. A bootstrap node is found only by its label, so it belongs to none of two clusters with the same label.
 pub fn pods<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a PodFact> {
     let shared = view.twin(cluster).is_some();
     cluster.pods().filter(move |pod| !shared || cluster.pod(&pod.name).is_some())
 }
 
-/// Pods that know another id than the cluster has, or are gated where nobody is, and what each is to know. One that has not
-/// told which cluster it is in is asked first (`plan/identity.rs`), or it would stop being Ready over a record that is old.
+/// Pods whose value is out of date, with the new one. A pod that has not reported its cluster is asked first (`plan/identity.rs`), or
+/// an old record would make it unready.
 pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, &'a str)> {
     let (asked, gated) = (asked(cluster, view), gated(cluster, view));
     let record = cluster.identity().map(Identity::as_str);
     let wants = |pod: &PodFact| match pod.identity.as_deref()? {
-        // A right that nobody grants any more is taken back, before its server comes to use it.
+        // A right that is no longer granted is removed before the server uses it.
         right if Recovery::is_right(right) => {
             let granted = grant::under_way(cluster, view).is_some_and(|it| it.member == pod.name);
             (!granted).then(|| record.unwrap_or(if asked { UNKNOWN } else { FREE }))
         }
-        // Whose probes are of an earlier guard, and who has no step, tells nothing.
+        // A pod with the probes of an earlier guard and without the step script reports no id.
         FREE => (gated && pod.step).then_some(UNKNOWN),
         UNKNOWN | FOUNDS if asked => None,
         _ if !gated => Some(FREE),
-        told => record.filter(|record| told != *record),
+        current => record.filter(|record| current != *record),
     };
     pods(cluster, view).filter(|pod| !pod.going).filter_map(|pod| Some((pod, wants(pod)?))).collect()
 }
 
-/// The guard could have written this on a pod.
+/// Whether the guard could have written this value.
 pub(super) fn is_known(text: &str) -> bool {
     matches!(text, UNKNOWN | FOUNDS | FREE | NONE)
         || Identity::read(text).is_some()

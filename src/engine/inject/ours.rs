@@ -1,7 +1,7 @@
-//! Whether the marks on a pod are this guard's own. They are believed afterwards: a member that carries them counts as
-//! Synced when it is Ready, and its server runs what they say.
+//! Whether this guard wrote the marks on a pod. The guard trusts them afterwards: a member that carries them counts as
+//! Synced when it is Ready, and its server runs the scripts in them.
 //!
-//! Owns: [`doubt`], which compares a pod with what injection makes. Must not know: what becomes of a pod that is doubted.
+//! Owns: [`doubt`], which compares a pod with the result of injection. Must not know: what rules do about a doubt.
 
 use super::{Profile, Start, VERSION, configuration, files, identity, probes};
 use facts::galera::server;
@@ -9,22 +9,17 @@ use facts::marks::{self, IDENTITY, INJECTED, MY_CNF, PREFIX, REVISION, SCRIPT, S
 use facts::view::View;
 use objects::Pod;
 
-/// The marks of a pod are not what this guard would have written.
+/// Why the marks of a pod differ from what this guard would have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt<'p> {
-    /// Another version of the guard may have.
+    /// Another version of the guard may have written them.
     OtherVersion,
-    /// Somebody else wrote them, or took away what they stand for.
-    Forged {
-        /// The first that gives it away.
-        mark: &'p str,
-        /// By what.
-        why: &'static str,
-    },
+    /// Another user wrote them, or removed what they describe.
+    Forged { mark: &'p str, why: &'static str },
 }
 
-/// What is doubtful about the marks of a new pod, if it carries any. Other webhooks add containers, volumes and
-/// annotations of theirs: only what is ours is looked at.
+/// The first doubt about the marks of a new pod, if it carries any. Other webhooks may add containers, volumes and annotations,
+/// so only the guard's own parts are compared.
 pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let meta = &pod.metadata;
     let mut guards = meta.marks.keys().filter(|key| marks::is_guards(key)).map(|key| &key[PREFIX.len()..]);
@@ -38,7 +33,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     }
     let Some((version, claim)) = meta.mark(INJECTED).map(|mark| mark.split_once(' ').unwrap_or((mark, "")))
     else {
-        return forged(first, "the pod was not prepared by gatera");
+        return forged(first, "gatera did not inject this pod");
     };
     if version != VERSION {
         return Some(Doubt::OtherVersion);
@@ -46,7 +41,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let server = server::in_pod(meta, &pod.spec);
     let adopted = view.adoption().adopts(&meta.labels);
     let Some(server) = server.filter(|_| adopted) else {
-        return forged(INJECTED, "gatera prepares no such pod");
+        return forged(INJECTED, "gatera does not inject such a pod");
     };
     if meta.mark(SCRIPT) != Some(files::SCRIPT_TEXT) {
         return forged(SCRIPT, "the script is not this guard's");
@@ -61,13 +56,13 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
         return forged(IDENTITY, "the id of its cluster is not this guard's");
     }
     if meta.mark(REVISION).is_some_and(|mark| !configuration::reads_copies(pod, server, mark)) {
-        return forged(REVISION, "its volumes point at other copies of its ConfigMaps");
+        return forged(REVISION, "its volumes refer to other snapshots of its ConfigMaps");
     }
     if !files::are_there(server, &pod.spec) || files::conflict(server, &pod.spec, None).is_some() {
-        return forged(INJECTED, "the volumes and mounts that it stands for are not there");
+        return forged(INJECTED, "its volumes and mounts are missing");
     }
     if Start::of(server, meta) == Start::Prepended {
-        return forged(INJECTED, "the server does not start by the step that it stands for");
+        return forged(INJECTED, "the server does not start by the step script");
     }
     let proves = || {
         let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
@@ -76,6 +71,6 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     match claim {
         marks::UNPROVEN => None,
         "" if proves() => None,
-        _ => forged(INJECTED, "the readiness probe does not prove what it says"),
+        _ => forged(INJECTED, "the readiness probe does not match it"),
     }
 }

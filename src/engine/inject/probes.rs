@@ -1,4 +1,4 @@
-//! Probes and the preStop hook: all of them ask the server's status file, none needs a password.
+//! Probes and the preStop hook: all of them read the server's status file, and none needs a password.
 
 use serde_json::{Value, json};
 
@@ -10,15 +10,14 @@ use facts::galera::ports::USUAL;
 use facts::marks;
 use objects::{Container, Handler, Literal, Meta};
 
-/// How long a member may take to copy the whole database before it is given up, unless `gatera.dev/startup-limit`
-/// (seconds) says more.
+/// The seconds that a member may take to copy the whole database, unless `gatera.dev/startup-limit` says more.
 const STARTUP_LIMIT: i64 = 3600;
-/// By so much Ready lags behind the end of joining, and the next member waits for it.
+/// The seconds between two startup probes, by which Ready can lag behind the end of joining.
 const STARTUP_PERIOD: i64 = 2;
-/// Thirty days: the API server refuses numbers that do not fit 32 bits.
+/// Thirty days, in seconds: the API server refuses numbers that do not fit 32 bits.
 const LONGEST_START: i64 = 30 * 24 * 3600;
 
-/// The member waits until nobody needs it as a donor. A hook of the user's own stays.
+/// Adds the hook that makes a member wait while it is a donor. A hook of the user's stays.
 pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
     if !container["lifecycle"]["preStop"].is_object() || is_ours(&container["lifecycle"]["preStop"]) {
         edit::set(
@@ -29,7 +28,7 @@ pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
     }
 }
 
-/// The three probes, where it is known how the server is started. Returns whether Ready will mean Synced.
+/// Adds the three probes, if it is known how the server is started. Returns whether Ready will mean Synced.
 pub(super) fn add(
     container: &mut Value,
     server: &Container,
@@ -79,7 +78,7 @@ fn readiness(
     true
 }
 
-/// What is wrong with a readiness probe of the user's own that ours takes the place of, where injection puts in probes.
+/// The fault of a readiness probe of the user's, which injection replaces.
 pub(super) fn replaces_readiness(server: &Container, meta: &Meta) -> Option<&'static str> {
     let kept = meta.mark(marks::READINESS) == Some("keep");
     let own = server.readiness_probe.as_ref().filter(|probe| !kept && !sees_galera(probe))?;
@@ -90,28 +89,28 @@ pub(super) fn replaces_readiness(server: &Container, meta: &Meta) -> Option<&'st
     })
 }
 
-/// A probe that asks for Galera's state, by our script wherever a chart puts it, or by another way. The seed documents'
-/// script of that name takes no argument, and only waits.
+/// Whether a probe asks for Galera's state, by gatera's script at any path or in another way. The seed documents' script of that
+/// name takes no argument, and only waits.
 pub(super) fn sees_galera(probe: &Handler) -> bool {
     let words: Vec<_> = probe.exec.command.iter().map(Literal::look).collect();
     let command = words.join(" ");
     ["wsrep", "galera_online", SCRIPT, "/wait-for-sync.sh ready"].iter().any(|known| command.contains(known))
 }
 
-/// rsync and mysqldump block the donor while it sends; every other method leaves it answering.
+/// Whether the transfer method blocks the donor: rsync and mysqldump do.
 fn donor_blocks(patient: &InjectTarget<'_>) -> bool {
     let texts = patient.view.option_files(patient.namespace, &patient.read.spec);
     let method = texts.filter_map(|text| options::effective(text, "wsrep_sst_method")).last();
     method.is_some_and(|method| matches!(method.look(), "rsync" | "rsync_wan" | "mysqldump"))
 }
 
-/// How long a member may take to start, in seconds.
+/// The seconds that a member may take to start.
 fn startup_limit(meta: &Meta) -> i64 {
     let said = meta.mark(marks::STARTUP_LIMIT).and_then(|text| text.parse().ok());
     said.unwrap_or(0).clamp(STARTUP_LIMIT, LONGEST_START)
 }
 
-/// How long a startup probe of the user's own waits, and how long the one that takes its place: it stays if it waits as long.
+/// The seconds that the user's startup probe waits, and those of its replacement; `None` if it waits long enough.
 pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, i64)> {
     let ours = |probe: &Handler| probe.exec.command.first().is_some_and(|it| it.look() == SCRIPT);
     let own = server.startup_probe.as_ref().filter(|probe| !ours(probe))?;
@@ -119,7 +118,7 @@ pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, 
     (patience < limit).then_some((patience, limit))
 }
 
-/// The other two wait until joining is over.
+/// Adds the startup probe, which holds back the other two until the member has joined.
 fn startup(container: &mut Value, server: &Container, patient: &InjectTarget<'_>, remarks: &mut Vec<String>) {
     let meta = &patient.read.metadata;
     let limit = startup_limit(meta);
@@ -140,7 +139,7 @@ fn startup(container: &mut Value, server: &Container, patient: &InjectTarget<'_>
     );
 }
 
-/// A command that has to do with the database; replacing one too many does no harm.
+/// Whether a probe's command may ask the database; replacing one too many does no harm.
 pub(super) fn asks_the_database(probe: &Handler) -> bool {
     let asks = |word: &str| {
         ["mysql", "mariadb", "wsrep", "healthcheck.sh", "wait-for-sync.sh"]
@@ -150,8 +149,8 @@ pub(super) fn asks_the_database(probe: &Handler) -> bool {
     probe.exec.command.iter().any(|word| asks(word.look()))
 }
 
-/// A liveness probe that logs in kills every member at once when the password changes, and one that wants Synced kills
-/// donors and joiners. Whether the port answers is enough to know that the server lives.
+/// Replaces a liveness probe that asks the database by a check of the port. One that logs in kills every member at once when the
+/// password changes, and one that requires Synced kills donors and joiners.
 fn liveness(
     container: &mut Value,
     server: &Container,
@@ -162,7 +161,7 @@ fn liveness(
         return;
     }
     let port = patient.ports(server).clients.unwrap_or(USUAL);
-    remarks.push(format!("livenessProbe of container {} needs a login or Galera's state and is replaced by a look at port {port}", server.name));
+    remarks.push(format!("livenessProbe of container {} needs a login or Galera's state and is replaced by a check of port {port}", server.name));
     edit::set(
         container,
         &["livenessProbe"],

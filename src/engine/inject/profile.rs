@@ -1,7 +1,7 @@
-//! Profiles: how a server image takes options, and so how far injection may go.
+//! Profiles: how a server image reads options, which decides how much can be injected.
 //!
-//! A probe that can never succeed would be an outage of our own making. Where it is not known how the server is
-//! started, it gets no option and no probe that depends on one.
+//! An injected probe that can never succeed would cause an outage. If it is not known how the server is started, it gets no
+//! option and no probe that depends on one.
 
 use facts::galera::added::{FOLDER, STATUS_FILE};
 use facts::galera::image::Image;
@@ -9,23 +9,23 @@ use facts::galera::options::{Flag, flags, one_spelling};
 use facts::galera::runs;
 use objects::Container;
 
-/// How the server is started.
+/// How an image starts its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Profile {
-    /// The official image and its like: option files, so `MYSQL_HOME/my.cnf` is read.
+    /// The official image and similar ones, which read `MYSQL_HOME/my.cnf`.
     Official,
-    /// Bitnami: `--defaults-file` makes `MYSQL_HOME` void, extra flags travel in `MARIADB_EXTRA_FLAGS`.
+    /// Bitnami's image: `--defaults-file` disables `MYSQL_HOME`, and extra flags are in `MARIADB_EXTRA_FLAGS`.
     Bitnami,
-    /// Not known: the status file cannot be relied on.
+    /// An unknown image, whose server may not write the status file.
     Unknown,
-    /// Somebody replaced the command (diagnostic mode): perhaps no server runs at all.
+    /// A replaced command (diagnostic mode): perhaps no server runs at all.
     Replaced,
-    /// The user's own option file or status file stands where ours would have to be named.
+    /// The user's own setting of the option file or status file, which takes the place of gatera's.
     Elsewhere,
 }
 
 impl Profile {
-    /// What `gatera.dev/profile` names, else what the container looks like.
+    /// The profile that `gatera.dev/profile` names, or else the one that fits the container.
     pub(super) fn of(server: &Container, named: Option<&str>) -> Self {
         let own_home = || server.env.iter().any(|var| var.name == "MYSQL_HOME" && var.value.look() != FOLDER);
         let own_file = |flag: &Flag<'_>| {
@@ -70,20 +70,21 @@ impl Profile {
         }
     }
 
-    /// Why a container keeps its probes. `None`: the server writes its status file where the script looks for it.
+    /// Why a container keeps its probes. `None`: the server writes its status file to the path that the script reads.
     pub(super) fn keeps_probes(self) -> Option<&'static str> {
         match self {
             Self::Official | Self::Bitnami => None,
             Self::Replaced => Some("its command is replaced"),
             Self::Elsewhere => Some(
-                "it sets MYSQL_HOME or wsrep_status_file itself, so gatera's option file would not count",
+                "it sets MYSQL_HOME or wsrep_status_file itself, so gatera's option file would have no effect",
             ),
-            Self::Unknown => Some("it is not known how its image takes options; set gatera.dev/profile"),
+            Self::Unknown => Some("it is not known how its image reads options; set gatera.dev/profile"),
         }
     }
 }
 
-/// Others call their images so too. A mirror changes the registry, but not where the image keeps its things.
+/// Whether an image of this name is Bitnami's. Other images have the same name, and a mirror changes the registry, but not the
+/// paths in the image.
 fn is_bitnamis(image: &Image<'_>, server: &Container) -> bool {
     let its_own = |path: &str| path.starts_with("/bitnami") || path.starts_with("/opt/bitnami");
     image.repository.contains("bitnami")

@@ -1,4 +1,4 @@
-//! Anti-affinity: no two members on one node, as far as there are nodes.
+//! Anti-affinity: no two members on one node, if there are enough nodes.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
-//! The step in front of the server, at every start of its container: a crashed server does not know its position, and
-//! members without one form their cluster again without comparing what they have.
+//! The step script, which runs at every start of the server's container: a crashed server does not know its position, and
+//! members without one form their cluster again without comparing their data.
 //!
-//! Owns: where the step can be put. What it does is written in `start-member.sh`.
+//! Owns: where the step script can be injected. Its text is `start-member.sh`.
 
 use serde_json::{Value, json};
 
@@ -14,18 +14,16 @@ use facts::galera::start::EntryPoint;
 use facts::marks;
 use objects::{Container, Meta};
 
-/// What injection makes of the start.
+/// How the server starts after injection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// The position is recovered already.
+    /// The command already recovers the position.
     Recovers,
-    /// The step is put in front of the command.
+    /// The step script is put in front of the command.
     Prepended,
-    /// The position stays lost after a crash.
+    /// The server starts without its position after a crash.
     Blind {
-        /// For this reason.
         why: &'static str,
-        /// What helps.
         instead: &'static str,
         /// No change of the manifest helps.
         lasts: bool,
@@ -33,18 +31,18 @@ pub enum Start {
 }
 
 impl Start {
-    /// Of this container, in a pod with these annotations.
+    /// The start of this container, in a pod with these annotations.
     pub(super) fn of(server: &Container, meta: &Meta) -> Self {
         match EntryPoint::of(server) {
             front if front.recovers() => Self::Recovers,
             _ if meta.mark(marks::START) == Some("keep") => Self::Blind {
-                why: "gatera.dev/start: keep leaves its command alone",
-                instead: "take gatera.dev/start: keep off the template",
+                why: "gatera.dev/start: keep keeps its command as it is",
+                instead: "remove gatera.dev/start: keep from the template",
                 lasts: false,
             },
-            // Neither what is advised for others nor the official profile would start it.
+            // For Bitnami's image the advice below would not work.
             _ if Profile::by_looks(server, meta.mark(marks::PROFILE)) == Profile::Bitnami => Self::Blind {
-                why: "gatera has no step for Bitnami's image",
+                why: "gatera has no step script for Bitnami's image",
                 instead: "after a crash of all members compare their tables before you rely on them",
                 lasts: true,
             },
@@ -53,7 +51,7 @@ impl Start {
                 instead: "leave command out, or begin it with docker-entrypoint.sh or mariadbd",
                 lasts: false,
             },
-            // A command replaces the image's entry point, so it has to be known what that is.
+            // A command replaces the image's entry point, which must be known.
             _ if server.command.is_empty() && !entry_point_is_known(server, meta) => Self::Blind {
                 why: "it is not known how its image starts the server",
                 instead: "set gatera.dev/profile: official if it starts as the official image does",
@@ -64,15 +62,15 @@ impl Start {
     }
 }
 
-/// Named so by a person, or the official image itself, from whatever mirror: an image of somebody's that is called so too may
-/// have another entry point.
+/// Whether the entry point is known: a user set the profile, or it is the official image, from any mirror. Other images of the same
+/// name may have another entry point.
 fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
     let named = meta.mark(marks::PROFILE);
     let official = Profile::by_looks(server, named) == Profile::Official;
     official && (named.is_some() || Image::read(&server.image).is_of_the_library())
 }
 
-/// The step, and after it what was there.
+/// Puts the step script in front of the command.
 pub(super) fn add(
     container: &mut Value,
     server: &Container,

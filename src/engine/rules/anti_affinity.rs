@@ -2,7 +2,7 @@
 //!
 //! Refuses to remove or weaken a required `podAntiAffinity` on `kubernetes.io/hostname` that keeps the members apart, and
 //! to require one of a running cluster while there are fewer nodes than members. Warns where members may share a node
-//! because `gatera.dev/anti-affinity: none` says so, where a term separates nobody, and where a member will find no node.
+//! because `gatera.dev/anti-affinity: none` says so, where a term does not separate the members, and where a member will find no node.
 //! A required term on another label of nodes, such as a zone, keeps them apart as well, and so does a spread of `maxSkew: 1` with
 //! `DoNotSchedule`, if every node has the label and it has as many values as there are members.
 //!
@@ -29,7 +29,7 @@
 //! to a node can run only there, however many nodes are free. Look at the volumes before you require anything:
 //! `kubectl get pv -o wide`, and `.spec.nodeAffinity` of each.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.
@@ -53,18 +53,18 @@ pub(super) const RULE: Rule = Rule {
 const FIELD: &str = "spec.template.spec.affinity.podAntiAffinity";
 const MARK_FIELD: &str = "spec.template.metadata.annotations";
 
-/// How far a template keeps the members apart.
+/// How strictly a template keeps the members apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Apart {
-    /// Rather Pending than together.
+    /// A member stays Pending rather than share a node.
     Required,
-    /// If there is another node.
+    /// Members are separated while another node is free.
     Preferred,
-    /// It has terms for nodes, and none of them is about its own members. Injection takes them for the user's will.
+    /// The template has terms for nodes, but none of them selects its own members. Injection leaves such terms alone.
     Missing,
-    /// It says nothing: injection decides.
+    /// The template has no such term: injection decides.
     Unsaid,
-    /// It asks injection to leave it alone.
+    /// The annotation asks injection to add no term.
     Waived,
 }
 
@@ -105,7 +105,7 @@ fn apart(ns: &str, template: &Template) -> Apart {
     }
 }
 
-/// What the template says of itself.
+/// Findings about the new template alone.
 fn in_template(ns: &str, template: &Template) -> Findings {
     let why =
         "with two members on one node, the loss of that node leaves a cluster of three without a majority";
@@ -115,13 +115,13 @@ fn in_template(ns: &str, template: &Template) -> Findings {
             MARK_FIELD,
             "members may share a node (gatera.dev/anti-affinity: none)",
             why,
-            "prefer gatera.dev/anti-affinity: preferred, which keeps nobody Pending",
+            "use gatera.dev/anti-affinity: preferred, which leaves no member Pending",
         ),
         Apart::Missing => RULE.finding(
             Verdict::Warn,
             FIELD,
             "its podAntiAffinity on kubernetes.io/hostname does not select its own members, so it \
-             separates nobody",
+             does not separate them",
             why,
             "leave it out (gatera adds the right one), or select the template's labels",
         ),
@@ -130,12 +130,12 @@ fn in_template(ns: &str, template: &Template) -> Findings {
     vec![found]
 }
 
-/// Nothing keeps two members of it from one node: neither what it says, nor what injection adds where it says nothing.
+/// Whether two members can share a node: neither the template nor what injection adds keeps them apart.
 pub(super) fn may_share_a_node(ns: &str, new: &Workload, view: &View<'_>) -> bool {
     let kept_apart = match apart(ns, &new.spec.template) {
         Apart::Required => true,
         Apart::Preferred | Apart::Missing | Apart::Waived => false,
-        // Where no node is known, as for files, it is not assumed that there are too few.
+        // When no node is known, as for files, assume that there are enough.
         Apart::Unsaid => {
             let nodes = i64::try_from(view.world.schedulable_nodes()).unwrap_or(i64::MAX);
             nodes == 0 || nodes >= new.replicas()
@@ -144,7 +144,7 @@ pub(super) fn may_share_a_node(ns: &str, new: &Workload, view: &View<'_>) -> boo
     !kept_apart && !by_domains(ns, new, view)
 }
 
-/// Another label of nodes keeps the members apart: there are as many values of it as members.
+/// Whether another node label keeps the members apart: it has at least as many values as there are members.
 fn by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
     let Template { metadata, spec, .. } = &new.spec.template;
     let terms =
@@ -158,22 +158,22 @@ fn by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
     view.freshness == Freshness::Current && keys.any(enough)
 }
 
-/// What kept the members apart no longer does.
+/// A finding if what kept the members apart no longer does.
 fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
     if by_domains(ns, new, view) {
         return None;
     }
     let (before, after) = (apart(ns, &old.spec.template), apart(ns, &new.spec.template));
     let how = match (before, after) {
-        (Apart::Required, Apart::Preferred) => "only preferred from now on",
-        (Apart::Required, Apart::Missing) => "no longer about its own members",
-        (Apart::Required, Apart::Unsaid | Apart::Waived) => "removed",
+        (Apart::Required, Apart::Preferred) => "is only preferred from now on",
+        (Apart::Required, Apart::Missing) => "no longer selects its own members",
+        (Apart::Required, Apart::Unsaid | Apart::Waived) => "is removed",
         _ => return None,
     };
     let stays = match after {
-        // A label such as helm.sh/chart is another one after every upgrade.
+        // A label such as helm.sh/chart changes with every upgrade.
         Apart::Missing => format!(
-            "let its labelSelector hold only labels that members keep, which are those of spec.selector ({})",
+            "use in its labelSelector only labels that members keep, which are those of spec.selector ({})",
             new.spec.selector.match_labels.keys().map(|key| &**key).collect::<Vec<_>>().join(", ")
         ),
         _ => "keep it".to_owned(),
@@ -181,16 +181,16 @@ fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option
     Some(RULE.finding(
         Verdict::Deny,
         FIELD,
-        format!("required podAntiAffinity on kubernetes.io/hostname is {how}"),
+        format!("required podAntiAffinity on kubernetes.io/hostname {how}"),
         "from the next restart on two members can share a node, and the loss of that node can \
          leave no majority",
         format!(
-            "{stays}; or put the annotation gatera.dev/anti-affinity: required on the pod template in place of all of podAntiAffinity"
+            "{stays}; or replace all of podAntiAffinity by the annotation gatera.dev/anti-affinity: required on the pod template"
         ),
     ))
 }
 
-/// A running cluster that newly requires more nodes than there are, or grows beyond them.
+/// A finding if a running cluster newly requires more nodes than there are, or grows beyond them.
 fn crowded(
     ns: &str,
     old: &Workload,
@@ -203,7 +203,7 @@ fn crowded(
     if view.freshness == Freshness::Current && after == Some(0) && before.is_some_and(|it| it > 0) {
         return Some(nowhere());
     }
-    // A selector or a taint leaves fewer.
+    // A selector or a taint can leave fewer nodes.
     let newly = apart(ns, &old.spec.template) != Apart::Required || after < before;
     let grows = new.replicas() > old.replicas();
     let few = too_few_nodes(ns, &new.spec.template, new.replicas(), view).filter(|_| newly || grows)?;
@@ -215,23 +215,23 @@ fn crowded(
     })
 }
 
-/// Nodes are there, and its selector, or its tolerations, leave none of them.
+/// The finding for nodes that exist, but are all excluded by the selector or the tolerations.
 fn nowhere() -> Finding {
     RULE.finding(
         Verdict::Deny,
         "spec.template.spec.nodeSelector",
-        "no schedulable node takes its members any more: nodeSelector, or taints that are not tolerated",
+        "no schedulable node accepts its members any more, because of nodeSelector or taints that are not tolerated",
         "the first member that restarts stays Pending, and the rollout hangs there",
-        "label nodes, or tolerate their taints, first",
+        "label nodes or tolerate their taints first",
     )
 }
 
-/// What was required stays required: only nodes help a cluster that grows.
+/// The finding for a cluster that grows: only more nodes help.
 fn grown(few: Finding) -> Finding {
     Finding { instead: "add nodes first".into(), ..few }
 }
 
-/// Somebody will find no node. Nothing is said on the word of an old view.
+/// A finding if there are fewer nodes than members. None if the view is out of date.
 fn too_few_nodes(ns: &str, template: &Template, members: i64, view: &View<'_>) -> Option<Finding> {
     let required = apart(ns, template) == Apart::Required && view.freshness == Freshness::Current;
     let nodes = required.then(|| nodes_for(&template.spec, view)).flatten()?;
@@ -240,8 +240,7 @@ fn too_few_nodes(ns: &str, template: &Template, members: i64, view: &View<'_>) -
             Verdict::Warn,
             FIELD,
             format!("{members} members each need a node of their own, and {nodes} nodes are schedulable"),
-            "a member without a node stays Pending; in a rollout that member has left already, \
-             and the rollout hangs there",
+            "a member without a node stays Pending, and a rollout hangs at that member",
             "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred \
              instead",
         )

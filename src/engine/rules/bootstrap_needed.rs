@@ -5,9 +5,9 @@
 //!
 //! # Why
 //!
-//! During a first install the bootstrap node is the only one that has the database. A member that copies it loses its
-//! half copy when the node goes, and finds nobody to ask again. Afterwards the node still counts as a member: with one
-//! member joined, its sudden end leaves that one without a majority. Its data is on no volume, so a restart founds yet
+//! During a first install only the bootstrap node has the database. If the node stops while a member copies from it, the
+//! partial copy is lost and there is no other donor. Afterwards the node still counts as a member: if only one other
+//! member has joined, a sudden stop leaves that member without a majority. The node has no volume, so a restart creates
 //! another, empty cluster.
 //!
 //! # Example
@@ -19,25 +19,25 @@
 //!
 //! # What to do instead
 //!
-//! Wait. When all members are Ready, gatera takes the node's name out of their address and removes the Deployment, the
-//! Service and the ConfigMap, in that order; nobody restarts. `gatera status` and an Event on the StatefulSet say what it
-//! waits for. Then take these objects out of what you apply: what is applied again stays, at 0 replicas.
+//! Wait. When all members are Ready, gatera removes the node's name from their address and deletes the Deployment, the
+//! Service and the ConfigMap, in that order; no member restarts. `gatera status` and an Event on the StatefulSet say what
+//! it waits for. Then remove these objects from your manifests: a Deployment that is applied again stays at 0 replicas.
 //!
-//! Gatera waits as long as Ready does not prove a member Synced. Members that started before gatera came are taken over by
-//! restarting them one at a time: `kubectl delete pod NAME`, and wait until it is Ready. Where no restart can help
-//! (`gatera.dev/readiness: keep`, an image that is not known) look for yourself, then delete Deployment, Service and
-//! ConfigMap in that order. A bootstrap node that is a pod without a Deployment is left to you too. The name of the
+//! Gatera waits while Ready does not prove that a member is Synced. Members that started before gatera was installed have
+//! to be restarted one at a time: `kubectl delete pod NAME`, then wait until it is Ready. Where a restart cannot help
+//! (`gatera.dev/readiness: keep`, an unknown image), check the members yourself, then delete Deployment, Service and
+//! ConfigMap in that order. Do the same for a bootstrap node that is a pod without a Deployment. The name of the
 //! Service may stay in a ConfigMap: a name that does not resolve is skipped, as long as members are listed too. An install
-//! that does not get anywhere (no member starts) may be deleted at any time.
+//! in which no member starts may be deleted at any time.
 //!
-//! A bootstrap node that was killed while the first member copied from it may come back without a majority: it waits for that member,
-//! which has nothing yet. `gatera status` then names it as CUT-OFF, and its pod may be deleted: its Deployment makes a new one, which
-//! members join. What was written into the old one is lost, so gatera does not do it by itself.
+//! A bootstrap node that was killed while the first member copied from it may restart without a majority: it waits for that
+//! member, which has no data yet. `gatera status` then shows it as CUT-OFF, and you may delete its pod: the Deployment creates
+//! a new one, which members join. What was written to the old pod is lost, so gatera does not do this by itself.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
-//! override of G03 on the cluster's StatefulSet releases it too.
+//! override of G03 on the cluster's StatefulSet covers it too.
 
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -70,14 +70,14 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     cluster.and_then(|cluster| still_needed(review, cluster, view)).into_iter().collect()
 }
 
-/// An edit that stops the bootstrap node, or replaces it by another empty one.
+/// Whether an edit stops the bootstrap node, or replaces it by another, empty one.
 fn restarts(review: &Review, new: &objects::Workload) -> bool {
     let Some(Object::Deployment(old)) = &review.old else { return false };
     old.replicas() > 0
         && (new.replicas() == 0 || old.spec.template.fingerprint != new.spec.template.fingerprint)
 }
 
-/// The cluster whose bootstrap node this object is a part of, while that node is there.
+/// The cluster whose bootstrap node this object belongs to, while that node exists.
 fn bootstrapped_with<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster> {
     let (ns, name) = (&*review.namespace, &*review.name);
     let mut there = view.clusters_in(ns).filter(|cluster| !cluster.bootstrap.pods.is_empty());
@@ -97,7 +97,7 @@ fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<F
     let stranded = transfer::stranded(cluster, view.now);
     let (verdict, says, instead) = match view.state(cluster) {
         State::Healthy => return None,
-        // Without an identity, or without its StatefulSet: no bootstrap node mends that.
+        // A bootstrap node cannot help a cluster without an identity or without its StatefulSet.
         State::Degraded
             if (cluster.has_no_identity() || cluster.left) && cluster.members.iter().all(Member::ready) =>
         {
@@ -108,7 +108,7 @@ fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<F
             "it is not known whether all members are Ready".to_owned(),
             UNTIL_SEEN.to_owned(),
         ),
-        // Nobody depends on it: an install that failed may be taken away.
+        // No member depends on the node: an install that failed may be deleted.
         State::Forming if !cluster.members.iter().any(Member::starting) => return None,
         State::Forming if stranded.is_some_and(|pod| review.kind == Kind::Pod && pod.name == review.name) => {
             return None;

@@ -1,18 +1,18 @@
-//! G06: a member that starts asks members of its own cluster, by names that last.
+//! G06: a member joins its own cluster, by names that do not change.
 //!
-//! Looks at the address that counts: the command line wins over the environment, the environment over the files, a
+//! Checks the address that takes effect: the command line wins over the environment, the environment over the files, a
 //! later file over an earlier one. Refuses literal IP addresses, the address of a Service, members of another cluster,
 //! a list without a single member, and, before a cluster has data, an empty list for several members (afterwards G04
-//! does). Warns of a list that hangs on one name. The name of a bootstrap Service may stay: a name that no longer
-//! resolves is skipped. Scaling never needs a new list, because members that run tell each other.
+//! refuses it). Warns about a list that depends on one name. The name of a bootstrap Service may stay: a name that no
+//! longer resolves is skipped. Scaling never needs a new list: running members know each other.
 //!
 //! # Why
 //!
-//! `wsrep_cluster_address` matters in one moment, when a member starts: it joins the first that answers. If nobody in
-//! the list is a member, it waits half a minute, gives up and starts over, for ever; nobody notices while the others
-//! run. If somebody else's member answers, it throws its data away and copies theirs. If the list is empty, it founds a
-//! cluster of its own. gatera puts a right list into the pods it can inject into, and that list wins; a member that
-//! starts while the guard is away has only the one written here.
+//! `wsrep_cluster_address` matters only when a member starts: it joins the first server in the list that answers. If none
+//! of them is a member, it waits half a minute, gives up and starts again, endlessly; this goes unnoticed while the others
+//! run. If a member of another cluster answers, it discards its data and copies theirs. If the list is empty, it creates a
+//! cluster of its own. gatera puts a correct list into the pods it can inject into, and that list wins; a member that
+//! starts while gatera is down has only the list written here.
 //!
 //! # Example
 //!
@@ -24,11 +24,11 @@
 //!
 //! # What to do instead
 //!
-//! List every member by the name that the governing Service gives it: `NAME-0.SERVICE,NAME-1.SERVICE,NAME-2.SERVICE`
+//! List every member by its name under the governing Service: `NAME-0.SERVICE,NAME-1.SERVICE,NAME-2.SERVICE`
 //! (`SERVICE` is `spec.serviceName` of the StatefulSet; `.NAMESPACE.svc` may follow). The message prints that list. For
 //! a first install add the Service of a bootstrap node in front, or start with one member and an empty list.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the ConfigMap or the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G06 until=2026-12-01T10:00:00Z reason=…"`.
@@ -61,7 +61,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (_, Some(Object::ConfigMap(new))) => in_config(ns, new, view),
         (old, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
             let before = match old {
-                // Another serviceName is refused for itself; what the address would then have to be helps nobody.
+                // Another serviceName is refused by G08; advice about the address would not help.
                 Some(Object::StatefulSet(old)) if old.spec.service_name != new.spec.service_name => {
                     return Findings::new();
                 }
@@ -69,7 +69,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 _ => Findings::new(),
             };
             let mut found = in_template(review, new, view);
-            // What stands in a file is not this object's, unless the change brought it in.
+            // A fault in a file does not belong to this object, unless this change introduced it.
             found.retain(|finding| !finding.field.starts_with(IN_A_FILE) || !before.contains(finding));
             found
         }
@@ -77,10 +77,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-/// Where a finding points to in a StatefulSet whose address stands in a ConfigMap.
+/// The field of a finding about a StatefulSet whose address is in a ConfigMap.
 const IN_A_FILE: &str = "spec.template.wsrep_cluster_address";
 
-/// The members that read this ConfigMap take their address from it.
+/// Findings about a ConfigMap from which members read their address.
 fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
     let mut found = Findings::new();
     for cluster in view.readers_of(ns, &map.metadata.name) {
@@ -114,7 +114,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
     found
 }
 
-/// The address that a StatefulSet gives its members, wherever it takes it from.
+/// Findings about the address that a StatefulSet gives its members, from any source.
 fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Findings {
     let (ns, template) = (&*review.namespace, &workload.spec.template);
     let Some(server) = server::of(template) else {
@@ -162,7 +162,7 @@ fn judge(
     found.collect()
 }
 
-/// Several members without data would each found a cluster. Over data G04 refuses; one member founds rightly.
+/// Whether several members without data would each create a cluster. G04 judges clusters with data; one member may create one.
 fn founds_too_many(ns: &str, workload: &Workload, view: &View<'_>) -> bool {
     let claims = || view.claims_of(ns, workload).iter().any(|claim| claim.bound);
     let data = view.cluster(ns, &workload.metadata.name).map_or_else(claims, Cluster::has_data);
@@ -171,7 +171,7 @@ fn founds_too_many(ns: &str, workload: &Workload, view: &View<'_>) -> bool {
     workload.replicas() > 1 && !data && !variables.any(|var| bootstraps(&var.name))
 }
 
-/// The server may read another text than the one that is seen: a script makes the address, or an init container sees
+/// Whether the server may read another address than the one found here: a script creates it, or an init container mounts
 /// the ConfigMap.
 fn is_made_elsewhere(spec: &PodSpec, map: Option<&str>) -> bool {
     let mut words =

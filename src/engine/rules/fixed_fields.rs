@@ -1,13 +1,13 @@
 //! G08: fields of a StatefulSet that cannot be changed in place.
 //!
-//! The API server refuses such a change anyway, in words that help nobody ("Forbidden: updates to statefulset spec for
-//! fields other than …"), and `kubectl apply --force` answers that by deleting the StatefulSet with all its pods. The
-//! guard is asked before, so it can say what works.
+//! The API server refuses such a change anyway, but its message does not help ("Forbidden: updates to statefulset spec for
+//! fields other than …"), and `kubectl apply --force` reacts by deleting the StatefulSet with all its pods. The guard
+//! answers first, so it can say what works.
 //!
 //! # Why
 //!
-//! The names of pods and claims are made from `serviceName`, the name of the claim template and the selector; members
-//! know each other by these names. Another name means another, empty member.
+//! The names of pods and claims are built from `serviceName`, the name of the claim template and the selector; members
+//! find each other by these names. Another name means another, empty member.
 //!
 //! # Example
 //!
@@ -18,15 +18,15 @@
 //!
 //! # What to do instead
 //!
-//! * podManagementPolicy, and what a claim template asks for or carries as labels and annotations (claims that exist stay as they are): with all members Ready, `kubectl delete statefulset NAME
-//!   --cascade=orphan`, then apply the new one within minutes. The pods go on running.
+//! * podManagementPolicy, and requests, labels and annotations of a claim template (existing claims stay as they are): with all members Ready, `kubectl delete statefulset NAME
+//!   --cascade=orphan`, then apply the new one within minutes. The pods keep running.
 //! * more disk: `kubectl patch pvc TEMPLATE-NAME-N` for every claim (the storage class must allow expansion, and no claim
-//!   ever shrinks); the template only counts for members to come.
+//!   ever shrinks); the template only counts for future members.
 //! * selector, serviceName, names of claim templates: only in a new cluster, filled from a backup.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Not at all: behind the guard it is the API server that refuses.
+//! None: without the guard the API server refuses the change.
 
 use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -79,7 +79,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// An absent policy is the first of the two.
+/// The policy in force; `OrderedReady` is the default.
 fn policy(written: &str) -> &str {
     if written.is_empty() { "OrderedReady" } else { written }
 }
@@ -90,14 +90,14 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
         |templates: &[ClaimTemplate]| templates.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>();
     let field = |name: &str| format!("spec.volumeClaimTemplates[{name}]");
     if names(before) != names(after) {
-        let told = |templates: &[ClaimTemplate]| match &names(templates)[..] {
+        let list = |templates: &[ClaimTemplate]| match &names(templates)[..] {
             [] => "none".to_owned(),
             names => names.join(", "),
         };
         let says = format!(
             "claim templates {} -> {}: members would not find their claims",
-            told(before),
-            told(after)
+            list(before),
+            list(after)
         );
         return vec![finding(
             "spec.volumeClaimTemplates".to_owned(),
@@ -122,7 +122,7 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
         let Review { namespace, name: set, .. } = review;
         let instead = format!(
             "kubectl -n {namespace} patch pvc {name}-{set}-0 -p '{{\"spec\":{{\"resources\":{{\"requests\":{{\"storage\":\"{to}\"}}}}}}}}', \
-             likewise for every member; to have it in the template too, {}",
+             and the same for every member; to change the template too, {}",
             orphan(review)
         );
         finding(field(name), says, instead)
@@ -130,7 +130,7 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
     found.collect()
 }
 
-/// What of a claim template is another: "labels and annotations".
+/// The parts of a claim template that differ: "labels and annotations".
 fn changed(one: &ClaimTemplate, other: &ClaimTemplate) -> String {
     let [was, is] = [&one.spec, &other.spec];
     let parts = [
@@ -147,15 +147,15 @@ fn changed(one: &ClaimTemplate, other: &ClaimTemplate) -> String {
 fn orphan(review: &Review) -> String {
     let Review { namespace, name, .. } = review;
     format!(
-        "with all members Ready: kubectl -n {namespace} delete statefulset {name} --cascade=orphan, then apply the new one (pods go on running)"
+        "with all members Ready: kubectl -n {namespace} delete statefulset {name} --cascade=orphan, then apply the new one (pods keep running)"
     )
 }
 
 fn new_cluster(what: &str) -> String {
-    format!("keep {what}; to have it otherwise, set up a new cluster and fill it from a backup")
+    format!("keep {what}; to change this, set up a new cluster and fill it from a backup")
 }
 
-const WHY: &str = "Kubernetes never changes these fields of a StatefulSet in place: the names of pods and claims are made \
+const WHY: &str = "Kubernetes never changes these fields of a StatefulSet in place: the names of pods and claims are built \
     from some of them";
 
 fn finding(field: String, says: String, instead: String) -> Finding {

@@ -1,17 +1,17 @@
-//! G17: a member's server is of a known version, and never older than its data.
+//! G17: a member's server has a known version, and is never older than its data.
 //!
 //! Refuses an image without a version (no tag, `latest`, and other tags that move), another vendor's server, a step back
 //! to an older series or over several series at once where a member has data, and calls of programs that the image does
-//! not have. An image that is set on a running pod is refused, since it restarts the server on the spot. One step forward is
-//! allowed with a word about how it is done; within a series everything is allowed, with a word about a release that can hardly
-//! exist.
+//! not have. Refuses an image that is set on a running pod, because that restarts the server at once. Allows one step
+//! forward with a warning that says how to do it. Within a series everything is allowed, with a warning about a release that
+//! can hardly exist.
 //!
 //! # Why
 //!
-//! A pod that restarts by itself pulls what its tag means that night. A newer server changes the data files when it
+//! A pod that restarts by itself pulls whatever its tag means at that time. A newer server changes the data files when it
 //! starts, and no older one can read them again: the way back is a dump or a backup. Two series in one cluster work
 //! as long as a member that restarts catches up from the others' write-set cache; a full state transfer between them
-//! copies files that the other side may not be able to read. MariaDB's images have no programs called `mysql…` from 11.0 on: a
+//! copies files that the joiner may not be able to read. MariaDB's images have no programs called `mysql…` from 11.0 on: a
 //! probe that calls one fails on every member at once.
 //!
 //! # Example
@@ -23,19 +23,19 @@
 //!
 //! # What to do instead
 //!
-//! Name a version, better still with its digest. Go up in steps (10.6, 10.11, 11.4, 11.8 are the series with long
+//! Name a version, preferably with its digest. Upgrade in steps (10.6, 10.11, 11.4, 11.8 are the series with long
 //! support): take a backup, raise `gcache.size` so that a restart is shorter than what the cache holds, let the rollout
 //! finish, run `mariadb-upgrade --skip-write-binlog` on each member, and only then take the next step. To go back or to
 //! another vendor, dump and restore into a new cluster. Containers other than the server are only warned about.
 //!
-//! To undo an upgrade whose rollout hangs at its first member, release the rule (below; G14 too, if it waits for that
-//! member) and set the old image again: the members that were not touched still have the old format. The first one must
-//! copy everything anew from them, so its claim goes (override of G07) before its pod.
+//! To undo an upgrade whose rollout hangs at its first member, set an override of G17 (below; and of G14, if it waits for
+//! that member) and set the old image again: the members that were not restarted still have the old format. The first one
+//! must copy everything from them, so delete its claim (override of G07), then its pod.
 //!
-//! A reference that tells no version (a digest alone, an image of your own with a numbering of its own) is allowed with
-//! a warning, since nothing can be compared.
+//! A reference without a version that can be compared (a digest alone, an image of your own with its own numbering) is
+//! allowed with a warning.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
@@ -70,7 +70,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found.into_iter().chain(step.flatten()).collect()
 }
 
-/// Another image in a running pod restarts its server at once, whatever the others do.
+/// A finding if the image of a running pod changes: this restarts its server at once, regardless of the other members.
 fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (Some(Object::Pod(old)), Some(Object::Pod(new))) = (&review.old, &review.new) else { return None };
     let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
@@ -87,8 +87,8 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
             after.image,
             view.count(cluster)
         );
-        let why = "an image that is set on pods reaches all of them at the same moment, passes by the StatefulSet, and is \
-                   gone with the pod";
+        let why = "an image that is set on pods restarts all of them at the same moment, bypasses the StatefulSet, and is \
+                   lost with the pod";
         let instead = format!(
             "kubectl -n {} set image statefulset/{} {}={}; {} then gets it in its turn",
             id.namespace, id.name, after.name, after.image, pod.name
@@ -97,7 +97,7 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// What the template breaks by itself.
+/// Findings about the new template alone.
 fn in_template(template: &Template, server: &Container, view: &View<'_>) -> Findings {
     let mut found: Findings = unheard_of(server, view).into_iter().collect();
     for (list, container) in template.spec.all_containers() {
@@ -126,17 +126,17 @@ fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding>
     };
     let instead = if serves {
         format!(
-            "write the version: {}:VERSION; of a running cluster, the one that mariadbd --version says",
+            "write the version: {}:VERSION; for a running cluster, the one that mariadbd --version prints",
             image.repository
         )
     } else {
-        "write the version, in a running cluster the one that runs".to_owned()
+        "write the version; for a running cluster, the one that runs".to_owned()
     };
-    let why = "a pod that restarts by itself pulls what the tag means by then, and a newer server changes the data for good";
+    let why = "a pod that restarts by itself pulls what the tag means then, and a newer server changes the data permanently";
     Some(RULE.finding(verdict, format!("{place}image"), says, why, instead))
 }
 
-/// A release that there can hardly be.
+/// A warning about a release that can hardly exist yet.
 fn unheard_of(server: &Container, view: &View<'_>) -> Option<Finding> {
     let year = view.now.to_zoned(jiff::tz::TimeZone::UTC).year();
     let (release, most) = Image::read(&server.image).release(year)?;
@@ -145,7 +145,7 @@ fn unheard_of(server: &Container, view: &View<'_>) -> Option<Finding> {
         RULE.finding(
             Verdict::Warn,
             format!("spec.template.spec.containers[{name}].image.release"),
-            format!("container {name}: image {image} is of a release that can hardly exist yet"),
+            format!("container {name}: image {image} names a release that can hardly exist yet"),
             "a member that restarts with an image that cannot be pulled does not come back",
             "compare with https://mariadb.org/mariadb/all-releases/",
         )
@@ -172,14 +172,14 @@ fn missing_programs(place: &str, container: &Container) -> Findings {
     calls.map(missing).collect()
 }
 
-/// No member ever ran the old image, since none could be started with it; those that ran, ran the new one.
+/// Whether no member ever ran the old image, because it could not be pulled; members that ran used the new image.
 fn never_ran(cluster: &Cluster, old: &Container, new: &Container) -> bool {
     let pods = || cluster.members.iter().map(|member| member.pod.as_deref());
     pods().all(|pod| pod.is_some_and(|pod| !pod.has_run || pod.image == new.image))
         && pods().flatten().any(|pod| pod.image == old.image && pod.lacks_an_image)
 }
 
-/// From the images that run to another, over data. The worst counts.
+/// The most severe finding of the version changes from the images that run to the new one, for a cluster with data.
 fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> Option<Finding> {
     let cluster = view.cluster(&review.namespace, &review.name);
     if old.image == new.image || cluster.is_some_and(|cluster| !cluster.has_data()) {
@@ -187,12 +187,12 @@ fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> O
     }
     let written = (!cluster.is_some_and(|it| never_ran(it, old, new))).then_some(&*old.image);
     let members = cluster.into_iter().flat_map(|it| &it.members).filter_map(|it| it.pod.as_deref());
-    // Other webhooks write digests, which say less than the template does.
+    // Other webhooks write digests, which show less than the template does.
     let says = |image: &str| Image::read(image).series().is_some();
     let running = members.filter(|pod| pod.has_run && pod.image != new.image && says(&pod.image));
     let running = running.map(|pod| &*pod.image);
     let steps = written.into_iter().chain(running).filter_map(|from| step_from(from, new, cluster, view));
-    // Of equals the first.
+    // The first one of equals.
     steps.reduce(|worst, it| if it.verdict > worst.verdict { it } else { worst })
 }
 
@@ -214,11 +214,11 @@ fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View
         return say(Verdict::Deny, says, why, keep);
     }
     let (Some(before), Some(after), Some(vendor)) = (was.series(), is.series(), is.vendor()) else {
-        // That it names no version at all has been said.
+        // `unpinned` has already reported a missing version.
         if is.floats() {
             return None;
         }
-        let says = format!("{asked}: whether the server gets older cannot be told");
+        let says = format!("{asked}: the versions cannot be compared");
         let why = "an older server cannot read what a newer one wrote";
         let instead = "compare with mariadbd --version in a running member first".to_owned();
         return say(Verdict::Warn, says, why, instead);
@@ -241,7 +241,7 @@ fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View
             Verdict::Deny,
             format!("{asked} is older than the data{seen}"),
             "a newer server changes the data files when it starts, and an older one cannot read them",
-            format!("{keep}; an upgrade that hangs at its first member: gatera explain G17"),
+            format!("{keep}; if an upgrade hangs at its first member: gatera explain G17"),
         ),
     }
 }

@@ -1,11 +1,11 @@
-//! Who manages a StatefulSet, as far as advice depends on it: a field that somebody else sets is no longer Helm's, and the next
-//! `helm upgrade` sets it back, or fails with a conflict. Other tools do so too, and are not known here.
+//! Commands for a StatefulSet that Helm manages: if kubectl changes a field, the next `helm upgrade` sets it back, or fails
+//! with a conflict. Other tools that do the same are not known here.
 //!
 //! Owns: no rule.
 
 use objects::Meta;
 
-/// The command that gives a StatefulSet so many replicas.
+/// The command that scales a StatefulSet to this number of replicas.
 pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i64) -> String {
     let Some((set, release)) = set.and_then(|set| Some((set, set.helm_release()?))) else {
         let command = format!("kubectl -n {namespace} scale statefulset {name} --replicas={replicas}");
@@ -20,5 +20,5 @@ pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i
     format!("helm -n {namespace} upgrade {release} CHART --reuse-values {what}")
 }
 
-/// Charts whose value is known, by how their label begins.
+/// The name of the replicas value, by the beginning of the chart's label.
 const CHARTS: [(&str, &str); 2] = [("galera-", "nodeCount"), ("mariadb-galera-", "replicaCount")];

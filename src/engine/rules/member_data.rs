@@ -1,21 +1,21 @@
-//! G07: a member's data outlives a careless command.
+//! G07: a member's data survives a careless command.
 //!
-//! Refuses to delete the claim of a member, also of one that `gatera stop` stopped and whose StatefulSet is gone; to give it
-//! an owner (`metadata.ownerReferences`) with which it would be deleted; to take its finalizer off while it is being deleted
-//! under a pod; a retention policy that deletes claims, a data directory that goes with the pod
-//! (emptyDir, an ephemeral volume, no volume at all) or that several members would share, and a change that has members look
+//! Refuses to delete the claim of a member, also of one that `gatera stop` stopped and whose StatefulSet is deleted; to give
+//! it an owner (`metadata.ownerReferences`) with which it would be deleted; to remove its finalizer while it is being deleted
+//! and a pod uses it; a retention policy that deletes claims; a data directory that is lost with the pod
+//! (emptyDir, an ephemeral volume, no volume at all) or shared by several members; and a change that makes members look
 //! for their data elsewhere: another volume, another folder of it (`subPath`, `datadir`), or no mount at all. Refuses containers that
 //! empty the data directory, or write `safe_to_bootstrap`, whenever they run.
 //!
 //! # Why
 //!
 //! Deleting the claim of a running member looks harmless: nothing happens. The claim stays `Terminating` until the pod
-//! restarts, and then the member comes up empty. If the whole cluster is down, an empty member is even "safe to
-//! bootstrap": it founds a new cluster and the others throw their data away when they join it. A mount that is moved does the
-//! same without deleting anything: every member comes up empty, one after the other, and Ready.
+//! restarts, and then the member starts empty. If the whole cluster is down, an empty member is even "safe to
+//! bootstrap": it creates a new cluster, and the others discard their data when they join it. Moving a mount has the
+//! same effect without deleting anything: every member starts empty, one after the other, and becomes Ready.
 //!
-//! An owner has the same effect: Kubernetes deletes an object when its last owner is gone, and at once if that owner never
-//! existed. A claim must outlive everything, so only the control plane may give it one.
+//! An owner has the same effect: Kubernetes deletes an object when its last owner is deleted, and at once if that owner never
+//! existed. A claim must outlive everything, so only the control plane may give it an owner.
 //!
 //! # Example
 //!
@@ -26,29 +26,29 @@
 //!
 //! # What to do instead
 //!
-//! To let one member copy everything anew: with all members Ready, annotate its claim with the override, delete the claim,
-//! then its pod; then wait until it is Ready. To take a member away, scale the StatefulSet down: its claim stays and costs
+//! To let one member copy everything again: with all members Ready, annotate its claim with the override, delete the claim,
+//! then its pod; then wait until it is Ready. To remove a member, scale the StatefulSet down: its claim stays and costs
 //! little. Claims beyond the replicas may be deleted while all members are Ready.
 //!
 //! # From Bitnami's image to the official one
 //!
-//! On the same claims, with the series of MariaDB that runs (another one is a second step). Bitnami's image keeps the data in the
-//! folder `data` of what is mounted at `/bitnami/mariadb`, as user 1001. In one change of the pod template:
+//! Keep the claims, and the series of MariaDB that runs (upgrade in a second step). Bitnami's image keeps the data in the
+//! folder `data` of the volume at `/bitnami/mariadb`, as user 1001. In one change of the pod template:
 //!
 //! 1. the official image, and the claim mounted at `/var/lib/mysql` with `subPath: data`;
-//! 2. no `command`, and no `runAsUser`, `runAsNonRoot`, `fsGroup` of 1001: the entry point starts as root, and gives the files to its own
-//!    user;
-//! 3. the option files at `/etc/mysql/conf.d`, and in them what Bitnami's variables said: cluster name, address, provider, method and
-//!    user of state transfers, `port`; paths below `/opt/bitnami` taken out;
-//! 4. names of StatefulSet, claim template and Services as they were.
+//! 2. no `command`, and no `runAsUser`, `runAsNonRoot`, `fsGroup` of 1001: the entry point starts as root, and changes the owner of the
+//!    files;
+//! 3. the option files at `/etc/mysql/conf.d`, with what Bitnami's variables set: cluster name, address, provider, method and
+//!    user of state transfers, `port`; without paths below `/opt/bitnami`;
+//! 4. the same names of StatefulSet, claim template and Services.
 //!
-//! Members change over one after the other, from the highest number; each finds its data. Try it on a copy first.
+//! Members restart one after the other, from the highest number, and each finds its data. Try it on a copy first.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the claim itself, for an hour at most: `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=…"`. On
-//! the StatefulSet it releases what stands there, and all of its claims. The override of a whole cluster (G03) does not
-//! release its data.
+//! the StatefulSet the override covers the StatefulSet and all of its claims. The override for a whole cluster (G03) does not
+//! cover its data.
 
 mod claims;
 mod init;
@@ -86,7 +86,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             let mut found = retention(new);
             let place = view.place_of_data(&review.namespace, new);
             let kept = data_volume(&review.namespace, new, place.as_ref(), view);
-            // What cannot hold data at all is refused for that, unless it moves there.
+            // A place that cannot hold data is refused for that reason, unless the data moves there.
             let on_none = place.as_ref().is_none_or(|it| it.volume.is_none());
             let moved = (on_none || kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn))
                 .then(|| moved(review, new, place.as_ref(), view))
@@ -123,7 +123,7 @@ fn retention(new: &Workload) -> Findings {
     found.collect()
 }
 
-/// Where the server keeps its data, if that goes with the pod or is shared.
+/// A finding if the data directory is lost with the pod, or shared.
 fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
     let template = &new.spec.template;
     let server = server::of(&new.spec.template)?;
@@ -133,7 +133,7 @@ fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>)
             .or_else(|| shared(ns, new, server, view).filter(|_| place.is_none()));
     };
     let directory = &place.directory;
-    // A claim template of the same name takes the place of a volume.
+    // A claim template replaces a volume of the same name.
     let volumes = template.spec.volumes.iter().filter(|_| !matches!(place.backing, Backing::Template(_)));
     let volume = volumes.into_iter().find(|volume| volume.name == *name)?;
     let field = format!("spec.template.spec.volumes[{name}]");
@@ -142,7 +142,7 @@ fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>)
     Some(of_two(volume, found))
 }
 
-/// More than one server can open what is not made anew for each pod.
+/// The finding with another reason if several servers can open the volume, which is not created for each pod.
 fn of_two(volume: &Volume, found: Finding) -> Finding {
     let lasts = volume.empty_dir.is_none() && volume.ephemeral.is_none();
     if lasts && found.verdict == Verdict::Deny {
@@ -152,7 +152,7 @@ fn of_two(volume: &Volume, found: Finding) -> Finding {
     }
 }
 
-/// The data directory is not known: one volume for all members is mounted where images keep the data.
+/// A finding if the data directory is unknown, and one volume for all members is mounted where images keep the data.
 fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Option<Finding> {
     DATA_DIRECTORIES.into_iter().find_map(|directory| {
         let place = Place::at(new, server, directory.to_owned());
@@ -170,7 +170,7 @@ fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Opti
     })
 }
 
-/// What is mounted elsewhere may hold it all the same, by an option that is not seen.
+/// A finding if no volume holds the data. A volume at another path may hold it, because of an option that is not visible.
 fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Option<Finding> {
     let (template, claims) = (&new.spec.template.spec, &new.spec.volume_claim_templates);
     let lasts = |volume: &Volume| {
@@ -188,7 +188,7 @@ fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Op
     let known = !hidden && (official.contains(&repository) || repository.contains("bitnami"));
     let instead = match (place, mounted) {
         (None, _) if claimed => return None,
-        // Another image may say itself where it keeps its data.
+        // Another image may set its data directory itself.
         (Some(_), Some(_)) if !known => return None,
         (Some(place), Some(mount)) => {
             format!("mount {} at {}, in place of {}", mount.name, place.directory, mount.mount_path)
@@ -197,7 +197,7 @@ fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Op
         _ => CLAIMS.to_owned(),
     };
     let mounts = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
-    let says = "no volume holds its data: it goes with each pod".to_owned();
+    let says = "no volume holds its data: it is lost with each pod".to_owned();
     Some(finding(Verdict::Deny, mounts, says, instead))
 }
 
@@ -217,10 +217,10 @@ fn unsafe_volume(
     match volume {
         Volume { empty_dir: Some(it), .. } if it.medium == "Memory" => Some((
             Verdict::Deny,
-            format!("is kept in memory (volume {name}): it goes with the pod, and the node's power"),
+            format!("is kept in memory (volume {name}): it is lost with the pod, or when the node restarts"),
         )),
         Volume { empty_dir: Some(_), .. } => {
-            Some((Verdict::Deny, format!("is an emptyDir (volume {name}): it goes with the pod")))
+            Some((Verdict::Deny, format!("is an emptyDir (volume {name}): it is deleted with the pod")))
         }
         Volume { ephemeral: Some(_), .. } => Some((
             Verdict::Deny,
@@ -249,20 +249,20 @@ fn unsafe_volume(
         )),
         Volume { host_path: Some(_), .. } => Some((
             Verdict::Warn,
-            format!("is a folder of the node ({name}): a member that moves comes up empty"),
+            format!("is a folder of the node ({name}): a member that moves to another node starts empty"),
         )),
         _ => None,
     }
 }
 
-/// The change has every member come up with another folder than the one that holds its data.
+/// A finding if every member would start with another folder than the one that holds its data.
 fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(old)) = &review.old else { return None };
     let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data())?;
     let claims = |of: &Workload| {
         of.spec.volume_claim_templates.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>()
     };
-    // Other names of claims are refused for themselves.
+    // G08 refuses other claim names.
     if claims(old) != claims(new) {
         return None;
     }
@@ -270,7 +270,7 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
     if from.volume.is_none() || goes_with_the_pod(old, &from) {
         return None;
     }
-    // Where that cannot be told, what is mounted where it was.
+    // If the new place is unknown, compare what is mounted at the old path.
     let there = || Some(Place::at(new, server::of(&new.spec.template)?, from.directory.clone()));
     if to.map_or_else(there, |to| Some(to.clone())).is_some_and(|to| to.is_same(&from)) {
         return None;
@@ -279,20 +279,20 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
         Some(to) => (
             Verdict::Deny,
             format!(
-                "its data is on {from}, and its server would look for it on {to} ({})",
+                "its data is on {from}, but its server would look for it on {to} ({})",
                 view.count(cluster)
             ),
         ),
         None => (
             Verdict::Warn,
             format!(
-                "its data is on {from}, which is no longer mounted there, and nothing tells where its server would look for it"
+                "its data is on {from}, which is no longer mounted there, and it is not known where its server would look for it"
             ),
         ),
     };
     let instead = match to {
         Some(to) if from.directory == BITNAMIS && to.volume.is_none() => format!(
-            "mount {} at {} with subPath: data, where Bitnami's image keeps it; all of the way: gatera explain G07",
+            "mount {} at {} with subPath: data, where Bitnami's image keeps it; all steps: gatera explain G07",
             from.volume.as_deref().unwrap_or_default(),
             to.directory
         ),
@@ -301,7 +301,7 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
     Some(finding(verdict, MOVED.to_owned(), says, instead))
 }
 
-/// Where it is cannot be told, and what may hold it is no longer mounted where it was.
+/// A warning if it is not known where the data is, and a volume that may hold it is no longer mounted at its path.
 fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
     let (before, after) = (server::of(&old.spec.template)?, server::of(&new.spec.template)?);
     let mut mounts =
@@ -314,7 +314,7 @@ fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
     Some(finding(Verdict::Warn, MOVED.to_owned(), says, STAY.to_owned()))
 }
 
-/// There is nothing to lose in it but what is lost with every restart.
+/// Whether the volume loses its content with every pod anyway.
 fn goes_with_the_pod(workload: &Workload, place: &Place) -> bool {
     let mut volumes = workload.spec.template.spec.volumes.iter();
     let volume = volumes.find(|it| Some(&it.name) == place.volume.as_ref());
@@ -323,31 +323,32 @@ fn goes_with_the_pod(workload: &Workload, place: &Place) -> bool {
 }
 
 const MOVED: &str = "spec.template.spec";
-const STAY: &str = "leave mount, subPath and datadir as they are; to have the data elsewhere, fill a new cluster from a backup";
+const STAY: &str =
+    "leave mount, subPath and datadir as they are; to move the data, fill a new cluster from a backup";
 
-/// A StatefulSet that is created beside claims of its own, and has its server keep its data elsewhere.
+/// A finding if a StatefulSet is created while claims of its name exist, and its server keeps its data elsewhere.
 fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
-    // What exists already is not created beside anything.
+    // The audit looks at what exists already.
     if review.operation != Operation::Create || review.origin == Origin::Audit {
         return None;
     }
     let server = server::of(&new.spec.template)?;
     let place = place.filter(|it| !matches!(it.backing, Backing::Template(_)))?;
     let claims = view.claims_of(&review.namespace, new);
-    // Of a template that the server mounts elsewhere, the claims may hold something else.
+    // Claims of a template that the server mounts elsewhere may hold something else.
     let mounted = |claim: &&ClaimOf| {
         server.volume_mounts.iter().any(|it| claim.name.starts_with(&format!("{}-", it.name)))
     };
     let claim = claims.iter().find(|claim| place.volume.is_none() || !mounted(claim))?;
-    // An image may keep its data where nobody sees.
+    // An image may keep its data at a path that is not visible here.
     let verdict = if place.volume.is_none() { Verdict::Warn } else { Verdict::Deny };
     let says =
-        format!("claims of it exist ({} …), and its server would keep its data on {place}", claim.name);
+        format!("claims of it exist ({} …), but its server would keep its data on {place}", claim.name);
     let instead = "mount the claim template at the data directory, as it was".to_owned();
     Some(finding(verdict, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
 
-/// A StatefulSet that is created beside claims of the same cluster and would not use one of them starts empty.
+/// A finding if a StatefulSet is created and would use none of the existing claims of the same cluster: it would start empty.
 fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     if review.operation != Operation::Create || review.old.is_some() {
         return None;
@@ -358,39 +359,40 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
         return None;
     }
     let says =
-        format!("{} claims of this cluster exist ({first} …), and none of them would be used", left.len());
+        format!("{} claims of this cluster exist ({first} …), but none of them would be used", left.len());
     let instead = format!(
-        "name StatefulSet and claim template as they were ({first} is TEMPLATE-STATEFULSET-NUMBER); or, for a new cluster, \
-         choose another instance label"
+        "use the same names of StatefulSet and claim template as before ({first} is TEMPLATE-STATEFULSET-NUMBER); or, for a \
+         new cluster, choose another instance label"
     );
     Some(finding(Verdict::Deny, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
 
-/// Its StatefulSet was deleted, its claims were kept, and no pod runs: no member starts first by itself.
+/// A warning if a deleted StatefulSet is created again with its claims: no pod runs, and no member starts first by itself.
 fn comes_back(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&review.namespace, &review.name);
     let Backing::Template(template) = &place?.backing else { return None };
     let begins = format!("{template}-{name}-");
     let own = view.claims_of(ns, new).into_iter();
     let held = own.filter(|claim| claim.bound && claim.name.starts_with(&begins)).count();
-    // Files do not tell which pods run.
+    // Files do not show which pods run.
     let begun =
         review.operation != Operation::Create || matches!(review.origin, Origin::Audit | Origin::Check);
     if begun || held == 0 || new.replicas() == 0 {
         return None;
     }
     let says = format!(
-        "it has data from before (claims: {held}): its members start from that, and none of them starts first by itself"
+        "it has data from before (claims: {held}): its members use that, but none of them starts first by itself"
     );
-    let instead = format!("when it is applied: gatera start {name} -n {ns}");
+    let instead = format!("after you have applied it: gatera start {name} -n {ns}");
     Some(Finding {
-        why: "whoever starts first is copied by all others, and nobody does that on a guess".to_owned(),
+        why: "all others copy the member that starts first, so it must be the one with the newest data"
+            .to_owned(),
         ..finding(Verdict::Warn, "spec.volumeClaimTemplates".to_owned(), says, instead)
     })
 }
 
-const WHY: &str = "a member that comes up empty copies everything from another; if nobody else is there, it founds an \
-    empty cluster and the others throw their data away";
+const WHY: &str = "a member that starts empty copies everything from another; if no other member runs, it creates an \
+    empty cluster, and the others discard their data when they join";
 
 fn finding(verdict: Verdict, field: String, says: String, instead: String) -> Finding {
     RULE.finding(verdict, field, says, WHY, instead)

@@ -1,9 +1,9 @@
-//! Departures: which member goes, if a review is allowed.
+//! Removals: which member stops if a request is allowed.
 //!
-//! Not a rule: what rules need to know of each other's answers. Deletion, eviction, a smaller number of replicas and a
-//! template that rolls each take a member away, and of two that are judged at the same moment only one may. Before such a
-//! review is allowed its member is reserved (`reserve.rs`). A review about an object that is not the one in the view reserves
-//! nothing: it may be made up. (An eviction names no uid, so a made-up one can make others wait.)
+//! Not a rule: what rules need to know about each other's answers. A deletion, an eviction, fewer replicas and a changed
+//! template each remove a member, and of two requests at the same moment only one may be allowed. Before such a request is
+//! allowed, its member is reserved (`reserve.rs`). A request about an object that differs from the one in the view reserves
+//! nothing: it may be forged. (An eviction names no uid, so a forged one can make others wait.)
 
 use super::one_at_a_time;
 use crate::exceptions::Exceptions;
@@ -14,20 +14,17 @@ use facts::review::{Operation, Origin, Review};
 use facts::view::{Cluster, Id, View};
 use objects::{Kind, Object, Workload};
 
-/// A member that goes.
+/// A member that is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberRemoval {
-    /// Its cluster.
     pub cluster: Id,
-    /// Its pod.
     pub pod: String,
-    /// The pod's uid.
     pub uid: String,
-    /// The rule that judges such departures.
+    /// The rule that judges this kind of removal.
     pub rule: &'static str,
 }
 
-/// The member that this review takes away, if it is a real one and is allowed.
+/// The member that this request removes, if it is a real one and the request is allowed.
 pub fn member_removal(review: &Review, view: &View<'_>) -> Option<MemberRemoval> {
     let taken_over = view.taken_over(review);
     let review = taken_over.as_ref().unwrap_or(review);
@@ -53,16 +50,16 @@ pub fn member_removal(review: &Review, view: &View<'_>) -> Option<MemberRemoval>
     counts.then(|| MemberRemoval { cluster: cluster.id.clone(), pod, uid: uid.clone(), rule })
 }
 
-/// The pod that this deletion or eviction asks to go, or whose server this resize restarts.
+/// The pod that a request deletes or evicts, or whose server a resize restarts.
 fn deleted(review: &Review) -> Option<String> {
-    let asked = review.operation == Operation::Delete
+    let ends = review.operation == Operation::Delete
         || review.subresource == "eviction"
         || one_at_a_time::restarts_its_server(review);
-    let goes_already = review.objects().any(|object| object.meta().going());
-    (asked && !goes_already).then(|| review.name.clone())
+    let terminating = review.objects().any(|object| object.meta().going());
+    (ends && !terminating).then(|| review.name.clone())
 }
 
-/// The first member that a StatefulSet's controller stops because of this change.
+/// The first member that the StatefulSet controller stops because of this change.
 fn stopped(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
     match (review.old.as_ref()?, review.new.as_ref()?) {
         (Object::Scale(old), Object::Scale(new)) if new.spec.replicas < old.spec.replicas => {
@@ -79,7 +76,7 @@ fn stopped(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
     }
 }
 
-/// The member that a changed template, or one that was held back, reaches first.
+/// The first member that gets a changed template, or one that a partition held back.
 pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let from = new.reaches_from();
@@ -88,7 +85,7 @@ pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
     ((changed || goes_on) && from <= last && new.replicas() > 0).then_some(last)
 }
 
-/// How a rollout of the template that hangs is held, so that its StatefulSet restarts nobody meanwhile.
+/// The command that pauses a template rollout that hangs, so that its StatefulSet restarts no other member meanwhile.
 pub(super) fn hold(cluster: &Cluster) -> String {
     let Cluster { id, workload, .. } = cluster;
     let held = workload.replicas();
@@ -100,7 +97,7 @@ pub(super) fn hold(cluster: &Cluster) -> String {
     )
 }
 
-/// It could not be reserved: refused, unless somebody takes the responsibility.
+/// Refuses a request whose removal could not be reserved, unless an exception suspends the rule.
 pub fn refuse_unreserved(
     member_removal: &MemberRemoval,
     problem: &str,
@@ -113,9 +110,9 @@ pub fn refuse_unreserved(
         Verdict::Unknown,
         "",
         format!("gatera could not reserve {} at the API server: {problem}", member_removal.pod),
-        "without a reservation another replica of gatera could let a second member go at the same moment, and the members \
-         that are left may be no majority",
-        "repeat the command in a minute; /readyz of gatera (port 8080) says whether it hears the API server",
+        "without a reservation another replica of gatera could allow the removal of a second member at the same moment, and \
+         the remaining members may not be a majority",
+        "repeat the command in a minute; /readyz of gatera (port 8080) says whether it can reach the API server",
     );
     let exceptions = Exceptions::of(review, view, &mut Decision::default());
     let mode = view.mode(member_removal.rule, &review.namespace);

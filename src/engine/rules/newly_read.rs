@@ -1,8 +1,8 @@
-//! ConfigMaps that were nobody's business until now: a template of ours comes that reads them.
+//! ConfigMaps that a new template begins to read.
 //!
-//! Not a rule: whichever rule judges the text of a ConfigMap asks this at the template as well, so that the order in which
-//! objects are applied saves nobody. The guard asks the API server for the text, since its view holds only what somebody
-//! reads. `gatera check` knows all of its files at once, and judges each ConfigMap itself.
+//! Not a rule: rules that judge the text of a ConfigMap also ask this about the template, so that the order in which objects
+//! are applied does not matter. The guard reads the text from the API server, because its view holds only ConfigMaps that
+//! a cluster reads. `gatera check` knows all of its files at once, and judges each ConfigMap itself.
 
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
@@ -10,7 +10,7 @@ use facts::revision;
 use facts::view::View;
 use objects::{ConfigMap, Kind, Object, Workload};
 
-/// What is wrong with those, said of the template.
+/// Findings about these ConfigMaps, reported for the template.
 pub(super) fn judged(
     review: &Review,
     view: &View<'_>,
@@ -25,8 +25,8 @@ pub(super) fn judged(
     let names = revision::reaching(&new.spec.template.spec).into_keys().filter(|it| !before.contains_key(it));
     let maps = names.filter_map(|name| view.config_map(&review.namespace, &name));
     let found = maps.flat_map(|map| {
-        // One that was Galera's by itself was judged when it was written, without a reader; of that nothing is repeated but
-        // what its reader makes fatal.
+        // A ConfigMap that belongs to Galera by itself was judged when it was written, without a reader. Repeat only what
+        // its reader makes fatal.
         let judged_before = view.is_galeras(&review.namespace, map);
         let news =
             judge(map, new).into_iter().filter(move |it| !judged_before || it.verdict == Verdict::Deny);
@@ -40,7 +40,7 @@ fn adopted<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<&'a Worklo
     Some(&**it).filter(|it| view.adoption().adopts(&it.spec.template.metadata.labels))
 }
 
-/// Said of the template. The field does not name the ConfigMap: what stood in one of another name is no news.
+/// The finding, reported for the template. The field does not name the ConfigMap, so the same fault under another name is not new.
 pub(super) fn of_template(finding: Finding, map: &str) -> Finding {
     Finding {
         field: format!("spec.template.spec.volumes: {}", finding.field),

@@ -1,18 +1,18 @@
-//! G18: what the guard knows a cluster by stays as it is.
+//! G18: the labels and annotations by which the guard knows a cluster stay as they are.
 //!
-//! Refuses to take away or change the labels by which a cluster is adopted and its members belong to it, to take the mode
-//! label off a namespace with a cluster in it, and overrides that would release nothing. Annotations that the guard itself
-//! writes are nobody else's: on a StatefulSet, a Deployment, their pod templates and new pods they are taken out, or put back
-//! as they were, with a warning; elsewhere, and by way of `/status`, they are refused, and so is a pod whose marks the guard
+//! Refuses to remove or change the labels by which a cluster is adopted and its members belong to it, to remove the mode
+//! label from a namespace with a cluster in it, and overrides that would have no effect. Annotations that the guard itself
+//! writes belong to the guard: on a StatefulSet, a Deployment, their pod templates and new pods they are removed, or restored
+//! as they were, with a warning; elsewhere, and through `/status`, they are refused, and so is a pod whose marks the guard
 //! did not write.
 //!
 //! # Why
 //!
-//! `kubectl label pod galera-1 app-` makes the pod a stranger: its StatefulSet cannot replace it, its Services forget it,
-//! and nothing about it is judged any more. The script and the option file that members run travel in annotations of the
-//! pod: who changes them changes code that runs beside the database. A pod that carries `gatera.dev/injected` counts as
-//! Synced when it is Ready; the other marks tell whether a cluster holds data and what may be removed. An override with a mistake in it would be noticed
-//! only when it is needed.
+//! After `kubectl label pod galera-1 app-` the StatefulSet cannot replace the pod, its Services no longer select it, and no
+//! rule protects it. The script and the option file that members run are in annotations of the pod: changing them changes
+//! code that runs beside the database. A pod that carries `gatera.dev/injected` counts as Synced when it is Ready; the other
+//! marks say whether a cluster holds data and what may be removed. A mistake in an override would be noticed only when the
+//! override is needed.
 //!
 //! # Example
 //!
@@ -23,26 +23,27 @@
 //!
 //! # What to do instead
 //!
-//! * To have the clusters of a namespace left alone, set its label `gatera.dev/mode` to `off`: nothing is refused, injected,
+//! * To turn the guard off for a namespace, set its label `gatera.dev/mode` to `off`: nothing is refused, injected,
 //!   held at 0 replicas, marked or removed there. With `warn` and `audit` nothing is refused or held at 0, but new pods
-//!   are still injected, and the controller works. In every mode the guard's own annotations on StatefulSets, Deployments
-//!   and new pods stay its own, or it would believe them later. Pods that run keep what they know until they are deleted. To have one rule left out, use the settings file.
+//!   are still injected, and the controller works. In every mode the guard protects its own annotations on StatefulSets,
+//!   Deployments and new pods, because it would trust them later. Pods that run keep what was injected until they are deleted.
+//!   To turn off one rule, use the settings file.
 //! * Write an override as `"G07 until=2026-12-01T10:00:00Z reason=…"`, an hour ahead at most.
-//! * To have nothing refused in a namespace for some minutes, in an emergency: `gatera break-glass db --for 15m --reason '…'`. It
-//!   writes `gatera.dev/break-glass` on the namespace, with an end of which the guard takes care. Every command there is warned
-//!   of what it would have been refused for, and Events record it. What the guard amends it amends still: a bootstrap
-//!   Deployment that is applied again stays at 0, and members found no second cluster by themselves; both take an override of G04. Its
-//!   own annotations stay its own. Whatever is changed meanwhile stays changed: labels, the namespace's mode, data.
+//! * To suspend refusals in a namespace for a few minutes, in an emergency: `gatera break-glass db --for 15m --reason '…'`. It
+//!   writes `gatera.dev/break-glass` on the namespace, with an end time that the guard enforces. Each command that would have
+//!   been refused gets a warning instead, and Events record it. The guard still changes what it changes otherwise: a bootstrap
+//!   Deployment that is applied again stays at 0, and members do not create a second cluster by themselves; both need an override
+//!   of G04. The guard's annotations stay protected. What you change meanwhile stays changed: labels, the namespace's mode, data.
 //! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `my-cnf`, `identity`,
-//!   `data`, `recovery`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and whatever else begins with `gatera.dev/`. People set
-//!   `override` on the object, `break-glass` on the namespace, `stopped` on claims, `rollout` and `recover` on the StatefulSet, and `container`, `profile`,
-//!   `readiness`, `address`, `anti-affinity`, `start` and `startup-limit` on its pod template.
+//!   `data`, `recovery`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and any other that begins with `gatera.dev/`. You
+//!   may set `override` on the object, `break-glass` on the namespace, `stopped` on claims, `rollout` and `recover` on the StatefulSet, and
+//!   `container`, `profile`, `readiness`, `address`, `anti-affinity`, `start` and `startup-limit` on its pod template.
 //! * A new pod that was injected by another version of gatera is refused for the moment; its controller tries again.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Annotate the object, for an hour at most: `gatera.dev/override: "G18 until=2026-12-01T10:00:00Z reason=…"`. What
-//! concerns the guard's own annotations cannot be waived: whoever may write them may also write an override.
+//! Annotate the object, for an hour at most: `gatera.dev/override: "G18 until=2026-12-01T10:00:00Z reason=…"`. There is
+//! no exception for the guard's own annotations: a user who may write them may also write an override.
 
 mod kept;
 mod unserved;
@@ -82,7 +83,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Written, also by way of `/status`.
+/// Every write, also through `/status`.
 const REPORTED: &[Verb] = &[Verb::Create, Verb::Update, Verb::Report];
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
@@ -104,12 +105,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// An override with a mistake in it. One that is over is only old.
+/// A finding about an override that has no effect. One that has ended is allowed.
 fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     let text = meta.mark(marks::OVERRIDE)?;
     let problem = match Override::read(text, view.now) {
-        Ok(release) => {
-            let unknown = release
+        Ok(exception) => {
+            let unknown = exception
                 .rules
                 .iter()
                 .find(|id| !view.known_rules.iter().any(|known| known.eq_ignore_ascii_case(id)))?;
@@ -120,52 +121,52 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     };
     Some(Finding {
         field: "metadata.annotations[gatera.dev/override]".into(),
-        says: format!("the override would release nothing: {problem}"),
-        instead: as_it_should_be(text, view),
-        ..finding("an override that is wrong is noticed only when it is needed")
+        says: format!("the override would have no effect: {problem}"),
+        instead: corrected_override(text, view),
+        ..finding("a mistake in an override is noticed only when the override is needed")
     })
 }
 
-/// A namespace is to be opened in words that open nothing, or at another time than now: what opens by itself later, nobody wants
-/// then. What stands there already opens nothing more. Elsewhere it means nothing.
+/// A finding about a break-glass annotation that has no effect, or begins later: an exception that begins later is not wanted
+/// then. An unchanged annotation is not judged again. On other objects it has no effect.
 fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<Finding> {
     let text = meta.mark(marks::BREAK_GLASS)?;
     let of_namespace = review.kind == Kind::Namespace;
     let before = review.old.as_ref().and_then(|old| old.meta().mark(marks::BREAK_GLASS));
     let problem = match Override::of_all(text, view.now) {
-        _ if !of_namespace => "it counts on a Namespace alone".to_owned(),
-        // A namespace that is restored opens nothing by what is over.
+        _ if !of_namespace => "it counts only on a Namespace".to_owned(),
+        // A namespace may be restored with an annotation that has ended.
         Err(Invalid::Ended(_)) if review.operation == Operation::Create => return None,
         Err(problem) if before != Some(text) => problem.to_string(),
         _ => return None,
     };
     Some(Finding {
         verdict: if of_namespace { Verdict::Deny } else { Verdict::Warn },
-        // A namespace that is opened later would be open when the mode is another one.
+        // The mode may be another one when the annotation begins to count.
         in_every_mode: of_namespace,
         yields_to: YieldsTo::Nothing,
-        field: glass_field(),
-        says: format!("this opens nothing: {problem}"),
+        field: break_glass_field(),
+        says: format!("break-glass would have no effect: {problem}"),
         instead: format!(
             "gatera break-glass {} --for 15m --reason 'why this is right now'",
             if of_namespace { &meta.name } else { &meta.namespace }
         ),
         ..finding(
-            "a way out that does not open is noticed only when it is needed, and one that opens later lets the next careless command through",
+            "an exception with a mistake is noticed only when it is needed, and one that begins later lets the next careless command through",
         )
     })
 }
 
-fn glass_field() -> String {
+fn break_glass_field() -> String {
     format!("{ANNOTATIONS}[{PREFIX}{}]", marks::BREAK_GLASS)
 }
 
-/// With the rule that is meant, as far as that can be told.
-fn as_it_should_be(text: &str, view: &View<'_>) -> String {
+/// The advice, with the rule that is probably meant.
+fn corrected_override(text: &str, view: &View<'_>) -> String {
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
     let known = |word: &str| view.known_rules.iter().copied().find(|id| id.eq_ignore_ascii_case(word));
     let meant = words.find_map(known);
-    let hint = if meant.is_none() { ", with the rule you mean for G07" } else { "" };
+    let hint = if meant.is_none() { ", with your rule instead of G07" } else { "" };
     format!(
         "write gatera.dev/override: \"{} until={} reason=…\"{hint}",
         meant.unwrap_or("G07"),
@@ -173,7 +174,7 @@ fn as_it_should_be(text: &str, view: &View<'_>) -> String {
     )
 }
 
-/// The label that makes protection complete is taken off.
+/// Findings about the mode label of a namespace, which makes protection complete.
 fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findings {
     let (before, after) = (old.labels.get(MODE_LABEL), new.labels.get(MODE_LABEL));
     let guarded = view.clusters_in(&review.name).next();
@@ -181,16 +182,16 @@ fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findi
         (Some(_), None, Some(cluster)) => vec![Finding {
             field: FIELD.into(),
             says: format!(
-                "without the label {MODE_LABEL} cluster {} is guarded only in part",
+                "without the label {MODE_LABEL} cluster {} is only partly guarded",
                 cluster.id.name
             ),
             instead: format!(
-                "leave the label on; to be told instead of refused while you move in: kubectl label namespace {} --overwrite \
+                "keep the label; to get warnings instead of refusals while you migrate: kubectl label namespace {} --overwrite \
                  {MODE_LABEL}=warn",
                 review.name
             ),
             ..finding(
-                "scaling and evictions are then judged only while gatera answers, and objects without labels of the cluster not at all",
+                "scaling and evictions are then judged only while gatera answers, and objects without the cluster's labels not at all",
             )
         }],
         _ => unknown_mode(new).into_iter().collect(),
@@ -210,11 +211,11 @@ fn unknown_mode(new: &Meta) -> Option<Finding> {
     })
 }
 
-/// An object of a cluster would no longer be known as such.
+/// A finding if an object of a cluster would no longer be recognised.
 fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (before, after, field) = match (old, new) {
         (Object::StatefulSet(old), Object::StatefulSet(new)) => {
-            // An owner by which it is no longer the guard's is for G03 to judge.
+            // G03 judges an owner that hands the cluster to another operator.
             let lost = is_cluster(old, view.adoption())
                 && !is_cluster(new, view.adoption())
                 && owners::takes_over(old, new, view).is_none();
@@ -242,7 +243,7 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
     let lost = lost.first();
     let says = match lost {
         Some((key, _)) if after.contains_key(key) => {
-            format!("with another label {key} it no longer belongs to cluster {}", cluster.id.name)
+            format!("with another value of label {key} it no longer belongs to cluster {}", cluster.id.name)
         }
         Some((key, _)) => {
             format!("without the label {key} it no longer belongs to cluster {}", cluster.id.name)
@@ -252,7 +253,7 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
     let (field, instead) = match lost {
         Some((label, _)) => (
             format!("{field}[{label}]"),
-            format!("leave the label {label} as it is, and add a label of your own to select by"),
+            format!("keep the label {label} as it is, and add a label of your own to select by"),
         ),
         None => ("spec.template.spec.containers".to_owned(), unserved::NAME_IT.to_owned()),
     };
@@ -260,23 +261,25 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
         field,
         says,
         instead,
-        ..finding("what is not known as Galera is not judged, and Services and StatefulSet forget it too")
+        ..finding(
+            "an object that is not recognised is not judged, and Services and the StatefulSet no longer select it",
+        )
     })
 }
 
-/// A pod or claim is still Galera's, but no longer this cluster's: its StatefulSet lets go of it.
+/// Whether a pod or claim would leave its cluster, although it is still recognised as Galera's.
 fn renamed(new: &Object, before: &Labels, after: &Labels, review: &Review, view: &View<'_>) -> bool {
     let member = matches!(new, Object::Pod(_) | Object::Claim(_));
-    let let_go = |cluster: &Cluster| {
+    let orphaned = |cluster: &Cluster| {
         let selector = &cluster.workload.spec.selector;
         matches!(new, Object::Pod(_)) && selector.selects(before) && !selector.selects(after)
     };
     member
         && (adopt::instance(before) != adopt::instance(after)
-            || view.concerned(review).into_iter().any(let_go))
+            || view.concerned(review).into_iter().any(orphaned))
 }
 
-/// Annotations of the guard's that somebody else writes.
+/// Findings about annotations of the guard that another user writes.
 fn claimed(review: &Review, new: &Object, view: &View<'_>) -> Findings {
     match (&review.old, new) {
         (_, Object::StatefulSet(_) | Object::Deployment(_)) => corrected(review, new, view),
@@ -284,7 +287,7 @@ fn claimed(review: &Review, new: &Object, view: &View<'_>) -> Findings {
             rewritten(old, new)
         }
         (_, Object::Pod(new)) => doubted(review, new, view).into_iter().collect(),
-        // What is there already was written by the guard.
+        // Assume that existing annotations were written by the guard.
         _ if review.origin == Origin::Audit => Findings::new(),
         (old, new) => {
             let was = |key: &String| old.as_ref().and_then(|old| old.meta().marks.get(key));
@@ -297,10 +300,10 @@ fn claimed(review: &Review, new: &Object, view: &View<'_>) -> Findings {
 
 const ANNOTATIONS: &str = "metadata.annotations";
 
-/// Of a StatefulSet, a Deployment and their template: corrected while the object can still be changed, refused if that
-/// was circumvented.
+/// Findings about annotations of a StatefulSet, a Deployment and their template: corrected while the object can still be
+/// changed, refused afterwards.
 fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
-    // Nothing is put back where only a state is reported.
+    // A status update is not corrected.
     let reported = !review.subresource.is_empty();
     let corrections = super::corrections(review, view).into_iter().filter(|it| it.written || reported);
     let found = corrections.filter_map(|it| {
@@ -309,15 +312,15 @@ fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
             _ if reported => (Verdict::Deny, ""),
             (Origin::Audit, _) if !it.in_template => return None,
             (Origin::Audit, _) => (Verdict::Warn, " and means nothing in a template"),
-            // Another replica, which had not seen the same claims, may have set it a moment ago.
+            // Another replica of the guard, which had not seen the same claims, may have set it a moment ago.
             (Origin::Validating, wanted) if !review.is_there() && is_data(&it.key) && !it.in_template => {
                 let hides = wanted.is_some() && new.meta().mark(marks::DATA) == Some("none");
                 return hides.then(|| belief(Verdict::Deny, place, &it.key, ""));
             }
             (Origin::Validating, _) => (Verdict::Deny, ""),
-            (_, None) if it.in_template => (Verdict::Amend, " and is taken out of the pod template"),
-            (_, None) => (Verdict::Amend, " and is taken out"),
-            (_, Some(_)) if review.is_there() => (Verdict::Amend, " and is put back as it was"),
+            (_, None) if it.in_template => (Verdict::Amend, " and is removed from the pod template"),
+            (_, None) => (Verdict::Amend, " and is removed"),
+            (_, Some(_)) if review.is_there() => (Verdict::Amend, " and is restored as it was"),
             (_, Some(_)) => (Verdict::Amend, ", which sets it itself"),
         };
         Some(belief(verdict, place, &it.key, becomes))
@@ -329,26 +332,25 @@ fn is_data(key: &str) -> bool {
     key.strip_prefix(PREFIX) == Some(marks::DATA)
 }
 
-/// Marks on a pod that starts, or that becomes Galera's. They tell what was done to it, so they are compared with that.
+/// A finding about forged marks on a pod that starts, or that becomes Galera's: marks must match what was injected.
 fn doubted(review: &Review, pod: &Pod, view: &View<'_>) -> Option<Finding> {
     let doubt = inject::doubt(pod, view)?;
     let mark = if let Doubt::Forged { mark, .. } = doubt { mark } else { marks::INJECTED };
     let key = format!("{PREFIX}{mark}");
     Some(match (review.origin, doubt) {
         (Origin::Mutating | Origin::Check | Origin::Live, _) if review.old.is_none() => {
-            belief(Verdict::Amend, ANNOTATIONS, &key, " and is taken out")
+            belief(Verdict::Amend, ANNOTATIONS, &key, " and is removed")
         }
         (_, Doubt::OtherVersion) => Finding {
             says: "it was injected by another version of gatera".into(),
-            instead: "wait: its controller creates it again, and the version that runs then injects it"
-                .into(),
+            instead: "wait: its controller creates it again, and the running version then injects it".into(),
             ..belief(Verdict::Wait, ANNOTATIONS, &key, "")
         },
         (_, Doubt::Forged { why, .. }) => belief(Verdict::Deny, ANNOTATIONS, &key, &format!(": {why}")),
     })
 }
 
-/// The annotations of a pod that runs: they count when it starts, and do not change any more.
+/// Findings about changed annotations of a running pod: they count when it starts, and must not change later.
 fn rewritten(old: &Pod, new: &Pod) -> Findings {
     let keys = old.metadata.marks.keys().chain(new.metadata.marks.keys());
     let fixed = |key: &&String| {
@@ -360,9 +362,9 @@ fn rewritten(old: &Pod, new: &Pod) -> Findings {
     let found = changed.into_iter().map(|key| Finding {
         field: format!("{ANNOTATIONS}[{key}]"),
         yields_to: if marks::is_guards(key) { YieldsTo::Nothing } else { YieldsTo::Exceptions },
-        says: format!("{key} of a running pod is the guard's"),
+        says: format!("{key} of a running pod belongs to the guard"),
         instead: "set annotations on the StatefulSet's pod template; they count when a pod starts".into(),
-        ..finding("the script and the option file that a member runs come from these annotations, and so does what is known of it")
+        ..finding("the script and the option file that a member runs come from these annotations, and so does the guard's knowledge of it")
     });
     found.collect()
 }
@@ -371,12 +373,12 @@ fn belief(verdict: Verdict, place: &str, key: &str, becomes: &str) -> Finding {
     Finding {
         verdict,
         field: format!("{place}[{key}]"),
-        // The person who may write the annotation may write an override as well.
+        // A user who may write the annotation may write an override as well.
         yields_to: YieldsTo::Nothing,
-        says: format!("{key} is the guard's{becomes}"),
-        instead: "leave it out of what you write".into(),
+        says: format!("{key} belongs to the guard{becomes}"),
+        instead: "remove it from your manifest".into(),
         ..finding(
-            "by these annotations the guard knows what it has done; believing anybody else's could cost a database",
+            "the guard records in these annotations what it has done; trusting another user's could cost a database",
         )
     }
 }

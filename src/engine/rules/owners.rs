@@ -1,9 +1,9 @@
-//! Owners that are added to what a cluster needs: would that delete it?
+//! Owners that a request adds to an object that a cluster needs, and with which the object would be deleted.
 //!
-//! Not a rule: whichever rule keeps an object from being deleted asks this where the object is written, and says what its end
-//! would mean. Kubernetes deletes what has owners once none of them is left, and at once where none ever was. The garbage
-//! collector does it, which no rule holds up, so the owner is judged when it is written. An owner that is there today is no
-//! better than one that is not: anybody may delete it tomorrow, and no rule looks at that. Must not know: what an end means.
+//! Not a rule: each rule that protects an object from deletion asks this when the object is written, and says what its
+//! deletion would mean. Kubernetes deletes an object with owners when none of them is left, and at once if none ever existed.
+//! The garbage collector does this, and no rule stops it, so the owner is judged when it is written. An owner that exists
+//! today is no safer: it may be deleted later, and no rule judges that. Must not know: what a deletion means.
 
 use std::collections::HashSet;
 
@@ -17,22 +17,22 @@ use objects::{Kind, Owner, Workload};
 /// An owner with which an object would be deleted.
 pub struct Added<'a> {
     owner: &'a Owner,
-    /// It is known that there is no such owner.
+    /// It is known that this owner does not exist.
     absent: bool,
 }
 
-/// The first of the owners that this review adds with which the object would be deleted. These are harmless:
+/// The first owner that this request adds and with which the object would be deleted. These are harmless:
 ///
-/// * whatever the control plane's own controllers write: it follows what was judged before;
-/// * what owns the object as long as its cluster lives: the StatefulSet, and KUDO's Instance, whose end is judged. A claim
-///   is to outlive both;
-/// * what a service account adds to anything but claims, pods and a StatefulSet that is there, unless it is known not to exist:
-///   operators own the Secrets and ConfigMaps that they make, and their kinds are not watched.
+/// * owners that the control plane's own controllers write: they follow from requests that were judged;
+/// * owners that live as long as the cluster: the StatefulSet, and KUDO's Instance, whose deletion is judged. A claim
+///   must outlive both;
+/// * owners that a service account adds, except on claims, pods and an existing StatefulSet, unless they are known not to exist:
+///   operators own the Secrets and ConfigMaps that they create, and their kinds are not watched.
 pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<Added<'a>> {
     let new = review.new.as_ref()?.meta();
-    // Of what is there already nothing is added, and the garbage collector has looked at it.
-    let asked = review.origin != Origin::Audit && !new.owner_references.is_empty();
-    if !asked || users::may_own(&review.user, review.kind) {
+    // The audit looks at existing objects, which the garbage collector has already checked.
+    let adds = review.origin != Origin::Audit && !new.owner_references.is_empty();
+    if !adds || users::may_own(&review.user, review.kind) {
         return None;
     }
     let before: HashSet<_> =
@@ -43,7 +43,7 @@ pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<Added<'a>> {
             && view.cluster(&review.namespace, &owner.name).is_some()
             && clusters.iter().all(|cluster| cluster.id.name == owner.name)
     };
-    // What a program applies may have been exported where something owned it.
+    // A program may apply a manifest that was exported with the owner of another cluster.
     let is_data = matches!(review.kind, Kind::Claim | Kind::Pod)
         || review.kind == Kind::StatefulSet && review.is_there();
     let is_program = review.user.starts_with("system:serviceaccount:");
@@ -60,25 +60,25 @@ pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<Added<'a>> {
     })
 }
 
-/// By what the garbage collector looks for an owner.
+/// The fields by which the garbage collector looks for an owner.
 fn coordinates(owner: &Owner) -> [&str; 4] {
     [&owner.api_version, &owner.kind, &owner.name, &owner.uid]
 }
 
-/// There is such an owner, where the garbage collector looks for it; `None`: the view does not tell.
+/// Whether the owner exists where the garbage collector looks for it; `None`: the view does not show this kind.
 fn is_there(owner: &Owner, review: &Review, view: &View<'_>) -> Option<bool> {
     let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let kind = view.world.facts().kind_named(group, &owner.kind);
     let namespace = if kind.is_cluster_wide() { "" } else { &review.namespace };
     match view.world.facts().uid(kind, &Id::new(namespace, &owner.name)) {
         Some(uid) => Some(uid == owner.uid && !uid.is_empty()),
-        // Of other kinds the view holds only what is Galera's, or what somebody reads.
+        // Of other kinds the view holds only objects of Galera, and those that a cluster reads.
         None if !matches!(kind, Kind::Claim | Kind::Service | Kind::Budget | Kind::Namespace) => None,
         None => (view.freshness == Freshness::Current).then_some(false),
     }
 }
 
-/// The owner by which a cluster becomes another operator's, which the guard leaves alone.
+/// The owner that hands a cluster to another operator, whose clusters the guard ignores.
 pub fn takes_over<'a>(old: &Workload, new: &'a Workload, view: &View<'_>) -> Option<Added<'a>> {
     let adoption = view.adoption();
     let lost =
@@ -87,26 +87,26 @@ pub fn takes_over<'a>(old: &Workload, new: &'a Workload, view: &View<'_>) -> Opt
     Some(Added { owner, absent: false })
 }
 
-const WHY: &str = "Kubernetes deletes an object once none of its owners exists, and its garbage collector is not held up by these rules";
+const WHY: &str = "Kubernetes deletes an object when none of its owners exists, and these rules cannot stop its garbage collector";
 
 impl Added<'_> {
-    /// What is said of it, by what the rule says of the end of the object.
+    /// The finding for this owner, made from the rule's finding for a deletion.
     pub fn finding(&self, end: &Finding, review: &Review, view: &View<'_>) -> Finding {
         let Owner { kind, name, .. } = self.owner;
         let says = if self.absent {
             format!("it would be deleted at once, because its new owner {kind} {name} does not exist")
         } else {
             format!(
-                "it would be deleted together with its new owner {kind} {name}, or at once if that does not exist"
+                "it would be deleted together with its new owner {kind} {name}, or at once if that owner does not exist"
             )
         };
         let instead = format!(
-            "leave metadata.ownerReferences {}; if you mean it: {}, then repeat the command",
+            "leave metadata.ownerReferences {}; if you are sure: {}, then repeat the command",
             if review.is_there() { "unchanged" } else { "out" },
             confirmation(review, end.rule, view)
         );
         Finding {
-            // An owner that was there before makes no other one milder.
+            // The field names the owner, so an existing fault of another owner does not soften this one.
             field: format!("metadata.ownerReferences[{}]", coordinates(self.owner).join(" ")),
             says: format!("{says}, and {}", end.says),
             why: WHY.to_owned(),

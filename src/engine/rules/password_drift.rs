@@ -1,33 +1,33 @@
-//! G12: a changed Secret changes no password in MariaDB.
+//! G12: changing a Secret does not change the password in MariaDB.
 //!
-//! Refuses to change or remove a value that the servers of a cluster with data read from a Secret, or what prepares them.
-//! Certificates and keys of TLS may change, and so may what only a side-car reads, scripts, and variables that name no password.
-//! A file of encryption keys is known by its lines (`N;hex`): lines may be added, and none may go or change. An option file is
-//! judged by its options, as far as the guard can see them: it knows which of them change, and never to what. A template that takes a
-//! password from another Secret, or another key, is a warning: the guard keeps no values, so it cannot tell whether that is another one.
-//! `gatera check NEW --against OLD` sees both Secrets where they are among the files, and refuses a value that differs as one that is
-//! changed in place.
+//! Refuses to change or remove a value that the servers of a cluster with data, or their init containers, read from a Secret.
+//! TLS certificates and keys may change, and so may scripts, values that only a sidecar reads, and variables that hold no password.
+//! A file of encryption keys is recognised by its lines (`N;hex`): lines may be added, but not removed or changed. An option file is
+//! judged by its options, as far as the guard can see them: it knows which options change, but not the values. Warns about a template
+//! that reads a password from another Secret or another key: the guard keeps no values, so it cannot compare them.
+//! `gatera check NEW --against OLD` compares both Secrets if they are among the files, and refuses a value that differs, as if it
+//! had been changed in place.
 //!
 //! # Why
 //!
 //! The image reads its password variables only when it initialises an empty data directory. Afterwards the password lives
 //! in the database, and the Secret only says what members and clients *believe* it is. When both differ, every probe and
-//! every state transfer that logs in fails, on all members at once; nothing is to be seen until the first one restarts.
+//! every state transfer that logs in fails, on all members at once; nothing shows this until the first one restarts.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl edit secret galera
-//! [G12] Secret db/galera: key root-password is read by the members of galera, and changing it changes no password in MariaDB
+//! [G12] Secret db/galera: the members of galera read key root-password, but changing it does not change the password in MariaDB
 //! ```
 //!
 //! # What to do instead
 //!
-//! Let both passwords work, change the Secret, restart, drop the old one. Put your own values for the words in capitals.
+//! Make both passwords valid, change the Secret, restart, drop the old one. Replace the words in capitals by your values.
 //!
 //! 1. On one member, for every host that the user has (`SELECT host FROM mysql.global_priv WHERE user = 'ACCOUNT'`; the
-//!    official image makes root twice, at `%` and at `localhost`). It replicates. (MariaDB 10.4 or newer.) Log in
-//!    with the new one before you go on.
+//!    official image creates root twice, at `%` and at `localhost`). It replicates. (MariaDB 10.4 or newer.) Log in
+//!    with the new password before you continue.
 //!
 //!    ```text
 //!    ALTER USER 'ACCOUNT'@'HOST' IDENTIFIED VIA mysql_native_password USING PASSWORD('NEW') OR mysql_native_password USING PASSWORD('OLD');
@@ -45,7 +45,7 @@
 //!    ```text
 //!    SET GLOBAL wsrep_sst_auth = 'ACCOUNT:NEW';
 //!    ```
-//! 4. Restart the members, which goes one at a time, and wait until it is through. Clients that read the Secret restart too.
+//! 4. Restart the members one at a time, and wait until all are done. Restart clients that read the Secret too.
 //!
 //!    ```text
 //!    kubectl --namespace NAMESPACE rollout restart statefulset STATEFULSET
@@ -58,9 +58,9 @@
 //!    ```
 //!
 //! An encryption key is not a password, and no SQL statement changes it. With a key file the steps above lose the encrypted
-//! tables. Keep every line, add new keys with new numbers, and change the Secret only when the new file holds all of the old one.
+//! tables. Keep every line, add new keys with new numbers, and change the Secret only if the new file contains every old line.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Secret, for an hour at most: `gatera.dev/override: "G12 until=2026-12-01T10:00:00Z reason=…"`.
 
@@ -112,8 +112,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// What the server reads from another Secret, or another key, than before. Where files show both, a value that differs is judged as one
-/// that changes in place. Else it is not known whether it differs: of a password that is said.
+/// Findings about values that the server reads from another Secret or key than before. If both Secrets are known (files), a value that
+/// differs is judged as one that changes in place. Otherwise a password gets a warning.
 fn taken_from_elsewhere(
     old: &Workload,
     new: &Workload,
@@ -152,14 +152,14 @@ fn taken_from_elsewhere(
     found
 }
 
-/// The Secret of this name. Folders for several clusters may have several that differ: then it is not known which one is meant.
+/// The Secret of this name; `None` if folders for several clusters hold different ones.
 fn the_one<'a>(all: impl Iterator<Item = &'a Secret>, name: &str) -> Option<&'a Secret> {
     let mut named = all.filter(|it| it.metadata.name == name);
     let first = named.next()?;
     named.all(|it| it.data == first.data).then_some(first)
 }
 
-/// A password that the server takes from elsewhere, and whose values are not known.
+/// A warning about a password that the server reads from another place, while its values are not known.
 fn may_differ(moved: &Moved<'_>) -> Option<Finding> {
     let ((from, key), (to, its)) = (moved.from, moved.to);
     let name = moved.variable.filter(|name| is_secret_name(name))?;
@@ -168,11 +168,11 @@ fn may_differ(moved: &Moved<'_>) -> Option<Finding> {
         moved.field.clone(),
         format!("{name} comes from key {its} of Secret {to} instead of {key} of {from}"),
         WHY,
-        "if its value is another one, ALTER USER in MariaDB first: gatera explain G12",
+        "if its value differs, ALTER USER in MariaDB first: gatera explain G12",
     ))
 }
 
-/// Who reads a Secret, and how it gets another value.
+/// The readers of a Secret, and the step that changes its value.
 struct Users<'a> {
     cluster: &'a Cluster,
     spec: &'a PodSpec,
@@ -181,7 +181,7 @@ struct Users<'a> {
     then: String,
 }
 
-/// The pod as its server sees it, and what prepares that.
+/// The pod spec with only the server, the init containers and their volumes.
 fn of_server(template: &Template) -> PodSpec {
     let mut spec = template.spec.clone();
     if let Some(server) = server::of(template) {
@@ -196,10 +196,10 @@ fn of_server(template: &Template) -> PodSpec {
     spec
 }
 
-/// What is wrong with another value, or none, of a key that a member reads.
+/// Findings about a key that a member reads and that changes or is removed.
 fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Findings {
     let (stays, cluster) = (is.is_some(), users.cluster);
-    let gone = if stays { "changing" } else { "removing" };
+    let action = if stays { "changing" } else { "removing" };
     match (&was.form, is.map_or(&Form::Plain, |it| &it.form)) {
         (Form::Certificate, _) => Findings::new(),
         (Form::Script, _) if stays => Findings::new(),
@@ -207,12 +207,12 @@ fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Fin
         (Form::Keys(old), Form::Keys(new)) if old.is_subset(new) => Findings::new(),
         (Form::Keys(old), Form::Keys(new)) => {
             let lost =
-                format!("{} of its {} keys are gone, or another", old.difference(new).count(), old.len());
+                format!("{} of its {} keys are removed or changed", old.difference(new).count(), old.len());
             vec![keys_lost(key, &lost, cluster)]
         }
-        (Form::Keys(_), _) => vec![keys_lost(key, "its keys are gone", cluster)],
+        (Form::Keys(_), _) => vec![keys_lost(key, "its keys are removed", cluster)],
         (Form::Locked, _) => {
-            vec![keys_lost(key, "it is encrypted: which keys are in it cannot be seen", cluster)]
+            vec![keys_lost(key, "it is encrypted, so gatera cannot compare its keys", cluster)]
         }
         (Form::Options(old), Form::Options(new)) => options(key, old, new, users),
         _ if is_certificate(key) => Findings::new(),
@@ -223,11 +223,11 @@ fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Fin
                 vec![taken_away(key, cluster)]
             }
         }
-        _ => vec![finding(key, gone, users)],
+        _ => vec![finding(key, action, users)],
     }
 }
 
-/// What a variable holds whose name ends so is no password.
+/// The endings of variable names that do not hold a password.
 const NO_PASSWORDS: [&str; 12] = [
     "USER", "USERNAME", "DATABASE", "DB", "HOST", "PORT", "NAME", "ADDRESS", "SIZE", "MODE", "CHARSET",
     "TIMEZONE",
@@ -238,7 +238,7 @@ fn names_another_thing(name: &str) -> bool {
     NO_PASSWORDS.iter().any(|word| last.eq_ignore_ascii_case(word)) && !is_secret_name(name)
 }
 
-/// Only variables read it, and none of them means a password: a name, a host, a size.
+/// Whether only variables read the key, and none of them holds a password: a name, a host, a size.
 fn names_no_password(key: &str, spec: &PodSpec, secret: &str) -> bool {
     let files = PodSpec { volumes: spec.volumes.clone(), ..PodSpec::default() };
     let of_containers = || spec.all_containers().map(|(_, it)| it);
@@ -252,7 +252,7 @@ fn names_no_password(key: &str, spec: &PodSpec, secret: &str) -> bool {
     !files.uses_of_secret(secret).reads(key) && !whole && variables
 }
 
-/// An option file: its passwords, and options that are fixed for data, or common to all members.
+/// Findings about an option file: its passwords, and options that are fixed for data or common to all members.
 fn options(
     key: &str,
     old: &BTreeMap<String, Fingerprint>,
@@ -263,14 +263,14 @@ fn options(
     let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
     let changed = names.filter(|name| old.get(*name) != new.get(*name));
     let judge = |name: &String| {
-        // A password that is added is nobody's yet.
+        // An added password is not in use yet.
         if !keys::may_be_shown(name) {
-            let gone = if new.contains_key(name) { "changing" } else { "removing" };
-            return old.contains_key(name).then(|| finding(key, gone, users));
+            let action = if new.contains_key(name) { "changing" } else { "removing" };
+            return old.contains_key(name).then(|| finding(key, action, users));
         }
         let fixed = |class: &Class| match class {
             Class::Format(_) => true,
-            // Stopped in order all members start with the same, and one that speaks both understands everybody.
+            // After an orderly stop all members start with the same value, and `socket.dynamic` accepts both kinds of peers.
             Class::Cluster { fatal: true, .. } => {
                 !cluster.is_stopped() && (name != "socket.dynamic" || old.contains_key(name))
             }
@@ -278,7 +278,7 @@ fn options(
             _ => false,
         };
         let row = keys::rows(name).iter().find(|row| fixed(&row.class))?;
-        let says = format!("{key} is an option file of {}, and {name} is another in it", cluster.id.name);
+        let says = format!("{key} is an option file of {}, and {name} changes in it", cluster.id.name);
         Some(RULE.finding(
             Verdict::Deny,
             format!("data[{key}].{name}"),
@@ -290,19 +290,19 @@ fn options(
     changed.filter_map(judge).collect()
 }
 
-/// Certificates are renewed all the time, and the server reads them by itself.
+/// Whether the key is a certificate: these are renewed regularly, and the server reloads them.
 fn is_certificate(key: &str) -> bool {
     [".crt", ".pem", ".p12", ".jks"].iter().any(|end| key.ends_with(end))
 }
 
-/// No password, and a pod that refers to it cannot be started without it.
+/// The finding for a removed key without a password: a pod that refers to it cannot start.
 fn taken_away(key: &str, cluster: &Cluster) -> Finding {
     RULE.finding(
         Verdict::Deny,
         format!("data[{key}]"),
-        format!("the members of {} refer to key {key}, and it is taken away", cluster.id.name),
-        "Kubernetes starts no container whose variables or files refer to a key that is not there: the next member that restarts stays away",
-        "keep the key, or first change the template so that nothing refers to it and wait until all members have restarted",
+        format!("key {key} is removed, but the members of {} refer to it", cluster.id.name),
+        "Kubernetes does not start a container whose variables or files refer to a missing key: the next member that restarts stays down",
+        "keep the key, or first remove the references from the template and wait until all members have restarted",
     )
 }
 
@@ -311,22 +311,22 @@ fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {
         Verdict::Deny,
         format!("data[{key}]"),
         format!("{key} holds encryption keys of {}, and {how}", cluster.id.name),
-        "pages that are encrypted with a key are read with that key alone: a member that restarts without it has lost those tables, and no \
-         statement brings them back",
-        "keep every line, and add new keys with new numbers; gatera explain G12 tells keys from passwords",
+        "pages can only be read with the key that encrypted them: a member that restarts without it loses those tables, and no \
+         statement restores them",
+        "keep every line, and add new keys with new numbers; gatera explain G12 has the difference between keys and passwords",
     )
 }
 
-const WHY: &str = "passwords are taken from the Secret only when an empty data directory is initialised; from then on \
-    they live in the database, and a login with another one fails on all members at once";
+const WHY: &str = "MariaDB's image reads passwords from the Secret only when it initialises an empty data directory; then \
+    they are in the database, and a login with another one fails on all members at once";
 
-fn finding(key: &str, gone: &str, users: &Users<'_>) -> Finding {
+fn finding(key: &str, action: &str, users: &Users<'_>) -> Finding {
     let says = format!(
-        "key {key} is read by the members of {}, and {gone} it changes no password in MariaDB",
+        "the members of {} read key {key}, but {action} it does not change the password in MariaDB",
         users.cluster.id.name
     );
     let instead = format!(
-        "ALTER USER in MariaDB first, so that the old and the new password work; then {} \
+        "ALTER USER in MariaDB first, so that both the old and the new password work; then {} \
          with the override of G12 (gatera explain G12 shows the steps)",
         users.then
     );

@@ -1,7 +1,7 @@
-//! G11: passwords live in Secrets, not in manifests.
+//! G11: passwords belong in Secrets, not in manifests.
 //!
 //! Refuses a password that is written out in an environment variable, a command line, a probe, a hook, or a ConfigMap
-//! that a cluster reads or that configures Galera. The value is never repeated, in no output whatsoever.
+//! that a cluster reads or that configures Galera. No output ever contains the value.
 //!
 //! # Why
 //!
@@ -25,7 +25,7 @@
 //! the Secret for `wsrep_sst_auth` and for clients (`--defaults-extra-file`). Probes need no password at all: the ones
 //! gatera injects read the server's status file. Then choose a new password; the old one has been published.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! `gatera.dev/mode: warn` on the namespace, or `modes: {G11: warn}` in the settings, while you migrate; for one
 //! object and an hour, `gatera.dev/override: "G11 until=2026-12-01T10:00:00Z reason=…"`.
@@ -108,9 +108,9 @@ fn in_environment(place: &str, container: &Container) -> Findings {
     written_out.map(finding).collect()
 }
 
-/// More than anybody reads at once. An answer with all of a hostile text would be larger than the API server takes.
+/// The largest number of findings for one ConfigMap. An answer about all of a hostile text would be larger than the API server accepts.
 const MOST: usize = 100;
-/// `mariabackup-10.11` has 17 characters.
+/// The longest group name that is shown; `mariabackup-10.11` has 17 characters.
 const LONGEST_GROUP: usize = 40;
 
 fn in_config(map: &ConfigMap) -> Findings {
@@ -126,14 +126,14 @@ fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + '
             "keep it in a Secret and mount that beside this ConfigMap (a projected volume shows both in one folder)",
         )
     };
-    // What is called like a file is one: its lines are judged.
+    // A key that is named like a file is judged line by line.
     let itself = if is_file(key, text) { is_secret_name(key) && in_sql(text) } else { is_secret(key, text) };
     let whole = itself.then(|| add(format!("data[{key}]"), key, "a password"));
     let secrets = options::read_with(text, &["pass", "auth"])
         .filter(move |it| !itself && is_secret_option(&it.key, it.look()));
     let settings = secrets.map(move |it| {
         let what = if it.key == "wsrep_sst_auth" { "the password of wsrep_sst_auth" } else { "a password" };
-        // A group that is longer than any is repeated by each of its lines.
+        // Every finding repeats the group, so a long one is cut.
         let group: String = it.group.chars().take(LONGEST_GROUP).collect();
         add(format!("data[{key}][{group}].{}", it.key), &format!("{key} line {}", it.line), what)
     });
@@ -150,21 +150,21 @@ fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + '
     whole.into_iter().chain(settings).chain(lines)
 }
 
-/// Without one of these no line of a text holds a password on a command line.
+/// Signs of a password on a command line; a text without any of them is not searched.
 const SIGNS: [&str; 6] = ["-p", "--", "PASS", "PSW", "PW", "WSREP"];
-/// Without one of these no statement of a text sets one.
+/// Signs of a statement that sets a password; a text without any of them is not searched.
 const STATEMENTS: [&str; 6] = ["IDENTIFIED", "Identified", "identified", "PASSWORD", "Password", "password"];
 
 fn is_comment(line: &str) -> bool {
     ["--", "#", "/*"].iter().any(|begin| line.trim_start().starts_with(begin))
 }
 
-/// A variable that says where data comes from, as exporters and applications have one.
+/// Whether a variable names a data source, as exporters and applications have one.
 fn names_a_source(name: &str) -> bool {
     ["DATA_SOURCE_NAME", "DSN", "URL", "URI"].iter().any(|end| name.ends_with(end))
 }
 
-/// `user:password@host`, perhaps behind `mysql://`.
+/// Whether the value is `user:password@host`, with or without `mysql://`.
 fn has_login(value: &str) -> bool {
     let rest = value.split_once("://").map_or(value, |(_, rest)| rest);
     let login = rest.rsplit_once('@').map(|(login, _)| login);
@@ -173,14 +173,14 @@ fn has_login(value: &str) -> bool {
 
 fn is_secret_option(key: &str, value: &str) -> bool {
     match key {
-        // user:password; a user alone is no secret.
+        // user:password; a user alone is not a secret.
         "wsrep_sst_auth" => value.split_once(':').is_some_and(|(_, password)| is_written_out(password)),
         "password" | "master_password" | "ssl_passphrase" | "tls_passphrase" => is_written_out(value),
         _ => false,
     }
 }
 
-/// A program and its arguments. Words after `sh -c` are a script of their own.
+/// The password in a program's arguments. The word after `sh -c` is a script of its own.
 fn in_words(words: &[Literal]) -> Option<&'static str> {
     let mut words = words.iter().map(Literal::look);
     let script = words.clone().find_map(|word| word.lines().find_map(in_shell));
@@ -188,7 +188,7 @@ fn in_words(words: &[Literal]) -> Option<&'static str> {
     script.or_else(|| words.find_map(|word| in_argument(word, client)))
 }
 
-/// One line of a shell script: commands end at `;`, `|`, `&`.
+/// The password in one line of a shell script: commands end at `;`, `|`, `&`.
 fn in_shell(line: &str) -> Option<&'static str> {
     if line.trim_start().starts_with('#') {
         return None;
@@ -203,7 +203,7 @@ fn in_shell(line: &str) -> Option<&'static str> {
 fn in_assignment(word: &str) -> Option<&'static str> {
     let (name, value) = word.split_once('=')?;
     let plain = name.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
-    // A call, as scripts in other languages have one: `PASSWORD=open("/run/secrets/root").read()`.
+    // A function call in another language: `PASSWORD=open("/run/secrets/root").read()`.
     let call = value.find(['(', '[']).is_some_and(|at| {
         at > 0 && value[..at].chars().all(|c| c.is_ascii_alphanumeric() || "._".contains(c))
     });
@@ -224,14 +224,14 @@ fn in_argument(word: &str, client: bool) -> Option<&'static str> {
     is_written_out(short).then_some("a password (-p)")
 }
 
-/// A MariaDB or MySQL program, for which `-p…` is a password; for most others it is a port or a path.
+/// Whether the word is a MariaDB or MySQL program, for which `-p…` is a password; for most others it is a port or a path.
 fn is_client(word: &str) -> bool {
     let program = word.trim_matches(['"', '\'']).rsplit('/').next().unwrap_or_default();
     ["mysql", "mariadb"].iter().any(|prefix| program.starts_with(prefix)) && !program.contains('=')
 }
 
-const WHY: &str = "whoever may read the object reads the password, and so does version control; it opens a copy of the \
-    whole database";
+const WHY: &str = "every user who may read the object can read the password, and so can readers of version control; it gives \
+    access to a copy of the whole database";
 
 fn finding(field: String, says: String, instead: &str) -> Finding {
     RULE.finding(Verdict::Deny, field, says, WHY, instead)

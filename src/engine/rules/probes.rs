@@ -1,19 +1,19 @@
-//! G15: no probe kills a member for its password, its cluster or its patience.
+//! G15: no probe kills a member because of a password, the cluster's state or a slow start.
 //!
-//! Refuses a liveness probe that needs a login or a state of Galera, and one that leaves a joining member less than five
-//! minutes, where gatera cannot put a better one in its place; where it can (when the pod is created), it only says so. Refuses a
-//! liveness or startup probe of port 3306 where the server listens on another (`port` in an option, a file, or Bitnami's variable).
-//! Warns where a probe of yours is replaced when the pod starts, where a readiness probe that cannot see Galera's state
-//! stays, where a startup probe of your own is short or is taken away, and where something of yours has the name or the place
-//! of what gatera puts into a pod: then it puts in nothing.
+//! Refuses a liveness probe that needs a login or a state of Galera, and one that gives a joining member less than five
+//! minutes, where gatera cannot replace it; where it can (when the pod is created), it only warns. Refuses a
+//! liveness or startup probe of port 3306 if the server listens on another (`port` in an option, a file, or Bitnami's variable).
+//! Warns if a probe of yours is replaced when the pod starts, if a readiness probe that cannot see Galera's state
+//! stays, if your startup probe is short or is removed, and if something in the template has the name or the path of what
+//! gatera injects: then it injects nothing.
 //!
 //! # Why
 //!
 //! A failed liveness probe kills the server. One that logs in fails on every member at once when the password changes,
-//! and the whole cluster is down. One that wants `Primary` or `Synced` kills the donor, which is desynced while it
-//! helps, and the joiner, which has nothing yet; and it restarts members that lost their majority, which throws away the
-//! file with which they would have found back together. A member that joins copies the whole database first: that
-//! takes minutes or hours in which nothing answers, and a probe without that patience kills it again and again.
+//! and the whole cluster is down. One that requires `Primary` or `Synced` kills the donor, which is desynced during a
+//! transfer, and the joiner, which has no data yet; and it restarts members that lost their majority, which deletes the
+//! file with which they would have formed the cluster again. A member that joins copies the whole database first: that
+//! takes minutes or hours without an answer, and a probe that does not wait kills it repeatedly.
 //!
 //! # Example
 //!
@@ -24,13 +24,13 @@
 //!
 //! # What to do instead
 //!
-//! Leave the probes out: gatera adds its own when the pod is created, as long as it knows how the image takes options
-//! (`gatera.dev/profile: official` or `bitnami` in the template's annotations says so) and a `command` of the container,
-//! if it has one, ends in the image's own entry point. Or write a liveness probe that only asks whether the server lives,
+//! Leave the probes out: gatera adds its own when the pod is created, if it knows how the image reads options
+//! (set `gatera.dev/profile: official` or `bitnami` in the template's annotations) and if a `command` of the container
+//! ends in the image's own entry point. Or write a liveness probe that only asks whether the server is alive,
 //! with a startup probe that waits an hour: `livenessProbe: {tcpSocket: {port: 3306}}`,
 //! `startupProbe: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}`.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the StatefulSet or the bootstrap Deployment, for an hour at most:
 //! `gatera.dev/override: "G15 until=2026-12-01T10:00:00Z reason=…"`.
@@ -55,7 +55,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Less than this is too little for any state transfer worth the name.
+/// The shortest time, in seconds, that a probe must give a state transfer.
 const LEAST_PATIENCE: i64 = 300;
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
@@ -77,13 +77,13 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// The patience that somebody wrote down is gone.
+/// A warning if the template's own startup probe is removed or becomes too short.
 fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Option<Finding> {
     let patience = before.startup_probe.as_ref()?.patience();
     if let Some(now) = server.startup_probe.as_ref().map(Handler::patience) {
         let kept = prospect.kept.as_ref().filter(|_| now < LEAST_PATIENCE && patience >= LEAST_PATIENCE)?;
         let says = format!(
-            "startupProbe of container {} waits {now}s instead of {patience}s, and gatera puts no other in its place: {kept}",
+            "startupProbe of container {} waits {now}s instead of {patience}s, and gatera does not replace it: {kept}",
             server.name
         );
         let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
@@ -92,30 +92,25 @@ fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Op
             field,
             says,
             KILLED_COPYING,
-            "let it wait an hour, as long as a copy of all data may take",
+            "make it wait an hour, as long as a copy of all data may take",
         ));
     }
     let (left, instead) = match &prospect.kept {
-        None => (
-            "only gatera's own is left, and that only in pods that start while gatera runs".to_owned(),
-            "leave it in",
-        ),
+        None => {
+            ("only gatera's own is left, and only in pods that start while gatera runs".to_owned(), "keep it")
+        }
         Some(kept) => (
-            format!("nothing takes its place: gatera adds none, since {kept}"),
-            if server.liveness_probe.is_some() {
-                "leave it in, or take livenessProbe out, too"
-            } else {
-                "leave it in"
-            },
+            format!("nothing replaces it: gatera adds none, because {kept}"),
+            if server.liveness_probe.is_some() { "keep it, or remove livenessProbe too" } else { "keep it" },
         ),
     };
     let says =
-        format!("startupProbe of container {}, which waited {patience}s, is taken away: {left}", server.name);
+        format!("startupProbe of container {}, which waited {patience}s, is removed: {left}", server.name);
     let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
     Some(RULE.finding(Verdict::Warn, field, says, KILLED_COPYING, instead.to_owned()))
 }
 
-const KILLED_COPYING: &str = "a member that joins copies the whole database before it answers; a probe that does not wait for that kills it again and again";
+const KILLED_COPYING: &str = "a member that joins copies the whole database before it answers; a probe that does not wait kills it repeatedly";
 
 fn in_template(server: &Container, prospect: &Prospect) -> Findings {
     let place = format!("spec.template.spec.containers[{}].", server.name);
@@ -126,7 +121,7 @@ fn in_template(server: &Container, prospect: &Prospect) -> Findings {
     found.chain(replaced(&place, server, prospect)).collect()
 }
 
-/// Probes that ours take the place of when the pod starts, beside what [`demanding`] says.
+/// Warnings about probes that injection replaces when the pod starts, besides those of [`demanding`].
 fn replaced(place: &str, server: &Container, prospect: &Prospect) -> Findings {
     let of = |probe: &str, says: String, why: &str, instead: &str| {
         let says = format!("{probe} of container {} {says}", server.name);
@@ -136,7 +131,7 @@ fn replaced(place: &str, server: &Container, prospect: &Prospect) -> Findings {
     let liveness = prospect.replaces_liveness && !server.liveness_probe.as_ref().is_some_and(demands);
     let liveness = liveness.then(|| {
         let why = "gatera's asks only whether the port answers; one that asks for more can fail on every member at once";
-        of("livenessProbe", "is replaced by a look at its port when the pod starts".to_owned(), why, LEAVE_OUT)
+        of("livenessProbe", "is replaced by a check of its port when the pod starts".to_owned(), why, LEAVE_OUT)
     });
     let readiness = prospect.replaces_readiness.map(|what| {
         let says = format!("{what} is replaced when the pod starts");
@@ -157,16 +152,16 @@ fn replaced(place: &str, server: &Container, prospect: &Prospect) -> Findings {
 }
 
 const LEAVE_OUT: &str = "leave it out";
-const GOES_ON: &str = "a rollout goes on as soon as a member is Ready, and clients are sent to it";
+const GOES_ON: &str = "as soon as a member is Ready, a rollout continues, and clients are sent to it";
 
-/// A liveness probe that fails while the server lives.
+/// A finding about a liveness probe that fails while the server is alive.
 fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
     let demand = programs::demand(&probe.exec.command)?;
     let says = format!("livenessProbe of container {} needs {demand}", server.name);
     let (verdict, says, instead) = match &prospect.kept {
         None => (
             Verdict::Warn,
-            format!("{says} and is replaced by a look at port 3306 when the pod starts"),
+            format!("{says} and is replaced by a check of port 3306 when the pod starts"),
             LEAVE_OUT.to_owned(),
         ),
         Some(kept) => {
@@ -181,10 +176,10 @@ fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
     Some(RULE.finding(verdict, format!("{place}livenessProbe.exec.command"), says, why, instead))
 }
 
-/// A liveness probe that kills a member which is still copying its data.
+/// A finding about a liveness probe that kills a member that is still copying its data.
 fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
     let kept = prospect.kept.as_ref()?;
-    // The state transfer's own file: it lasts as long as the transfer.
+    // The probe checks the state transfer's own file, which exists during the transfer.
     if probe.exec.command.iter().any(|word| word.look().contains("sst_in_progress")) {
         return None;
     }
@@ -194,17 +189,17 @@ fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
         "container {} is killed {seconds}s after it started unless it answers, and gatera adds no startupProbe: {kept}",
         server.name
     );
-    let why = "a member that joins copies the whole database before it answers; killed on the way, it begins anew for ever";
+    let why = "a member that joins copies the whole database before it answers; each time it is killed, it starts again";
     (seconds < LEAST_PATIENCE).then(|| {
-        let instead = "let startupProbe wait an hour: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}"
+        let instead = "make startupProbe wait an hour: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}"
             .to_owned();
-        // Somebody thought of it, and what a startup probe waits for is not always to be seen.
+        // A startup probe is deliberate, and its real waiting time is not always visible.
         let verdict = if server.startup_probe.is_some() { Verdict::Warn } else { Verdict::Deny };
         RULE.finding(verdict, format!("{place}livenessProbe"), says, why, instead)
     })
 }
 
-/// A probe that kills the server because it asks a port on which none listens.
+/// A finding about a probe that kills the server because it asks a port on which no server listens.
 fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &View<'_>) -> Option<Finding> {
     let probes = [("livenessProbe", &server.liveness_probe), ("startupProbe", &server.startup_probe)];
     let asked = |probe: &Handler| {
@@ -212,20 +207,20 @@ fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &V
         let declared = server.ports.iter().find(|it| it.name == port);
         declared.map_or_else(|| port.parse().ok(), |it| Some(it.container_port))
     };
-    // Another one may be a side-car's.
+    // Another port may belong to a sidecar.
     let usual = |(_, probe): &&(&str, &Option<Handler>)| probe.as_ref().and_then(asked) == Some(USUAL_PORT);
     let (name, _) = probes.iter().find(usual)?;
     let port = view.ports(ns, &template.spec, server).clients.filter(|port| *port != USUAL_PORT)?;
     let place = format!("spec.template.spec.containers[{}].{name}.tcpSocket.port", server.name);
     let says = format!(
-        "{name} of container {} asks port {USUAL_PORT}, and its server listens on {port}",
+        "{name} of container {} asks port {USUAL_PORT}, but its server listens on {port}",
         server.name
     );
-    let why = "a probe that never succeeds has every member killed, again and again";
-    Some(RULE.finding(Verdict::Deny, place, says, why, format!("let it ask port {port}")))
+    let why = "a probe that never succeeds kills every member repeatedly";
+    Some(RULE.finding(Verdict::Deny, place, says, why, format!("use port {port} in it")))
 }
 
-/// A ConfigMap by which servers will listen where their probes do not ask.
+/// A finding about a ConfigMap that changes the servers' port to one that their probes do not ask.
 fn moves_the_port(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
     let with = view.with(new);
     view.readers_of(ns, &new.metadata.name).find_map(|cluster| {
@@ -234,24 +229,24 @@ fn moves_the_port(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding>
         let found = asks_another_port(ns, template, server, &with)?;
         let before = asks_another_port(ns, template, server, view);
         let says = format!("{} ({})", found.says, cluster.id.name);
-        let instead = "leave the port; to change it, in two rollouts: take that probe out of the StatefulSet first, and put it back with the new port afterwards"
+        let instead = "keep the port; to change it, in two rollouts: first remove that probe from the StatefulSet, and afterwards add it with the new port"
             .to_owned();
         before.is_none().then(|| Finding { field: "data".to_owned(), says, instead, ..found })
     })
 }
 
-/// Ready will not mean Synced.
+/// A warning if Ready will not mean Synced.
 fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding> {
     let says = format!("Ready will not prove that container {} is Synced", server.name);
     let (says, instead) = match &prospect.kept {
-        None => (says, "take gatera.dev/readiness: keep off the template"),
+        None => (says, "remove gatera.dev/readiness: keep from the template"),
         Some(kept) if prospect.in_the_way => (
             format!(
                 "gatera injects nothing into its pods, so Ready will not prove that they are Synced: {kept}"
             ),
-            "give the volume another name or place",
+            "give the volume another name or path",
         ),
-        Some(kept) => (format!("{says}: {kept}"), "let readinessProbe ask for wsrep_local_state 4"),
+        Some(kept) => (format!("{says}: {kept}"), "make readinessProbe check for wsrep_local_state 4"),
     };
     (!prospect.readiness_proves).then(|| {
         RULE.finding(Verdict::Warn, format!("{place}readinessProbe"), says, GOES_ON, instead.to_owned())

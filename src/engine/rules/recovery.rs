@@ -1,16 +1,17 @@
-//! G20: a cluster that is down is started from its newest data, and from nowhere else.
+//! G20: a cluster that is down is started only from its newest data.
 //!
-//! Refuses a recovery that is not true. `gatera recover` asks for one by an annotation of the StatefulSet,
-//! `gatera.dev/recover`: from which member, and where that member's data ends. It is compared with what every member told at its
-//! start; only if it holds the guard writes it down in a mark of its own, and only with that mark a new pod of that member may
-//! start first. Refused are: a cluster that serves, a position that is not the member's, data of another cluster than the recorded
-//! one, a member that told nothing and may have newer data, and a second recovery beside one that is under way.
+//! Refuses a recovery from the wrong data. `gatera recover` requests one with an annotation on the StatefulSet,
+//! `gatera.dev/recover`: from which member, and where that member's data ends. The guard compares this with the positions that
+//! the members reported when they started. Only if it is right, the guard writes a mark of its own, and only with that mark a new
+//! pod of that member may start first. It refuses a recovery of a cluster that serves, a position that is not the member's, data of
+//! another cluster than the recorded one, a recovery while a member that reported nothing may have newer data, and a second recovery
+//! while one is under way.
 //!
 //! # Why
 //!
-//! When every member has stopped, somebody has to start first, and the others throw away what that one lacks. Sequence
-//! numbers alone do not tell who: two clusters that were founded apart count from the same beginning, and an empty directory
-//! is called safe to start from. One report lost 500 GB that way.
+//! When every member has stopped, one has to start first, and the others discard what that one lacks. Sequence
+//! numbers alone do not decide which: two clusters that were created separately count from the same start, and an empty directory
+//! is marked as safe to bootstrap. One user reported the loss of 500 GB in this way.
 //!
 //! # Example
 //!
@@ -21,32 +22,32 @@
 //!
 //! # What to do instead
 //!
-//! `gatera recover galera -n db` shows where each member's data ends, asks, and does the rest: it makes the pods that are missing,
-//! so that their servers tell their positions; asks for the newest; makes that pod anew, which starts the cluster once, if its
-//! data still ends where it was seen; and restarts the others one after the other. It can be run again after any interruption.
-//! The fields of the StatefulSet stay as they are, so Helm and GitOps notice nothing.
+//! `gatera recover galera -n db` shows where each member's data ends, asks for confirmation, and does the rest: it creates the
+//! missing pods, so that their servers report their positions; requests a recovery from the newest; recreates that pod, which starts
+//! the cluster once, if its data still ends at the same position; and restarts the others one after the other. You can run it again
+//! after any interruption. The fields of the StatefulSet do not change, so Helm and GitOps see no difference.
 //!
-//! Where it says that something may be lost, bring back who has it: a node that does not answer, a claim that is missing. If
-//! that cannot be: `gatera recover galera -n db --from galera-0 --accept-loss "12 transactions"`, or `--accept-loss unknown`
-//! where nobody can tell how much it is.
+//! If it says that data may be lost, bring back what holds that data: a node that does not answer, a claim that is missing. If
+//! that is not possible: `gatera recover galera -n db --from galera-0 --accept-loss "12 transactions"`, or `--accept-loss unknown`
+//! if the amount is unknown.
 //!
 //! # Without the step
 //!
-//! Where servers do not start by gatera's step (Bitnami's image, a command of your own, `gatera.dev/start: keep`), `gatera recover` makes no
-//! pod. Members that crashed and come back together without their positions restore their last view and go on without comparing what
-//! they have: rows are on some of them only, and the cluster has no identity any more (`gatera explain G04`). So by hand, here for Bitnami's
-//! image and chart, with three members of StatefulSet `galera` in namespace `db`:
+//! If servers start without gatera's step script (Bitnami's image, a command of your own, `gatera.dev/start: keep`), `gatera recover`
+//! creates no pod. Members that crashed and start together without their positions restore their last view and continue without
+//! comparing their data: some rows exist on some members only, and the cluster has no identity any more (`gatera explain G04`). Recover
+//! it by hand, here for Bitnami's image and chart, with three members of StatefulSet `galera` in namespace `db`:
 //!
-//! 1. Stop the remaining pods before they find each other: nothing can write then, and every volume is free. `gatera recover` prints the
-//!    commands, with the override (G01, G02, G04) that they need; annotate again if it has ended. It prints none where members would
-//!    lose their data: `persistentVolumeClaimRetentionPolicy.whenScaled` has to be `Retain`, and each member has to have a claim that is
+//! 1. Stop the remaining pods before they find each other: then nothing can write, and every volume is free. `gatera recover` prints the
+//!    commands, with the override (G01, G02, G04) that they need; annotate again if it has ended. It prints none if members would
+//!    lose their data: `persistentVolumeClaimRetentionPolicy.whenScaled` has to be `Retain`, and each member needs a claim that is
 //!    not being deleted.
-//! 2. Ask each volume where its data ends. The highest number behind the same id is the newest: N. `sst_in_progress` means half a copy:
-//!    never N. If the ids differ, two clusters were founded: touch nothing, and compare their tables first. Where my.cnf gives InnoDB's
-//!    files other places or sizes, or encrypts them, add those options.
+//! 2. Find out where the data on each volume ends. The highest number behind the same id is the newest: N. A volume with
+//!    `sst_in_progress` holds half a copy and is never N. If the ids differ, two clusters were created: change nothing, and compare
+//!    their tables first. If my.cnf gives InnoDB's files other paths or sizes, or encrypts them, add those options.
 //! 3. Remove the last view from each volume, so that none is restored. On N only, set safe_to_bootstrap to 1.
-//! 4. Let N be the only member. The image finds no other one by name, and starts the cluster from N's data.
-//! 5. If its tables are there, let the others come: they copy everything. At the end take the override off.
+//! 4. Make N the only member. The image finds no other one by name, and starts the cluster from N's data.
+//! 5. If its tables are there, start the others: they copy everything. At the end remove the override.
 //!
 //! ```text
 //! ns=db set=galera data=/bitnami/mariadb/data
@@ -88,14 +89,14 @@
 //! kubectl -n $ns annotate statefulset $set gatera.dev/override-
 //! ```
 //!
-//! Where the template of Bitnami's chart names another node in `galera.bootstrap.bootstrapFromNode`, take that out before 4. An image or a
-//! command of another kind does not start alone by itself: set `wsrep_cluster_address = gcomm://` in the members' ConfigMap before 4 (G04
-//! of the override, on the ConfigMap), and back before 5; its data is in another folder, and its server has another user.
+//! If the values of Bitnami's chart name another node in `galera.bootstrap.bootstrapFromNode`, remove that before step 4. Other images
+//! and commands do not start alone by themselves: set `wsrep_cluster_address = gcomm://` in the members' ConfigMap before step 4 (with
+//! an override of G04 on the ConfigMap), and set it back before step 5; the data is in another folder, and the server has another user.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! It cannot be waived: without the guard's mark nobody starts first. `accept-loss=TEXT` at the end of the annotation says that
-//! something may be lost.
+//! None: without the guard's mark no member starts first. `accept-loss=TEXT` at the end of the annotation accepts a loss of
+//! data.
 
 use crate::grant::verify;
 use crate::rule::{Rule, WRITTEN};
@@ -122,7 +123,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-/// What is asked for by this change. What was asked for before was looked at then.
+/// The recovery that this change requests. An earlier request was judged when it was written.
 fn asked(review: &Review) -> Option<&str> {
     let now = of_set(review.new.as_ref())?.mark(marks::RECOVER)?;
     let before = of_set(review.old.as_ref()).and_then(|old| old.mark(marks::RECOVER));
@@ -133,13 +134,14 @@ fn of_set(object: Option<&Object>) -> Option<&Meta> {
     object.filter(|it| matches!(it, Object::StatefulSet(_))).map(Object::meta)
 }
 
-/// The guard's mark, if what this change asks for is true; what it was, if it asks for nothing new; none, if it asks for nothing.
+/// The value of the guard's mark: the requested recovery, if it is right; the old value, if nothing new is requested; none without a
+/// request.
 pub(super) fn granted(review: &Review, view: &View<'_>) -> Option<String> {
     of_set(review.new.as_ref())?.mark(marks::RECOVER)?;
     match asked(review).filter(|text| refused(text, review, view).is_none()) {
         Some(text) => Some(text.to_owned()),
         None => match &review.old {
-            // A stranger's mark is not the guard's.
+            // The guard does not trust a mark from before the StatefulSet was adopted.
             Some(Object::StatefulSet(old)) if is_cluster(old, view.adoption()) => {
                 old.metadata.mark(marks::RECOVERY).map(str::to_owned)
             }
@@ -155,11 +157,11 @@ pub enum Turn {
     Granted(Recovery),
     /// The member started the cluster, and serves.
     Done(Recovery),
-    /// It was taken back before the member served.
+    /// The request was removed before the member served.
     TakenBack(Recovery),
 }
 
-/// What everybody should see of it.
+/// The change of a recovery that is reported as an Event.
 pub fn turn(review: &Review, view: &View<'_>) -> Option<Turn> {
     let mark = |object| of_set(object)?.mark(marks::RECOVERY);
     match (mark(review.old.as_ref()), mark(review.new.as_ref())) {
@@ -179,19 +181,19 @@ fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
     let run = format!(
         "gatera recover {name} -n {ns}, which shows where each member's data ends and asks for the newest"
     );
-    // The guard's mark follows from what is asked for here, so nothing makes it milder.
+    // The guard's mark follows from this request, so no mode and no exception applies.
     let finding = |verdict, says, instead| {
         Some(RULE.finding(verdict, FIELD, says, WHY, instead).yielding_to(YieldsTo::Nothing))
     };
     let recovery = match Recovery::read(text, view.now) {
         Ok(recovery) => recovery,
         Err(invalid) => {
-            return finding(Verdict::Deny, format!("the recovery cannot be understood: {invalid}"), run);
+            return finding(Verdict::Deny, format!("the recovery annotation is invalid: {invalid}"), run);
         }
     };
     let Some(cluster) = view.cluster(ns, name).filter(|_| review.is_there()) else {
-        let says = "it has no members yet, and a recovery is asked of a cluster that is down".to_owned();
-        return finding(Verdict::Deny, says, "leave it out; apply the StatefulSet without it".to_owned());
+        let says = "it has no members yet, and a recovery is for a cluster that is down".to_owned();
+        return finding(Verdict::Deny, says, "apply the StatefulSet without this annotation".to_owned());
     };
     // The view may be late: the API server shows what was granted a moment ago.
     let before =
@@ -202,4 +204,4 @@ fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 const FIELD: &str = "metadata.annotations[gatera.dev/recover]";
-const WHY: &str = "whoever starts first is copied by all others, and what it lacks is gone";
+const WHY: &str = "all others copy the member that starts first, and data that it lacks is lost";

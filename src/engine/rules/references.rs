@@ -1,18 +1,18 @@
-//! G10: what a cluster uses stays, and is whole.
+//! G10: objects that a cluster uses are not deleted, and are complete.
 //!
-//! Refuses to delete a ConfigMap, Secret, Service or ServiceAccount that a cluster with data uses, to give it an owner
-//! (`metadata.ownerReferences`) with which it would be deleted, and a ConfigMap without a key that its members mount.
+//! Refuses to delete a ConfigMap, Secret, Service or ServiceAccount that a cluster with data uses, or to give it an owner
+//! (`metadata.ownerReferences`) with which it would be deleted; and refuses a ConfigMap without a key that its members mount.
 //!
 //! # Why
 //!
-//! Members that run do not notice at first. The next one that restarts does not start without its ConfigMap or Secret, is
-//! not even created without its ServiceAccount, or cannot be found by the others without the governing Service. A script that is missing under its key becomes an empty
-//! folder, and the hook that should run it fails silently.
+//! Running members do not notice at first. The next one that restarts does not start without its ConfigMap or Secret, is
+//! not even created without its ServiceAccount, and cannot be found by the others without the governing Service. A script
+//! whose key is missing becomes an empty folder, and the hook that should run it fails silently.
 //!
-//! What has owners goes when the last of them is gone, and at once where none ever was. The garbage collector asks nobody, so
-//! the owner is judged when it is written. The cluster's StatefulSet and KUDO's Instance may own what the cluster uses;
-//! so may whatever a service account adds, because operators own what they make, unless it is known that there is no such
-//! owner.
+//! Kubernetes deletes an object with owners when the last of them is deleted, and at once if none ever existed. No webhook
+//! sees the garbage collector's decision, so the owner is judged when it is written. The cluster's StatefulSet and KUDO's
+//! Instance may own what the cluster uses. So may any owner that a service account adds, because operators own what they
+//! create, unless it is known that this owner does not exist.
 //!
 //! # Example
 //!
@@ -26,12 +26,12 @@
 //! Change it in place (`kubectl apply`, `kubectl edit`); to rename it, create the new one, change the StatefulSet, wait
 //! until all members have restarted, then delete the old one. Leave `metadata.ownerReferences` out of manifests that were
 //! exported from elsewhere. Files belong under `data:` of a ConfigMap. To remove a
-//! whole cluster, release it with the override of G03 on its StatefulSet: that covers everything it uses.
+//! whole cluster, put the override of G03 on its StatefulSet: it covers everything the cluster uses.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G10 until=2026-12-01T10:00:00Z reason=…"`; the
-//! override of G03 on the cluster's StatefulSet releases it too.
+//! override of G03 on the cluster's StatefulSet covers it too.
 
 use super::owners;
 use crate::rule::{Rule, Verb, WRITTEN};
@@ -71,21 +71,20 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-/// It would be deleted with an owner.
+/// A finding if the object would be deleted with a new owner.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     let added = owners::added(review, view)?;
     Some(added.finding(&deleted(review, view)?, review, view))
 }
 
 fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
-    // Of a cluster that is stopped nobody reads anything, and whoever applies it again brings this with it; but not its passwords.
+    // The members of a stopped cluster read nothing, and applying the cluster again restores these objects, except its passwords.
     let stopped = |cluster: &&Cluster| view.state(cluster) == State::Stopped;
     let (stopped, users): (Vec<_>, Vec<_>) =
         view.concerned(review).into_iter().filter(|cluster| cluster.has_data()).partition(stopped);
     if let (Some(cluster), [], Kind::Secret) = (stopped.first(), &users[..], review.kind) {
-        let says =
-            format!("{} is stopped, and its data opens with the passwords in it alone", cluster.id.name);
-        let why = "a new Secret has other passwords than the data on the claims";
+        let says = format!("{} is stopped, and its data needs the passwords in this Secret", cluster.id.name);
+        let why = "the passwords in a new Secret differ from those in the data on the claims";
         let instead = "keep it, or a copy of it, until the cluster is started again".to_owned();
         return Some(Finding { verdict: Verdict::Warn, ..finding(String::new(), says, why, instead) });
     }
@@ -96,35 +95,35 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         Kind::Service if workload.spec.service_name == review.name => (
             format!("the members of {whose} find each other by it"),
             format!("keep it; kubectl -n {} edit service {} changes it in place", id.namespace, review.name),
-            "a member finds the others by names below this Service: one that restarts without it does not come back",
+            "a member finds the others by names below this Service: one that restarts without it cannot join",
         ),
         Kind::Service if !view.is_last_way_in(cluster, &review.name) => return None,
         Kind::Service => (
             format!("it is the last Service that leads clients to {}", id.name),
             "create the Service that replaces it first".to_owned(),
-            "the members go on, and nobody can reach them",
+            "the members keep running, but no client can reach them",
         ),
         Kind::ServiceAccount => (
             format!("the members of {whose} run as it"),
-            "let the StatefulSet name another one first and wait until all members have restarted".to_owned(),
-            "members that run do not notice; the next one that is gone is not created again",
+            "first name another one in the StatefulSet, and wait until all members have restarted".to_owned(),
+            "running members do not notice, but the next pod is not created",
         ),
         Kind::Secret if !cluster.reads_secret(&review.name) => (
             format!("the images of {whose} are pulled with it"),
-            "change it in place, or let the StatefulSet refer to another one first and wait until all members have restarted"
+            "change it in place, or first refer to another one in the StatefulSet, and wait until all members have restarted"
                 .to_owned(),
-            "members that run do not notice; on a node that does not hold the image the next one does not start",
+            "running members do not notice, but on a node without the image the next one does not start",
         ),
         Kind::ConfigMap if review.old.as_ref().is_some_and(|it| it.meta().mark(marks::KEEPS).is_some()) => (
-            format!("it is gatera's copy of what the members of {whose} start with"),
-            "leave it: gatera deletes it when no member starts with it any more".to_owned(),
-            "members that run do not notice; the next one that restarts does not come back",
+            format!("it is gatera's snapshot of the configuration with which members of {whose} start"),
+            "keep it: gatera deletes it when no member starts with it any more".to_owned(),
+            "running members do not notice, but the next one that restarts does not start",
         ),
         Kind::ConfigMap | Kind::Secret => (
             format!("the members of {whose} read it when they start"),
-            "change it in place, or let the StatefulSet refer to another one first and wait until all members have restarted"
+            "change it in place, or first refer to another one in the StatefulSet, and wait until all members have restarted"
                 .to_owned(),
-            "members that run do not notice; the next one that restarts does not come back",
+            "running members do not notice, but the next one that restarts does not start",
         ),
         _ => return None,
     };
@@ -133,7 +132,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(finding(String::new(), says, why, instead))
 }
 
-/// A ConfigMap without what its readers mount from it.
+/// Findings about a ConfigMap without a key that its readers mount.
 fn incomplete(new: &ConfigMap, review: &Review, view: &View<'_>) -> Findings {
     let name = &review.name;
     let mut missing: Vec<_> = view
@@ -141,7 +140,7 @@ fn incomplete(new: &ConfigMap, review: &Review, view: &View<'_>) -> Findings {
         .flat_map(|cluster| cluster.workload.spec.template.spec.uses_of_config_map(name).needed)
         .filter(|key| !new.has(key))
         .collect();
-    // The seed documents' own mistake, before anybody reads it: the script stands beside data, and nothing is in that.
+    // A known mistake of the seed documents, judged before the ConfigMap is read: the script is not under `data`, which is empty.
     let is_ours = || name.contains("galera") || view.is_galeras(&review.namespace, new);
     if missing.is_empty() && name.ends_with("-node-scripts") && new.is_empty() && is_ours() {
         missing.push(SCRIPT);
@@ -160,10 +159,9 @@ fn incomplete(new: &ConfigMap, review: &Review, view: &View<'_>) -> Findings {
 }
 
 const SCRIPT: &str = "wait-for-sync.sh";
-const FOLDER: &str =
-    "a file that is not there becomes an empty folder, and the hook that should run it fails silently";
+const FOLDER: &str = "a missing file becomes an empty folder, and the hook that should run it fails silently";
 
-/// A template that mounts what its `ConfigMaps` do not have, as far as they are known.
+/// Findings about a template that mounts keys that its known ConfigMaps do not have.
 fn missing_keys(new: &Workload, review: &Review, view: &View<'_>) -> Findings {
     let spec = &new.spec.template.spec;
     let mut names: Vec<_> = spec.config_maps().collect();

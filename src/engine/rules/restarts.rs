@@ -1,7 +1,7 @@
-//! What a change of a ConfigMap will do to the members that read it, told to whoever makes it, before anything happens.
+//! A warning that says what a change of a ConfigMap will do to the members that read it.
 //!
-//! Owns: the words. Must not know: when members restart (`plan/rollout.rs`). No rule: nothing of it is refused. What must
-//! not differ between members, not even for the time of a rollout, is G09's.
+//! Owns: the text. Must not know: when members restart (`plan/rollout.rs`). Not a rule: nothing is refused. G09 judges options
+//! that must not differ between members, not even during a rollout.
 
 use facts::galera::options::is_dynamic;
 use facts::review::{Operation, Review};
@@ -9,7 +9,7 @@ use facts::revision::{self, Contents, Unknown};
 use facts::view::{Cluster, RolloutRequest, View};
 use objects::{ConfigMap, Object};
 
-/// What a change of a ConfigMap leads to; `None`: nobody restarts for it, and nobody would expect it.
+/// The effect of a change of a ConfigMap; `None`: it restarts no member, as expected.
 pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
     let (Some(Object::ConfigMap(old)), Some(Object::ConfigMap(new))) = (&review.old, &review.new) else {
         return None;
@@ -29,13 +29,13 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
     let cluster_name = &cluster.id.name;
     let after = match Contents::of(new).digest(name, &keys) {
         Ok(after) => after,
-        // Whoever does that follows a page of G04, and knows.
+        // This change is part of the steps in `gatera explain G04`.
         Err(Unknown::Founds(_)) => return None,
         Err(unknown) => {
             return Some(format!("{unknown}, so gatera restarts no member of {cluster_name} for it"));
         }
     };
-    // What members run already, or what this does not change.
+    // The members run with this content already, or the change does not affect it.
     let good = cluster.note.as_ref().and_then(|note| note.good.get(name));
     if after.as_ref() == good {
         return None;
@@ -44,9 +44,9 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
     if differ.is_empty() {
         return None;
     }
-    if let Some(why) = nobody(cluster, view) {
+    if let Some(why) = no_restart(cluster, view) {
         return Some(format!(
-            "members of {cluster_name} read this when they restart, and none is restarted: {why}"
+            "members of {cluster_name} read this when they restart, but gatera restarts none: {why}"
         ));
     }
     let (dynamic, fixed): (Vec<_>, Vec<_>) = differ.iter().partition(|key| is_dynamic(key));
@@ -56,7 +56,7 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
     };
     let members = cluster.members.len();
     let begin = match members {
-        1 => format!("{cluster_name} has one member, which is not restarted by itself"),
+        1 => format!("{cluster_name} has one member, which gatera does not restart"),
         members => format!("this change restarts {members} members of {cluster_name}, one at a time"),
     };
     Some(match (&fixed[..], &dynamic[..]) {
@@ -68,11 +68,11 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
     })
 }
 
-/// More than this many options are counted, not named.
+/// The number of options that are named; more are counted.
 const MOST: usize = 3;
 
-/// Why nobody restarts.
-fn nobody(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+/// Why no member is restarted.
+fn no_restart(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if let Some(mode) = view.only_looks(&cluster.id.namespace) {
         return Some(format!("the namespace is in mode {}", mode.name()));
     }

@@ -2,18 +2,18 @@
 //!
 //! A change of the pod template (a new image, `kubectl rollout restart`, `rollout undo`) waits until all members are
 //! Ready, and is refused while the cluster has lost its identity. Refuses `maxUnavailable` above 1, a grace period of 0, a
-//! disruption budget that lets two members go or no longer protects them, an autoscaler on a cluster, whichever of the two comes
-//! first, and a command that runs no server in place of the server's while members serve. Warns about `podManagementPolicy: Parallel`,
+//! disruption budget that allows two evictions at once or no longer protects the members, an autoscaler on a cluster (in either order
+//! of creation), and a command that replaces the server while members serve. Warns about `podManagementPolicy: Parallel`,
 //! a grace period below 60 s, `stopSignal: SIGKILL`, budgets that block every drain, evict members that are still joining, count two
-//! clusters together or are outgrown by a scale, and a StatefulSet that takes over the only member that runs, which its template may restart.
+//! clusters together or no longer fit after a scale, and a StatefulSet that takes over the only running member and may restart it.
 //!
 //! # Why
 //!
 //! A new template restarts every member in turn. If one is missing already, the next one leaves as well, perhaps while it
-//! sends its data to the first. Two members that go together can count as two crashes, and three of three minus two is no
-//! majority. A member needs time: it waits for whoever copies from it, says good-bye and writes its memory to disk;
-//! killed before that it needs a repair, often a full copy. More members do not make writing faster, each applies every
-//! write, so an autoscaler only adds copies of the whole database to the load that called it.
+//! sends its data to the first. Two members that stop together can count as two crashes, and the one left of three is not a
+//! majority. A member needs time to stop: it finishes a transfer to a joiner, leaves the cluster and writes its memory to
+//! disk; if it is killed before that, it needs a repair, often a full copy. More members do not make writing faster, because
+//! each applies every write, so an autoscaler only adds copies of the whole database to the load.
 //!
 //! # Example
 //!
@@ -26,26 +26,27 @@
 //! # What to do instead
 //!
 //! Wait until all members are Ready, then apply the change again. It is allowed where it can be the way out: when the
-//! members that are not Ready keep failing (crash loop, image that cannot be pulled) or have found no node, and when no
-//! member is Ready at all. Delete such a pod afterwards; a StatefulSet does not replace a pod that never was Ready by
-//! itself. A rollout that hangs although its member runs may be taken back at once (`helm rollback`, `kubectl rollout undo`, or what
-//! was applied before): the template that Ready members were made from is allowed. Then delete the pod that hangs, or wait: when its
-//! probe has said for ten minutes that its server waits, or no node takes it, gatera replaces it. Any other template waits, and so does that one where gatera was started in the middle of
-//! the rollout, and never saw it. Then hold the rollout with a `partition` above all ordinals, delete the pod that hangs (it comes
-//! back with the old template), and when all members are Ready, undo and set the partition to 0; or use the override. A `partition`
-//! above all ordinals and `OnDelete` restart no member and never wait; lowering the partition lets the rollout go on, so that waits.
+//! members that are not Ready keep failing (crash loop, image that cannot be pulled) or have no node, and when no
+//! member is Ready at all. Delete such a pod afterwards; a StatefulSet does not replace a pod that was never Ready by
+//! itself. You may undo a rollout that hangs although its member runs (`helm rollback`, `kubectl rollout undo`, or the previous
+//! manifest) at once: the template of the Ready members is allowed. Then delete the pod that hangs, or wait: gatera replaces it
+//! when its probe has reported for ten minutes that its server waits, or when no node accepts it. Any other template has to wait, and
+//! so has the old one if gatera was started in the middle of the rollout and does not know it. Then pause the rollout with a
+//! `partition` above all ordinals, delete the pod that hangs (it restarts with the old template), and when all members are Ready,
+//! undo the change and set the partition to 0; or use the override. A `partition` above all ordinals and `OnDelete` restart no member
+//! and never wait; lowering the partition continues the rollout, so it waits.
 //!
-//! Budget: one per cluster, `maxUnavailable: 1`, which stays right when the cluster grows. The guard answers evictions
-//! itself, but only while it runs; the budget is there always, so the last one is kept while a member runs. To replace
-//! it, make the new one first. Leave `unhealthyPodEvictionPolicy` out.
+//! Budget: one per cluster, `maxUnavailable: 1`, which stays correct when the cluster grows. The guard answers evictions
+//! itself, but only while it runs; the budget always works, so the last one must stay while a member runs. To replace
+//! it, create the new one first. Leave `unhealthyPodEvictionPolicy` out.
 //!
-//! Grace period: gatera raises it to 600 s when a pod is created. What the template says counts while gatera is down, so
-//! write 600 there too. 30 is what the API server writes where nothing is said, and is passed over in silence.
+//! Grace period: gatera raises it to 600 s when a pod is created. The template's value counts while gatera is down, so
+//! write 600 there too. 30 is the API server's default, and gives no warning.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G14 until=2026-12-01T10:00:00Z reason=…"`. For a
-//! disruption budget the StatefulSet will do as well, and for its deletion the override of G03 there.
+//! disruption budget an override on the StatefulSet also counts, and for its deletion the override of G03 there.
 
 mod budgets;
 mod no_server;
@@ -112,8 +113,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-/// A StatefulSet that takes over pods of another template restarts them, also the only one. Whether theirs is another cannot
-/// always be told: annotations of others are not kept.
+/// A warning if a StatefulSet takes over the only pod, which it restarts if the templates differ. This is not always known,
+/// because not all annotations are kept.
 fn takes_the_only_one(cluster: &Cluster, new: &Workload) -> Option<Finding> {
     let [only] = &cluster.members[..] else { return None };
     let reached = only.ordinal >= new.reaches_from() && new.ordinals().contains(&only.ordinal);
@@ -121,20 +122,20 @@ fn takes_the_only_one(cluster: &Cluster, new: &Workload) -> Option<Finding> {
         warn(
             TEMPLATE,
             format!(
-                "it takes over {}, the only member that runs, and restarts it if it was made from another template",
+                "it takes over {}, the only running member, and restarts it if it was created from another template",
                 only.name
             ),
             ONLY,
             format!(
-                "if the template is not the same as before, write spec.updateStrategy.rollingUpdate.partition: {}, and scale to 3 members \
-                 before that is taken out",
+                "if the template differs, write spec.updateStrategy.rollingUpdate.partition: {}, and scale to 3 members before you remove \
+                 that",
                 new.replicas()
             ),
         )
     })
 }
 
-/// The update restarts members: may it now?
+/// A finding if the update restarts members and must not do so now.
 fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let strategy = &new.spec.update_strategy;
@@ -147,48 +148,48 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     let what = match (changed, released) {
         _ if new.ordinals().is_empty() => return None,
         (true, _) => "its pod template changes",
-        (false, true) => "it lets a held rollout go on",
+        (false, true) => "it continues a paused rollout",
         (false, false) => return None,
     };
     if strategy.on_delete() {
         return Some(warn(
             TEMPLATE,
             "with updateStrategy OnDelete no member gets the new template by itself".into(),
-            "members with different templates live together until somebody deletes the pods, or a node fails",
-            "delete one pod at a time, the next when all members are Ready".into(),
+            "members with different templates run together until you delete the pods, or a node fails",
+            "delete one pod at a time, and the next when all members are Ready".into(),
         ));
     }
     let first = member_removal::first_to_roll(old, new)?;
-    // As long as its StatefulSet is away nothing brings a missing member back, so only one that comes by itself is waited for.
-    let comes = |it: &Cluster| view.state(it) == State::Unknown || it.members.iter().any(Member::starting);
+    // Without the StatefulSet nothing creates a missing member, so wait only for one that is starting already.
+    let starts = |it: &Cluster| view.state(it) == State::Unknown || it.members.iter().any(Member::starting);
     // With podManagementPolicy Parallel the controller does not begin with the missing one.
-    if left.is_some_and(|it| !comes(it) && (!new.parallel() || it.members.iter().all(Member::ready))) {
+    if left.is_some_and(|it| !starts(it) && (!new.parallel() || it.members.iter().all(Member::ready))) {
         return None;
     }
     match cluster {
-        Some(cluster) => let_go_besides(what, cluster, first, view)
+        Some(cluster) => reserved_besides(what, cluster, first, view)
             .or_else(|| taken_back::judge(cluster, new, view).filter(|_| changed))
             .or_else(|| may_restart(what, cluster, first, new.parallel(), view)),
-        // Not a cluster before this change, so none of its members joined anything.
+        // It was not a cluster before this change, so none of its members has joined one.
         None if view.freshness == Freshness::Current => None,
         None => Some(wait(
             Verdict::Unknown,
-            format!("{what}, and gatera does not know this cluster yet"),
+            format!("{what}, but gatera has not seen this cluster yet"),
             UNTIL_SEEN.into(),
         )),
     }
 }
 
-/// Another member was allowed to leave moments ago, which the view does not show yet.
-fn let_go_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) -> Option<Finding> {
+/// A finding if another member was allowed to leave moments ago, which the view does not show yet.
+fn reserved_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) -> Option<Finding> {
     let first = format!("{}-{first}", cluster.id.name);
     let (other, seconds) = view.reservations.besides(cluster, &first)?;
     let Cluster { id, .. } = cluster;
     Some(wait(
         Verdict::Wait,
-        format!("{what}, and {other} was allowed to leave {seconds}s ago ({})", view.count(cluster)),
+        format!("{what}, but {other} was allowed to leave {seconds}s ago ({})", view.count(cluster)),
         format!(
-            "kubectl -n {} rollout status statefulset {}, and repeat it when all members are Ready",
+            "kubectl -n {} rollout status statefulset {}, and repeat the command when all members are Ready",
             id.namespace, id.name
         ),
     ))
@@ -207,11 +208,11 @@ fn may_restart(
         _ if cluster.has_no_identity() && cluster.ready() > 0 => Some(deny(
             TEMPLATE,
             format!(
-                "{what}, and whoever restarts never joins again: the cluster has no identity ({})",
+                "{what}, but a member that restarts never joins again: the cluster has no identity ({})",
                 view.count(cluster)
             ),
-            "members that formed their cluster after a crash without comparing what they have cannot tell who lacks what",
-            "gatera explain G04, a cluster without an identity (found it anew from one member first)".into(),
+            "members that formed their cluster after a crash without comparing their data cannot tell what a member lacks",
+            "gatera explain G04, a cluster without an identity (create it anew from one member first)".into(),
         )),
         (State::Healthy, _) if cluster.members.len() == 1 && cluster.has_data() => {
             Some(only(what, cluster, view))
@@ -219,14 +220,14 @@ fn may_restart(
         (State::Healthy, _) | (State::Down | State::Stopped, None) => None,
         (State::Forming, None) if !pods => None,
         (State::Unknown, _) => {
-            let says = format!("{what}, and it is not known whether all members are Ready ({})", view.seen());
+            let says = format!("{what}, but it is not known whether all members are Ready ({})", view.seen());
             Some(wait(Verdict::Unknown, says, UNTIL_SEEN.into()))
         }
         (_, Some(pod)) => Some(warn(
             TEMPLATE,
-            format!("{what}; let through, since {} does not become Ready by waiting", pod.name),
-            "a member that keeps failing cannot be cured without a change, and it takes no part in anything meanwhile",
-            "afterwards delete that pod, if it is still the old one".into(),
+            format!("{what}; allowed, because {} does not become Ready by waiting", pod.name),
+            "a member that keeps failing needs a change, and is not part of the cluster meanwhile",
+            "delete that pod afterwards, if it is still the old one".into(),
         )),
         (State::Joining | State::Degraded, None) if begins_with_the_missing(cluster, first) => None,
         (State::Joining | State::Transfer | State::Degraded | State::Forming, None) => {
@@ -237,23 +238,23 @@ fn may_restart(
 
 fn joins(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
-    // Nothing creates the missing member as long as its StatefulSet is away.
+    // Without the StatefulSet nothing creates the missing member.
     let instead = if cluster.left && !cluster.members.iter().any(Member::starting) {
         format!("{APPLY_AGAIN}; change its template when all members are Ready")
     } else {
         let hangs = if taken_back::is_known(cluster, view) {
-            "if a rollout hangs, take it back: the template before it is allowed at once"
+            "if a rollout hangs, undo it: the previous template is allowed at once"
         } else {
-            "a rollout that hangs: gatera explain G14"
+            "if a rollout hangs: gatera explain G14"
         };
         format!("{}, then repeat the command; {hangs}", cluster.wait_command())
     };
     wait(Verdict::Wait, says, instead)
 }
 
-const ONLY: &str = "a member that starts and finds nobody to join gives up after 30 seconds: the cluster would need a manual bootstrap";
+const ONLY: &str = "a member that starts and finds no peer gives up after 30 seconds: the cluster would need a manual bootstrap";
 
-/// Nobody would be there for it to come back to.
+/// The finding for a cluster of one member, which could join no peer after a restart.
 fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let Cluster { id, .. } = cluster;
     deny(
@@ -261,14 +262,14 @@ fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
         format!("{what}, which restarts the only member of the cluster ({})", view.count(cluster)),
         ONLY,
         format!(
-            "{}, wait until all are Ready, then repeat it",
+            "{}, wait until all are Ready, then repeat the command",
             managed::scale(Some(&cluster.workload.metadata), &id.namespace, &id.name, 3)
         ),
     )
 }
 
-/// A member that no waiting makes Ready, if all that are not Ready are like that. Without a node is hopeless only where
-/// the controller takes the others no further meanwhile.
+/// A member that does not become Ready by waiting, if this holds for all that are not Ready. A pod without a node counts only
+/// if the controller waits for it before it restarts others.
 fn hopeless(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
     let stands_still = |pod: &PodFact| !pod.going && (pod.stuck || pod.node.is_empty() && !parallel);
     let pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
@@ -277,7 +278,7 @@ fn hopeless(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
     waiting.next().filter(|_| all)
 }
 
-/// The only member that is missing is the first to restart, and it copies nothing: the controller goes on when that one is Ready.
+/// Whether the only missing member is the first to restart, and receives no copy: the controller continues when it is Ready.
 fn begins_with_the_missing(cluster: &Cluster, first: i64) -> bool {
     let is_missing = |member: &Member| match &member.pod {
         Some(pod) => pod.going || pod.restarts > 0 && !pod.ready && pod.doing() != Some(JoinPhase::Receives),
@@ -287,14 +288,14 @@ fn begins_with_the_missing(cluster: &Cluster, first: i64) -> bool {
     cluster.leaving.is_empty() && cluster.members.iter().all(goes_on)
 }
 
-/// What the StatefulSet breaks by itself.
+/// Findings about the new StatefulSet alone.
 fn shape(new: &Workload) -> Findings {
     let at_once = new.spec.update_strategy.rolling_update.as_ref().and_then(|it| it.max_unavailable.as_ref());
     let at_once = at_once.filter(|most| most.of(new.replicas()).is_some_and(|most| most > 1)).map(|most| {
         deny(
             "spec.updateStrategy.rollingUpdate.maxUnavailable",
             format!("a rollout may stop several members at once (maxUnavailable {most})"),
-            "members that leave at the same moment count as crashed, and what is left may be no majority",
+            "members that leave at the same moment count as crashed, and the rest may not be a majority",
             "leave maxUnavailable out, or write 1".into(),
         )
     });
@@ -302,8 +303,8 @@ fn shape(new: &Workload) -> Findings {
         warn(
             "spec.podManagementPolicy",
             "podManagementPolicy Parallel starts and stops all members at once".into(),
-            "after a stop of all at once no member knows that it was the last, so none may start first",
-            "prefer OrderedReady; it cannot be changed later".into(),
+            "if all stop at once, no member records that it stopped last, so none may start first",
+            "use OrderedReady; it cannot be changed later".into(),
         )
     });
     at_once.into_iter().chain(parallel).chain(grace(new)).chain(killed(new)).collect()
@@ -311,30 +312,30 @@ fn shape(new: &Workload) -> Findings {
 
 fn grace(new: &Workload) -> Option<Finding> {
     const FIELD: &str = "spec.template.spec.terminationGracePeriodSeconds";
-    let why = "a member needs time to help a joiner to the end, leave the others in order and write to disk; killed before, it needs repair";
+    let why = "a member needs time to finish a transfer, leave the cluster and write to disk; if it is killed before, it needs a repair";
     let instead = "write 600, or leave it out".to_owned();
     match new.spec.template.spec.termination_grace_period_seconds? {
         ..=0 => {
             Some(deny(FIELD, "a member that stops is killed at once (grace period 0)".into(), why, instead))
         }
-        // The API server writes 30 where nothing is said.
+        // 30 is the API server's default.
         30 | 600.. => None,
         short => {
             let says = format!(
-                "{short}s is too short to stop in; gatera raises it to 600s, but only for pods that start while it runs"
+                "{short}s is too short for a stop; gatera raises it to 600s, but only for pods that start while it runs"
             );
             Some(warn(FIELD, says, why, instead))
         }
     }
 }
 
-/// By a signal that no server hears.
+/// A warning about a stop signal that the server cannot handle.
 fn killed(new: &Workload) -> Option<Finding> {
     let server = server::of(&new.spec.template).filter(|it| it.lifecycle.stop_signal == "SIGKILL")?;
     Some(warn(
         &format!("spec.template.spec.containers[{}].lifecycle.stopSignal", server.name),
         "stopSignal SIGKILL kills each member instead of stopping it".into(),
-        "a server that is killed leaves the others without a word and writes nothing to disk: it starts as after a crash, every time",
+        "a server that is killed does not leave its cluster properly and writes nothing to disk: every start is like one after a crash",
         "leave stopSignal out, or write SIGTERM".into(),
     ))
 }
@@ -351,7 +352,7 @@ fn autoscaled(review: &Review, new: &Autoscaler, view: &View<'_>) -> Option<Find
     ))
 }
 
-/// An autoscaler that was there before its StatefulSet.
+/// A finding about an autoscaler that was created before its StatefulSet.
 fn waited_for(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Review { namespace, name, .. } = review;
     let autoscaler =
@@ -367,7 +368,7 @@ fn waited_for(review: &Review, view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-const BY_LOAD: &str = "every member holds the whole database and applies every write: more of them first copy it all, then write no faster";
+const BY_LOAD: &str = "every member holds the whole database and applies every write: new members first copy all of it, then writes are not faster";
 
 fn wait(verdict: Verdict, says: String, instead: String) -> Finding {
     let why = "a new template restarts one member after the other, and the next must not leave while one is missing";

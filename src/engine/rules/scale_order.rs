@@ -1,18 +1,18 @@
 //! G01: a cluster grows and shrinks in steps that keep its majority.
 //!
-//! Refuses to scale a Galera StatefulSet to 0, below a majority of its members in one step, down while a member that
-//! stays is not Ready or a template is being rolled out, up while there is no cluster to join, and in any direction while the
-//! cluster has lost its identity. Judged on every path that leads to `replicas`: create, apply, edit, patch, `kubectl scale`,
-//! an autoscaler. Other ordinals (`spec.ordinals.start`) count like members
-//! that leave, and so does a StatefulSet that is created again around fewer members than run.
+//! Refuses to scale a Galera StatefulSet to 0, below a majority of its members in one step, down while a remaining member
+//! is not Ready or a template is being rolled out, up while there is no cluster to join, and in any direction while the
+//! cluster has lost its identity. Judges every change of `replicas`: create, apply, edit, patch, `kubectl scale`,
+//! an autoscaler. A change of the ordinals (`spec.ordinals.start`) counts like a removal of members, and so does a
+//! StatefulSet that is created again with fewer members than run.
 //!
 //! # Why
 //!
-//! Members that leave without a good-bye count against the others: a component lives on only while more than half of
-//! it is there. Going from 5 to 1 leaves one member that cannot tell whether the other four died or left, and it
-//! stops answering. At 0 nobody is left who knows that he was the last, so nobody may start first: the cluster needs
-//! a manual bootstrap, and starting it from the wrong member loses data. A member that is removed while it sends its
-//! data to another leaves that other with half a database.
+//! Members that stop without leaving the cluster properly count as crashed: a cluster keeps serving only while more than
+//! half of its members are there. Going from 5 to 1 leaves one member that cannot know whether the other four crashed or
+//! left, and it stops answering. At 0 no member records that it stopped last, so none may start first: the cluster needs
+//! a manual bootstrap, and a bootstrap from the wrong member loses data. A member that is removed while it sends its
+//! data to a joiner leaves the joiner with half a database.
 //!
 //! # Example
 //!
@@ -24,15 +24,16 @@
 //! # What to do instead
 //!
 //! Scale down in steps that keep more than half (5 to 3, then 3 to 2), and wait until all members are Ready again
-//! between steps. Odd numbers of three and more survive the loss of a node; two and four survive no more than one and
-//! three do. Where Helm manages the StatefulSet, scale by its value and `helm upgrade`: `kubectl scale` takes the field from Helm.
+//! between steps. Odd numbers of three and more survive the loss of a node; two and four members survive no more failures
+//! than one and three. If Helm manages the StatefulSet, scale with its value and `helm upgrade`: `kubectl scale` takes the
+//! field from Helm.
 //!
 //! To stop a cluster for a while: `gatera stop NAME -n NS`, and `gatera start` to start it again. By hand, go down one member
-//! at a time until only ordinal 0 is left (it then knows that it is the last, and notes `safe_to_bootstrap: 1`), and from there to 0
-//! with the override; to start it again, set the number back with the override, and run `gatera recover`. To stop it for good,
-//! take a backup first.
+//! at a time until only ordinal 0 is left (it then records `safe_to_bootstrap: 1` as the last member), and from there to 0
+//! with the override. To start it again, set the number back with the override, and run `gatera recover`. Before you stop it
+//! permanently, take a backup.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the StatefulSet, for an hour at most; `kubectl scale` itself takes no annotation:
 //! `kubectl annotate statefulset NAME 'gatera.dev/override=G01 until=2026-12-01T10:00:00Z reason=…'`.
@@ -78,7 +79,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 Some(left) if review.takes_over => {
                     return stranded(new, left).into_iter().collect();
                 }
-                // It is there, and the view has not seen it yet.
+                // The StatefulSet exists, but the view does not show it yet.
                 Some(_) => None,
                 None => cluster,
             };
@@ -99,7 +100,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             )
         }
         (Some(Object::Scale(old)), Some(Object::Scale(new))) => {
-            // It may have been made moments ago, around members that run.
+            // The StatefulSet may have been created moments ago, with members that run.
             let cluster = view.cluster(&review.namespace, &review.name).filter(|it| !it.left);
             let known = cluster.is_some() || view.members_run(&review.namespace, &review.name);
             let step = Resize {
@@ -116,25 +117,25 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-/// What would be said of so many members, to whoever asks for them in another way than by replicas.
+/// Findings about a resize that is requested in another way than by `replicas`.
 pub fn resized(review: &Review, cluster: &Cluster, to: i64, view: &View<'_>) -> Findings {
     let (set, from) = (Some(&cluster.workload.metadata), cluster.workload.replicas());
     let (arbitrators, parallel) = (cluster.arbitrators, cluster.workload.parallel());
     changed(Resize { review, set, arbitrators, from, to, parallel }, Some(cluster), view)
 }
 
-/// What is said of a size that is chosen for the first time.
+/// Findings about the size of a new cluster.
 pub fn chosen(replicas: i64) -> Findings {
     created(replicas)
 }
 
-/// From so many replicas to so many.
+/// A change of the number of replicas.
 #[derive(Clone, Copy)]
 struct Resize<'a> {
     review: &'a Review,
     /// The StatefulSet, if it is known.
     set: Option<&'a Meta>,
-    /// Arbitrators vote, too.
+    /// The number of arbitrators, which vote too.
     arbitrators: i64,
     from: i64,
     to: i64,
@@ -142,11 +143,11 @@ struct Resize<'a> {
 }
 
 impl Resize<'_> {
-    /// The next step that is right, as a command.
+    /// The advice for the next allowed step, which begins with a command.
     fn instead(&self, replicas: i64) -> String {
         let Review { namespace, name, .. } = self.review;
         let command = managed::scale(self.set, namespace, name, replicas);
-        format!("{command}, wait until all members are Ready, then go on")
+        format!("{command}, wait until all members are Ready, then continue")
     }
 }
 
@@ -155,11 +156,11 @@ fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Find
         () if step.to == step.from => return Findings::new(),
         () if cluster.is_some_and(|it| it.has_no_identity() && it.ready() > 0) => Some(deny(
             format!("{} -> {} replicas: the cluster has no identity", step.from, step.to),
-            "members that formed their cluster after a crash without comparing what they have take nobody in: who leaves is lost, and who \
-             comes never joins",
-            "gatera explain G04, a cluster without an identity (found it anew from one member first)".into(),
+            "members that formed their cluster after a crash without comparing their data accept no joiner: a member that leaves is lost, \
+             and a new one never joins",
+            "gatera explain G04, a cluster without an identity (create it anew from one member first)".into(),
         )),
-        // What is not there is not kept, nor scaled.
+        // If no member is Ready, a smaller step does not help.
         () if step.to < step.from && cluster.is_some_and(|it| view.state(it) == State::Down) => {
             not_down_now(step, cluster, view)
         }
@@ -175,17 +176,17 @@ fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Find
     }
 }
 
-/// Steps that no state of the cluster makes safe.
+/// A finding about a step that is never safe, in any state of the cluster.
 fn too_far_down(step: Resize<'_>) -> Option<Finding> {
     let Resize { from, to, parallel, arbitrators, .. } = step;
     let floor = (floor_of_one_step(from + arbitrators) - arbitrators).max(1);
     if to <= 0 {
         return Some(deny(
             format!("{from} -> {to} replicas stops every member"),
-            "after a full stop no member may start by itself: somebody must find the one with the newest data and bootstrap \
-             from it, and a wrong choice loses data",
+            "after a full stop no member may start by itself: you must find the one with the newest data and bootstrap from it, \
+             and a wrong choice loses data",
             format!(
-                "keep 1 member at least; to stop it in order: gatera stop {} -n {}",
+                "keep at least 1 member; to stop the cluster in order: gatera stop {} -n {}",
                 step.review.name, step.review.namespace
             ),
         ));
@@ -195,7 +196,7 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
             format!(
                 "{from} -> {to} replicas would leave {to} of {from} members; {floor} is the smallest next step"
             ),
-            "members that are told to leave together can vanish together, and what is left is no majority: it stops \
+            "members that are stopped together can count as crashed together, and the rest is not a majority: it stops \
              answering queries",
             step.instead(floor),
         ));
@@ -206,19 +207,18 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
                 "{from} -> {to} replicas with podManagementPolicy Parallel stops {} members at once",
                 from - to
             ),
-            "Parallel waits for nobody: members that leave at the same moment count as crashed",
+            "Parallel does not wait between members, and members that leave at the same moment count as crashed",
             step.instead(from - 1),
         )
     })
 }
 
-/// Down only while everybody who stays is Ready: a member may be receiving its data from the one that goes.
+/// A finding if the cluster must not shrink now: all remaining members must be Ready, as the removed one may be a donor.
 fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
-    let why = "the member that leaves may be the one another receives its data from, and a member that is not Ready \
-               counts as lost when the majority is counted";
+    let why = "the removed member may be sending its data to another, and a member that is not Ready counts as lost for the majority";
     let asked = format!("{} -> {} replicas", step.from, step.to);
     let Some(cluster) = cluster else {
-        let says = format!("{asked}: gatera does not know this cluster yet");
+        let says = format!("{asked}: gatera has not seen this cluster yet");
         return Some(finding(Verdict::Unknown, says, why, "repeat the command in a few seconds".into()));
     };
     let refuse = |verdict, says: &str, instead: String| {
@@ -231,12 +231,12 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
     match view.state(cluster) {
         State::Healthy | State::Degraded | State::Joining | State::Transfer if goes_on => {
             if !cluster.workload.is_observed() {
-                let says = "its controller has not seen the last change yet";
+                let says = "the StatefulSet controller has not seen the last change yet";
                 return refuse(Verdict::Wait, says, "repeat the command in a minute".to_owned());
             }
             refuse(
                 Verdict::Wait,
-                "a rollout of its template is under way, and goes on with the next member as soon as this one is gone",
+                "a rollout of its template is under way, and restarts the next member as soon as this one is removed",
                 format!(
                     "kubectl -n {} rollout status statefulset {}, and repeat the command when it is done; if it hangs, {}",
                     cluster.id.namespace,
@@ -252,29 +252,29 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
         }
         State::Unknown => refuse(
             Verdict::Unknown,
-            "it is not known whether the members that stay are Ready",
+            "it is not known whether the remaining members are Ready",
             UNTIL_SEEN.into(),
         ),
         State::Down | State::Stopped => Some(deny(
-            format!("{asked}: no member is Ready, so nothing is left to keep ({})", view.describe(cluster)),
-            "its data is on the members' claims, and the one that is scaled away may have the newest",
+            format!("{asked}: no member is Ready ({})", view.describe(cluster)),
+            "the data is on the members' claims, and the member that is removed may have the newest",
             format!(
-                "{}, which starts the one with the newest data; scale when all are Ready",
+                "{}, which starts the member with the newest data; scale when all are Ready",
                 cluster.recover_command()
             ),
         )),
-        // What leaves is exactly what is broken: this is the way out, not the way in.
+        // Only broken members are removed, so this is the way out.
         _ if cluster.leaving.is_empty() && stay_ready.clone().all(Member::ready) => None,
         _ if stay_ready.clone().all(Member::ready) => {
             refuse(Verdict::Wait, "a member is still leaving", ready)
         }
         State::Forming => refuse(Verdict::Wait, "the first installation is not finished", ready),
         State::Joining | State::Transfer => refuse(Verdict::Wait, "a member is starting", ready),
-        // A pod that is being deleted comes back by itself.
+        // A pod that is being deleted is created again by its controller.
         State::Degraded
             if stay_ready.clone().any(|member| member.pod.as_ref().is_some_and(|pod| pod.going)) =>
         {
-            refuse(Verdict::Wait, "a member that stays is being replaced", ready)
+            refuse(Verdict::Wait, "a remaining member is being replaced", ready)
         }
         State::Degraded => {
             let Id { namespace, name: set } = &cluster.id;
@@ -289,12 +289,12 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
                 ),
                 _ => format!("gatera status -n {namespace}, then repeat the command"),
             };
-            refuse(Verdict::Deny, "a member that stays is not Ready", logs)
+            refuse(Verdict::Deny, "a remaining member is not Ready", logs)
         }
     }
 }
 
-/// Up only while there is something to join.
+/// A finding if the cluster must not grow now: a new member needs a cluster to join.
 fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
     let cluster = cluster?;
     let asked = format!("{} -> {} replicas", step.from, step.to);
@@ -303,29 +303,29 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         (State::Down | State::Stopped, Some(members)) if members == step.to => Some(finding(
             Verdict::Warn,
             format!(
-                "{asked}: its members were stopped in order, and none of them starts the cluster by itself"
+                "{asked}: its members were stopped in order, but none of them starts the cluster by itself"
             ),
-            "whoever starts first is copied by all others, and nobody does that on a guess",
-            format!("{}, which starts the one with the newest data", cluster.start_command()),
+            "all others copy the member that starts first, so it must be the one with the newest data",
+            format!("{}, which starts the member with the newest data", cluster.start_command()),
         )),
         (State::Down | State::Stopped, Some(members)) if first_start => Some(deny(
             format!("{asked}: it had {members} members when it was stopped"),
-            "a member that is left out may have the newest data, and one that is new is empty",
+            "a member that is left out may have the newest data, and a new one is empty",
             format!("{}, which starts it with {members}; scale when all are Ready", cluster.start_command()),
         )),
         (State::Down, _) => Some(deny(
             format!(
-                "{asked}: no member is Ready, and there is data on the claims ({})",
+                "{asked}: no member is Ready, but there is data on the claims ({})",
                 view.describe(cluster)
             ),
-            "a member that starts alone finds nobody to join and gives up after 30 seconds; a new cluster must never be \
-             founded over existing data",
-            format!("{}, which starts the one with the newest data", cluster.recover_command()),
+            "a member that starts alone finds no peer and gives up after 30 seconds; a new cluster must never be created over \
+             existing data",
+            format!("{}, which starts the member with the newest data", cluster.recover_command()),
         )),
         (State::Forming, _) if !first_start && !cluster.bootstrap.pods.is_empty() => Some(finding(
             Verdict::Wait,
             format!("{asked}: the first installation is not finished ({})", view.describe(cluster)),
-            "every new member copies the whole database from one that has it, and there is only the bootstrap node yet",
+            "every new member copies the whole database, and only the bootstrap node has it yet",
             format!(
                 "wait until all {} members are Ready, then repeat the command",
                 cluster.workload.replicas()
@@ -336,14 +336,14 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
                 "{asked} with podManagementPolicy Parallel starts {} members at once",
                 step.to - step.from
             ),
-            "every new member copies the whole database from one of the others, and all would ask at the same moment",
+            "every new member copies the whole database from one of the others, and all would do so at the same time",
             step.instead(step.from + 1),
         )),
         _ => None,
     }
 }
 
-/// Those who leave take their data along.
+/// A warning if the claims of the removed members are deleted.
 fn claims_go(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
     let cluster = cluster.filter(|_| step.to < step.from)?;
     let retention = &cluster.workload.spec.persistent_volume_claim_retention_policy;
@@ -357,25 +357,25 @@ fn claims_go(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
                 "{} -> {} replicas deletes the claims of {leave} (whenScaled: Delete)",
                 step.from, step.to
             ),
-            "what is on a claim goes with it: a member that comes back later copies everything from another",
-            "write whenScaled: Retain first to keep them".into(),
+            "the data is deleted with its claim: a member that is added later copies everything from another",
+            "to keep them, write whenScaled: Retain first".into(),
         )
     })
 }
 
-/// Allowed, but on the word of a probe that cannot see Galera's state, or of an old view.
+/// A warning for a step that is allowed on weak evidence: a probe that cannot see Galera's state, or an old view.
 fn uncertain(cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
     let cluster = cluster?;
     let (says, why, instead) = match (view.state(cluster), cluster.unverified().count()) {
         (State::Unknown, _) => (
             format!("the state of the cluster is not known ({})", view.seen()),
-            "what is known of it is old",
-            "look at the members before you go on",
+            "gatera's information about it is old",
+            "check the members before you continue",
         ),
         (_, 0) => return None,
         (_, count) => (
-            format!("{count} of its Ready members carry no gatera probe, so Ready does not prove Synced"),
-            "a probe that only asks for an answer also succeeds on a member that is cut off or still catching up",
+            format!("{count} of its Ready members have no probe of gatera, so Ready does not prove Synced"),
+            "a probe that only asks whether the server answers also succeeds on a member that is cut off or still catching up",
             "restart the members one at a time, so that they get their probes",
         ),
     };

@@ -1,17 +1,17 @@
-//! G04: a cluster that has data is never founded a second time.
+//! G04: a cluster that has data is never created a second time.
 //!
-//! Refuses a bootstrap pod, a scale-up of a bootstrap Deployment, and any switch that makes a member found a new
+//! Refuses a bootstrap pod, a scale-up of a bootstrap Deployment, and any switch that makes a member create a new
 //! cluster (`gcomm://` without hosts, `--wsrep-new-cluster`, `MARIADB_GALERA_CLUSTER_BOOTSTRAP`) once a member holds
-//! data, or while another bootstrap pod is there; and a second
-//! member beside a single one that founds its cluster at every start. A bootstrap Deployment that is applied again is not refused: it is
-//! kept at 0 replicas, with a warning, so that `kubectl apply`, `helm upgrade` and GitOps can repeat themselves.
+//! data, or while another bootstrap pod exists; and a second member beside a single one that creates its cluster at every
+//! start. A bootstrap Deployment that is applied again is not refused: it is kept at 0 replicas, with a warning, so that
+//! `kubectl apply`, `helm upgrade` and GitOps can be repeated.
 //!
 //! # Why
 //!
-//! A server that starts with an empty `gcomm://` founds a new, empty cluster with an identity of its own. Members that
-//! join it notice that their data belongs to another cluster, throw it away and copy the empty one. Measured: delete
+//! A server that starts with an empty `gcomm://` creates a new, empty cluster with an identity of its own. Members that
+//! join it discard their data, because it belongs to another cluster, and copy the empty one. Measured: delete
 //! the pods of a running cluster, apply the original manifests again "to fix it", and two and a half minutes later
-//! every pod is 1/1 Running, Galera says Synced, and every table is gone.
+//! every pod is 1/1 Running, Galera says Synced, and every table is lost.
 //!
 //! # Example
 //!
@@ -23,70 +23,69 @@
 //!
 //! # What to do instead
 //!
-//! Remove the bootstrap objects from what you apply; the members find each other. Argo CD sees a difference as long as they
-//! are there: let it ignore `/spec/replicas` of the bootstrap Deployment (`ignoreDifferences`), or its self-heal tries for
-//! ever.
+//! Remove the bootstrap objects from your manifests; the members find each other. Argo CD sees a difference as long as the
+//! objects are there: make it ignore `/spec/replicas` of the bootstrap Deployment (`ignoreDifferences`), or its self-heal
+//! never ends.
 //!
-//! If no member is Ready, the data is still on their claims. `gatera recover CLUSTER -n NAMESPACE` finds the member with the
-//! newest data and starts from there (`gatera explain G20`); it can be run again after any interruption. Where the server does not
-//! start by gatera's step (Bitnami's image), make no pod, and follow `gatera explain G20`, "Without the step". By hand, never from an
-//! empty node:
+//! If no member is Ready, the data is still on the claims. `gatera recover CLUSTER -n NAMESPACE` finds the member with the
+//! newest data and starts from there (`gatera explain G20`); you can run it again after any interruption. If the server starts
+//! without gatera's step script (Bitnami's image), create no pod, and follow `gatera explain G20`, "Without the step". By hand,
+//! never from an empty node:
 //!
-//! 1. Find N, the member with the newest data. `gatera status` tells where each member that waits starts from, and who is
-//!    the newest; it is the position of their last start. Where it tells nothing, `grastate.dat` in the data directory of
-//!    each has its `uuid` and `seqno` (`kubectl exec`, or a pod of your own that mounts the claim), and after a crash, when
-//!    every `seqno` is -1, `mariadbd --wsrep-recover` tells them. The highest is N; after an orderly stop it says
-//!    `safe_to_bootstrap: 1`. A `uuid` of zeros means a state transfer that was not finished (then `sst_in_progress` lies
-//!    beside it: never N) or a crash in the middle of a DDL: such a member is N only if no other has its position. If members differ in
-//!    `uuid` otherwise, two clusters were founded: touch nothing and compare their tables first. Galera refuses to start from N before
-//!    `safe_to_bootstrap` in its `grastate.dat` is set to 1 by hand.
+//! 1. Find N, the member with the newest data. `gatera status` shows the position of each waiting member at its last start,
+//!    and which is the newest. If it shows none, read `uuid` and `seqno` from `grastate.dat` in the data directory of each
+//!    (`kubectl exec`, or a pod of your own that mounts the claim); after a crash, when every `seqno` is -1,
+//!    `mariadbd --wsrep-recover` prints them. The highest is N; after an orderly stop it has `safe_to_bootstrap: 1`. A `uuid`
+//!    of zeros means an unfinished state transfer (then `sst_in_progress` is beside it: never N) or a crash during a DDL:
+//!    such a member is N only if no other has its position. If members differ in `uuid` otherwise, two clusters were created:
+//!    change nothing and compare their tables first. Galera refuses to start from N until you set `safe_to_bootstrap` in its
+//!    `grastate.dat` to 1.
 //! 2. Set `wsrep_cluster_address = gcomm://` in the members' ConfigMap, then `spec.ordinals.start: N` and `replicas: 1`
-//!    on the StatefulSet; delete the pods that are left, so that N reads the address and the others make room, and wait
-//!    until N is Ready. Its data is kept, and it founds the cluster with it.
-//! 3. Set the address back (nobody restarts), then `start: 0` and the old number of replicas: the others copy its data.
+//!    on the StatefulSet; delete the remaining pods, so that N reads the address and the others stop, and wait
+//!    until N is Ready. It keeps its data, and creates the cluster with it.
+//! 3. Set the address back (no member restarts), then `start: 0` and the old number of replicas: the others copy its data.
 //!
-//! What Helm manages, change by its values and `helm upgrade` in both steps, or the next upgrade of Helm 4 fails with a conflict
-//! (`--force-conflicts` takes the fields back). Step 2 needs the override (`"G01,G02,G04 until=…"`) on the ConfigMap and on the
-//! StatefulSet. Bitnami's chart has
-//! `galera.bootstrap.forceBootstrap: true` with `bootstrapFromNode: N` in place of the address.
+//! If Helm manages these objects, change its values and run `helm upgrade` in both steps, or the next upgrade of Helm 4 fails
+//! with a conflict (`--force-conflicts` takes the fields back). Step 2 needs the override (`"G01,G02,G04 until=…"`) on the
+//! ConfigMap and on the StatefulSet. Bitnami's chart has `galera.bootstrap.forceBootstrap: true` with `bootstrapFromNode: N`
+//! instead of the address.
 //!
 //! # A cluster without an identity
 //!
-//! Members that crashed together and were started without their positions (no step in front of the server) form their cluster again
-//! with a history of zeros: `wsrep_cluster_state_uuid` and `uuid` in `grastate.dat` say 00000000-…. It serves, but nobody
-//! can join it any more ("IST started with wrong seqno"): each member that leaves is lost. Restart nobody. They may differ
-//! (`CHECKSUM TABLE` of each): decide which one is right. Then found it anew from a member N that serves, by steps
-//! 2 and 3 above, in this order: stop whoever writes; the address, `start: N`, `replicas: 1`; wait until the others are gone, so that N is
-//! the last, and says `safe_to_bootstrap: 1` by itself (if it does not, somebody else has newer rows: never set it by hand
-//! here); only then delete N. It keeps its data and gets a new identity; the others copy everything. It costs one restart of N, during
-//! which nobody serves. The override is `"G01,G02,G04 until=…"` on the StatefulSet, and `"G04 until=…"` on the ConfigMap;
-//! where the address stands in the pod template (Bitnami's `forceBootstrap`), G14 has to be in it, too.
+//! Members that crashed together and were started without their positions (without the step script) form their cluster again
+//! with an identity of zeros: `wsrep_cluster_state_uuid` and `uuid` in `grastate.dat` are 00000000-…. It serves, but no member
+//! can join it any more ("IST started with wrong seqno"): each member that leaves is lost. Do not restart any member. Their data
+//! may differ (`CHECKSUM TABLE` of each): decide which one is right. Then create the cluster anew from a member N that serves, by
+//! steps 2 and 3 above, in this order: stop all clients that write; set the address, `start: N`, `replicas: 1`; wait until the
+//! others are gone, so that N is the last, and sets `safe_to_bootstrap: 1` by itself (if it does not, another member has newer
+//! rows: never set it by hand here); only then delete N. It keeps its data and gets a new identity; the others copy everything.
+//! During the restart of N no member serves. The override is `"G01,G02,G04 until=…"` on the StatefulSet, and `"G04 until=…"` on
+//! the ConfigMap; if the address is in the pod template (Bitnami's `forceBootstrap`), add G14.
 //!
-//! # What gets past
+//! # Starts that the webhook cannot see
 //!
-//! What no webhook sees (an address in a Secret, a template that changed while the guard was down) the step in front of the
-//! server stops: the pod's termination message begins with "gatera did not start the server". With the override on the
-//! StatefulSet delete that pod: the new one may found.
+//! If the webhook cannot see the address (in a Secret, or in a template that changed while the guard was down), the step script
+//! does not start the server: the pod's termination message begins with "gatera did not start the server". To allow it, put the
+//! override on the StatefulSet and delete that pod: the new one may create a cluster.
 //!
 //! # A member in another cluster
 //!
 //! A member that is Synced "in another cluster" than the recorded one is not Ready, and no client reaches it. It may hold rows that the
-//! others lack, and they may hold rows that it lacks: compare their tables (`kubectl exec … mariadb-dump` of each) before anything
-//! else. Then:
+//! others lack, and they may hold rows that it lacks: first compare their tables (`kubectl exec … mariadb-dump` of each). Then:
 //!
-//! - The recorded one is right: keep the dump of the stray, annotate its claim with `"G07 until=…"` and its pod with `"G02 until=…"`
-//!   (`gatera.dev/override`), delete the claim, then the pod. The new one is empty; it joins and copies everything. If nobody of the
-//!   recorded cluster serves, do this for every stray first, as two clusters that reach each other hurt both; then
-//!   `gatera recover CLUSTER -n NAMESPACE`. Of a member that was emptied it cannot know what it had, and says how that is accepted:
+//! - If the recorded cluster is right: keep the dump of the stray, annotate its claim with `"G07 until=…"` and its pod with
+//!   `"G02 until=…"` (`gatera.dev/override`), delete the claim, then the pod. The new pod is empty; it joins and copies everything. If
+//!   no member of the recorded cluster serves, do this for every stray first, because two clusters that reach each other damage both;
+//!   then `gatera recover CLUSTER -n NAMESPACE`. It cannot know what an emptied member had, and prints how to accept that:
 //!   `--from MEMBER --accept-loss unknown`.
-//! - The stray is right (the cluster was founded anew while the guard was away): put the override of G04 on the StatefulSet, and
-//!   delete the stray's pod: the new one may be in that cluster, so it becomes Ready. Once nobody who serves is in the old one, the
-//!   new one is recorded.
+//! - If the stray is right (the cluster was created anew while the guard was down): put the override of G04 on the StatefulSet, and
+//!   delete the stray's pod: the new pod may be in that cluster, so it becomes Ready. When no serving member is in the old cluster,
+//!   the new one is recorded.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G04 until=2026-12-01T10:00:00Z reason=…"`; a bootstrap
-//! Deployment also in its pod template, since its pod is judged again. With the override a bootstrap node does start, and
+//! Deployment also in its pod template, because its pod is judged too. With the override a bootstrap node does start, and
 //! the members that join it lose their data.
 
 mod configuration;
@@ -120,7 +119,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             let old = old
                 .as_ref()
                 .and_then(|old| if let Object::Deployment(old) = old { Some(&**old) } else { None })
-                // What is there already starts nothing.
+                // The audit looks at existing objects, which start nothing.
                 .or_else(|| (review.origin == Origin::Audit).then_some(&**new));
             deployment_applied(review, old, new, view)
         }
@@ -156,14 +155,15 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found.into_iter().collect()
 }
 
-/// Why the replicas of this Deployment are held at 0: it would found a second cluster.
+/// The finding that keeps the replicas of this Deployment at 0, because it would create a second cluster.
 pub fn held_at_zero(decision: &Decision) -> Option<&Finding> {
     let held = |judged: &&Judged| judged.finding.rule == RULE.id && judged.finding.verdict == Verdict::Amend;
     let mut judged = decision.judged.iter().filter(held);
     judged.find(|judged| judged.softened.is_none()).map(|judged| &judged.finding)
 }
 
-/// Applied again: held at 0 with a warning while the object can still be changed, refused if that was circumvented.
+/// A finding about a bootstrap Deployment that is applied again: kept at 0 with a warning while the object can still be changed,
+/// refused afterwards.
 fn deployment_applied(
     review: &Review,
     old: Option<&Workload>,
@@ -172,8 +172,8 @@ fn deployment_applied(
 ) -> Option<Finding> {
     let (ns, template) = (&*review.namespace, &new.spec.template);
     let by = founder(ns, &template.metadata, &template.spec, view)?;
-    // A bootstrap node that runs is still somebody's donor: an edit of its Deployment does not start a second one, and
-    // stopping it here would cut off those who join. Its pod's CREATE is judged if the edit replaces it.
+    // A running bootstrap node may be a donor: an edit of its Deployment does not start a second one, and stopping it here
+    // would interrupt the joiners. If the edit replaces the pod, its CREATE is judged.
     let runs_already = old.is_some_and(|old| old.replicas() >= new.replicas())
         && view
             .cluster_of(ns, &template.metadata.labels)
@@ -189,19 +189,19 @@ fn deployment_applied(
         verdict: Verdict::Amend,
         field: "spec.replicas".into(),
         says: format!("kept at 0 replicas: {}", fact.says),
-        instead: "remove its manifest from what you apply".to_owned(),
+        instead: "remove it from your manifests".to_owned(),
         edits: vec![Edit::set(["spec", "replicas"], 0.into())],
         ..refusal(&by)
     })
 }
 
-/// Who founds: the switch, if this pod is Galera's at all.
+/// The switch with which this pod creates a cluster, if the pod is adopted.
 fn founder(ns: &str, meta: &Meta, spec: &PodSpec, view: &View<'_>) -> Option<String> {
     let adopted = view.adoption().adopts(&meta.labels);
     adopted.then(|| view.founds_new_cluster(ns, meta, spec)).flatten()
 }
 
-/// A member whose own switch founds a cluster would do so at every restart.
+/// A finding about a switch in the template, with which a member creates a cluster at every restart.
 fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let template = &new.spec.template;
     let by = founder(ns, &template.metadata, &template.spec, view)?;
@@ -217,20 +217,20 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     member_refused(&by, &format!("spec.template: {by}"), fact, new)
 }
 
-/// A single member may found its cluster at every start; those that come after it would found more of them.
+/// A finding about several members with such a switch. A single member may create its cluster at every start.
 fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) -> Option<Finding> {
     let template = &workload.spec.template;
     let by = founder(ns, &template.metadata, &template.spec, view).filter(|_| replicas > 1)?;
     Some(Finding {
         field: "spec.replicas".to_owned(),
-        says: format!("each of {replicas} members would found a cluster of its own ({by})"),
-        why: "what is written to two clusters never comes together, and each member is Ready".to_owned(),
+        says: format!("each of {replicas} members would create a cluster of its own ({by})"),
+        why: "data that is written to two clusters cannot be merged, and each member is Ready".to_owned(),
         instead: instead_of(&by, workload),
         ..refusal(&by)
     })
 }
 
-/// Two clusters that one label names: a bootstrap node meant for the new one would be taken for the old one's.
+/// A finding about two clusters with the same label: a bootstrap node of the new one would count as the old one's.
 fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let labels = &new.spec.template.metadata.labels;
     let other = view.cluster_of(&review.namespace, labels).filter(|it| it.id.name != review.name)?;
@@ -240,17 +240,17 @@ fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding
         Verdict::Deny,
         format!("spec.template.metadata.labels[{key}]"),
         format!("{says}, and its label {key} is the same"),
-        "bootstrap nodes and claims belong to a cluster by that label; what founds the new \
+        "bootstrap nodes and claims belong to a cluster by that label; the bootstrap node of the new \
          one reaches the members of the other, and wipes them",
         format!(
-            "write {key}: {} in its selector and pod template, in place of {}, and make Services and a PodDisruptionBudget that select it: one \
-             label more would leave its members behind those of {}",
+            "write {key}: {} in its selector and pod template, instead of {}, and create Services and a PodDisruptionBudget that select it: \
+             an additional label would leave its members behind those of {}",
             new.metadata.name, labels.get(key).map_or("it", |it| &**it), other.id.name
         ),
     ))
 }
 
-/// Members that come back with their data would join a node that has just founded an empty cluster.
+/// A finding if a bootstrap node runs while members start again with their data: they would join its empty cluster.
 fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let (ns, labels) = (&*review.namespace, &new.spec.template.metadata.labels);
     if review.old.is_some() || review.origin == Origin::Audit || new.replicas() == 0 {
@@ -262,14 +262,14 @@ fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
         (it.replicas() > 0).then_some((name, by))
     })?;
     let says = format!(
-        "claim {} of this StatefulSet already has a volume, and Deployment {name} founds an empty cluster",
+        "claim {} of this StatefulSet already has a volume, but Deployment {name} creates an empty cluster",
         claim.name
     );
     let instead = format!("kubectl -n {ns} delete deployment {name}, then apply the StatefulSet alone");
     Some(Finding { says, field: "spec.template.metadata.labels".into(), instead, ..refusal(&by) })
 }
 
-/// The data that a second bootstrap would wipe: a member's, or a claim's that a deleted StatefulSet left behind.
+/// The data that a second bootstrap would wipe: on the members, or on claims of a deleted StatefulSet.
 fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
     match view.cluster_of(ns, labels) {
         Some(cluster) => data_of(cluster, view),
@@ -279,8 +279,7 @@ fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
                 format!("claim {claim} still holds the data of this cluster, whose StatefulSet is gone");
             Some(Data {
                 says,
-                instead: "apply the StatefulSet alone: its members find their claims again; if they do not start, `gatera recover` leads the \
-                          cluster back"
+                instead: "apply the StatefulSet alone: its members use their claims again; if they do not start, run `gatera recover`"
                     .to_owned(),
             })
         }
@@ -292,30 +291,30 @@ fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<Data> {
     let way_back = || {
         let recover = cluster.recover_command();
         format!(
-            "{recover} starts it from the member with the newest data, which is still on its claim (by hand: gatera explain G04)"
+            "{recover}, which starts it from the member with the newest data (by hand: gatera explain G04)"
         )
     };
     let instead = if cluster.ready() == 0 { way_back() } else { LEAVE_OUT.to_owned() };
     cluster.has_data().then_some(Data { says, instead })
 }
 
-/// A Deployment replaces a deleted pod before it is gone: for a while there would be two founders.
+/// Another bootstrap pod: a Deployment replaces a deleted pod before it is gone, so for a while there would be two.
 fn other_founder(ns: &str, meta: &Meta, view: &View<'_>) -> Option<Data> {
-    // Of files, the pod itself is among what is known.
+    // In files, the pod itself is in the view.
     let mut pods = view.cluster_of(ns, &meta.labels)?.bootstrap.pods.iter();
     let pod = pods.find(|it| it.name != meta.name)?;
     let says = format!("bootstrap pod {} is still there", pod.name);
     Some(Data { says, instead: "wait until it is gone; one bootstrap node is enough".to_owned() })
 }
 
-/// What would be wiped, and what to do with it.
+/// The data that would be wiped, and the advice.
 struct Data {
     says: String,
     instead: String,
 }
 
 const LEAVE_OUT: &str =
-    "remove the bootstrap objects and switches from what you apply; the members find each other";
+    "remove the bootstrap objects and switches from your manifests; the members find each other";
 
 fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
     let Data { says, instead } = data?;
@@ -323,13 +322,13 @@ fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
     Some(Finding { says, field: field.to_owned(), instead, ..refusal(by) })
 }
 
-/// What had no data when the guard heard of it last may have some by now.
+/// A finding if the view is old: a cluster without data may have some by now.
 fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
     (view.freshness != Freshness::Current).then(|| Finding {
         verdict: Verdict::Unknown,
         field: "spec".to_owned(),
         says: format!(
-            "it would bootstrap, and it is not known whether its cluster has data by now ({})",
+            "it would bootstrap, but it is not known whether its cluster has data by now ({})",
             view.seen()
         ),
         instead:
@@ -339,25 +338,25 @@ fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// A member has data of its own: it founds no empty cluster, but another one.
+/// The finding for a member with data of its own: it would create another cluster, not an empty one.
 fn member_refused(by: &str, field: &str, data: Option<Data>, workload: &Workload) -> Option<Finding> {
     let finding = refused(by, field, data)?;
     let why = format!(
-        "every member that starts with it ({by}) founds a cluster of its own, and what is written to two of them never comes together"
+        "every member that starts with it ({by}) creates a cluster of its own, and data that is written to two clusters cannot be merged"
     );
     let instead = if finding.instead == LEAVE_OUT { instead_of(by, workload) } else { finding.instead };
     Some(Finding { why, instead, ..finding })
 }
 
-/// So many members are listed in an advice.
+/// The number of members that an advice lists.
 const MOST_NAMED: usize = 9;
 
-/// What to write in place of this switch.
+/// The advice that replaces this switch.
 fn instead_of(by: &str, workload: &Workload) -> String {
     if by.contains("wsrep_cluster_address") {
         let (name, service) = (&workload.metadata.name, &workload.spec.service_name);
         let service = if service.is_empty() { name } else { service };
-        // A few show what is meant, whatever somebody writes into replicas.
+        // The list is cut, because `replicas` can be any number.
         let members =
             workload.ordinals().take(MOST_NAMED).map(|ordinal| format!("{name}-{ordinal}.{service}"));
         let more = if workload.ordinals().nth(MOST_NAMED).is_some() { ",…" } else { "" };
@@ -368,7 +367,7 @@ fn instead_of(by: &str, workload: &Workload) -> String {
         } else {
             ""
         };
-        format!("take {by} out{bitnamis}; the members find each other by their address")
+        format!("remove {by}{bitnamis}; the members find each other by their address")
     }
 }
 
@@ -377,7 +376,7 @@ fn refusal(by: &str) -> Finding {
         Verdict::Deny,
         "",
         "",
-        format!("it would found a new, empty cluster ({by}); members that join it throw their data away"),
+        format!("it would create a new, empty cluster ({by}); members that join it discard their data"),
         "",
     )
 }

@@ -1,35 +1,36 @@
 //! G16: the Services of a cluster lead to its members, and members find each other before they are Ready.
 //!
-//! Refuses a change after which a Service no longer selects the members it selected, be it a change of the Service or of
-//! the pod template's labels, and one that asks for a label which the template has and the running members do not have yet; refuses a governing Service (`spec.serviceName`) that is not headless, be it written before its
-//! cluster or after it, and to take `publishNotReadyAddresses` away from it. Warns when it is created without, and when a client Service would also
-//! lead to the bootstrap node. Refuses a client Service that leads to the members of two clusters, be it by its selector or by the
-//! labels of a new cluster; warns where it is headless. Disruption budgets that would lose the members by a change of labels are named as well.
+//! Refuses a change of a Service or of the pod template's labels after which the Service no longer selects its members, and a
+//! selector with a label that the template has and the running members do not have yet. Refuses a governing Service
+//! (`spec.serviceName`) that is not headless, whether it is created before or after its cluster, and the removal of its
+//! `publishNotReadyAddresses`. Warns if it is created without that field, and if a client Service would also lead to the bootstrap
+//! node. Refuses a client Service that leads to the members of two clusters, by its selector or by the labels of a new cluster; warns
+//! if it is headless. Also refuses a change of labels after which a disruption budget no longer selects the members.
 //!
 //! # Why
 //!
-//! Every member has a name below the governing Service, and the others look it up while it joins, which is before it is
-//! Ready. Without `publishNotReadyAddresses` that name does not exist yet: nobody can send the joiner its data, and with
-//! some images every member that finds no other founds a cluster of its own. A client Service whose selector is the
-//! instance label alone also leads to the bootstrap node, which is about to be removed. A selector that matches nothing
-//! is no error to Kubernetes: the Service is simply empty, and the budget protects no pod. Both select by the labels of pods: labels that
-//! a template was given later (with `updateStrategy: OnDelete`, a partition, or a rollout that has not begun) are on no pod yet.
+//! Every member has a name below the governing Service, and the others look it up while it joins, before it is
+//! Ready. Without `publishNotReadyAddresses` that name does not exist yet: no donor can send the joiner its data, and with
+//! some images every member that finds no other creates a cluster of its own. A client Service that selects by the
+//! instance label alone also leads to the bootstrap node, which will be removed. A selector that matches nothing
+//! is not an error for Kubernetes: the Service is empty, and the budget protects no pod. Both select by the labels of pods: labels
+//! that were added to a template later (with `updateStrategy: OnDelete`, a partition, or a rollout that has not begun) are on no pod yet.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl patch service galera-hs --patch='{"spec": {"publishNotReadyAddresses": false}}'
-//! [G16] Service db/galera-hs: publishNotReadyAddresses is taken away from the governing Service of cluster galera
+//! [G16] Service db/galera-hs: publishNotReadyAddresses is removed from the governing Service of cluster galera
 //! ```
 //!
 //! # What to do instead
 //!
 //! Governing Service: `clusterIP: None`, `publishNotReadyAddresses: true`, a selector of labels that every member has.
 //! Client Service: a selector that the bootstrap node does not match, such as `app: galera` beside the instance label.
-//! To rename labels, make the new Service first (both may exist), move the clients, then delete the old one. A client
-//! Service may be turned to another cluster of the namespace.
+//! To rename labels, create the new Service first (both may exist), move the clients, then delete the old one. A client
+//! Service may be changed to select another cluster of the namespace.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Service or the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G16 until=2026-12-01T10:00:00Z reason=…"`.
@@ -82,7 +83,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-/// What a Service breaks by itself.
+/// Findings about the new Service alone.
 fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
     let governed = view.governed_by(ns, &service.metadata.name);
     let others = view.clusters_for(ns, &service.spec.selector).filter(|it| !governs(service, it));
@@ -108,15 +109,15 @@ fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
             Verdict::Deny,
             "spec.clusterIP",
             format!("the governing Service of cluster {} is not headless", cluster.id.name),
-            "only a headless Service gives every member a name; through an address for all, a \
-             member meets a random other",
-            "set clusterIP: None, and make a second Service for clients",
+            "only a headless Service gives every member a name; an address for all leads to a \
+             random member",
+            "set clusterIP: None, and create a second Service for clients",
         )
     })
 }
 
-/// Judged by its selector, since it is usually created before its cluster. Members that have their names from another
-/// Service may well have one that shows who is Ready.
+/// A warning about a governing Service without `publishNotReadyAddresses`. It is judged by its selector, because it is usually
+/// created before its cluster. A Service that does not govern its members may publish only Ready ones.
 fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
     let selector = &service.spec.selector;
     let led_to = view.clusters_for(ns, selector);
@@ -129,8 +130,8 @@ fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> 
         RULE.finding(
             Verdict::Warn,
             PUBLISH,
-            "it gives no name to members that are joining",
-            "a member joins before it is Ready, and the others must find it by its name meanwhile",
+            "it does not publish the names of members that are joining",
+            "a member joins before it is Ready, and the others must find it by its name then",
             "set publishNotReadyAddresses: true",
         )
     })
@@ -140,12 +141,12 @@ fn founds(labels: &Labels) -> bool {
     labels.get("app").is_some_and(|app| app == "galera-bootstrap")
 }
 
-/// Clients would write to a node that is about to go.
+/// A warning if clients would write to the bootstrap node, which will be removed.
 fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
     if !service.selects(members(cluster)) {
         return None;
     }
-    // The bootstrap node may not be there yet: then one as the seed documents label it is meant.
+    // The bootstrap node may not exist yet: assume the labels of the seed documents.
     let name = cluster.instance()?;
     let key = adopt::INSTANCE_LABELS.into_iter().find(|key| members(cluster).contains_key(key))?;
     let usual = Labels::from([("app".into(), "galera-bootstrap".into()), (key.into(), name.into())]);
@@ -156,13 +157,13 @@ fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option
             Verdict::Warn,
             SELECTOR,
             format!("its selector also matches the bootstrap node of cluster {}", cluster.id.name),
-            "the bootstrap node is removed as soon as the members have its data, with every connection to it",
+            "the bootstrap node is removed as soon as the members have its data, and every connection to it is closed",
             "add a label that only members have, such as app: galera",
         )
     })
 }
 
-/// Clients would find nobody behind it: the servers listen on another port.
+/// A warning if the servers listen on another port than the one to which the Service leads.
 fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
     let (spec, server) = cluster.server().filter(|_| service.selects(members(cluster)))?;
     let led = service.spec.ports.iter().find(|it| leads_to(it, server) == Some(USUAL_PORT))?;
@@ -171,10 +172,10 @@ fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -
         Verdict::Warn,
         "spec.ports",
         format!(
-            "its port {} leads to {USUAL_PORT}, and the servers of cluster {} listen on {port}",
+            "its port {} leads to {USUAL_PORT}, but the servers of cluster {} listen on {port}",
             led.port, cluster.id.name
         ),
-        "nothing listens there: whoever connects is refused",
+        "no server listens there, so every connection is refused",
         format!("write targetPort: {port}"),
     ))
 }
@@ -186,7 +187,7 @@ fn leads_to(port: &ServicePort, server: &Container) -> Option<i64> {
     named.map_or_else(|| target.text().parse().ok(), |port| Some(port.container_port))
 }
 
-/// What a Service gave to the members of a cluster and no longer gives.
+/// A finding if a change of the Service removes the members, or the names of members that are not Ready.
 fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
     let name = &cluster.id.name;
     let lost = old.selects(members(cluster)) && !new.selects(members(cluster));
@@ -201,11 +202,11 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
         return Some(RULE.finding(
             Verdict::Deny,
             PUBLISH,
-            format!("publishNotReadyAddresses is taken away from the governing Service of cluster {name}"),
-            "a member joins before it is Ready: without a name nobody can send it its data, and \
+            format!("publishNotReadyAddresses is removed from the governing Service of cluster {name}"),
+            "a member joins before it is Ready: without a name no donor can send it data, and \
              it never becomes Ready",
-            "leave it true; to keep clients away from members that are not Ready, use a Service \
-             of their own",
+            "keep it true; to keep clients away from members that are not Ready, create a second \
+             Service for them",
         ));
     }
     (lost && (governs(new, cluster) || !elsewhere() && !to_one())).then(|| {
@@ -213,20 +214,20 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
             Verdict::Deny,
             SELECTOR,
             format!("its selector no longer matches the members of cluster {name}"),
-            "a selector that matches nothing is not an error: the Service stays, empty, and whoever \
-             uses it finds nobody",
+            "a selector that matches nothing is not an error: the Service stays, but is empty, and its \
+             clients reach no server",
             if governs(new, cluster) {
-                "keep labels in it that every member has; the members' names hang on this Service for \
-                 as long as the cluster lives"
+                "keep labels in it that every member has; the members' names depend on this Service as \
+                 long as the cluster exists"
             } else {
-                "make a second Service with the new selector and move its users there; this one may stay"
+                "create a second Service with the new selector and move its clients there; this one may stay"
             },
         )
     })
 }
 
-/// The template has the labels of the new selector, and members that the Service leads to do not have them yet. A Service for clients
-/// may lose some of them as long as it leads to one; a member without its name is not found by the others.
+/// A finding if the template has the labels of the new selector, but running members do not have them yet. A client Service may lose
+/// some members as long as it leads to one; the governing Service needs all of them.
 fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
     let names = governs(new, cluster);
     let leads = |service: &Service, pod: &PodFact| pod.is_selected_by(&service.spec.selector);
@@ -241,21 +242,21 @@ fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -
     let restart = restart(cluster, &lacking.last()?.name);
     let lacking: Vec<_> = lacking.iter().map(|pod| &*pod.name).collect();
     let says = format!(
-        "the template of cluster {} has the labels of its new selector, and {} do not have them yet ({})",
+        "the template of cluster {} has the labels of its new selector, but {} do not have them yet ({})",
         cluster.id.name,
         lacking.join(", "),
         view.count(cluster)
     );
     let why = if names {
-        "a Service goes by the labels of pods, which change when they restart: a member without its name is found by no other"
+        "a Service selects by the labels of pods, which change when they restart: a member without its name cannot be found by the others"
     } else {
-        "a Service goes by the labels of pods, which change when they restart: until then it is empty, and clients reach no member"
+        "a Service selects by the labels of pods, which change when they restart: until then it is empty, and clients reach no member"
     };
     let instead = format!("{restart}; change the Service when all members have been restarted");
     Some(RULE.finding(Verdict::Deny, SELECTOR, says, why, instead))
 }
 
-/// The command by which members, this one first, get the labels of their template.
+/// The command with which members, this one first, get the labels of their template.
 fn restart(cluster: &Cluster, first: &str) -> String {
     let (ns, name, strategy) =
         (&cluster.id.namespace, &cluster.id.name, &cluster.workload.spec.update_strategy);
@@ -270,16 +271,16 @@ fn restart(cluster: &Cluster, first: &str) -> String {
     }
 }
 
-/// By this label of the StatefulSet controller's a Service leads to one member.
+/// The label of the StatefulSet controller by which a Service leads to one member.
 const ONE_POD: &str = "statefulset.kubernetes.io/pod-name";
 
-/// The members of a new cluster would have no names.
+/// A finding if the members of a new cluster would have no names.
 fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let name = &new.spec.service_name;
     let service = view.service(ns, name)?;
     let labels = &new.spec.template.metadata.labels;
     let (verdict, problem) = match () {
-        // As where the Service is written after its cluster.
+        // The same verdict as for a Service that is created after its cluster.
         () if !service.headless() => (Verdict::Deny, "is not headless"),
         () if !service.selects(labels) => (Verdict::Warn, "does not select its members"),
         () => return None,
@@ -304,7 +305,7 @@ fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-/// New labels, which Services and budgets that led to the members do not select.
+/// Findings about new labels that the members' Services and budgets do not select.
 fn relabelled(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Findings {
     let ns = &*review.namespace;
     let (before, after) = (&old.spec.template.metadata.labels, &new.spec.template.metadata.labels);
@@ -320,8 +321,8 @@ fn relabelled(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) 
             Verdict::Deny,
             "spec.template.metadata.labels",
             format!("{kind} {name} does not select the template's new labels"),
-            "every member that restarts falls out of it: first one, then all",
-            format!("let {kind} {name} select labels that stay, then change the template"),
+            "it loses every member that restarts: first one, then all",
+            format!("first make {kind} {name} select labels that stay, then change the template"),
         )
     });
     lost.chain(shared::by_labels(review, new, view)).collect()

@@ -1,20 +1,21 @@
-//! G09: options that break a cluster are not set, and what data was made with is not changed.
+//! G09: options that break a cluster are not set, and options that the data depends on are not changed.
 //!
 //! Reads option files as MariaDB does, in ConfigMaps that a cluster reads or that configure Galera, and options on the server's
-//! command line. Refuses values with which a member does not start, does not replicate or splits the cluster; a change of what
-//! existing data was made with, or of what all members must have in common; taking out `wsrep_on` or `wsrep_provider` where
-//! nothing else sets it; options of one member in a file of all; options that no server reads, because their `[group]` is
-//! nobody's or a second `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include` of what no
-//! ConfigMap shows. Files are judged together if one server reads them together, by what it mounts where; of a file for each
-//! member, or one that a script chooses, each is judged by itself. A ConfigMap that was nobody's is judged when a template comes
-//! that reads it; one that is made after the template that names it is compared with what members run with. What only an init container reads is a source from which it makes the server's file, so placeholders stay there.
+//! command line. Refuses values with which a member does not start, does not replicate or splits the cluster; a change of options
+//! that are fixed for existing data, or that all members must have in common; the removal of `wsrep_on` or `wsrep_provider` if
+//! nothing else sets it; options for one member in a file for all; and options without effect, because no server reads their
+//! `[group]` or a second `wsrep_provider_options` replaces them. Warns about risky options, and about an `!include` of files that
+//! are in no ConfigMap. Files that one server reads together, by its mounts, are judged together; files for one member each, or
+//! files that a script chooses, are judged one by one. A ConfigMap that no cluster reads is judged when a template begins to read
+//! it; one that is created after the template that names it is compared with the options that members run with. An init container
+//! may create the server's file from a ConfigMap that only the init container reads, so placeholders are allowed there.
 //!
 //! # Why
 //!
-//! A bad option does nothing while the members run. It waits for the next restart: of one member, if somebody rolls
-//! out the change, or of the first node that fails. Then a member does not come back, or it comes back as a server of
-//! its own, Ready, with writes that reach nobody. The reverse is as bad: `[innodb]` looks like a group of an option
-//! file, and no server reads it, so whoever put `innodb_autoinc_lock_mode = 2` there runs without it.
+//! A bad option has no effect while the members run. It takes effect at the next restart: in a rollout of the change, or
+//! when the first node fails. Then a member does not start, or it starts as a separate server that is Ready, but does not
+//! replicate its writes. The reverse is as bad: `[innodb]` looks like a group of an option file, but no server reads it, so
+//! `innodb_autoinc_lock_mode = 2` in it has no effect.
 //!
 //! # Example
 //!
@@ -27,16 +28,16 @@
 //! # What to do instead
 //!
 //! The message names the option, the line and what to write. Server options belong under `[mysqld]` or `[galera]`; all
-//! provider options into one line, joined by `;`. What the data was made with (`innodb_page_size`,
-//! `lower_case_table_names`, …) changes only with a new cluster into which a dump is loaded. What all members must have
-//! in common (`wsrep_cluster_name`, TLS between members) changes while the cluster is stopped, after `gatera stop`, or in the steps
-//! the message names: TLS is switched on when every member that runs was started with `socket.dynamic=yes`.
+//! provider options into one line, joined by `;`. Options that are fixed for existing data (`innodb_page_size`,
+//! `lower_case_table_names`, …) can change only in a new cluster into which you load a dump. Options that all members must have
+//! in common (`wsrep_cluster_name`, TLS between members) can change while the cluster is stopped, after `gatera stop`, or in the
+//! steps of the message: you can turn on TLS when every running member was started with `socket.dynamic=yes`.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the ConfigMap or the StatefulSet (for a bootstrap node its Deployment), for an hour at most:
-//! `gatera.dev/override: "G09 until=2026-12-01T10:00:00Z reason=…"`. To live with a finding for good, lower the rule's
-//! mode in the settings or in the namespace; an option that was there before is only a warning anyway.
+//! `gatera.dev/override: "G09 until=2026-12-01T10:00:00Z reason=…"`. To accept a finding permanently, lower the rule's
+//! mode in the settings or in the namespace; an option that was there before gives only a warning.
 
 mod files;
 mod memory;
@@ -69,7 +70,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// More than anybody reads at once.
+/// The largest number of findings in one answer.
 const MOST: usize = 25;
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
@@ -98,10 +99,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-/// A template that comes and reads the ConfigMap.
+/// A new template that reads the ConfigMap.
 type Coming<'a> = Option<(Kind, &'a Workload)>;
 
-/// What is wrong with its files, and with what one server reads of them.
+/// Findings about the files of a ConfigMap, and about the options that one server reads from them.
 fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> Findings {
     let files = texts(map).map(|(file, _)| file).collect();
     let sets = Sets::of(ns, map, &files, view, coming.map(|(_, it)| it));
@@ -111,7 +112,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> 
         None => of_one_member(ns, map, view),
     };
     let place = Setting::in_file(of_one);
-    // A file may be read together with others by one server, and with none by another.
+    // One server may read a file together with others, and another server may read it alone.
     let mut judged = BTreeSet::new();
     let known = texts(map).collect();
     for set in sets.together.iter().cloned().chain(sets.alone.iter().map(|key| BTreeSet::from([*key]))) {
@@ -140,20 +141,20 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
         let settings = |map| all_settings(ns, &cluster.workload, &view.with(map));
         let after = settings(new);
         let under = Under::of(cluster, || settings(old), &after, view);
-        // Of files for one member each another one more changes nothing for those that are there.
+        // One more file for a single member does not change the other members.
         let changes = |set| {
             let [was, is] = [&was, &is].map(|files| effective(files, set));
             Setting::in_file(false).changes(&was, &is, &under)
         };
         sets.together.iter().chain([&sets.alone]).flat_map(changes).collect::<Findings>()
     };
-    // What is wrong for several is told once: one of them is enough to refuse it.
+    // A fault for several clusters is reported once, which is enough to refuse the change.
     let clusters = view.readers_of(ns, name).filter(|cluster| cluster.has_data());
     found.extend(clusters.map(changes_under).find(|found| !found.is_empty()).unwrap_or_default());
     worst(found)
 }
 
-/// What a server ends up with that reads these files.
+/// The options in effect for a server that reads these files.
 fn effective<'m>(known: &BTreeMap<&'m str, &'m str>, files: &BTreeSet<&'m str>) -> Effective<'m> {
     Effective::of_files(
         files.iter().filter_map(|file| known.get_key_value(file).map(|(file, text)| (*file, *text))),
@@ -166,13 +167,13 @@ fn texts(map: &ConfigMap) -> impl Iterator<Item = (&str, &str)> {
     all.filter(|(key, text)| options::is_file(key, text))
 }
 
-/// Members do not share this file, as far as is known: no server of several reads it as it is. Of one that nobody reads yet this is
-/// judged when its reader comes.
+/// Whether members do not share this file, as far as is known: no server reads it directly. A file that has no reader yet is judged
+/// again when a template begins to read it.
 fn of_one_member(ns: &str, map: &ConfigMap, view: &View<'_>) -> bool {
     view.readers_of(ns, &map.metadata.name).all(|cluster| is_source(&cluster.workload, &map.metadata.name))
 }
 
-/// An init container reads it and the server does not: what the server reads is made from it, for each member another.
+/// Whether an init container reads the ConfigMap and the server does not: the init container creates each member's file from it.
 fn is_source(workload: &Workload, map: &str) -> bool {
     let template = &workload.spec.template;
     let reads = |it: &Container| revision::sources(&template.spec, it).contains_key(map);
@@ -200,7 +201,7 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
         |of: &Workload| revision::reaching(&of.spec.template.spec).into_keys().collect::<BTreeSet<_>>();
     let (before, after) = (maps(old), maps(new));
     let known = |name: &String| view.config_map(ns, name).is_some();
-    // What the same files say was judged when it was written, and of what is not known nothing follows.
+    // Files that both templates read were judged when they were written, and unknown files cannot be judged.
     if before != after && before.iter().chain(&after).all(known) {
         let [was, is] = [old, new].map(|it| of_files(ns, it, view));
         let changes = Setting::in_file(false).changes(&was, &is, &under);
@@ -209,20 +210,20 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
     found
 }
 
-/// What a server of this workload is told by its files.
+/// The options that a server of this workload reads from its files.
 fn of_files<'s>(ns: &str, workload: &'s Workload, view: &View<'s>) -> Effective<'s> {
     let files = view.files(ns, &workload.spec.template.spec);
     let files = files.iter().filter(|file| options::is_file(file.key, file.text));
     Effective::of_files(files.map(|file| (file.key, file.text)))
 }
 
-/// What a server of this workload is told by its files and by its command line.
+/// The options that a server of this workload reads from its files and its command line.
 fn all_settings<'s>(ns: &str, workload: &'s Workload, view: &View<'s>) -> Effective<'s> {
     let flags = command_line(workload, view).map(|(_, flags)| flags).unwrap_or_default();
     of_files(ns, workload, view).then(flags)
 }
 
-/// The server container of an adopted template, and what its command line says.
+/// The server container of an adopted template, and the options on its command line.
 fn command_line<'a>(workload: &'a Workload, view: &View<'_>) -> Option<(&'a str, Effective<'a>)> {
     let template = &workload.spec.template;
     let adopted = view.adoption().adopts(&template.metadata.labels);
@@ -230,7 +231,7 @@ fn command_line<'a>(workload: &'a Workload, view: &View<'_>) -> Option<(&'a str,
     Some((&server.name, Effective::of_flags(options::flags(server))))
 }
 
-/// The worst first, and not more than somebody reads.
+/// The findings in order of severity, cut to a readable number.
 fn worst(mut found: Findings) -> Findings {
     found.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
     found.truncate(MOST);

@@ -1,16 +1,15 @@
-//! G19: a server that was not stopped in order starts from where its data is.
+//! G19: after a crash a server starts from the position of its data.
 //!
-//! Warns of a template whose server would start without knowing its position after a crash. Refuses nothing. Where no change of
-//! the manifest helps, as with Bitnami's image, it is said when the cluster is installed, and not by every `gatera check`.
+//! Warns about a template whose server would start without knowing its position after a crash. Refuses nothing. If no change of
+//! the manifest helps, as with Bitnami's image, it warns when the cluster is installed, and not in `gatera check`.
 //!
 //! # Why
 //!
-//! A member's position is the number of the last transaction that it has. After a crash it stands only in InnoDB's files, and
-//! `mariadbd` itself does not look there: on a host `mysqld_safe` or systemd does, in a container nobody. Members that start without it find each
-//! other by their last view and form the cluster again without comparing what they have. It was measured: all servers
-//! killed at once, one of them a few rows behind; 4 seconds later every pod was Ready, and the rows that one lacked differed
-//! from then on. And the cluster has lost its identity: its history is one of zeros, into which nobody can join any more
-//! (`gatera explain G04`).
+//! A member's position is the number of the last transaction that it has. After a crash it is only in InnoDB's files, and
+//! `mariadbd` itself does not read it: on a host `mysqld_safe` or systemd does, in a container no program does. Members that start
+//! without it find each other by their last view and form the cluster again without comparing their data. Measured: all servers
+//! were killed at once, one of them a few rows behind; 4 seconds later every pod was Ready, and that member stayed without those
+//! rows. The cluster also loses its identity, which becomes zeros, and no member can join it any more (`gatera explain G04`).
 //!
 //! # Example
 //!
@@ -22,26 +21,27 @@
 //!
 //! # What to do instead
 //!
-//! Leave `command` out, or let it begin with `docker-entrypoint.sh` or `mariadbd`: then gatera puts its step
-//! (`start-member.sh`) in front when the pod is created. It asks the server for its position with the server's own arguments
-//! (`--wsrep-recover`), hands it over with `--wsrep-start-position`, and stays the server's parent (root without the capability
-//! KILL could not signal it: then the step becomes the server). Where the image is not known,
-//! `gatera.dev/profile: official` says that it starts as the official one. A command of your own can start the server
-//! through `mysqld_safe`, or through the step that charts/galera carries. For Bitnami's image there is no step yet: compare
-//! the members' tables after all of them crashed, and look at `wsrep_cluster_state_uuid`. A pod that was made while the guard was
-//! away has no step until it is made anew (not if that shows zeros: `gatera explain G04`). `gatera.dev/start: keep` leaves the command alone.
+//! Leave `command` out, or begin it with `docker-entrypoint.sh` or `mariadbd`: then gatera adds its step script
+//! (`start-member.sh`) when the pod is created. The script runs the server with its own arguments and `--wsrep-recover` to find
+//! the position, passes it on with `--wsrep-start-position`, and stays the server's parent process (except where root has no
+//! capability KILL and could not signal the server: then the server replaces the script). For an unknown image,
+//! `gatera.dev/profile: official` says that it starts like the official one. A command of your own can start the server
+//! through `mysqld_safe`, or through the step script in charts/galera. There is no step script for Bitnami's image yet: compare
+//! the members' tables after all of them crashed, and check `wsrep_cluster_state_uuid`. A pod that was created while the guard was
+//! down has no step script until it is recreated (do not recreate it if the UUID is zeros: `gatera explain G04`).
+//! `gatera.dev/start: keep` keeps the command as it is.
 //!
 //! # What is on disk
 //!
-//! With `innodb_flush_log_at_trx_commit` at 2 the last second of commits is with the operating system, at 0 with the server. At 2 a
-//! server that is killed loses nothing; a machine that loses power does. The position that is recovered is what the disk has, so
-//! members compare what they really have, and whoever has less copies it from the others. If all machines fail at once,
-//! commits of the last second may be on no disk, although clients were told that they are safe: 1 is the value that survives that.
+//! With `innodb_flush_log_at_trx_commit` at 2 the commits of the last second are in the operating system's memory, at 0 in the
+//! server's. At 2 a server that is killed loses nothing, but a machine that loses power does. The recovered position is that of the
+//! data on disk, so members compare their real data, and a member with less copies it from the others. If all machines fail at once,
+//! commits of the last second may be on no disk, although clients got a confirmation: only the value 1 survives that.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! It is only a warning. `gatera.dev/override: "G19 until=2026-12-01T10:00:00Z reason=…"` on the StatefulSet silences it for an
-//! hour, the settings file for good: `modes: {G19: off}`.
+//! It is only a warning. `gatera.dev/override: "G19 until=2026-12-01T10:00:00Z reason=…"` on the StatefulSet suspends it for an
+//! hour, and `modes: {G19: off}` in the settings file turns it off.
 
 use super::template;
 use crate::inject::{Prospect, Start};
@@ -77,8 +77,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Verdict::Warn,
         format!("spec.template.spec.containers[{}].command", server.name),
         says,
-        "members without a position form their cluster again without comparing what they \
-         have: after a power failure rows may be on some of them only, and every pod is Ready",
+        "members without a position form their cluster again without comparing their data: \
+         after a power failure some rows may exist on some members only, although every pod is Ready",
         instead,
     );
     vec![finding]

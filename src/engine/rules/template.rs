@@ -1,12 +1,12 @@
-//! What the rules about pod templates share: whose template it is.
+//! The pod template of a cluster, for the rules about templates.
 //!
-//! Owns: no rule. Must not know: what any rule looks for.
+//! Not a rule. Must not know: what any rule checks.
 
 use facts::galera::server;
 use facts::view::{View, is_cluster};
 use objects::{Container, Object, Template};
 
-/// The pod template of a cluster or of its bootstrap node, with the container its server runs in. Strangers have none.
+/// The pod template of a cluster or of its bootstrap node, with its server's container. None for objects that are not adopted.
 pub(super) fn of<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<(&'a Template, &'a Container)> {
     let adoption = view.adoption();
     let template = match object? {

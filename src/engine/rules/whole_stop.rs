@@ -1,15 +1,15 @@
-//! G03: a whole cluster is not stopped by deleting what holds it together.
+//! G03: a whole cluster is not stopped by deleting its StatefulSet or namespace.
 //!
-//! Refuses to delete the StatefulSet of a cluster that has data, and a namespace in which such a cluster lives, or waits on its
-//! claims since `gatera stop`; and to give either an owner (`metadata.ownerReferences`) with which it would be deleted, or by
-//! which the cluster becomes another operator's. Deleting only the StatefulSet object (`--cascade=orphan`) is allowed while all members are Ready,
-//! or stopped in order, with advice.
+//! Refuses to delete the StatefulSet of a cluster that has data, and a namespace with such a cluster or with the claims of one
+//! that `gatera stop` stopped; and to give either an owner (`metadata.ownerReferences`) with which it would be deleted, or which
+//! hands the cluster to another operator. Deleting only the StatefulSet object (`--cascade=orphan`) is allowed while all members
+//! are Ready, or stopped in order, with advice.
 //!
 //! # Why
 //!
-//! A StatefulSet that is deleted takes its pods with it, in no order: Kubernetes gives no guarantee at all here. Members
+//! When a StatefulSet is deleted, its pods are deleted too, in no guaranteed order. Members
 //! that stop at the same moment are all marked `safe_to_bootstrap: 0`, so none may start first afterwards. With a
-//! namespace go the claims too, and the data with them.
+//! namespace the claims are deleted too, and with them the data.
 //!
 //! # Example
 //!
@@ -18,25 +18,25 @@
 //! [G03] StatefulSet db/galera: deleting it stops every member at once (3 of 3 members Synced, seen now)
 //! ```
 //!
-//! Everything else that the cluster uses is refused together with it (G10), so that an uninstall is not half done. Helm
-//! hides these words unless it is called with `--debug`; an Event on each object carries them (`kubectl get events`). The
-//! release is then marked "uninstalling", and upgrades fail: `helm rollback NAME REVISION` is the way back.
+//! The deletion of everything else that the cluster uses is refused as well (G10), so that an uninstall is not half done. Helm
+//! hides these messages unless it is called with `--debug`; an Event on each object has them (`kubectl get events`). The
+//! release is then marked "uninstalling", and upgrades fail: `helm rollback NAME REVISION` repairs it.
 //!
 //! # What to do instead
 //!
 //! * To change a field that Kubernetes does not let you change: with all members Ready, `kubectl delete statefulset NAME
-//!   --cascade=orphan`, then apply the new one within minutes. The pods go on running. Selector, serviceName and the names of the claim templates
-//!   must stay, or the new StatefulSet does not find pods and claims. While the StatefulSet is away its members count as the cluster:
-//!   none of them may go, what they need may not go, and every rule compares the new StatefulSet with what the members run.
-//! * To have a cluster gone for a while: `gatera stop NAME -n NS`, then uninstall; its claims stay. Installed again under the same
-//!   name, `gatera start NAME -n NS` starts it from them.
-//! * To remove a cluster for good: take a backup, annotate its StatefulSet with the override of G03, then uninstall. That
-//!   one override releases the end of everything the cluster uses, but not the claims (G07).
+//!   --cascade=orphan`, then apply the new one within minutes. The pods keep running. Selector, serviceName and the names of the claim templates
+//!   must stay, or the new StatefulSet does not find pods and claims. Without the StatefulSet its members still count as the cluster:
+//!   members and objects that they need must not be deleted, and every rule compares the new StatefulSet with what the members run.
+//! * To remove a cluster temporarily: `gatera stop NAME -n NS`, then uninstall; its claims stay. Install it again under the same
+//!   name, and `gatera start NAME -n NS` starts it from its claims.
+//! * To remove a cluster permanently: take a backup, annotate its StatefulSet with the override of G03, then uninstall. That
+//!   override also covers everything the cluster uses, but not the claims (G07).
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! `kubectl annotate statefulset NAME "gatera.dev/override=G03 until=2026-12-01T10:00:00Z reason=…"`, for an hour at
-//! most; for a namespace, the same annotation on the Namespace. On the StatefulSet it also releases the deletion of
+//! most; for a namespace, the same annotation on the Namespace. On the StatefulSet it also covers the deletion of
 //! everything the cluster uses, except its claims.
 
 use super::owners;
@@ -83,71 +83,69 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
     if stopped && (review.options.orphans() || cluster.keeps_claims()) {
         let says = "its members are stopped already, and their claims stay".to_owned();
         let instead =
-            format!("to have it back, apply it again under the same name, then {}", cluster.start_command());
+            format!("to start it again, apply it under the same name, then {}", cluster.start_command());
         return Some(finding(Verdict::Warn, says, instead));
     }
     if review.options.orphans() {
         if let Some(waits) = not_now(cluster, view) {
             return Some(waits);
         }
-        let says = "its pods go on running, but nothing heals or replaces them".to_owned();
+        let says = "its pods keep running, but nothing restarts or replaces them".to_owned();
         let instead = "apply the new StatefulSet within minutes, with the same selector, serviceName and claim templates";
         return Some(finding(Verdict::Warn, says, instead.to_owned()));
     }
     if stopped {
         let says = format!("its claims are deleted with it ({})", view.count(cluster));
         let instead = format!(
-            "to keep the data: kubectl -n {ns} delete statefulset {name} --cascade=orphan; to remove the cluster for good: take a \
+            "to keep the data: kubectl -n {ns} delete statefulset {name} --cascade=orphan; to remove the cluster permanently: take a \
              backup, then {}",
-            release("statefulset", Some(ns), name, view)
+            override_command("statefulset", Some(ns), name, view)
         );
-        let why = "it owns them, or persistentVolumeClaimRetentionPolicy.whenDeleted is Delete, and the data of members that are stopped is nowhere else".to_owned();
+        let why = "it owns them, or persistentVolumeClaimRetentionPolicy.whenDeleted is Delete, and the data of stopped members is nowhere else".to_owned();
         return Some(Finding { why, ..finding(Verdict::Deny, says, instead) });
     }
     let says = format!("deleting it stops every member at once ({})", view.count(cluster));
     let instead = format!(
         "to change a fixed field, with all members Ready: kubectl -n {ns} delete statefulset {name} --cascade=orphan, then apply the \
-         new one; to have it gone for a while: gatera stop {name} -n {ns}, then delete it; to remove the cluster for good: take a backup, then {}",
-        release("statefulset", Some(ns), name, view)
+         new one; to remove it temporarily: gatera stop {name} -n {ns}, then delete it; to remove the cluster permanently: take a backup, then {}",
+        override_command("statefulset", Some(ns), name, view)
     );
     Some(finding(Verdict::Deny, says, instead))
 }
 
-/// Without its StatefulSet a member that is missing does not come back, and one that fails is not replaced.
+/// A finding if a member is missing: without the StatefulSet it is not created, and one that fails is not replaced.
 fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
-    let why = "without its StatefulSet nothing starts the member that is missing, and the next one that fails stays away, too";
+    let why = "without its StatefulSet nothing starts the missing member, and the next one that fails is not replaced either";
     let (verdict, instead) = match view.state(cluster) {
         State::Healthy | State::Forming => return None,
         State::Unknown => (Verdict::Unknown, UNTIL_SEEN.to_owned()),
         state => {
             let first = match state {
                 State::Down => cluster.recover_command(),
-                _ => format!("gatera status -n {} tells what each needs", cluster.id.namespace),
+                _ => format!("gatera status -n {} shows what each needs", cluster.id.namespace),
             };
-            let release = release("statefulset", Some(&cluster.id.namespace), &cluster.id.name, view);
+            let allow = override_command("statefulset", Some(&cluster.id.namespace), &cluster.id.name, view);
             let text = format!(
-                "bring all members to Ready first: {first}; if that is what the new StatefulSet is for: {release}"
+                "make all members Ready first: {first}; if the new StatefulSet is meant to repair them: {allow}"
             );
             (Verdict::Wait, text)
         }
     };
     let says = format!(
-        "nothing heals or replaces its pods meanwhile, and they are not all Ready ({})",
+        "nothing restarts or replaces its pods meanwhile, and they are not all Ready ({})",
         view.describe(cluster)
     );
     Some(Finding { why: why.to_owned(), ..finding(verdict, says, instead) })
 }
 
-/// A StatefulSet that the view does not hold: it was made moments ago, and may have taken over members that run.
+/// A finding about a StatefulSet that the view does not show yet: it may have taken over running members.
 fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(old)) = &review.old else { return None };
     let counts = !review.options.orphans() && is_cluster(old, view.adoption());
     let may_run = view.members_run(&review.namespace, &review.name) || view.freshness != Freshness::Current;
     (counts && may_run).then(|| {
-        let says = format!(
-            "gatera has not seen it yet, and deleting it may stop members that run ({})",
-            view.seen()
-        );
+        let says =
+            format!("gatera has not seen it yet, and deleting it may stop running members ({})", view.seen());
         let instead = UNTIL_SEEN.to_owned();
         finding(Verdict::Unknown, says, instead)
     })
@@ -157,25 +155,25 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     let mut living: Vec<_> = view.clusters_in(&review.name).filter(|cluster| lives(cluster, view)).collect();
     living.sort_by(|a, b| a.id.cmp(&b.id));
     let Some(first) = living.first() else {
-        return waiting(review, view).or_else(|| unseen(review, view));
+        return of_a_stopped_cluster(review, view).or_else(|| unseen(review, view));
     };
     let others = match living.len() - 1 {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     let says = format!(
-        "it holds cluster {}{others} ({}), whose data goes with it",
+        "it holds cluster {}{others} ({}), whose data would be deleted with it",
         first.id.name,
         view.count(first)
     );
     let instead = format!(
-        "take a backup and move what uses the database, then {}",
-        release("namespace", None, &review.name, view)
+        "take a backup and move the applications that use the database, then {}",
+        override_command("namespace", None, &review.name, view)
     );
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
-/// A StatefulSet of it may be among what found no room.
+/// A finding if the view is partial: a StatefulSet of this namespace may be among the objects that are not kept.
 fn unseen(review: &Review, view: &View<'_>) -> Option<Finding> {
     let view = view.of_namespace(&review.name);
     (view.freshness == Freshness::Partial).then(|| {
@@ -185,10 +183,10 @@ fn unseen(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 const EVERYTHING: &str =
-    "everything in a namespace goes with it, in no order: members, claims and the data on them";
+    "everything in a namespace is deleted with it, in no order: members, claims and the data on them";
 
-/// Members that were stopped in order, and whose StatefulSet is gone, wait on their claims.
-fn waiting(review: &Review, view: &View<'_>) -> Option<Finding> {
+/// A finding about the claims of a stopped cluster whose StatefulSet is gone.
+fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let mut claims = view.waiting_claims(&review.name);
     let (first, others) = (claims.next()?, claims.count());
     let others = if others == 0 { String::new() } else { format!(" and {others} more") };
@@ -198,27 +196,27 @@ fn waiting(review: &Review, view: &View<'_>) -> Option<Finding> {
         view.seen()
     );
     let instead = format!(
-        "to get the cluster back: apply its StatefulSet under the same name, then gatera start NAME -n {}; to delete the data, take a \
+        "to start the cluster again: apply its StatefulSet under the same name, then gatera start NAME -n {}; to delete the data, take a \
          backup first, then {}",
         review.name,
-        release("namespace", None, &review.name, view)
+        override_command("namespace", None, &review.name, view)
     );
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
-/// An owner with which the StatefulSet would be deleted, or by which it becomes another operator's.
+/// A finding about an owner with which the StatefulSet would be deleted, or which hands it to another operator.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(new)) = &review.new else { return None };
     let says = match &review.old {
         Some(Object::StatefulSet(old)) => {
             let cluster = view.cluster(&review.namespace, &review.name).filter(|it| lives(it, view))?;
             let added = owners::added(review, view).or_else(|| owners::takes_over(old, new, view))?;
-            let says = format!("the whole cluster goes with it ({})", view.count(cluster));
+            let says = format!("the whole cluster with it ({})", view.count(cluster));
             return Some(added.finding(&finding(Verdict::Deny, says, String::new()), review, view));
         }
         _ if !is_cluster_by_template(new, view.adoption()) => return None,
         _ if view.claims_of(&review.namespace, new).iter().any(|claim| claim.bound) => {
-            "the members that start from its claims go with it"
+            "the members that start from its claims with it"
         }
         _ => return None,
     };
@@ -226,19 +224,19 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(added.finding(&finding(Verdict::Deny, says.to_owned(), String::new()), review, view))
 }
 
-/// It holds data, or may.
+/// Whether the cluster holds data, or may.
 fn lives(cluster: &Cluster, view: &View<'_>) -> bool {
     cluster.has_data() || view.state(cluster) == State::Unknown
 }
 
-/// The command that takes the responsibility.
-fn release(kind: &str, namespace: Option<&str>, name: &str, view: &View<'_>) -> String {
+/// The command that writes an override of G03.
+fn override_command(kind: &str, namespace: Option<&str>, name: &str, view: &View<'_>) -> String {
     let namespace = namespace.map(|ns| format!("-n {ns} ")).unwrap_or_default();
     let until = view.half_an_hour_from_now();
     format!("kubectl {namespace}annotate {kind} {name} 'gatera.dev/override=G03 until={until} reason=…'")
 }
 
-const WHY: &str = "members that stop together are all marked unsafe to start first: the cluster would need a manual \
+const WHY: &str = "members that stop together are all marked as unsafe to bootstrap: the cluster would need a manual \
     bootstrap, and a wrong choice loses data";
 
 fn finding(verdict: Verdict, says: String, instead: String) -> Finding {

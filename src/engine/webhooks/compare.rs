@@ -1,11 +1,11 @@
-//! Registered entries, compared with those that should be. What the API server adds by itself is no difference; what
-//! somebody else added is one, or a foreign condition could switch an entry off unseen.
+//! The comparison of registered entries with the wanted ones. Defaults that the API server adds are not a difference; additions by
+//! others are, because a foreign condition could turn off an entry unnoticed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-/// A list of entries as a program sends it.
+/// A list of entries as JSON values.
 pub fn as_values<T: serde::Serialize>(webhooks: Option<&Vec<T>>) -> Vec<Value> {
     match serde_json::to_value(webhooks) {
         Ok(Value::Array(entries)) => entries,
@@ -13,17 +13,17 @@ pub fn as_values<T: serde::Serialize>(webhooks: Option<&Vec<T>>) -> Vec<Value> {
     }
 }
 
-/// Exactly what is wanted is there.
+/// Whether the registered entries are exactly the wanted ones.
 pub fn same(found: &[Value], wanted: &[Value]) -> bool {
     found.len() == wanted.len() && found.iter().map(stripped).eq(wanted.iter().map(stripped))
 }
 
-/// The first thing besides the CA that is not as it should be, in words.
+/// The first difference besides the CA, as a message.
 pub fn foreign(found: &[Value], wanted: &[Value]) -> Option<String> {
     let name = |entry: &Value| entry["name"].as_str().unwrap_or_default().to_owned();
     for found in found {
         let Some(wanted) = wanted.iter().find(|it| it["name"] == found["name"]) else {
-            return Some(format!("{} is no entry of the guard's", name(found)));
+            return Some(format!("{} is not an entry of the guard", name(found)));
         };
         let [found, wanted] = [found, wanted].map(|entry| stripped(&without_bundle(entry)));
         if let Some(field) = differs(&found, &wanted) {
@@ -51,9 +51,9 @@ fn without_bundle(entry: &Value) -> Value {
     entry
 }
 
-/// Without what says nothing: `{}`, `[]` and null are written and sent back in each other's place.
+/// The value without empty fields: API servers may replace `{}`, `[]` and null by each other.
 fn stripped(value: &Value) -> Value {
-    let says = |value: &Value| match value {
+    let is_set = |value: &Value| match value {
         Value::Null => false,
         Value::Object(fields) => !fields.is_empty(),
         Value::Array(items) => !items.is_empty(),
@@ -62,19 +62,19 @@ fn stripped(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().map(|(key, value)| (key.clone(), stripped(value)));
-            Value::Object(fields.filter(|(_, value)| says(value)).collect::<Map<_, _>>())
+            Value::Object(fields.filter(|(_, value)| is_set(value)).collect::<Map<_, _>>())
         }
         Value::Array(items) => items.iter().map(stripped).collect(),
         _ => value.clone(),
     }
 }
 
-/// A bundle as it stands in an entry.
+/// A bundle in the encoding of an entry.
 pub fn encoded(bundle: &str) -> String {
     STANDARD.encode(bundle)
 }
 
-/// The bundle of an entry; empty if it is none.
+/// The bundle of an entry; empty if it is invalid.
 pub fn decoded(bundle: &str) -> String {
     let bytes = STANDARD.decode(bundle).unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default()
@@ -128,7 +128,7 @@ mod tests {
             ),
             (
                 change("/name", "old.gatera.dev".into()),
-                "old.gatera.dev is no entry of the guard's".to_owned(),
+                "old.gatera.dev is not an entry of the guard".to_owned(),
             ),
             (clean[1..].to_vec(), format!("{} is missing", clean[0]["name"].as_str().unwrap())),
             (clean.iter().rev().cloned().collect(), "the entries are in another order".to_owned()),

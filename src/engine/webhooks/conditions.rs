@@ -1,14 +1,14 @@
-//! The conditions of webhook entries, in CEL: which of the requests that an entry selects the API server sends.
+//! The conditions of webhook entries, in CEL: which of the selected requests the API server sends.
 //!
-//! Must not know: which entry has which. An object is null where there is none (`object` at DELETE, `oldObject` at
-//! CREATE), and a field that is empty is not there.
+//! Must not know: which entry has which condition. `object` is null at DELETE and `oldObject` at CREATE, and an empty field does
+//! not exist.
 
 use crate::exemptions::users;
 use facts::galera::adopt::{Requirement, Selector};
 use facts::marks::{self, PREFIX, Whose};
 
-/// CEL: the labels at this place, before or after, are selected by one of these. Keys and values are plain words
-/// (`adopt.rs` sees to it), so they need no escaping.
+/// CEL: one of these selectors selects the labels at this path, before or after. Keys and values are plain words
+/// (`adopt.rs` ensures this), so they need no escaping.
 pub(super) fn selected(selectors: &[Selector], place: &str) -> String {
     let by_one = |object: &str| {
         let labels = format!("{object}.{place}");
@@ -32,7 +32,7 @@ pub(super) fn selected(selectors: &[Selector], place: &str) -> String {
     format!("{} || {}", by_one("object"), by_one("oldObject"))
 }
 
-/// CEL: not a member of a StatefulSet, or one that carries marks of the guard's.
+/// CEL: the pod does not belong to a StatefulSet, or it carries marks of the guard.
 pub(super) fn no_plain_member() -> String {
     let peoples: Vec<_> = marks::of(Whose::Peoples).map(|name| format!("'{PREFIX}{name}'")).collect();
     let (owners, annotations) = ("object.metadata.ownerReferences", "object.metadata.annotations");
@@ -43,8 +43,9 @@ pub(super) fn no_plain_member() -> String {
     )
 }
 
-/// CEL: labels, the guard's annotations, owners, or a pod's images are not what they were. Everything else changes all the time, and networks and volumes write annotations of theirs while a member starts: it must
-/// not wait for a guard that is down. Nor do the control plane's controllers, which own what they make and finish what is going.
+/// CEL: labels, the guard's annotations, owners or a pod's images change. Other fields change often, and network and volume plugins
+/// write annotations while a member starts, which must not wait for a guard that is down. Neither must the control plane's
+/// controllers, which set owners and complete deletions.
 pub(super) fn marks_changed() -> String {
     let images = |object: &str| format!("{object}.spec.containers.map(it, it.image)");
     let other_image = format!(
@@ -63,7 +64,7 @@ pub(super) fn marks_changed() -> String {
     )
 }
 
-/// CEL: what is created has owners, or marks or finalizers of what is there change.
+/// CEL: a created object has owners, or the marks or finalizers of an existing one change.
 pub(super) fn owned_or_marked() -> String {
     let owned = format!("{} != []", there("object", "metadata.ownerReferences", "[]"));
     let bared =
@@ -75,7 +76,8 @@ pub(super) fn owned_or_marked() -> String {
     )
 }
 
-/// CEL: what opens a namespace is written, and no other row sends that: all changes of namespaces that are guarded as a whole travel anyway.
+/// CEL: the break-glass annotation is written, and no other row sends this request: all changes of fully guarded namespaces are sent
+/// anyway.
 pub(super) fn glass_changed(mode_label: &str, off: &str) -> String {
     let mark = format!("{PREFIX}{}", marks::BREAK_GLASS);
     let (new, old) =
@@ -94,9 +96,9 @@ pub(super) fn glass_changed(mode_label: &str, off: &str) -> String {
     )
 }
 
-/// CEL: there may be something to amend, or to say before the API server speaks. Of an update of a StatefulSet that is only so
-/// if it touches the guard's marks, the template (where marks may be, and of what is wrong there the API server says
-/// "Invalid", which `kubectl apply --force` answers by deleting), or what no StatefulSet can change.
+/// CEL: the guard may have to amend the object, or to refuse it before the API server does. For an update of a StatefulSet this is so
+/// if it changes the guard's marks, the template (which may hold marks; and if the API server answers "Invalid", `kubectl apply
+/// --force` deletes the StatefulSet), or a field that cannot be changed.
 pub(super) fn to_amend() -> String {
     let own = "metadata.annotations";
     let (new, old) = (there("object", own, "{}"), there("oldObject", own, "{}"));
@@ -116,17 +118,17 @@ pub(super) fn to_amend() -> String {
     )
 }
 
-/// CEL: what stands at this place, or that nothing does.
+/// CEL: the value at this path, or the given empty one.
 fn there(object: &str, place: &str, nothing: &str) -> String {
     format!("(has({object}.{place}) ? {object}.{place} : {nothing})")
 }
 
-/// CEL: what stands at this place is not what it was.
+/// CEL: the value at this path changes.
 fn changed(place: &str, nothing: &str) -> String {
     format!("{} != {}", there("object", place, nothing), there("oldObject", place, nothing))
 }
 
-/// CEL: of the first annotations, the guard's are among the second, too.
+/// CEL: the guard's annotations in the first set are also in the second.
 fn kept(some: &str, others: &str) -> String {
     format!("{some}.all(key, !key.startsWith('{PREFIX}') || key in {others} && {others}[key] == {some}[key])")
 }

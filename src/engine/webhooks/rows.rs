@@ -1,18 +1,18 @@
-//! The table of webhook entries: which requests are sent to the guard, and what happens to each while it cannot answer.
+//! The table of webhook entries: which requests are sent to the guard, and what happens to them while it cannot answer.
 //!
-//! Owns: [`ENTRIES`] and what its cells mean. Must not know: how an entry is written (`webhooks.rs`). The documentation lists the
-//! table, and tests hold rules and simulation to it.
+//! Owns: [`ENTRIES`] and the meaning of its cells. Must not know: how an entry is written (`webhooks.rs`). The documentation lists
+//! the table, and tests compare the rules with it.
 //!
-//! Entries of one configuration never overlap for one request, because the API server shows only one of several
-//! denials, and asks as often. An entry that selects by labels is a row per selector, and each row leaves out what the
-//! rows before it select. Objects that carry labels are selected by them; requests that carry none (`/scale`) are taken from
-//! labelled namespaces with certainty, and from all others as far as the guard answers quickly.
+//! Entries of one configuration never overlap for one request, because the API server would send it twice and show only one of the
+//! denials. An entry that selects by labels has a row for each selector, and each row leaves out what the rows before it select.
+//! Objects with labels are selected by them; requests without labels (`/scale`) are always sent from labelled namespaces, and from
+//! all others while the guard answers quickly.
 
 use std::collections::BTreeSet;
 
 use objects::{Kind, Kinds};
 
-/// Which of the two configurations, and which path of the guard.
+/// One of the two configurations, and its path at the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// `/mutate`
@@ -22,7 +22,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// The path it is served at.
+    /// The URL path.
     pub fn path(self) -> &'static str {
         match self {
             Self::Mutate => "/mutate",
@@ -40,65 +40,60 @@ pub enum Selects {
     Labels,
     /// The labels of the object itself, outside namespaces that are guarded as a whole.
     LabelsElsewhere,
-    /// The namespace has the mode label, and it does not say off.
+    /// The namespace has the mode label, with another value than off.
     LabelledNamespaces,
     /// The namespace has no mode label.
     OtherNamespaces,
-    /// It is a namespace with the mode label, before or after, and the label does not say off.
+    /// The object is a namespace with the mode label, before or after, with another value than off.
     ModeLabel,
-    /// It is a namespace without the mode label.
+    /// The object is a namespace without the mode label.
     NoModeLabel,
-    /// It is a namespace.
+    /// The object is any namespace.
     AnyNamespace,
-    /// Every namespace that is ever guarded.
+    /// Every namespace that can be guarded.
     Anywhere,
 }
 
-/// Which of the requests that are selected are sent.
+/// Which of the selected requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
-    /// Every one.
     All,
-    /// Those of which this is true (CEL), by this name.
+    /// Requests for which this condition (name, CEL) is true.
     When(&'static str, &'static str),
-    /// Bootstrap pods, and pods that carry marks of the guard's: members without must be able to start while the guard
+    /// Bootstrap pods, and pods that carry marks of the guard: members without marks must be able to start while the guard
     /// is down.
     NoPlainMembers,
-    /// Not the control plane finishing what was decided before (`exemptions/users.rs`).
+    /// Requests of users that are not exempt (`exemptions/users.rs`).
     NotExempt,
-    /// Not what no server reads (`exemptions/unread.rs`).
+    /// Objects that a server may read (`exemptions/unread.rs`).
     Read,
-    /// Changes of labels, of the guard's annotations, of owners, of a running pod's images, or of the finalizers of what is going.
+    /// Changes of labels, of the guard's annotations, of owners, of a running pod's images, or of a terminating object's finalizers.
     Marks,
-    /// What is created with owners; of what is there, the same changes.
+    /// New objects with owners, and the same changes of existing ones.
     OwnedOrMarked,
-    /// Where a namespace is opened (`gatera.dev/break-glass`), and no other row sends that.
+    /// Writes of `gatera.dev/break-glass` that no other row sends.
     Glass,
-    /// Where there may be something to amend, or to say before the API server speaks: most updates of a StatefulSet travel once.
+    /// Requests that the guard may have to amend, or to refuse before the API server does: most updates of a StatefulSet are sent only once.
     ToAmend,
 }
 
-/// One row: what is sent to the guard, and what happens while it cannot answer.
+/// A row: which requests are sent to the guard, and what happens while it cannot answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Its name, without `.gatera.dev`.
+    /// The name, without `.gatera.dev`.
     pub name: &'static str,
-    /// Where it goes.
     pub endpoint: Endpoint,
     /// API group, plural resource (with subresource), verbs.
     pub asks: &'static [(&'static str, &'static str, &'static [&'static str])],
-    /// Which of them.
     pub selects: Selects,
-    /// Which of those.
     pub only: Only,
-    /// Refuse the request while the guard cannot answer.
+    /// The API server refuses the request while the guard cannot answer.
     pub fail_closed: bool,
-    /// Why it is so.
     pub why: &'static str,
 }
 
 impl Entry {
-    /// Every kind of a pack that it asks about is offered by the API server. Galera's kinds are everywhere.
+    /// Whether the API server offers every pack's kind in this entry. Galera's kinds always exist.
     pub(super) fn is_served(&self, served: &BTreeSet<Kind>, kinds: &Kinds) -> bool {
         let asked = self.asks.iter().map(|(group, plural, _)| kinds.of_plural(group, plural));
         asked.filter(|kind| kind.is_optional()).all(|kind| served.contains(&kind))
@@ -108,14 +103,13 @@ impl Entry {
 const WRITES: &[&str] = &["CREATE", "UPDATE"];
 const ALL: &[&str] = &["CREATE", "UPDATE", "DELETE"];
 
-/// Claims and accounts that are written: most writes change nothing that is judged.
+/// Writes of claims and accounts, most of which change nothing that is judged.
 const CLAIMS: &[(&str, &str, &[&str])] = &[
     ("", "persistentvolumeclaims", WRITES),
     ("", "persistentvolumeclaims/status", &["UPDATE"]),
     ("", "serviceaccounts", WRITES),
 ];
 
-/// Every entry.
 pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "workloads-amend",
@@ -124,7 +118,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Template,
         only: Only::ToAmend,
         fail_closed: true,
-        why: "keeps a bootstrap Deployment at 0 replicas once there is data, keeps the guard's marks its own, and explains fixed fields",
+        why: "keeps a bootstrap Deployment at 0 replicas once there is data, protects the guard's marks, and explains fixed fields",
     },
     Entry {
         name: "pods-inject",
@@ -133,7 +127,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Labels,
         only: Only::All,
         fail_closed: false,
-        why: "gives members what they need to leave and join; a cluster must be able to restart while the guard is down",
+        why: "injects what members need to leave and join; a cluster must be able to restart while the guard is down",
     },
     Entry {
         name: "workloads",
@@ -142,7 +136,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Template,
         only: Only::All,
         fail_closed: true,
-        why: "every write and the end of a Galera StatefulSet or bootstrap Deployment",
+        why: "every write and the deletion of a Galera StatefulSet or bootstrap Deployment",
     },
     Entry {
         name: "new-pods",
@@ -151,7 +145,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Labels,
         only: Only::NoPlainMembers,
         fail_closed: true,
-        why: "the last line before a second, empty cluster: the pod itself, whoever creates it; and pods that say they were prepared",
+        why: "the last protection against a second, empty cluster: the pod itself, from any creator; and pods that claim to be injected",
     },
     Entry {
         name: "pods",
@@ -169,7 +163,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Labels,
         only: Only::Marks,
         fail_closed: true,
-        why: "a label that is taken off would make everything else slip past",
+        why: "without its labels, requests about the pod would no longer be judged",
     },
     Entry {
         name: "claims",
@@ -178,7 +172,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::LabelsElsewhere,
         only: Only::OwnedOrMarked,
         fail_closed: true,
-        why: "with an owner that is not there a claim is deleted, and without its finalizer it goes under a server that runs",
+        why: "with an owner that does not exist a claim is deleted, and without its finalizer it is deleted while a server uses it",
     },
     Entry {
         name: "claims-in-namespace",
@@ -187,7 +181,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::LabelledNamespaces,
         only: Only::OwnedOrMarked,
         fail_closed: true,
-        why: "the same of what carries no labels, in namespaces that are guarded as a whole",
+        why: "the same for objects without labels, in fully guarded namespaces",
     },
     Entry {
         name: "workloads-status",
@@ -196,7 +190,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Template,
         only: Only::Marks,
         fail_closed: true,
-        why: "whoever reports how a StatefulSet does may write its annotations, too",
+        why: "a write of a StatefulSet's status can change its annotations, too",
     },
     Entry {
         name: "labelled",
@@ -212,7 +206,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::LabelsElsewhere,
         only: Only::Read,
         fail_closed: true,
-        why: "what a cluster uses, by its own labels, in every namespace",
+        why: "objects that a cluster uses, by their own labels, in every namespace",
     },
     Entry {
         name: "namespace",
@@ -232,7 +226,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::LabelledNamespaces,
         only: Only::Read,
         fail_closed: true,
-        why: "what carries no labels, in namespaces that are guarded as a whole",
+        why: "objects without labels, in fully guarded namespaces",
     },
     Entry {
         name: "elsewhere",
@@ -245,7 +239,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::OtherNamespaces,
         only: Only::All,
         fail_closed: false,
-        why: "scaling and evictions in other namespaces: judged, but strangers are never held up by a guard that is down",
+        why: "scaling and evictions in other namespaces: judged, but never blocked by a guard that is down",
     },
     Entry {
         name: "namespaces",
@@ -254,7 +248,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::ModeLabel,
         only: Only::All,
         fail_closed: true,
-        why: "the end of a namespace that is guarded as a whole, and of its label",
+        why: "the deletion of a fully guarded namespace, and the removal of its label",
     },
     Entry {
         name: "namespaces-elsewhere",
@@ -263,7 +257,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::NoModeLabel,
         only: Only::All,
         fail_closed: false,
-        why: "the end of other namespaces: judged, but never held up by a guard that is down",
+        why: "the deletion of other namespaces: judged, but never blocked by a guard that is down",
     },
     Entry {
         name: "glass",
@@ -276,6 +270,6 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::AnyNamespace,
         only: Only::Glass,
         fail_closed: true,
-        why: "broken glass opens now and for an hour at most, in whatever way it is written; without a guard it opens nothing anyway",
+        why: "break-glass begins at once and lasts an hour at most, however it is written; without a guard it has no effect anyway",
     },
 ];

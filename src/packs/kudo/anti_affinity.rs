@@ -1,14 +1,14 @@
-//! K03: ANTI_AFFINITY of an Instance is spelled as KUDO reads it.
+//! K03: ANTI_AFFINITY of an Instance has a value that KUDO understands.
 //!
-//! Refuses an ANTI_AFFINITY that is neither `true` nor `false`; warns of `false`.
+//! Refuses an ANTI_AFFINITY that is neither `true` nor `false`; warns about `false`.
 //!
 //! # Why
 //!
-//! The operator's template compares the text with "true". "True", "yes" and "1" are other texts, so they switch it off, and nobody says so:
-//! two members share a node, and with that node goes the majority.
+//! The operator's template compares the text with "true". "True", "yes" and "1" are other texts, so they silently turn it off:
+//! two members may share a node, and the loss of that node leaves no majority.
 //!
-//! The guard gives each pod the rule that is left out, unless the pod template carries the annotation `gatera.dev/anti-affinity: none`: an
-//! operator whose members may share a node has to write that as well.
+//! The guard adds the missing rule to each pod, unless the pod template has the annotation `gatera.dev/anti-affinity: none`. To let
+//! members share a node, the operator's template needs that annotation as well.
 //!
 //! # Example
 //!
@@ -21,7 +21,7 @@
 //!
 //! Write `true`. On a single node for a test write `false`.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
 
@@ -56,6 +56,6 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         ),
         _ => (Verdict::Deny, format!("{NAME} is neither true nor false, so it is off")),
     };
-    let why = "the operator knows the word true and nothing else, and members that share a node go with it together";
+    let why = "the operator only understands the word true, and members that share a node are lost together with it";
     vec![RULE.finding(verdict, format!("spec.parameters[{NAME}]"), says, why, "write \"true\"")]
 }

@@ -1,14 +1,14 @@
-//! K01: a changed parameter of an Instance does not found its cluster a second time.
+//! K01: changing an Instance does not create its cluster a second time.
 //!
-//! Refuses a change of an Instance that has KUDO run the plan `deploy` over a cluster that has data: a parameter whose plan that is, the
-//! plan by hand, or another version of the operator without a plan `upgrade` or `update`.
+//! Refuses a change of an Instance after which KUDO runs the plan `deploy` for a cluster that has data: a parameter with this plan, the
+//! plan started by hand, or another version of the operator without a plan `upgrade` or `update`.
 //!
 //! # Why
 //!
-//! A parameter without a `trigger` runs the plan `update`, and where there is none (the well-known Galera operator has none) `deploy`. That
-//! makes the bootstrap node again, which founds a new, empty cluster, and puts it first in the address that members start with. G04 keeps
-//! that node at 0 replicas, and KUDO takes that for done: its plan ends as COMPLETE, and the database is as it was. Without G04 (its mode
-//! is `warn`, or an override is on) there are two clusters.
+//! A parameter without a `trigger` runs the plan `update`, or `deploy` if there is none (the well-known Galera operator has none).
+//! `deploy` creates the bootstrap node again, which creates a new, empty cluster, and puts it first in the members' address. G04 keeps
+//! that node at 0 replicas, and KUDO treats this as done: its plan ends as COMPLETE, and the database is unchanged. Without G04 (its
+//! mode is `warn`, or an override is set) there are two clusters.
 //!
 //! # Example
 //!
@@ -19,11 +19,11 @@
 //!
 //! # What to do instead
 //!
-//! Give the parameter a plan without the bootstrap steps in the operator's `params.yaml` (`trigger: node_update`), and the operator a plan
-//! `update` without them, which `kubectl kudo upgrade` runs and every parameter that has no trigger. Passwords change in the database first (G12), volumes
-//! by their claims.
+//! Give the parameter a plan without the bootstrap steps in the operator's `params.yaml` (`trigger: node_update`), and the operator a
+//! plan `update` without them, which runs at `kubectl kudo upgrade` and for every parameter without a trigger. Change passwords in the
+//! database first (G12), and volumes through their claims.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K01 until=TIME reason=…"`. G04 still holds the
 //! bootstrap node at 0 replicas.
@@ -43,9 +43,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// KUDO's law: what an operator without a better plan runs.
+/// The plan that KUDO runs if the operator has no other.
 const DEPLOY: &str = "deploy";
-const WHY: &str = "plan deploy makes the bootstrap node again, which founds a new, empty cluster beside this one; only G04 keeps that node at 0 replicas";
+const WHY: &str = "plan deploy creates the bootstrap node again, which creates a new, empty cluster beside this one; only G04 keeps that node at 0 replicas";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((Some(old), new)) = written(review, view) else { return Findings::new() };
@@ -60,7 +60,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Some(cluster) if cluster.has_data() => {
             format!("over cluster {} ({})", cluster.id.name, view.describe(cluster))
         }
-        // A first install, or one that never was.
+        // A first install, or one that never formed a cluster.
         Some(_) => return Findings::new(),
         None if view.freshness == Freshness::Current => return Findings::new(),
         None => {
@@ -102,8 +102,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn unknown(new: &Instance, over: &str) -> Findings {
     let name = visible(new.spec.operator_version.name.look());
-    let says = format!("OperatorVersion {name} is not known, so nobody can tell which plan runs {over}");
+    let says = format!("OperatorVersion {name} is not known, so it is not known which plan runs {over}");
     let instead =
-        "install that version of the operator first; kubectl get operatorversions lists what there is";
+        "install that version of the operator first; kubectl get operatorversions lists the installed ones";
     vec![RULE.finding(Verdict::Unknown, "spec.operatorVersion.name", says, WHY, instead)]
 }

@@ -1,33 +1,33 @@
-//! K05: a cluster outlives the Instance that it came from.
+//! K05: a cluster is not deleted together with its Instance.
 //!
 //! Refuses to delete an Instance that owns a cluster with data, to give it an owner with which it would be deleted, and to delete
-//! the definition `instances.kudo.dev`, with which all of them go.
-//! Deleting only the object (`--cascade=orphan`) is left alone, and so is the Instance of a cluster that `gatera stop` has
-//! stopped, if its StatefulSet leaves its claims behind.
+//! the definition `instances.kudo.dev`, with which all Instances are deleted.
+//! Deleting only the object (`--cascade=orphan`) is allowed, and so is deleting the Instance of a cluster that `gatera stop` has
+//! stopped, if its StatefulSet keeps its claims.
 //!
 //! # Why
 //!
-//! What KUDO makes is owned by its Instance: with that go the StatefulSet and all its members at once, the Services, the configuration. The
-//! garbage collector does it, which no rule holds up. `kubectl kudo uninstall` and removing KUDO itself (`kubectl kudo init --dry-run
-//! --output yaml | kubectl delete -f -`) do just that, and ask nobody.
+//! The Instance owns everything that KUDO creates: with it the StatefulSet and all its members at once, the Services and the
+//! configuration are deleted. The garbage collector does this, and no rule can stop it. `kubectl kudo uninstall` and removing KUDO itself
+//! (`kubectl kudo init --dry-run --output yaml | kubectl delete -f -`) do exactly that, without a question.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl kudo uninstall --instance galera
-//! [K05] Instance db/galera: cluster galera-galera goes with it (3 of 3 members Synced, seen now)
+//! [K05] Instance db/galera: cluster galera-galera would be deleted with it (3 of 3 members Synced, seen now)
 //! ```
 //!
 //! # What to do instead
 //!
-//! * To have the cluster without KUDO: `kubectl delete instance NAME --cascade=orphan`. Everything goes on running.
-//! * To have it gone for a while: `gatera stop NAME -n NS`, then uninstall; its claims stay.
-//! * To remove it for good: take a backup, confirm, uninstall.
+//! * To keep the cluster without KUDO: `kubectl delete instance NAME --cascade=orphan`. Everything keeps running.
+//! * To remove it temporarily: `gatera stop NAME -n NS`, then uninstall; its claims stay.
+//! * To remove it permanently: take a backup, confirm, uninstall.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Annotate the Instance, or the definition, for an hour at most: `gatera.dev/override: "K05 until=TIME reason=…"`. Claims are kept all the
-//! same (G07), unless their StatefulSet takes them along (`whenDeleted: Delete`).
+//! Annotate the Instance, or the definition, for an hour at most: `gatera.dev/override: "K05 until=TIME reason=…"`. Claims are still
+//! kept (G07), unless their StatefulSet deletes them (`whenDeleted: Delete`).
 
 use super::INSTANCE;
 use engine::exceptions::confirmation;
@@ -47,10 +47,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The definition of all Instances.
+/// The name of the definition of all Instances.
 const DEFINITION: &str = "instances.kudo.dev";
-const WHY: &str = "KUDO's Instance owns what was made for it: members stop all at once, and Services and configuration go with them; the \
-                   garbage collector asks nobody";
+const WHY: &str = "KUDO's Instance owns all objects of the cluster: the garbage collector deletes members, Services and configuration at \
+                   once, and no rule can stop it";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     if review.operation == Operation::Update {
@@ -65,7 +65,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Some(it) if it.kind() == INSTANCE => {
             (!it.meta().going() && !review.options.orphans()).then(|| of_one(review, view)).flatten()
         }
-        // Whoever leaves the dependents of a definition behind deletes its objects all the same, and what those own.
+        // Orphaning the dependents of a definition still deletes its objects, and what those own.
         Some(Object::Definition(it)) if it.metadata.name == DEFINITION => of_all(review, view),
         _ => None,
     };
@@ -78,11 +78,11 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     let going = going(view, of_it);
     let Some(first) = going.first() else { return unknown(view) };
     let name = &first.id.name;
-    let says = format!("cluster {name} goes with it ({})", view.describe(first));
-    let pause = format!("to have it gone for a while: gatera stop {name} -n {ns}, then delete it; ");
+    let says = format!("cluster {name} would be deleted with it ({})", view.describe(first));
+    let pause = format!("to remove it temporarily: gatera stop {name} -n {ns}, then delete it; ");
     let instead = format!(
-        "to have the cluster without KUDO: kubectl -n {ns} delete instance {} --cascade=orphan; {}to remove the cluster for good: take a \
-         backup, then {}",
+        "to keep the cluster without KUDO: kubectl -n {ns} delete instance {} --cascade=orphan; {}to remove the cluster permanently: take \
+         a backup, then {}",
         review.name,
         if first.keeps_claims() { &pause } else { "" },
         confirmation(review, RULE.id, view)
@@ -97,15 +97,15 @@ fn of_all(review: &Review, view: &View<'_>) -> Option<Finding> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let says = format!("every Instance goes with it, and cluster {}{others} with those", first.id);
+    let says = format!("every Instance would be deleted with it, and with them cluster {}{others}", first.id);
     let instead = format!(
-        "to have the clusters without KUDO: delete each Instance with --cascade=orphan first; to remove them for good: take backups, then {}",
+        "to keep the clusters without KUDO: delete each Instance with --cascade=orphan first; to remove them permanently: take backups, then {}",
         confirmation(review, RULE.id, view)
     );
     Some(RULE.finding(Verdict::Deny, "", says, WHY, instead))
 }
 
-/// The clusters with something to lose that go with such an Instance.
+/// The clusters with data that would be deleted with such an Instance.
 fn going<'a>(view: &View<'a>, with: impl Fn(&Cluster, &Owner) -> bool) -> Vec<&'a Cluster> {
     let goes = |it: &&Cluster| {
         let owner = it.workload.metadata.controller().filter(|owner| owner.is_of("kudo.dev", "Instance"));
@@ -118,8 +118,8 @@ fn going<'a>(view: &View<'a>, with: impl Fn(&Cluster, &Owner) -> bool) -> Vec<&'
     going
 }
 
-/// None is known, which says little while nothing is heard.
+/// A finding if no cluster is known, but the view is not current.
 fn unknown(view: &View<'_>) -> Option<Finding> {
-    let says = format!("clusters may go with it ({})", view.seen());
+    let says = format!("clusters may be deleted with it ({})", view.seen());
     (view.freshness != Freshness::Current).then(|| RULE.finding(Verdict::Unknown, "", says, WHY, UNTIL_SEEN))
 }

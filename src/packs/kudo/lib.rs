@@ -1,8 +1,7 @@
-//! KUDO's own resource: an operator's Instance, where people change the parameters of a Galera cluster.
+//! The pack for KUDO: an operator's Instance, with which users change the parameters of a Galera cluster.
 //!
-//! Owns: what an [`Instance`] and its [`OperatorVersion`] say, and which Instances are Galera's. What KUDO makes of them is judged by
-//! Galera's rules, object by object; told at the Instance, it is told to whoever asked, and before half of a plan is done. Must not know:
-//! KUDO's plans beyond their names.
+//! Owns: [`Instance`] and [`OperatorVersion`], and which Instances are Galera's. Galera's rules judge the objects that KUDO creates; a
+//! finding about the Instance reaches the user who changes it, before a plan is half done. Must not know: KUDO's plans beyond their names.
 
 mod anti_affinity;
 mod deploy_again;
@@ -21,10 +20,9 @@ use facts::view::View;
 use objects::scalar::{self, Listed, Scalar};
 use objects::{Custom, CustomKind, Kind, Meta, Object, ReadCustom, Row};
 
-/// The pack.
 pub const PACK: Pack = Pack {
     name: "kudo",
-    protects: "a Galera cluster from a changed parameter of its KUDO Instance that would found it a second time, or take its majority, and from going with it",
+    protects: "a Galera cluster from a parameter of its KUDO Instance that would create it a second time or remove its majority, and from deletion with the Instance",
     kinds: &[INSTANCE_KIND, OPERATOR_VERSION_KIND],
     rules: &[deploy_again::RULE, node_count::RULE, anti_affinity::RULE, plain_password::RULE, end::RULE],
     entries: ENTRIES,
@@ -37,11 +35,11 @@ const fn kind(name: &'static str, plural: &'static str, read: ReadCustom) -> Cus
 }
 
 const INSTANCE_KIND: &CustomKind = &kind("Instance", "instances", CustomKind::read_into::<Instance>);
-/// An operator that KUDO runs, with its parameters.
+/// The kind of an operator that KUDO runs, with its parameters.
 const INSTANCE: Kind = Kind::Custom(INSTANCE_KIND);
 const OPERATOR_VERSION_KIND: &CustomKind =
     &kind("OperatorVersion", "operatorversions", CustomKind::read_into::<OperatorVersion>);
-/// What such an operator can do.
+/// The kind of an operator's plans and parameters.
 const OPERATOR_VERSION: Kind = Kind::Custom(OPERATOR_VERSION_KIND);
 
 impl Custom for Instance {
@@ -64,7 +62,7 @@ impl Custom for OperatorVersion {
     }
 }
 
-/// CEL: KUDO writes their status and their finalizers all the time; owners nobody does.
+/// CEL: the spec or the owners change. KUDO often writes the status and the finalizers.
 const ANOTHER_SPEC: &str = "oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec || has(object.metadata.ownerReferences) && (!has(oldObject.metadata.ownerReferences) || object.metadata.ownerReferences != oldObject.metadata.ownerReferences)";
 /// CEL: an Instance, or the definition of all of them.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'instances.kudo.dev'";
@@ -89,7 +87,7 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("kudo", OURS),
         fail_closed: true,
-        why: "a cluster goes with its Instance, and all of them with their definition",
+        why: "a cluster is deleted with its Instance, and all Instances with their definition",
     },
 ];
 
@@ -97,7 +95,6 @@ const ENTRIES: &[Entry] = &[
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Instance {
-    /// Name, labels, marks.
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
@@ -127,11 +124,10 @@ struct Execution {
     plan_name: Scalar,
 }
 
-/// What an operator can do: its plans, and which of them a parameter runs.
+/// An operator's plans, and the plan that each parameter runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct OperatorVersion {
-    /// Name, labels, marks.
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
@@ -159,7 +155,7 @@ impl Instance {
         self.spec.parameters.get(name)
     }
 
-    /// The names of parameters that are not what they were.
+    /// The names of parameters that changed.
     fn changed<'i>(&'i self, old: &'i Instance) -> impl Iterator<Item = &'i str> {
         let names = self
             .spec
@@ -169,13 +165,13 @@ impl Instance {
         names.map(String::as_str).filter(|name| self.parameter(name) != old.parameter(name))
     }
 
-    /// It is Galera's, as far as its name, or a cluster that calls itself so, tells.
+    /// Whether the Instance is Galera's, by its operator's name, or because a cluster has its name.
     fn is_galeras(&self, namespace: &str, view: &View<'_>) -> bool {
         let operator = self.spec.operator_version.name.look();
         operator.contains("galera") || view.cluster_called(namespace, &self.metadata.name).is_some()
     }
 
-    /// What its operator can do, if that is known.
+    /// The version of its operator, if it is known.
     fn version<'a>(&self, namespace: &str, view: &View<'a>) -> Option<&'a OperatorVersion> {
         let name = self.spec.operator_version.name.look();
         let mut all = view.kept(OPERATOR_VERSION, namespace).filter_map(Object::custom::<OperatorVersion>);
@@ -194,19 +190,19 @@ impl OperatorVersion {
         trigger.unwrap_or_else(|| self.first_of(&["update", "deploy"]))
     }
 
-    /// The first of these plans that there is.
+    /// The first of these plans that exists, or the last one.
     fn first_of<'p>(&self, plans: &[&'p str]) -> &'p str {
         let there = |plan: &&&str| self.spec.plans.contains_key(**plan);
         plans.iter().find(there).or(plans.last()).copied().unwrap_or_default()
     }
 }
 
-/// As far as anybody reads the name of a parameter.
+/// The name of a parameter, shortened and without control characters.
 fn visible(name: &str) -> String {
     name.chars().filter(|it| !it.is_control()).take(60).collect()
 }
 
-/// A parameter that is another one by this write; one that is taken out is left to the default of its operator.
+/// A parameter that this write changes; a removed one has the default of the operator.
 fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r Instance, &'r Scalar)> {
     let (old, new) = written(review, view)?;
     let Some(old) = old else { return Some((new, new.parameter(name)?)) };
@@ -216,7 +212,7 @@ fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r
     (value(old) != Some(now)).then_some((new, now))
 }
 
-/// The Instance of Galera's that is written, before and after.
+/// The written Instance of Galera, before and after.
 fn written<'r>(review: &'r Review, view: &View<'_>) -> Option<(Option<&'r Instance>, &'r Instance)> {
     let new: &Instance = review.new.as_ref()?.custom()?;
     let old = review.old.as_ref().and_then(Object::custom);

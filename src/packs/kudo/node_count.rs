@@ -1,12 +1,12 @@
-//! K02: NODE_COUNT of an Instance leaves a majority at every step.
+//! K02: NODE_COUNT of an Instance keeps a majority at every step.
 //!
-//! Refuses a NODE_COUNT that is not a whole number, that stops every member, or that takes the majority away in one step; warns of an even
-//! number and of fewer than three. What it says of a step is what G01 says of the same step of the StatefulSet, before KUDO begins.
+//! Refuses a NODE_COUNT that is not a whole number, that stops every member, or that removes the majority in one step; warns about an
+//! even number and about fewer than three. It judges a step as G01 judges the same step of the StatefulSet, but before KUDO begins.
 //!
 //! # Why
 //!
-//! KUDO takes the number as a text: "abc" is 0, and 0 members stop the database. A step that G01 refuses at the StatefulSet leaves KUDO in
-//! the middle of its plan: the configuration has other members by then.
+//! KUDO reads the number as a text: "abc" is 0, and 0 members stop the database. A step that G01 refuses at the StatefulSet leaves KUDO in
+//! the middle of its plan, when the configuration already names other members.
 //!
 //! # Example
 //!
@@ -19,7 +19,7 @@
 //!
 //! Go down in steps (5, 3, then 2 and 1), and wait between them until all members are Ready.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
 
@@ -48,7 +48,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let field = format!("spec.parameters[{NAME}]");
     let Ok(to) = count.look().parse::<i64>() else {
         let says = format!("{NAME} is not a whole number");
-        let why = "KUDO takes what is not a number for 0, and 0 members stop the database";
+        let why = "KUDO reads a value that is not a number as 0, and 0 members stop the database";
         return vec![RULE.finding(Verdict::Deny, field, says, why, "write a number in quotes: \"3\"")];
     };
     if to <= 0 {
@@ -59,20 +59,22 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             field,
             says,
             why,
-            "keep 1 at least; gatera stop stops a cluster in order",
+            "keep at least 1; gatera stop stops a cluster in order",
         )];
     }
-    let said = match view.cluster_called(&review.namespace, &new.metadata.name) {
+    let found = match view.cluster_called(&review.namespace, &new.metadata.name) {
         Some(cluster) if cluster.has_data() => scale_order::resized(review, cluster, to, view),
         _ => scale_order::chosen(to),
     };
     let here = |it: Finding| {
         let instead = match it.verdict {
             Verdict::Warn => it.instead,
-            Verdict::Wait | Verdict::Unknown => "wait until all members are Ready, then ask again".to_owned(),
+            Verdict::Wait | Verdict::Unknown => {
+                "wait until all members are Ready, then repeat the command".to_owned()
+            }
             _ => "go down in steps, and wait between them until all members are Ready".to_owned(),
         };
         Finding { rule: RULE.id, field: field.clone(), says: format!("{NAME}: {}", it.says), instead, ..it }
     };
-    said.into_iter().map(here).collect()
+    found.into_iter().map(here).collect()
 }

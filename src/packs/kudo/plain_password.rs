@@ -1,12 +1,12 @@
-//! K04: a password is no parameter.
+//! K04: a password is not a parameter.
 //!
-//! Refuses a parameter whose name says that it is a password, where it is written out; warns of an Instance that leaves such a parameter
-//! to the default of its operator. The value is never repeated.
+//! Refuses a parameter with the name of a password and a value; warns about an Instance that leaves such a parameter to the
+//! default of its operator. No output contains the value.
 //!
 //! # Why
 //!
-//! Parameters are plain text: in the Instance, in KUDO's own annotations on everything it makes, in the messages of its webhook, and in the
-//! ConfigMaps and environments that it fills in. The default (`admin`, in the well-known operator) is published with the operator.
+//! Parameters are plain text: in the Instance, in KUDO's annotations on everything it creates, in the messages of its webhook, and in the
+//! ConfigMaps and environments that it fills in. The default (`admin` in the well-known operator) is published with the operator.
 //!
 //! # Example
 //!
@@ -17,9 +17,9 @@
 //!
 //! # What to do instead
 //!
-//! Have the operator's templates read a Secret (`valueFrom.secretKeyRef`), and let the parameter be the name of that Secret.
+//! Make the operator's templates read a Secret (`valueFrom.secretKeyRef`), and use the parameter for the name of that Secret.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K04 until=TIME reason=…"`. While you migrate:
 //! `modes: {K04: warn}`.
@@ -44,9 +44,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = written(review, view) else { return Findings::new() };
     let is_new = |name: &str, value: &Scalar| old.and_then(|it| it.parameter(name)) != Some(value);
     let finding = |verdict, name: &str, says: String| {
-        let why = "parameters are copied into annotations, ConfigMaps and messages, and everybody who may read one of them may log in";
+        let why = "parameters are copied into annotations, ConfigMaps and messages, and every user who may read one of them can log in";
         let instead =
-            "have the operator's templates read a Secret, and let the parameter be the name of that Secret";
+            "make the operator's templates read a Secret, and use the parameter for the name of that Secret";
         RULE.finding(verdict, format!("spec.parameters[{name}]"), says, why, instead)
     };
     let given =
@@ -65,10 +65,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         finding(
             Verdict::Warn,
             name,
-            format!(
-                "parameter {} is left to the default of the operator, which everybody knows",
-                visible(name)
-            ),
+            format!("parameter {} is left to the default of the operator, which is public", visible(name)),
         )
     }));
     found
@@ -78,6 +75,6 @@ fn is_password(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let says =
         ["PASSWORD", "PASSWD", "TOKEN"].iter().any(|word| name.contains(word)) || name.ends_with("_AUTH");
-    // That is how the name of a Secret is called.
+    // A parameter for the name of a Secret.
     says && !name.contains("SECRET")
 }

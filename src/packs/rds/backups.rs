@@ -1,11 +1,11 @@
-//! R08: the backups of an Rds have a window and a time for which they are kept.
+//! R08: the backups of an Rds have a valid window and are kept for some days.
 //!
-//! Refuses a new Rds whose `backupstarttime` is not an hour of the form 01:00-02:00 that begins at a quarter, and one that keeps backups
-//! for no days with MySQL or SQLServer. Later changes of these are R01's.
+//! Refuses a new Rds whose `backupstarttime` is not one hour of the form 01:00-02:00 that begins at a quarter of an hour, and one with
+//! MySQL or SQLServer that keeps backups for 0 days. R01 judges later changes.
 //!
 //! # Why
 //!
-//! The cloud refuses another window, the operator drops the error, and there is never an instance. An instance that keeps no backups
+//! The cloud refuses any other window, the operator ignores the error, and the instance is never created. An instance without backups
 //! cannot be restored.
 //!
 //! # Example
@@ -19,7 +19,7 @@
 //!
 //! `backupstarttime: 01:15-02:15` (UTC) and `backupkeepdays: 12`.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
 
@@ -38,7 +38,8 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-const WHY: &str = "the cloud refuses it and the operator drops the error, or nothing can ever be restored";
+const WHY: &str =
+    "the cloud refuses it and the operator ignores the error, or there are no backups to restore from";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = Write::creation(review, view) else { return Findings::new() };
@@ -63,7 +64,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// 01:15-02:15: one hour from a quarter on.
+/// Whether the text is one hour that begins at a quarter of an hour: 01:15-02:15.
 fn is_window(text: &str) -> bool {
     let read = |it: &str| {
         let (hour, minute) = it.split_once(':').filter(|_| it.len() == 5)?;

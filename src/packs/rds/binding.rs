@@ -1,12 +1,12 @@
-//! R17: what an Rds holds is not readable for every pod.
+//! R17: not every pod can read the passwords in an Rds.
 //!
-//! Refuses a ClusterRoleBinding of a role of the operator (`rdsoperator` in its name) to all ServiceAccounts or to all users. Warns where
-//! Helm makes it: the operator's own chart does with `rbac.master.enabled`, and has no value that leaves it out.
+//! Refuses a ClusterRoleBinding of a role of the operator (`rdsoperator` in its name) to all ServiceAccounts or to all users. Only warns
+//! if Helm creates it: the operator's own chart does with `rbac.master.enabled`, and has no value to leave it out.
 //!
 //! # Why
 //!
 //! The chart of the operator binds `rdsoperator-view` to the group `system:serviceaccounts`. An Rds holds passwords in plain text: with
-//! that binding any pod of the cluster reads the root password of every database.
+//! that binding any pod of the cluster can read the root password of every database.
 //!
 //! # Example
 //!
@@ -17,16 +17,16 @@
 //!
 //! # What to do instead
 //!
-//! Bind the role to the people and accounts that need it, with a RoleBinding in each namespace. After an installation with Helm give the
-//! operator's account a binding of its own, and delete that of the group, again after each `helm upgrade`; of a release called
-//! rdsoperator in a namespace of that name:
+//! Bind the role to the users and accounts that need it, with a RoleBinding in each namespace. After an installation with Helm create a
+//! binding for the operator's account, and delete that of the group; repeat this after each `helm upgrade`. For a release called
+//! rdsoperator in a namespace of the same name:
 //!
 //! ```text
 //! $ kubectl create clusterrolebinding rdsoperator-own --clusterrole=rdsoperator-view --serviceaccount=rdsoperator:rdsoperator-otc-rds-operator
 //! $ kubectl delete clusterrolebinding rdsoperator-otc-rds-operator-view
 //! ```
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the ClusterRoleBinding, for an hour at most: `gatera.dev/override: "R17 until=TIME reason=…"`.
 
@@ -70,11 +70,10 @@ impl Custom for ClusterRoleBinding {
     }
 }
 
-/// Who may do what a role says, everywhere.
+/// A ClusterRoleBinding, with the fields that the rule reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterRoleBinding {
-    /// Name, labels, marks.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
@@ -89,7 +88,7 @@ struct Named {
     name: Scalar,
 }
 
-const EVERYBODY: [&str; 3] = ["system:serviceaccounts", "system:authenticated", "system:unauthenticated"];
+const ALL_USERS: [&str; 3] = ["system:serviceaccounts", "system:authenticated", "system:unauthenticated"];
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
     let Some(it) = review.new.as_ref().and_then(Object::custom::<ClusterRoleBinding>) else {
@@ -97,18 +96,17 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     };
     let role = it.role_ref.name.look();
     let group =
-        it.subjects.all().iter().find(|it| it.kind.look() == "Group" && EVERYBODY.contains(&it.name.look()));
+        it.subjects.all().iter().find(|it| it.kind.look() == "Group" && ALL_USERS.contains(&it.name.look()));
     let Some(group) = group.filter(|_| role.contains("rdsoperator")) else { return Findings::new() };
     let group = group.name.look();
     let says =
         format!("role {} for group {group} shows every database password to every pod", super::shown(role));
     let why = "an Rds holds passwords in plain text, and pods of all namespaces are in this group";
-    // To refuse one object of a release leaves the others half installed, and the chart has no value for it.
     let (verdict, instead) = if it.metadata.helm_release().is_some() {
-        // To refuse one object of a release leaves the others half installed, and the chart has no value for it.
+        // A refusal would leave the release half installed, and the chart has no value to leave this object out.
         (
             Verdict::Warn,
-            "gatera explain R17 has the two commands that mend it after the installation".to_owned(),
+            "gatera explain R17 has the two commands that fix it after the installation".to_owned(),
         )
     } else {
         let instead = format!(

@@ -1,12 +1,13 @@
-//! R14: a database in the cloud outlives a careless command.
+//! R14: a database in the cloud survives a careless command.
 //!
-//! Refuses to delete an Rds whose instance is in the cloud, the namespace that it is in, and the definition `rdss.otc.mcsps.de`, with which
-//! all of them go. Warns where no `status.id` says that there is an instance.
+//! Refuses to delete an Rds with an instance in the cloud, its namespace, and the definition `rdss.otc.mcsps.de`, with which every Rds
+//! is deleted. Only warns if no `status.id` shows that there is an instance.
 //!
 //! # Why
 //!
-//! The operator deletes the instance with the Rds. It takes a last backup first, and that works only while the instance is ACTIVE;
-//! otherwise, and while the operator is down, the Rds goes and the instance stays, without a backup, and costs: there is no finalizer.
+//! The operator deletes the instance together with the Rds. It takes a last backup first, which works only while the instance is ACTIVE.
+//! Otherwise, and while the operator is down, the Rds is deleted, but the instance stays without a backup and keeps costing money: there
+//! is no finalizer.
 //!
 //! # Example
 //!
@@ -17,13 +18,13 @@
 //!
 //! # What to do instead
 //!
-//! Take a backup of your own, wait until the status is ACTIVE, and confirm. An instance that is FAILED never gets there: confirm, and
-//! delete it in the cloud. To keep the instance, empty `status.id` first (R12).
+//! Take a backup of your own, wait until the status is ACTIVE, and confirm. An instance that is FAILED never becomes ACTIVE: confirm,
+//! and delete it in the cloud. To keep the instance, empty `status.id` first (R12).
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. That is the confirmation. On a
-//! Namespace it is one for all that are in it: what the control plane then deletes is not held up.
+//! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. This is the confirmation. On a
+//! Namespace it counts for every Rds in it, because the control plane's deletions are not judged.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +50,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The definition of all of them.
+/// The name of the definition of every Rds.
 const DEFINITION: &str = "rdss.otc.mcsps.de";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
@@ -61,7 +62,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         old => matches!(old, Some(Object::Namespace(_))) && view.named(RDS, &review.name).next().is_none(),
     };
     if lists && let Some(unknown) = unlisted(&RULE, RDS, review, view) {
-        // Most namespaces have none: a pack that cannot be listed must not keep all of them.
+        // Most namespaces have no Rds: a kind that cannot be listed must not prevent their deletion.
         let verdict = if review.kind == Kind::Namespace { Verdict::Warn } else { unknown.verdict };
         return vec![Finding { verdict, ..unknown }];
     }
@@ -77,23 +78,22 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-/// Confirmed, it is done: so the backup comes first.
+/// The advice, with the backup first, because the confirmed deletion is final.
 fn instead(review: &Review, view: &View<'_>) -> String {
-    format!("take a backup of your own; then {}, and again", confirmation(review, RULE.id, view))
+    format!("take a backup of your own; then {}, and repeat the command", confirmation(review, RULE.id, view))
 }
 
 fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
     let Review { namespace, name, .. } = review;
     if rds.status.id.is_empty() {
-        let says = "status.id is not set: no instance is deleted, and no last backup is made";
-        let why =
-            "an instance that is being made, or whose id was taken out here, stays in the cloud and costs";
+        let says = "status.id is not set: no instance is deleted, and no last backup is taken";
+        let why = "an instance that is being created, or whose id was removed here, stays in the cloud and keeps costing money";
         let instead = format!("look in the cloud for an instance called {namespace}_{name}");
         return RULE.finding(Verdict::Warn, "status.id", says, why, instead);
     }
     if rds.status.active() {
         let says = "its instance in the cloud is deleted with it, after a last backup";
-        let why = "the operator does not ask first; while it is down there is no last backup, and the instance stays and costs";
+        let why = "the operator does not ask first; while it is down there is no last backup, and the instance stays and keeps costing money";
         return RULE.finding(Verdict::Deny, "status.id", says, why, instead(review, view));
     }
     let says = format!(
@@ -101,18 +101,18 @@ fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
         rds.status.words()
     );
     let why = "without a last backup, which fails while the instance is not ACTIVE, the operator deletes nothing, and the \
-               instance goes on costing";
+               instance keeps costing money";
     let active = until_active(rds, review);
     let instead = if rds.status.stuck() {
         let confirmed = confirmation(review, RULE.id, view);
-        format!("{active}; if it is to go: {confirmed}, and again, then delete it in the cloud")
+        format!("{active}; to delete it anyway: {confirmed}, repeat the command, then delete it in the cloud")
     } else {
         format!("{active}; then take a backup of your own")
     };
     RULE.finding(Verdict::Deny, "status.status", says, why, instead)
 }
 
-/// What may have an instance: all but those whose operator has noted none.
+/// Whether an Rds has no instance, because its operator has not set an id.
 fn has_none(object: &Object) -> bool {
     object.custom::<Rds>().is_some_and(|it| it.status.id.is_empty())
 }
@@ -127,22 +127,22 @@ fn of_all(review: &Review, view: &View<'_>) -> Finding {
     }
     if count == 0 {
         return without_instances(&format!(
-            "every Rds in every namespace goes with it ({all}, {})",
+            "every Rds in every namespace would be deleted with it ({all}, {})",
             view.seen()
         ));
     }
     let says = format!(
-        "every Rds in every namespace goes with it, and the instance of each that has one ({count}, {})",
+        "every Rds in every namespace would be deleted with it, and each one's instance ({count}, {})",
         view.seen()
     );
     let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
     RULE.finding(Verdict::Deny, "metadata.name", says, why, instead(review, view))
 }
 
-fn without_instances(gone: &str) -> Finding {
-    let says = format!("{gone}, and none has a status.id");
-    let why = "an instance that is being made, or whose id was taken out here, stays in the cloud and costs";
-    let instead = "look in the cloud for instances of their names, NAMESPACE_NAME";
+fn without_instances(deleted: &str) -> Finding {
+    let says = format!("{deleted}, but none has a status.id");
+    let why = "an instance that is being created, or whose id was removed here, stays in the cloud and keeps costing money";
+    let instead = "look in the cloud for instances with their names, NAMESPACE_NAME";
     RULE.finding(Verdict::Warn, "status.id", says, why, instead)
 }
 
@@ -159,9 +159,10 @@ fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         more => format!(" and {more} more"),
     };
     let says = format!(
-        "it holds Rds {first}{others} ({}), and the instance in the cloud goes with each",
+        "it holds Rds {first}{others} ({}), and each one's instance in the cloud would be deleted too",
         view.seen()
     );
-    let why = "everything in a namespace goes with it, and the operator deletes the instances in the cloud";
+    let why =
+        "everything in a namespace is deleted with it, and the operator deletes the instances in the cloud";
     Some(RULE.finding(Verdict::Deny, "", says, why, instead(review, view)))
 }

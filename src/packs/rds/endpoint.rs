@@ -1,12 +1,12 @@
-//! R16: whoever may enlarge an Rds is named by an address that proves itself.
+//! R16: the endpoint that can enlarge an Rds is an https URL.
 //!
-//! Refuses an `endpoint` that is no https URL with a host of its own name.
+//! Refuses an `endpoint` that is not an https URL with a host name.
 //!
 //! # Why
 //!
-//! With an endpoint the operator enlarges the disk and the flavor when the cloud calls that address, and nobody checks who calls: over http
-//! everybody on the way can read and repeat it, and a bare address or `localhost` is nobody's name. Emptied later, the alarms in the cloud
-//! stay.
+//! With an endpoint the operator enlarges the disk and the flavor when the cloud calls that address, and it does not check the caller:
+//! over http anyone on the network path can read and repeat the call, and an IP address or `localhost` cannot be verified. If the
+//! endpoint is removed later, the alarms in the cloud stay.
 //!
 //! # Example
 //!
@@ -17,9 +17,9 @@
 //!
 //! # What to do instead
 //!
-//! `https://NAME/…` of an ingress that lets only the cloud's addresses in.
+//! Use `https://NAME/…` of an ingress that only accepts the cloud's addresses.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R16 until=TIME reason=…"`.
 
@@ -46,12 +46,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let was = write.old.map_or("", |old| old.spec.endpoint.look());
     let is = &write.new.spec.endpoint;
     let finding = |verdict, says: String, instead: &str| {
-        let why =
-            "whoever calls it makes the operator enlarge the database, which costs and cannot be taken back";
+        let why = "every call of it makes the operator enlarge the database, which costs money and cannot be undone";
         vec![RULE.finding(verdict, "spec.endpoint", says, why, instead)]
     };
     if is.is_empty() {
-        let says = "the alarms of the endpoint stay in the cloud, and go on calling it".to_owned();
+        let says = "the alarms of the endpoint stay in the cloud, and keep calling it".to_owned();
         return if was.is_empty() {
             Findings::new()
         } else {

@@ -1,12 +1,12 @@
-//! R05: the engine, the version and the port of an Rds go together.
+//! R05: the engine, the version and the port of an Rds fit together.
 //!
-//! Refuses a new Rds of an engine that the cloud does not have, of a version that is not one of that engine's, or on a port on which it
-//! does not listen. Later changes of these are R01's.
+//! Refuses a new Rds with an engine that the cloud does not have, a version that this engine does not have, or a port that this engine
+//! does not allow. R01 judges later changes.
 //!
 //! # Why
 //!
-//! The schema looks at each of the three alone: PostgreSQL 8.0 on port 0000 passes. The cloud then refuses it, the operator drops the
-//! error, and there is never an instance.
+//! The schema checks each of the three alone: it accepts PostgreSQL 8.0 on port 0000. The cloud then refuses it, the operator ignores
+//! the error, and the instance is never created.
 //!
 //! # Example
 //!
@@ -24,10 +24,10 @@
 //! | PostgreSQL | 9.5, 9.6, 10, 11, 12 | 2100 to 9500 |
 //! | SQLServer | 2014 SE, 2016 SE, 2016 EE, 2017 SE, 2017 EE | 1433, or 2100 to 9500 and not 5355 and 5985 |
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R05 until=TIME reason=…"`. It is right where the cloud has a newer
-//! version than this table.
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R05 until=TIME reason=…"`. Use it if the cloud has a newer version
+//! than this table.
 
 use super::{RDS, Spec, Write, shown};
 use engine::rule::{Rule, Verb};
@@ -55,7 +55,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn finding(field: &str, says: String, instead: &str) -> Finding {
-    let why = "the cloud refuses it and the operator drops the error: there is never an instance";
+    let why = "the cloud refuses it and the operator ignores the error: the instance is never created";
     RULE.finding(Verdict::Deny, field, says, why, instead)
 }
 

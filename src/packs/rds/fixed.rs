@@ -1,15 +1,15 @@
-//! R01: what an Rds was created with stays as it is.
+//! R01: fields that an Rds was created with do not change.
 //!
 //! Refuses to change availabilityzone, backupstarttime, backupkeepdays, datastoretype, datastoreversion, hamode, hareplicationmode,
-//! port, region, subnet, securitygroup, vpc, volumetype and password. Warns where a mask (`xxxxxxxxxx`) takes the place of a password:
-//! version 0.7.6 of the operator makes no mask, and cannot log in with one. Warns where a password takes the place of a mask, behind which
-//! the same or another may have been. No password is ever repeated.
+//! port, region, subnet, securitygroup, vpc, volumetype and password. Warns if a mask (`xxxxxxxxxx`) replaces a password: version
+//! 0.7.6 of the operator writes no masks, and cannot log in with one. Warns if a password replaces a mask, because the masked one may
+//! have been the same or another. No output contains a password.
 //!
 //! # Why
 //!
-//! The operator gives these to the cloud once, when it makes the instance, and never looks at them again. After the change the resource
-//! says one thing and the instance is another. With another port or password the operator itself can no longer log in, and makes no
-//! databases and no users.
+//! The operator sends these to the cloud once, when it creates the instance, and ignores later changes. After the change the resource
+//! and the instance differ. With another port or password the operator itself can no longer log in, and creates no databases and no
+//! users.
 //!
 //! # Example
 //!
@@ -20,13 +20,13 @@
 //!
 //! # What to do instead
 //!
-//! Put the old value back. Change the root password in the database first (ALTER USER), then here, with an override. For another version,
-//! zone or network, create a second Rds and move the data.
+//! Restore the old value. To change the root password, change it in the database first (ALTER USER), then here, with an override. For
+//! another version, zone or network, create a second Rds and move the data.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R01 until=TIME reason=…"`. The instance does not change for it: it
-//! is right only where the resource is made to say what the instance is already.
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R01 until=TIME reason=…"`. The instance still does not change: use it
+//! only to make the resource match the instance.
 
 use super::{RDS, Rds, Spec, Write, contents};
 use engine::exceptions::confirmation;
@@ -74,16 +74,15 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn of_field(name: &str, was: &Scalar, is: &Scalar) -> Finding {
     let says = format!("spec.{name} cannot change after creation ({} -> {})", contents(was), contents(is));
-    let instead = format!("put spec.{name} back; for another one create a second Rds and move the data");
+    let instead = format!("restore spec.{name}; for another value create a second Rds and move the data");
     let why = "the operator ignores it, and the instance in the cloud keeps the old value";
     RULE.finding(Verdict::Deny, format!("spec.{name}"), says, why, instead)
 }
 
-/// A mask says nothing of the password behind it: neither that it is another one, nor that it is the same.
+/// A finding about a changed password. It is not known whether a mask hides the same password or another one.
 fn of_password(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (was, is) = (&old.spec, &new.spec);
-    let why =
-        "the operator logs in with what stands here, and makes no databases and no users where that fails";
+    let why = "the operator logs in with this password, and creates no databases and no users if that fails";
     let finding = |verdict, says: &str, instead: String| {
         Some(RULE.finding(verdict, "spec.password", says, why, instead))
     };
@@ -93,18 +92,18 @@ fn of_password(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Option
         (false, true) => finding(
             Verdict::Warn,
             "spec.password becomes a mask, with which the operator cannot log in",
-            "put the password back while databases or users are still to be made".to_owned(),
+            "restore the password while databases or users are still to be created".to_owned(),
         ),
         (true, false) => finding(
             Verdict::Warn,
-            "spec.password takes the place of a mask, and nothing shows whether it is the instance's",
-            "write the one that root has in the database".to_owned(),
+            "spec.password replaces a mask, and it is not known whether it is the instance's password",
+            "write the password that root has in the database".to_owned(),
         ),
         (false, false) => finding(
             Verdict::Deny,
             "spec.password cannot change after creation",
             format!(
-                "put the old password back; if ALTER USER has made the new one root's already: {}, and again",
+                "restore the old password; if ALTER USER has already set the new one for root: {}, and repeat the command",
                 confirmation(review, RULE.id, view)
             ),
         ),

@@ -1,27 +1,27 @@
-//! R03: the flavor of an Rds fits its engine, and changes alone and while the instance is active.
+//! R03: the flavor of an Rds fits its engine, and changes alone and only while the instance is ACTIVE.
 //!
 //! Refuses a `flavorref` of another engine, one that ends with `.ha` without `hamode: Ha` or the other way round, and one of a read
-//! replica (`.rr`). Refuses a change of it together with `volumesize`, and lets it wait until the instance is ACTIVE. A change that is
-//! right is a warning: the instance restarts.
+//! replica (`.rr`). Refuses a change of it together with `volumesize`, and while the instance is not ACTIVE. A valid change gives a
+//! warning, because the instance restarts.
 //!
 //! # Why
 //!
-//! The operator asks the cloud for the new flavor every ten seconds until it has it. One that does not fit is refused by the cloud each
-//! time, and everything that the operator would do after that waits. While the instance is not ACTIVE nothing is done at all.
+//! The operator requests the new flavor from the cloud every ten seconds until the change is done. The cloud refuses a flavor that does
+//! not fit each time, and the operator's other work for this instance waits. While the instance is not ACTIVE, the operator does nothing.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl patch rds orders --type=merge -p '{"spec":{"flavorref":"rds.mysql.c2.large.ha"}}'
-//! [R03] Rds shop/orders: flavor "rds.mysql.c2.large.ha" ends with .ha, and spec.hamode is not Ha
+//! [R03] Rds shop/orders: flavor "rds.mysql.c2.large.ha" ends with .ha, but spec.hamode is not Ha
 //! ```
 //!
 //! # What to do instead
 //!
-//! Take a flavor of the same engine (`rds.mysql.`, `rds.pg.`, `rds.mssql.`), with `.ha` if and only if the instance is highly available.
-//! Change flavor and volume one after the other, at an hour at which a restart is fine.
+//! Choose a flavor of the same engine (`rds.mysql.`, `rds.pg.`, `rds.mssql.`), with `.ha` if and only if the instance is highly available.
+//! Change flavor and volume one after the other, at a time when a restart is acceptable.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
 
@@ -61,7 +61,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             "spec.flavorref",
             says,
             why,
-            "do it at an hour at which a restart is fine",
+            "do it at a time when a restart is acceptable",
         ));
     }
     found
@@ -78,7 +78,7 @@ fn unfit(spec: &Spec) -> Option<Finding> {
     let (_, last) = flavor.rsplit_once('.').unwrap_or_default();
     let ha = last == "ha";
     let (wrong, instead) = if last == "rr" {
-        ("is of a read replica".to_owned(), "choose a flavor that does not end with .rr".to_owned())
+        ("is for a read replica".to_owned(), "choose a flavor that does not end with .rr".to_owned())
     } else if !flavor.starts_with(prefix) {
         (
             format!("is not one of {}", bare(spec.engine())),
@@ -86,19 +86,19 @@ fn unfit(spec: &Spec) -> Option<Finding> {
         )
     } else if ha && !spec.highly_available() {
         (
-            "ends with .ha, and spec.hamode is not Ha".to_owned(),
+            "ends with .ha, but spec.hamode is not Ha".to_owned(),
             format!("write flavorref: {}", bare(flavor.trim_end_matches(".ha"))),
         )
     } else if !ha && spec.highly_available() {
         (
-            "does not end with .ha, and spec.hamode is Ha".to_owned(),
+            "does not end with .ha, but spec.hamode is Ha".to_owned(),
             format!("write flavorref: {}.ha", bare(flavor)),
         )
     } else {
         return None;
     };
     let why =
-        "the cloud refuses it, and the operator asks again and again and does nothing else for this instance";
+        "the cloud refuses it, and the operator repeats the request and does nothing else for this instance";
     Some(RULE.finding(
         Verdict::Deny,
         "spec.flavorref",
@@ -119,7 +119,7 @@ fn together(old: &Rds, new: &Rds) -> Option<Finding> {
 
 fn too_early(new: &Rds, review: &Review) -> Option<Finding> {
     let says = format!("the flavor cannot change now: the status is {}, not ACTIVE", new.status.words());
-    let why = "the operator works on instances that are ACTIVE, and on no others";
+    let why = "the operator only works on instances that are ACTIVE";
     let instead = format!("{}, then repeat the command", until_active(new, review));
     (!new.status.active()).then(|| RULE.finding(Verdict::Wait, "status.status", says, why, instead))
 }

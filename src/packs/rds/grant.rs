@@ -1,7 +1,6 @@
-//! One GRANT of SQL, taken apart: what is granted, on what, and to whom.
+//! A parser for one SQL GRANT: the privileges, the database and the user.
 //!
-//! Not a rule. Must not know: what a rule makes of it. What is not one plain grant is none: comments, escapes and options are not
-//! guessed about.
+//! Not a rule. Must not know: how grants are judged. It accepts only one plain grant, without comments, escapes and options.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -10,14 +9,14 @@ use std::vec::IntoIter;
 /// `GRANT SELECT, INSERT ON shop.* TO 'app1'@'%' WITH GRANT OPTION`
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Grant {
-    /// In capitals, without columns.
+    /// The privileges in capitals, without columns.
     pub(super) privileges: BTreeSet<String>,
-    /// `shop` of `shop.*`; `*`: every one; empty: none is named.
+    /// `shop` of `shop.*`; `*`: every database; empty: no database is named.
     pub(super) database: String,
     /// `*`, or a table or routine.
     object: String,
     pub(super) user: String,
-    /// Where none is named, it is `%`.
+    /// The host; `None` means `%`.
     pub(super) host: Option<String>,
     /// `WITH GRANT OPTION`
     pub(super) passed_on: bool,
@@ -83,7 +82,7 @@ impl Reader {
         if self.sign('*') { Some("*".to_owned()) } else { self.name() }
     }
 
-    /// `CREATE TEMPORARY TABLES`, with its columns skipped, up to a comma or `ON`, which is read, too: whether it was that.
+    /// Reads a privilege (`CREATE TEMPORARY TABLES`), without its columns, and the comma or `ON` after it; returns whether it was `ON`.
     fn privilege(&mut self) -> Option<(String, bool)> {
         let mut words = Vec::new();
         let is_last = loop {
@@ -109,7 +108,7 @@ impl Reader {
 }
 
 impl Grant {
-    /// Takes a statement apart; `None`: it is not one plain grant to one user.
+    /// Reads a statement; `None`: it is not one plain grant to one user.
     pub(super) fn read(text: &str) -> Option<Self> {
         let mut reader = Reader(tokens(text)?.into_iter().peekable());
         if !reader.keyword("GRANT") {
@@ -146,7 +145,7 @@ impl Grant {
         is_whole.then_some(Self { privileges, database, object, user, host, passed_on })
     }
 
-    /// Its database is, or its pattern (`%`, `_`) fits, one of the server's own.
+    /// Whether the database, or its pattern (`%`, `_`), matches one of the server's own.
     pub(super) fn is_on_the_servers_own(&self) -> bool {
         let own = ["mysql", "sys", "performance_schema", "information_schema"];
         let pattern = self.database.to_ascii_lowercase();
@@ -154,7 +153,7 @@ impl Grant {
     }
 }
 
-/// As LIKE compares. After a mismatch only the last `%` takes one more character, so a long pattern costs no more than its length.
+/// Whether the pattern matches as LIKE does. After a mismatch only the last `%` is extended, so a long pattern is not expensive.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut read, mut last) = (0, 0, None);
     while read < name.len() {

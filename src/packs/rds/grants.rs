@@ -1,15 +1,14 @@
-//! R10: what a user of an Rds may do is one grant for that user.
+//! R10: each privilege of a user of an Rds is one grant for that user.
 //!
-//! Refuses a privilege that is not one `GRANT … ON … TO` the user it stands at, one for everything (`ON *.*`) or on the server's own
+//! Refuses a privilege that is not one `GRANT … ON … TO` its own user, one for everything (`ON *.*`) or on the server's own
 //! databases (`mysql`), one over the whole server (SUPER, CREATE USER, PROXY), one that may be passed on (`WITH GRANT OPTION`), and more
-//! than one statement. On `*.*` PROCESS, REPLICATION CLIENT, SHOW DATABASES and USAGE are fine. Refuses other privileges for a user that
-//! is there; the same in another order are the same. Warns of a grant of which version 0.7.6 of the operator makes nothing: one with other
+//! than one statement. On `*.*` PROCESS, REPLICATION CLIENT, SHOW DATABASES and USAGE are allowed. Refuses changed privileges of an
+//! existing user; their order does not matter. Warns about a grant that version 0.7.6 of the operator ignores: one with other
 //! characters than letters, digits, spaces and `'*._%`, and one without a host for a user who has one.
 //!
 //! # Why
 //!
-//! The operator sends each as it stands, as root. `DROP DATABASE x` is taken as willingly as a grant. A user that is there it never looks
-//! at again.
+//! The operator sends each text unchanged, as root, also `DROP DATABASE x`. It never changes a user that exists.
 //!
 //! # Example
 //!
@@ -21,9 +20,9 @@
 //!
 //! # What to do instead
 //!
-//! One grant on one database for each privilege; everything else in SQL.
+//! Write one grant on one database for each privilege; do everything else in SQL.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R10 until=TIME reason=…"`.
 
@@ -57,7 +56,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     users.flat_map(|user| of(before.get(&user.account()).copied(), user)).take(MOST).collect()
 }
 
-/// More than anybody reads at once.
+/// The largest number of findings in one answer.
 const MOST: usize = 20;
 
 fn of(before: Option<&User>, user: &User) -> Findings {
@@ -68,25 +67,25 @@ fn of(before: Option<&User>, user: &User) -> Findings {
     }
     if before.is_some() {
         let says = format!("privileges of user {}, who exists already, are never changed", shown(name));
-        let why = "the operator looks only whether a user of this name exists";
+        let why = "the operator only checks whether a user of this name exists";
         return vec![RULE.finding(
             Verdict::Deny,
             field,
             says,
             why,
-            "put them back here, and GRANT or REVOKE in SQL",
+            "restore them here, and GRANT or REVOKE in SQL",
         )];
     }
     let judge = |it: &Scalar| {
         let (verdict, says, instead) = wrong(it.look(), user)?;
-        let why = "the operator sends it to the database as it stands, as root";
+        let why = "the operator sends it to the database unchanged, as root";
         let says = format!("a privilege of user {} {says}", shown(name));
         Some(RULE.finding(verdict, field.clone(), says, why, instead))
     };
     user.privileges.all().iter().filter_map(judge).collect()
 }
 
-/// The grants of a user; their order and their spelling do not count.
+/// The grants of a user, independent of order and spelling.
 fn granted(user: &User) -> BTreeSet<(Option<Grant>, String)> {
     let all = user.privileges.all().iter().map(Scalar::look);
     all.map(|text| match Grant::read(text) {
@@ -96,7 +95,7 @@ fn granted(user: &User) -> BTreeSet<(Option<Grant>, String)> {
     .collect()
 }
 
-/// What can be granted on a database.
+/// The privileges that can be granted on a database.
 const OF_A_DATABASE: [&str; 20] = [
     "ALL",
     "ALTER",
@@ -119,10 +118,10 @@ const OF_A_DATABASE: [&str; 20] = [
     "UPDATE",
     "USAGE",
 ];
-/// What watches a server and reads no data.
+/// The privileges for monitoring, which read no data.
 const OF_A_WATCHER: [&str; 4] = ["PROCESS", "REPLICATION CLIENT", "SHOW DATABASES", "USAGE"];
 
-/// What is wrong with one, and what to do instead. The text itself is not repeated: it may hold a password.
+/// The verdict, fault and advice for one privilege. They do not contain its text, which may hold a password.
 fn wrong(text: &str, user: &User) -> Option<(Verdict, &'static str, &'static str)> {
     let one = "write one GRANT … ON DATABASE.* TO this user";
     let deny = |says| Some((Verdict::Deny, says, one));
@@ -133,7 +132,7 @@ fn wrong(text: &str, user: &User) -> Option<(Verdict, &'static str, &'static str
     let only = |known: &[&str]| grant.privileges.iter().all(|it| known.contains(&&**it));
     let host = Some(user.host.look()).filter(|it| !it.is_empty()).unwrap_or("%");
     let is_of_host = grant.host.as_deref().is_none_or(|it| it.eq_ignore_ascii_case(host));
-    let makes_nothing = |c: char| !c.is_ascii_alphanumeric() && !" '*._%".contains(c);
+    let is_ignored = |c: char| !c.is_ascii_alphanumeric() && !" '*._%".contains(c);
     match () {
         () if grant.passed_on || grant.privileges.contains("GRANT OPTION") => {
             Some((Verdict::Deny, "may be passed on", "leave the GRANT OPTION out"))
@@ -143,18 +142,16 @@ fn wrong(text: &str, user: &User) -> Option<(Verdict, &'static str, &'static str
         () if grant.database != "*" && !only(&OF_A_DATABASE) => {
             deny("is over the whole server, not over one database")
         }
-        () if grant.database.is_empty() => {
-            deny("names no database, and so counts in that of the server itself")
-        }
+        () if grant.database.is_empty() => deny("names no database, and so applies to the server's own"),
         () if grant.is_on_the_servers_own() => deny("is on a database of the server itself"),
-        () if text.contains(makes_nothing) => Some((
+        () if text.contains(is_ignored) => Some((
             Verdict::Warn,
-            "has other characters than letters, digits, spaces and '*._%, and version 0.7.6 of the operator makes nothing of it",
+            "has other characters than letters, digits, spaces and '*._%, so version 0.7.6 of the operator ignores it",
             "write one privilege each and no host, or grant it in SQL",
         )),
         () if grant.host.is_none() && host != "%" => Some((
             Verdict::Warn,
-            "names no host and so is for every host, but the user has one: the database refuses it",
+            "names no host and so applies to every host, but the user has one: the database refuses it",
             "give the user host \"%\", or grant it in SQL",
         )),
         () => None,

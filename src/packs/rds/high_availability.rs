@@ -1,12 +1,12 @@
 //! R04: an Rds is highly available in all its fields, or in none.
 //!
-//! Refuses a new Rds with a `hamode` that is not exactly `Ha`; one with `Ha` and not two zones, or without the replication mode of its
-//! engine; and a single one with two zones or a replication mode. Later changes of these are R01's.
+//! Refuses a new Rds with a `hamode` that is not exactly `Ha`; one with `Ha` but without two zones or a replication mode of its engine;
+//! and a single one with two zones or a replication mode. R01 judges later changes.
 //!
 //! # Why
 //!
-//! The schema lets everything pass that begins with Ha: `HaX` makes a single instance, without a word. Of a mix that the cloud refuses
-//! only the operator's log tells; it drops the error, and does not try again.
+//! The schema accepts everything that begins with Ha: `HaX` silently creates a single instance. If the cloud refuses a mix, only the
+//! operator's log shows it; the operator ignores the error, and does not try again.
 //!
 //! # Example
 //!
@@ -19,10 +19,10 @@
 //!
 //! # What to do instead
 //!
-//! `hamode: Ha`, `availabilityzone: eu-de-01,eu-de-02` and a `hareplicationmode`: async or semisync for MySQL, async or sync for
-//! PostgreSQL, sync for SQLServer. Or none of them, and one zone.
+//! Write `hamode: Ha`, `availabilityzone: eu-de-01,eu-de-02` and a `hareplicationmode`: async or semisync for MySQL, async or sync for
+//! PostgreSQL, sync for SQLServer. Or write none of them, and one zone.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
 
@@ -52,7 +52,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn finding(field: &str, says: String, instead: &str) -> Finding {
-    let why = "the cloud makes another instance than is meant, or none, and only the operator's log says so";
+    let why =
+        "the cloud creates another instance than intended, or none, and only the operator's log shows it";
     RULE.finding(Verdict::Deny, field, says, why, instead)
 }
 
@@ -69,7 +70,7 @@ fn zones(spec: &Spec) -> Option<Finding> {
     } else {
         "a single instance has one zone"
     };
-    let says = format!("{mode}, and spec.availabilityzone is {}", shown(&zones.join(",")));
+    let says = format!("{mode}, but spec.availabilityzone is {}", shown(&zones.join(",")));
     (!whole || zones.len() != wanted).then(|| finding("spec.availabilityzone", says, instead))
 }
 
@@ -77,7 +78,7 @@ fn replication(spec: &Spec) -> Option<Finding> {
     let mode = &spec.hareplicationmode;
     let field = "spec.hareplicationmode";
     if !spec.highly_available() {
-        let says = || format!("a single instance has no replication, and {field} is {}", contents(mode));
+        let says = || format!("a single instance has no replication, but {field} is {}", contents(mode));
         return (!mode.is_empty())
             .then(|| finding(field, says(), "leave hareplicationmode out, or write hamode: Ha"));
     }

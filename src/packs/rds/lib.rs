@@ -1,8 +1,8 @@
-//! Databases in the Open Telekom Cloud, by the operator of `rdss.otc.mcsps.de`.
+//! The pack for databases in the Open Telekom Cloud, managed by the operator of `rdss.otc.mcsps.de`.
 //!
-//! Owns: what an [`Rds`] says, and what API servers ask about one. The schema of the resource keeps whatever is written, and has no
-//! status subresource: all of it is read loosely, and a value of a wrong type is for a rule to say. The operator writes the whole
-//! object every ten seconds, and is never judged. Must not know: Galera, the cloud.
+//! Owns: [`Rds`] and its webhook entries. The schema of the resource accepts any value, and there is no status subresource: fields are
+//! read loosely, and rules report values of a wrong type. The operator writes the whole object every ten seconds, and is never judged.
+//! Must not know: Galera, the cloud.
 
 mod backups;
 mod binding;
@@ -35,7 +35,6 @@ pub use binding::ClusterRoleBinding;
 pub use spec::Rds;
 use spec::Spec;
 
-/// The pack.
 pub const PACK: Pack = Pack {
     name: "rds",
     protects: "databases in the Open Telekom Cloud from being deleted or restored by mistake, and their owners from changes that the operator ignores",
@@ -69,7 +68,7 @@ const RDS_KIND: &CustomKind = &CustomKind {
     cluster_wide: false,
     read: CustomKind::read_into::<Rds>,
 };
-/// A database in the Open Telekom Cloud, as its operator is asked for it.
+/// The kind of a database in the Open Telekom Cloud.
 const RDS: Kind = Kind::Custom(RDS_KIND);
 
 impl Custom for Rds {
@@ -84,7 +83,7 @@ impl Custom for Rds {
 
 /// CEL: an Rds, or the definition of all of them.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'rdss.otc.mcsps.de'";
-/// CEL: an Rds, or a binding to a role of the operator's.
+/// CEL: an Rds, or a binding to a role of the operator.
 const OURS_BOUND: &str = "request.resource.resource != 'clusterrolebindings' || object != null && object.roleRef.name.contains('rdsoperator')";
 
 const ENTRIES: &[Entry] = &[
@@ -98,7 +97,7 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("rds", OURS),
         fail_closed: true,
-        why: "a new database, the end of one, and the end of all with their definition",
+        why: "the creation and deletion of a database, and the deletion of all with their definition",
     },
     Entry {
         name: "rdss-written",
@@ -110,11 +109,11 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("rds-or-its-roles", OURS_BOUND),
         fail_closed: false,
-        why: "the operator writes each every ten seconds, and never waits for a guard that is down",
+        why: "the operator writes each one every ten seconds, and must not wait for a guard that is down",
     },
 ];
 
-/// What somebody else than the operator writes, where it changes the spec or the status.
+/// A write of the spec or the status by another user than the operator.
 struct Write<'r> {
     old: Option<&'r Rds>,
     new: &'r Rds,
@@ -128,39 +127,39 @@ impl<'r> Write<'r> {
         (!same && !view.settings.is_rds_operator(&review.user)).then_some(Self { old, new })
     }
 
-    /// One of an object that is there already.
+    /// A write of an existing object.
     fn update(review: &'r Review, view: &View<'_>) -> Option<(&'r Rds, &'r Rds)> {
         Self::of(review, view).and_then(|it| Some((it.old?, it.new)))
     }
 
-    /// One that makes an object.
+    /// A write that creates an object.
     fn creation(review: &'r Review, view: &View<'_>) -> Option<&'r Rds> {
         Self::of(review, view)
             .filter(|it| it.old.is_none() && review.operation == Operation::Create)
             .map(|it| it.new)
     }
 
-    /// This part of the spec is new.
+    /// Whether this part of the spec changes.
     fn changes<T: PartialEq>(&self, part: impl Fn(&Spec) -> &T) -> bool {
         self.old.is_none_or(|old| part(&old.spec) != part(&self.new.spec))
     }
 }
 
-/// What leads to a status in which the operator works on the instance: a command that ends then, where it comes by itself.
+/// The advice to wait for status ACTIVE: a command that ends then, if the status becomes ACTIVE by itself.
 fn until_active(rds: &Rds, review: &Review) -> String {
     let Review { namespace, name, .. } = review;
     if rds.status.stuck() {
-        return format!("look in the cloud what instance {namespace}_{name} needs to be ACTIVE");
+        return format!("check in the cloud what instance {namespace}_{name} needs to become ACTIVE");
     }
     format!("kubectl -n {namespace} wait rds/{name} --for=jsonpath='{{.status.status}}'=ACTIVE --timeout=10m")
 }
 
-/// A value as messages repeat it: quoted, and not at any length.
+/// A value for messages: quoted and shortened.
 fn shown(text: &str) -> String {
     format!("\"{}\"", bare(text))
 }
 
-/// The same without quotes, where it stands beside the name of its field.
+/// A value for messages without quotes: shortened.
 fn bare(text: &str) -> String {
     const LONGEST: usize = 60;
     let cut: String = text.chars().take(LONGEST).collect();
@@ -168,7 +167,7 @@ fn bare(text: &str) -> String {
     format!("{}{more}", cut.escape_debug())
 }
 
-/// What stands in a field: a text, or that it is none.
+/// The content of a field for messages.
 fn contents(value: &Scalar) -> String {
     if value.given() {
         value.odd().map_or_else(|| shown(value.look()), str::to_owned)

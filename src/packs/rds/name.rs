@@ -1,12 +1,13 @@
-//! R15: the name of an Rds makes a name that the cloud takes.
+//! R15: the name of an Rds gives a name that the cloud accepts.
 //!
 //! Refuses a new Rds whose namespace and name together, `NAMESPACE_NAME`, do not begin with a letter, do not have 4 to 64
-//! characters, or hold a period.
+//! characters, or contain a period.
 //!
 //! # Why
 //!
-//! That is what the operator calls the instance, and of it the cloud takes letters, digits, - and _ alone. The cloud refuses another name,
-//! the operator drops the error, and there is never an instance. A Service, which the operator calls after the Rds, has no period either.
+//! This is the name of the instance, in which the cloud accepts only letters, digits, - and _. The cloud refuses another name, the
+//! operator ignores the error, and the instance is never created. The operator also names a Service after the Rds, which must not
+//! contain a period either.
 //!
 //! # Example
 //!
@@ -16,9 +17,9 @@
 //!
 //! # What to do instead
 //!
-//! A shorter name without periods, or a namespace that begins with a letter.
+//! Choose a shorter name without periods, or a namespace that begins with a letter.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R15 until=TIME reason=…"`.
 
@@ -49,12 +50,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     } else if instance.contains('.') {
         "which has a period".to_owned()
     } else if !(4..=64).contains(&length) {
-        format!("which has {length} characters and not 4 to 64")
+        format!("which has {length} characters instead of 4 to 64")
     } else {
         return Findings::new();
     };
     let says = format!("the instance would be called {}, {problem}", shown(&instance));
-    let why = "the cloud refuses it and the operator drops the error: there is never an instance";
+    let why = "the cloud refuses it and the operator ignores the error: the instance is never created";
     let instead = "choose a shorter name of letters, digits and -, or a namespace that begins with a letter";
     vec![RULE.finding(Verdict::Deny, "metadata.name", says, why, instead)]
 }

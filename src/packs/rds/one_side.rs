@@ -1,11 +1,11 @@
 //! R13: spec and status of an Rds change one after the other.
 //!
-//! Refuses a write that changes both where it touches databases or users, and warns of any other.
+//! Refuses a write that changes both if it changes databases or users, and warns about any other.
 //!
 //! # Why
 //!
-//! The operator skips a write in which both differ. Sizes and restores are looked at again ten seconds later; databases and users are not
-//! made until something else changes.
+//! The operator skips a write in which both differ. It checks sizes and restores again ten seconds later, but does not create databases
+//! and users until something else changes.
 //!
 //! # Example
 //!
@@ -15,9 +15,9 @@
 //!
 //! # What to do instead
 //!
-//! Change the spec first, then ask for the reboot or the log in a write of its own.
+//! Change the spec first, then request the reboot or the log in a separate write.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R13 until=TIME reason=…"`.
 
@@ -44,12 +44,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let lost = old.spec.databases != new.spec.databases || old.spec.users != new.spec.users;
     let verdict = if lost { Verdict::Deny } else { Verdict::Warn };
     let says = "spec and status change in one write, and the operator skips it";
-    let why = "what is new in databases and users is not made until something else changes";
+    let why = "new databases and users are not created until something else changes";
     vec![RULE.finding(
         verdict,
         "status",
         says,
         why,
-        "change the spec first, then the status in a write of its own",
+        "change the spec first, then the status in a separate write",
     )]
 }

@@ -1,30 +1,30 @@
-//! R06: an Rds is created with a password that holds.
+//! R06: an Rds is created with a strong password.
 //!
-//! Refuses a new Rds without a `password`, with one that is not 8 to 32 characters of at least three of lower case, upper case, digits
-//! and others (`~!@#%^*-_=+?`; the operator's schema takes no more), and with the one of the operator's README. Warns of a mask in its
-//! place, and of users whose password is written out. No password is ever repeated. A later change is R01's. One that takes over an
-//! instance (R12) needs none.
+//! Refuses a new Rds without a `password`, with one that does not have 8 to 32 characters of at least three of lower case, upper case,
+//! digits and others (only `~!@#%^*-_=+?`, by the operator's schema), and with the one from the operator's README. Warns about a mask
+//! instead of a password, and about users whose password is written out. No output contains a password. R01 judges later changes. An
+//! Rds that takes over an instance (R12) needs no password.
 //!
 //! # Why
 //!
-//! The schema lets a missing password pass, and the cloud does not: there is never an instance. Whoever may read the object has the root
-//! password of the database. The operator's documents say that it is masked later; version 0.7.6 does not do that. Even where it does,
-//! `kubectl apply` keeps the password in the annotation `kubectl.kubernetes.io/last-applied-configuration`, which is not read here. The
-//! passwords of `users` stay in any case.
+//! The schema accepts a missing password, but the cloud does not: the instance is never created. Every user who may read the object has
+//! the root password of the database. The operator's documentation says that it is masked later; version 0.7.6 does not do that. Even
+//! with a mask, `kubectl apply` keeps the password in the annotation `kubectl.kubernetes.io/last-applied-configuration`, which the guard
+//! does not read. The passwords of `users` are never masked.
 //!
 //! # Example
 //!
 //! ```text
 //! spec:
-//!   password: A12345678+                  # refused: everybody can read this one
+//!   password: A12345678+                  # refused: this one is public
 //! ```
 //!
 //! # What to do instead
 //!
-//! `kubectl create -f`, not `apply`, with a password that is used nowhere else: `echo "Rds-1$(openssl rand -hex 12)"` makes one. When the instance is ACTIVE, change the root password in
-//! the database. Make users in SQL rather than here.
+//! Use `kubectl create -f`, not `apply`, with a password that is used nowhere else: `echo "Rds-1$(openssl rand -hex 12)"` creates one. When
+//! the instance is ACTIVE, change the root password in the database. Create users in SQL rather than here.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R06 until=TIME reason=…"`.
 
@@ -43,11 +43,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Of the operator's README and chart.
+/// The password in the operator's README and chart.
 const SAMPLE: &str = "A12345678+";
-/// It always has three kinds of characters, and only those that the operator's schema takes.
+/// The advice. Its password always has three kinds of characters, and only those that the operator's schema accepts.
 const NOT_APPLY: &str = "choose another with `echo \"Rds-1$(openssl rand -hex 12)\"`, and use `kubectl create`, not `apply`, which keeps it in an annotation even after it is masked";
-/// Beside letters and digits, all that the schema of the operator takes.
+/// The characters that the operator's schema accepts besides letters and digits.
 const SIGNS: &str = "~!@#%^*-_=+?";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
@@ -60,21 +60,21 @@ fn of_root(review: &Review, write: &Write<'_>) -> Option<Finding> {
     let password = &write.new.spec.password;
     let text = password.look();
     let field = "spec.password";
-    // It takes over an instance, which has a password; R12 asks whether that is meant.
+    // An instance that is taken over has a password; R12 asks for confirmation.
     let takes_over = !write.new.status.id.is_empty();
     if takes_over && (password.is_empty() || write.new.spec.is_masked()) {
         return None;
     }
     if write.new.spec.is_masked() {
         let says = "spec.password is a mask, not a password";
-        let why = "a new instance would have it as its root password, or be refused by the cloud";
+        let why = "the mask would become the root password of a new instance, or the cloud refuses it";
         let instead = "write a password; to take over an instance that exists, see gatera explain R12";
         let audit = review.origin == Origin::Audit;
         return (!audit).then(|| RULE.finding(Verdict::Warn, field, says, why, instead));
     }
     let says = match text.chars().count() {
         _ if password.is_empty() => "spec.password is not set",
-        _ if text == SAMPLE => "spec.password is the one of the operator's README",
+        _ if text == SAMPLE => "spec.password is the one from the operator's README",
         length if !(8..=32).contains(&length) => "spec.password does not have 8 to 32 characters",
         _ if text.contains(|c: char| !c.is_ascii_alphanumeric() && !SIGNS.contains(c)) => {
             "spec.password has another character than letters, digits and ~!@#%^*-_=+?"
@@ -82,7 +82,7 @@ fn of_root(review: &Review, write: &Write<'_>) -> Option<Finding> {
         _ if classes(text) < 3 => "spec.password needs three of lower case, upper case, digits and others",
         _ => return None,
     };
-    let why = "the cloud refuses it, or anybody can guess it: it is the root password of the database";
+    let why = "the cloud refuses it, or it is easy to guess: it is the root password of the database";
     Some(RULE.finding(Verdict::Deny, field, says, why, NOT_APPLY))
 }
 
@@ -104,7 +104,8 @@ fn of_users(write: &Write<'_>) -> Option<Finding> {
     let first = names.first()?;
     let others = if names.len() > 1 { format!(" and of {} more", names.len() - 1) } else { String::new() };
     let says = format!("the password of user {first}{others} is written out, and stays readable here");
-    let why = "whoever may read this object can log in as this user; no Secret can stand in its place";
-    let instead = "make the user in SQL, or change its password in SQL afterwards";
+    let why =
+        "every user who may read this object can log in as this user; the field cannot refer to a Secret";
+    let instead = "create the user in SQL, or change its password in SQL afterwards";
     Some(RULE.finding(Verdict::Warn, "spec.users", says, why, instead))
 }

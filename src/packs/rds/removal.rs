@@ -1,11 +1,11 @@
-//! R11: what is taken out of an Rds stays in its database.
+//! R11: removing databases and users from an Rds does not drop them.
 //!
-//! Warns where a database or a user is removed. Refuses another password or host for a user that is there.
+//! Warns if a database or a user is removed. Refuses another password or host for an existing user.
 //!
 //! # Why
 //!
-//! The operator makes databases and users that are missing, by name, and does nothing else with them. Somebody who was removed here can
-//! still log in, and with the old password.
+//! The operator creates missing databases and users, by name, and does nothing else with them. A user that was removed here can
+//! still log in, with the old password.
 //!
 //! # Example
 //!
@@ -15,9 +15,9 @@
 //!
 //! # What to do instead
 //!
-//! `DROP USER`, `DROP DATABASE`, `ALTER USER` in the database.
+//! Use `DROP USER`, `DROP DATABASE` or `ALTER USER` in the database.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R11 until=TIME reason=…"`.
 
@@ -45,7 +45,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn users<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + use<'r> {
     let (before, after) = (old.spec.accounts(), new.spec.accounts());
-    // One that has no counterpart was there before under another host.
+    // A user of the same name may have had another host.
     let came = after.iter().filter(|(account, _)| !before.contains_key(account));
     let came: BTreeMap<_, _> = came.map(|((name, _), user)| (*name, *user)).collect();
     old.spec.users.all().iter().filter_map(move |was| {
@@ -56,8 +56,8 @@ fn users<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + use<
         };
         let same = was.password.same_text(&is.password) && was.account() == is.account();
         let says = format!("user {} exists already: another password or host has no effect", shown(name));
-        let why = "the operator looks only whether a user of this name exists, and never changes one";
-        let instead = "put it back here, and change it in the database (ALTER USER, RENAME USER)";
+        let why = "the operator only checks whether a user of this name exists, and never changes one";
+        let instead = "restore it here, and change it in the database (ALTER USER, RENAME USER)";
         (!same).then(|| RULE.finding(Verdict::Deny, field, says, why, instead))
     })
 }
@@ -69,6 +69,6 @@ fn databases<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + 
 
 fn removed(what: &str, name: &str, field: String, statement: &str) -> Finding {
     let says = format!("removing {what} {} here does not drop it in the database", shown(name));
-    let why = "the operator makes what is missing, and removes nothing";
+    let why = "the operator creates what is missing, and removes nothing";
     RULE.finding(Verdict::Warn, field, says, why, format!("{statement} in the database"))
 }

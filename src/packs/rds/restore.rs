@@ -1,13 +1,13 @@
-//! R07: a restore of an Rds is asked for in so many words.
+//! R07: a restore of an Rds needs a confirmation.
 //!
-//! Refuses `backuprestoretime` until an override of this rule confirms it. What is no time with seconds and zone, lies in the future or
-//! before the oldest backup, comes with other changes or with a new Rds is refused in any case. While it is set, other changes are
-//! refused; it may be emptied.
+//! Refuses `backuprestoretime` until an override of this rule confirms it. A value is always refused if it is not a time with seconds
+//! and zone, is in the future or before the oldest backup, or comes with other changes or with a new Rds. While it is set, other changes
+//! are refused; it may be emptied.
 //!
 //! # Why
 //!
-//! The operator restores in place: what the instance holds is overwritten. If another write comes between, its write that empties the
-//! field fails, and ten seconds later it restores again. A time that it cannot read stops everything else it would do.
+//! The operator restores in place and overwrites the data of the instance. If another write comes between, the operator fails to empty
+//! the field, and ten seconds later it restores again. A time that it cannot read stops its other work.
 //!
 //! # Example
 //!
@@ -20,10 +20,10 @@
 //!
 //! Take a backup first. Then write the time alone, with its zone, in the past.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R07 until=TIME reason=…"`. That is the confirmation. It does not
-//! release a time that is wrong.
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R07 until=TIME reason=…"`. This is the confirmation. It does not
+//! allow an invalid time.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -62,7 +62,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 fn wrong(says: impl Into<String>, instead: &str) -> Finding {
     let why =
         "a restore overwrites the instance, and a time that the operator cannot use stops its other work";
-    // A confirmation does not make it right.
+    // A confirmation does not make it valid.
     RULE.finding(Verdict::Deny, TIME, says, why, instead).yielding_to(YieldsTo::BreakGlass)
 }
 
@@ -74,7 +74,7 @@ fn pending() -> Finding {
         "spec",
         says,
         why,
-        "wait until the operator has emptied it, or empty it in a write of its own",
+        "wait until the operator has emptied it, or empty it in a separate write",
     )
 }
 
@@ -95,27 +95,27 @@ fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding 
     }
     if now.duration_since(time) > SignedDuration::from_hours(24 * days) {
         return wrong(
-            format!("{time} is before the oldest backup: they are kept for {days} days"),
+            format!("{time} is before the oldest backup: backups are kept for {days} days"),
             "write a later time",
         );
     }
     if !alone || old.status != new.status {
-        return wrong("the restore comes together with other changes", "write backuprestoretime alone");
+        return wrong("the restore is combined with other changes", "write backuprestoretime alone");
     }
     if !old.status.active() {
         let says =
             format!("the instance cannot be restored now: the status is {}, not ACTIVE", old.status.words());
-        let why = "the operator works on instances that are ACTIVE, and on no others";
+        let why = "the operator only works on instances that are ACTIVE";
         return RULE.finding(Verdict::Wait, "status.status", says, why, until_active(old, review));
     }
     let says = format!("a restore overwrites the running instance with its state at {time}");
-    let why = "what was written since then is lost, and the operator does not ask first";
+    let why = "data that was written since then is lost, and the operator does not ask first";
     let instead =
         format!("take a backup; then {}, and write the time again", confirmation(review, RULE.id, view));
     RULE.finding(Verdict::Deny, "status.id", says, why, instead)
 }
 
-/// As the operator reads it: date, T, time with seconds, zone.
+/// Reads a time as the operator does: date, T, time with seconds, zone.
 fn time(text: &str) -> Result<Timestamp, &'static str> {
     const SHAPE: &[u8] = b"0000-00-00T00:00:00";
     let like = |(c, shape): (u8, &u8)| if *shape == b'0' { c.is_ascii_digit() } else { c == *shape };

@@ -1,6 +1,6 @@
-//! What an Rds asks for and what its operator notes, read loosely.
+//! The spec and status of an Rds, read loosely.
 //!
-//! Not a rule. Must not know: what a rule makes of it. Where the schema has a default, an absent field counts as that.
+//! Not a rule. Must not know: how fields are judged. An absent field counts as the default in the schema.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,6 @@ use objects::scalar::{self, Listed, Scalar};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Rds {
-    /// Name, labels, marks.
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
@@ -57,7 +56,7 @@ pub(super) struct User {
 }
 
 impl User {
-    /// Name and host.
+    /// The account: name and host.
     pub(super) fn account(&self) -> (&str, &str) {
         (self.name.look(), self.host.look())
     }
@@ -75,7 +74,7 @@ pub(super) struct Status {
     pub(super) phase: Scalar,
 }
 
-/// What it says, or what the schema fills in where it says nothing.
+/// The value, or the schema's default.
 fn or<'v>(value: &'v Scalar, default: &'static str) -> &'v str {
     if value.given() { value.look() } else { default }
 }
@@ -105,12 +104,12 @@ impl Spec {
         or(&self.backupstarttime, "01:00-02:00")
     }
 
-    /// Days for which backups are kept; `None`: that is no number.
+    /// The days for which backups are kept; `None`: the value is not a number.
     pub(super) fn keeps(&self) -> Option<i64> {
         if self.backupkeepdays.given() { self.backupkeepdays.number() } else { Some(12) }
     }
 
-    /// Its size in GB; `None`: that is no number.
+    /// The size in GB; `None`: the value is not a number.
     pub(super) fn size(&self) -> Option<i64> {
         if self.volumesize.given() { self.volumesize.number() } else { Some(40) }
     }
@@ -119,12 +118,12 @@ impl Spec {
         self.hamode.look() == "Ha"
     }
 
-    /// Its users by name and host: two of one name are two accounts.
+    /// The users by name and host: two users of one name are two accounts.
     pub(super) fn accounts(&self) -> BTreeMap<(&str, &str), &User> {
         self.users.all().iter().map(|it| (it.account(), it)).collect()
     }
 
-    /// The root password is hidden here.
+    /// Whether the root password is replaced by a mask.
     pub(super) fn is_masked(&self) -> bool {
         let text = self.password.look();
         !text.is_empty() && text.bytes().all(|c| matches!(c, b'x' | b'*'))
@@ -136,13 +135,13 @@ impl Status {
         self.phase.look() == "ACTIVE"
     }
 
-    /// It does not become ACTIVE by itself.
+    /// Whether the status does not become ACTIVE by itself.
     pub(super) fn stuck(&self) -> bool {
         let status = self.phase.look();
         ["FAILED", "FROZEN", "STORAGE"].iter().any(|it| status.starts_with(it))
     }
 
-    /// "BUILD", or that nothing is there.
+    /// The status for messages: "BUILD", or not set.
     pub(super) fn words(&self) -> String {
         if self.phase.is_empty() { "not set".to_owned() } else { super::shown(self.phase.look()) }
     }

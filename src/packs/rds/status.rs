@@ -1,12 +1,12 @@
-//! R12: the status of an Rds is written by its operator.
+//! R12: only the operator writes the status of an Rds.
 //!
 //! Refuses a write of `id`, `ip`, `status` or `autopilot`, and a new Rds that has any of the first three. `reboot` and `logs` may be set
-//! and taken back: that is how a restart and the log are asked for.
+//! and removed, because they request a restart and the log.
 //!
 //! # Why
 //!
-//! The resource has no status of its own in the API: whoever may edit an Rds may edit its status. With the `status.id` of another
-//! instance, deleting this Rds deletes that one.
+//! The resource has no status subresource: a user who may edit an Rds may edit its status. With the `status.id` of another
+//! instance, deleting this Rds deletes that instance.
 //!
 //! # Example
 //!
@@ -19,12 +19,12 @@
 //!
 //! Leave it to the operator. To take over an instance, write its id: create the Rds with `status: {id: …}` and an override of this rule,
 //! or patch one that has no id. In the cloud the instance must be called `NAMESPACE_NAME` after the Rds: the operator looks for that name,
-//! and ends with a panic where there is none. Without the id it finds that the name is taken, and does nothing.
+//! and crashes if there is none. Without the id it finds that the name is taken, and does nothing.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. It is right where `status.id` is emptied
-//! to keep an instance in the cloud whose Rds is to go, and where an instance is taken over.
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. Use it to empty `status.id`, which keeps
+//! the instance when you delete the Rds, and to take over an instance.
 
 use super::spec::{Rds, Status};
 use super::{RDS, Write};
@@ -53,7 +53,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let new = &write.new.status;
     let Some(old) = write.old.map(|it| &it.status) else {
         let given = OPERATORS.iter().any(|(_, field)| !field(new).is_empty());
-        // Another field than that of a change: what was created with an id may not be given another.
+        // Another field than for a change, so that an id set at creation does not soften the finding about a later change.
         let found =
             if new.id.is_empty() { set(review, "status") } else { takes_over(review, view, "status") };
         return if given && review.origin != Origin::Audit { vec![found] } else { Findings::new() };
@@ -73,12 +73,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn set(review: &Review, field: &str) -> Finding {
     let says = format!("{field} is set by the operator");
-    let why = "with the id of another instance, deleting this Rds deletes that one";
-    let instead = format!("leave status out; only reboot and logs are for people{}", for_operators(review));
+    let why = "with the id of another instance, deleting this Rds deletes that instance";
+    let instead = format!("leave status out; users may set only reboot and logs{}", for_operators(review));
     RULE.finding(Verdict::Deny, field, says, why, instead)
 }
 
-/// An operator that is not known needs another way out than people do.
+/// More advice for a service account, which may be an unknown operator.
 fn for_operators(review: &Review) -> String {
     let user = &review.user;
     let is_account = user.starts_with("system:serviceaccount:");
@@ -88,32 +88,34 @@ fn for_operators(review: &Review) -> String {
     if is_account { says } else { String::new() }
 }
 
-/// It is the way to take an instance under an Rds: of an Rds without an id the operator says that its instance exists, and does nothing.
+/// The finding for an id that takes over an existing instance. Without the id the operator would only report that the instance exists.
 fn takes_over(review: &Review, view: &View<'_>, field: &str) -> Finding {
     let Review { namespace, name, .. } = review;
     let says = "with this status.id the Rds takes over an instance that exists";
     let why = format!(
-        "deleting the Rds then deletes that instance; and if it is not called {namespace}_{name} in the cloud, the operator ends with a panic"
+        "deleting the Rds then deletes that instance; and if it is not called {namespace}_{name} in the cloud, the operator crashes"
     );
     let instead = format!(
-        "if that is meant: {}, and again{}",
+        "if this is intended: {}, and repeat the command{}",
         confirmation(review, RULE.id, view),
         for_operators(review)
     );
     RULE.finding(Verdict::Deny, field, says, why, instead)
 }
 
-/// It is the way to keep an instance whose Rds is to go, and nothing is lost by it.
+/// The finding for an id that is removed, which keeps the instance when the Rds is deleted.
 fn gives_up(review: &Review, view: &View<'_>) -> Finding {
     let says = "without status.id the instance stays in the cloud and belongs to no Rds";
-    let why = "the operator then neither changes it nor takes a last backup of it, and it goes on costing";
-    let instead = format!("if that is meant: {}, and again", confirmation(review, RULE.id, view));
+    let why =
+        "the operator then neither changes it nor takes a last backup of it, and it keeps costing money";
+    let instead =
+        format!("if this is intended: {}, and repeat the command", confirmation(review, RULE.id, view));
     RULE.finding(Verdict::Deny, "status.id", says, why, instead)
 }
 
 fn autopilot(review: &Review, new: &Rds) -> Finding {
     let says = "status.autopilot is set by the operator";
-    let why = "it turns autopilot on again while there is a spec.endpoint, and only then";
+    let why = "the operator turns autopilot on again as long as spec.endpoint is set, and only then";
     let Review { namespace, name, .. } = review;
     let instead = if new.spec.endpoint.is_empty() {
         "write spec.endpoint".to_owned()

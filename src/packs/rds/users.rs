@@ -1,27 +1,27 @@
-//! R09: the databases and users of an Rds are such that its operator can make them.
+//! R09: the operator can create the databases and users of an Rds.
 //!
 //! Refuses databases without a list of users; names of databases that are not letters and digits; names, hosts and passwords of users with
-//! a quote, a backslash or a control character. Warns of databases and users of an engine other than MySQL, and of a second user of one
-//! name: the operator looks for the name alone, and makes the first.
+//! a quote, a backslash or a control character. Warns about databases and users with an engine other than MySQL, and about a second user
+//! of one name: the operator only checks the name, and creates the first.
 //!
 //! # Why
 //!
-//! The operator takes `users` for granted as soon as there are databases: without them it ends with a panic, for every tenant, and again
-//! at every start. It writes its SQL out of these texts, as root: a quote in one of them is the end of one statement and the begin of
-//! another. Of other engines it makes neither.
+//! The operator expects `users` if there are databases: without them it crashes, for every tenant, and again at every start. It builds
+//! its SQL from these texts, as root: a quote in one of them can end one statement and begin another. With other engines it creates
+//! neither databases nor users.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl patch rds orders --type=merge -p '{"spec":{"databases":["shop"]}}'
-//! [R09] Rds shop/orders: spec.databases without spec.users ends the operator
+//! [R09] Rds shop/orders: spec.databases without spec.users crashes the operator
 //! ```
 //!
 //! # What to do instead
 //!
-//! `users: []` beside `databases`. Letters and digits in names; other names are made in SQL.
+//! Write `users: []` beside `databases`. Use letters and digits in names; create other names in SQL.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R09 until=TIME reason=…"`.
 
@@ -44,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const SQL: &str =
-    "the operator writes SQL out of it as root, and a quote ends one statement and begins another";
+    "the operator builds SQL from it as root, and a quote can end one statement and begin another";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(write) = Write::of(review, view) else { return Findings::new() };
@@ -54,9 +54,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let spec = &write.new.spec;
     let none = spec.databases.all().is_empty() && spec.users.all().is_empty();
     if spec.engine() != "MySQL" && !none {
-        let says = format!("databases and users of {} are not made", shown(spec.engine()));
-        let why = "the operator makes them with MySQL only";
-        return vec![RULE.finding(Verdict::Warn, "spec.databases", says, why, "make them in SQL")];
+        let says = format!("databases and users of {} are not created", shown(spec.engine()));
+        let why = "the operator creates them only with MySQL";
+        return vec![RULE.finding(Verdict::Warn, "spec.databases", says, why, "create them in SQL")];
     }
     without_users(&write)
         .into_iter()
@@ -68,8 +68,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn without_users(write: &Write<'_>) -> Option<Finding> {
     let spec = &write.new.spec;
-    let says = "spec.databases without spec.users ends the operator";
-    let why = "it takes users for granted there, and ends with a panic, for every tenant and at every start";
+    let says = "spec.databases without spec.users crashes the operator";
+    let why =
+        "the operator expects users there, and crashes without them, for every tenant and at every start";
     let ends = !spec.databases.all().is_empty() && spec.users == Listed::Absent;
     ends.then(|| RULE.finding(Verdict::Deny, "spec.users", says, why, "write users: [] beside databases"))
 }
@@ -77,9 +78,10 @@ fn without_users(write: &Write<'_>) -> Option<Finding> {
 fn databases(write: &Write<'_>) -> Option<Finding> {
     let plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric());
     let odd = write.new.spec.databases.all().iter().find(|it| !plain(it.look()))?;
-    let says = format!("the name of database {} is not letters and digits", shown(odd.look()));
-    let why = "the operator makes no database of another name, and says so only in its log";
-    Some(RULE.finding(Verdict::Deny, "spec.databases", says, why, "choose another name, or make it in SQL"))
+    let says =
+        format!("the name of database {} has other characters than letters and digits", shown(odd.look()));
+    let why = "the operator does not create such a database, and only its log says so";
+    Some(RULE.finding(Verdict::Deny, "spec.databases", says, why, "choose another name, or create it in SQL"))
 }
 
 fn users(write: &Write<'_>) -> Option<Finding> {
@@ -90,10 +92,10 @@ fn users(write: &Write<'_>) -> Option<Finding> {
     });
     let (what, name) = first?;
     let says = format!("the {what} of user {} has a quote, a backslash or a control character", shown(name));
-    Some(RULE.finding(Verdict::Deny, "spec.users", says, SQL, "choose another, or make the user in SQL"))
+    Some(RULE.finding(Verdict::Deny, "spec.users", says, SQL, "choose another, or create the user in SQL"))
 }
 
-/// Of accounts of one name only the first is made, however many hosts there are.
+/// A warning about a second account of one name: the operator creates only the first, for any host.
 fn twice(write: &Write<'_>) -> Option<Finding> {
     let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
     let mut names = BTreeSet::new();
@@ -101,8 +103,7 @@ fn twice(write: &Write<'_>) -> Option<Finding> {
         let (name, _) = it.account();
         !names.insert(name) && !before.contains_key(&it.account())
     })?;
-    let says = format!("user {} stands here twice, and only the first is made", shown(second.name.look()));
-    let why =
-        "the operator looks for a user of this name, whatever its host, and makes none where there is one";
-    Some(RULE.finding(Verdict::Warn, "spec.users.name", says, why, "make the second in SQL"))
+    let says = format!("user {} is listed twice, and only the first is created", shown(second.name.look()));
+    let why = "the operator looks for a user of this name, with any host, and creates none if there is one";
+    Some(RULE.finding(Verdict::Warn, "spec.users.name", says, why, "create the second in SQL"))
 }

@@ -4,8 +4,8 @@
 //!
 //! # Why
 //!
-//! The operator ignores a smaller size without a word: the resource says 40, and the instance keeps and costs 50. A size that is not a
-//! multiple of 10 is refused by the cloud, and only the operator's log says so.
+//! The operator silently ignores a smaller size: the resource says 40, but the instance keeps 50 and its cost. The cloud refuses a size
+//! that is not a multiple of 10, and only the operator's log says so.
 //!
 //! # Example
 //!
@@ -19,9 +19,9 @@
 //! Keep the size, or grow it in steps of 10. For a smaller volume, create a second Rds and move the data. If autopilot has grown the
 //! volume, write the new size in the manifest as well.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume does not shrink for it.
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume still does not shrink.
 
 use super::{RDS, Write, contents};
 use engine::rule::{Rule, WRITTEN};
@@ -48,7 +48,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let (says, why, instead) = match (was, size) {
         (Some(was), Some(size)) if size < was => (
             format!("volumesize {was} -> {size}: RDS volumes cannot shrink"),
-            "the operator ignores a smaller size, and the instance keeps the one it has",
+            "the operator ignores a smaller size, and the instance keeps its size",
             format!("keep volumesize {was}"),
         ),
         (_, Some(size)) if (40..=4000).contains(&size) && size % 10 == 0 => return Findings::new(),

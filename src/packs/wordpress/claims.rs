@@ -1,11 +1,11 @@
-//! W06: a volume of a WordPress stays what it is, or grows.
+//! W06: a volume of a WordPress only grows, and does not change otherwise.
 //!
-//! Refuses another storage class or access mode, and less storage than there is (`status.capacity`), on a claim of a WordPress, before
-//! the API server does, and says what works. A growth that fails may be taken back.
+//! Refuses another storage class or access mode, and less storage than the volume has (`status.capacity`), for a claim of a WordPress,
+//! before the API server does, and says what works. A growth that fails may be undone.
 //!
 //! # Why
 //!
-//! An API server refuses these with a list of fields. The usual answer is to delete the claim and to make a new one: that deletes the
+//! The API server refuses these with a list of fields. The usual reaction is to delete the claim and create a new one: that deletes the
 //! database.
 //!
 //! # Example
@@ -17,12 +17,12 @@
 //!
 //! # What to do instead
 //!
-//! Leave it. For another class or a smaller volume make a new claim, stop both Deployments (0 replicas), copy the files with a pod that
-//! mounts both, and let the Deployment use the new claim (with the override of W05).
+//! Keep it. For another class or a smaller volume create a new claim, stop both Deployments (0 replicas), copy the files with a pod that
+//! mounts both, and change the Deployment to the new claim (with the override of W05).
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Annotate the claim, for an hour at most: `gatera.dev/override: "W06 until=TIME reason=…"`. The API server refuses it all the same.
+//! Annotate the claim, for an hour at most: `gatera.dev/override: "W06 until=TIME reason=…"`. The API server still refuses the change.
 
 use super::part;
 use engine::rule::{Rule, Verb};
@@ -49,19 +49,20 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     }
     let mut found = Findings::new();
     let mut add = |field: &str, says: String| {
-        let why = "the API server refuses it, and whoever deletes the claim to make a new one deletes what is on it";
-        let instead = "leave it; gatera explain W06 tells how the data moves to another claim";
+        let why =
+            "the API server refuses it, and deleting the claim to create a new one deletes the data on it";
+        let instead = "keep it; gatera explain W06 shows how to move the data to another claim";
         found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
     };
     let [was, is] = [old, new].map(|it| &it.spec);
     if was.storage_class_name.is_some() && was.storage_class_name != is.storage_class_name {
-        add("spec.storageClassName", "the storage class of a claim is chosen once".to_owned());
+        add("spec.storageClassName", "the storage class of a claim cannot change".to_owned());
     }
     if was.access_modes != is.access_modes {
-        add("spec.accessModes", "the access modes of a claim are chosen once".to_owned());
+        add("spec.accessModes", "the access modes of a claim cannot change".to_owned());
     }
     let size = |it: &Claim| it.spec.resources.requests.get("storage").cloned();
-    // A growth that no storage can give is taken back as far as what there is; what there is never shrinks.
+    // A growth that fails can be undone down to the current capacity, which never shrinks.
     let shrinks = |was: &Quantity, is: &Quantity| {
         let least = old.capacity().and_then(Quantity::bytes);
         is.bytes() < was.bytes() && least.is_none_or(|least| is.bytes().is_some_and(|it| it < least))

@@ -1,24 +1,24 @@
-//! W09: nothing else is called wordpress where the operator makes its own.
+//! W09: no other Deployment has the name wordpress in the namespace of a Wordpress.
 //!
-//! Warns of a Deployment called `wordpress` that belongs to no Wordpress, in a namespace that has one.
+//! Warns about a Deployment called `wordpress` that does not belong to the Wordpress in its namespace.
 //!
 //! # Why
 //!
-//! The operator asks whether there is a Deployment of this name, and makes none if there is: the site is never made, or somebody else's is
-//! taken for it. The example's operator is called so itself: installed beside its Wordpress, it takes itself for the site.
+//! The operator creates its Deployment only if there is none of this name: otherwise the site is never created, or another Deployment
+//! counts as the site. The example's operator itself has this name: installed beside its Wordpress, it treats itself as the site.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl apply -f deploy/operator.yaml
-//! Warning: [W09] Deployment web/wordpress: Wordpress blog makes a Deployment of this name, and would take this one for it
+//! Warning: [W09] Deployment web/wordpress: Wordpress blog needs a Deployment of this name, and would use this one
 //! ```
 //!
 //! # What to do instead
 //!
-//! Put the operator into a namespace of its own, or call its Deployment wordpress-operator.
+//! Put the operator into a namespace of its own, or name its Deployment wordpress-operator.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W09 until=TIME reason=…"`. It is only a warning.
 
@@ -44,10 +44,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     }
     let finding = |other: &str| {
-        let says =
-            format!("Wordpress {other} makes a Deployment of this name, and would take this one for it");
-        let why = "the operator makes nothing where something is called so already: there would be no site";
-        let instead = "call it otherwise, or put it into another namespace";
+        let says = format!("Wordpress {other} needs a Deployment of this name, and would use this one");
+        let why =
+            "the operator does not create its Deployment if one of this name exists: there would be no site";
+        let instead = "use another name, or put it into another namespace";
         RULE.finding(Verdict::Warn, "metadata.name", says, why, instead)
     };
     view.named(WORDPRESS, &review.namespace).take(1).map(finding).collect()

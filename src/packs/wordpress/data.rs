@@ -1,32 +1,31 @@
-//! W04: what a WordPress holds outlives a careless command.
+//! W04: the data of a WordPress survives a careless command.
 //!
-//! Refuses to delete a Wordpress that owns claims, the claim of a database or of files, the namespace that they are in, and the
-//! definition `wordpresses.example.com`, with which all of them go. A Wordpress whose claims were there before it owns none, and may go.
-//! Warns of claims that stay without a label, so that nothing guards them.
+//! Refuses to delete a Wordpress that owns claims, the claim of a database or of files, their namespace, and the
+//! definition `wordpresses.example.com`, with which every Wordpress is deleted. A Wordpress that owns no claims, because they existed
+//! before it, may be deleted. Warns about claims that stay without a label, because they are not guarded.
 //!
 //! # Why
 //!
-//! The operator is the owner of both claims, so Kubernetes deletes them after their Wordpress: the posts, the users and the uploaded
-//! files are gone before anybody notices, and there is no question. What the garbage collector removes afterwards is not held up: then
-//! it is too late.
+//! The Wordpress owns both claims, so Kubernetes deletes them with it: the posts, the users and the uploaded files are lost without a
+//! question. The guard does not stop the garbage collector afterwards: then it is too late.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl delete wordpress blog
-//! [W04] Wordpress web/blog: its two volumes go with it: the database (mysql-pv-claim) and the files (wp-pv-claim)
+//! [W04] Wordpress web/blog: its volumes would be deleted with it: the database (mysql-pv-claim) and the files (wp-pv-claim)
 //! ```
 //!
 //! # What to do instead
 //!
 //! Take a backup first (`mariadb-dump` or `mysqldump` of the database, and a copy of `/var/www/html`). To keep the volumes, label the
 //! claims first (`kubectl label pvc mysql-pv-claim wp-pv-claim gatera.dev/wordpress=blog`), then delete the Wordpress with
-//! `--cascade=orphan`: everything stays, and the guard still knows what it is. A claim whose owner is gone, as one that a backup brings
-//! back, is deleted by Kubernetes: take `ownerReferences` out of it before it is created.
+//! `--cascade=orphan`: everything stays, and the guard still recognises the claims. Kubernetes deletes a claim whose owner does not
+//! exist, for example one that is restored from a backup: remove `ownerReferences` before you create it.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
-//! Annotate the object, for an hour at most: `gatera.dev/override: "W04 until=TIME reason=…"`. That is the confirmation.
+//! Annotate the object, for an hour at most: `gatera.dev/override: "W04 until=TIME reason=…"`. This is the confirmation.
 
 use super::{GROUP, LABEL, Tier, WORDPRESS, part};
 use engine::exceptions::confirmation;
@@ -51,7 +50,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The definition of all Wordpresses.
+/// The name of the definition of every Wordpress.
 const DEFINITION: &str = "wordpresses.example.com";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
@@ -67,7 +66,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| of_claim(tier).to_owned()),
         Some(Object::Namespace(_)) => of_namespace(review, view),
         Some(_) if is_definition && !view.has_none(WORDPRESS) => Some(format!(
-            "every Wordpress in every namespace goes with it ({}, {}), and so do the volumes that they own",
+            "every Wordpress in every namespace would be deleted with it ({}, {}), and so would their volumes",
             view.how_many(WORDPRESS),
             view.seen()
         )),
@@ -77,14 +76,20 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn refused(says: String, instead: String) -> Finding {
-    RULE.finding(Verdict::Deny, "", says, "nothing asks a second time, and nothing brings it back", instead)
+    RULE.finding(
+        Verdict::Deny,
+        "",
+        says,
+        "there is no second question, and the data cannot be restored",
+        instead,
+    )
 }
 
 fn backup_first(review: &Review, view: &View<'_>) -> String {
-    format!("take a backup; then {}, and again", confirmation(review, RULE.id, view))
+    format!("take a backup; then {}, and repeat the command", confirmation(review, RULE.id, view))
 }
 
-/// The claims that Kubernetes deletes after it. Those that were there before it have no owner, and stay.
+/// A finding about the claims that Kubernetes deletes with a Wordpress. Claims without an owner stay.
 fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Review { namespace, name, .. } = review;
     let uid = review.old.as_ref().map_or("", |it| &it.meta().uid);
@@ -96,7 +101,7 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     let owned = view.claims_in(namespace).filter(|it| it.metadata.owner_references.iter().any(is_owner));
     let owned: Vec<_> = owned.map(|it| &it.metadata).collect();
     if owned.is_empty() {
-        let says = format!("it is not known whether volumes go with it ({})", view.seen());
+        let says = format!("it is not known whether volumes would be deleted with it ({})", view.seen());
         let blind = view.freshness != Freshness::Current && !review.options.orphans();
         return blind
             .then(|| Finding { verdict: Verdict::Unknown, ..refused(says, backup_first(review, view)) });
@@ -105,15 +110,16 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     let label = format!("kubectl -n {namespace} label pvc {} {LABEL}={name}", names.join(" "));
     if review.options.orphans() {
         let bare = owned.iter().any(|it| !it.labels.contains_key(LABEL));
-        let says = format!("its claims stay, and nothing guards them any more: {}", names.join(", "));
-        let why = "without their owner only this label says that they hold a WordPress";
+        let says = format!("its claims stay, but are no longer guarded: {}", names.join(", "));
+        let why = "without their owner only this label shows that they belong to a WordPress";
         return bare.then(|| RULE.finding(Verdict::Warn, "metadata.labels", says, why, label));
     }
     let instead = format!(
         "to keep them: {label}, then kubectl -n {namespace} delete wordpress {name} --cascade=orphan; to delete them: {}",
         backup_first(review, view)
     );
-    Some(refused(format!("its volumes go with it: {} ({})", in_words(&owned), view.seen()), instead))
+    let says = format!("its volumes would be deleted with it: {} ({})", in_words(&owned), view.seen());
+    Some(refused(says, instead))
 }
 
 /// "the database (mysql-pv-claim) and the files (wp-pv-claim)"
@@ -129,13 +135,16 @@ fn of_claim(tier: Tier) -> &'static str {
     match tier {
         Tier::Database => "it holds the database of a WordPress",
         Tier::Backup => "it holds the backups of a WordPress",
-        Tier::Site => "it holds the files of a WordPress: its plugins and what people uploaded",
+        Tier::Site => "it holds the files of a WordPress: its plugins and uploads",
     }
 }
 
-/// A claim is a claim, whoever made it: that of a chart is no Wordpress's.
+/// The headline for a namespace with a claim of a WordPress, which the chart or the operator created.
 fn of_namespace(review: &Review, view: &View<'_>) -> Option<String> {
     let claim = view.claims_in(&review.name).find(|it| part(&it.metadata).is_some())?;
     let name = &claim.metadata.name;
-    Some(format!("it holds claim {name} of a WordPress ({}), whose data goes with it", view.seen()))
+    Some(format!(
+        "it holds claim {name} of a WordPress ({}), whose data would be deleted with it",
+        view.seen()
+    ))
 }

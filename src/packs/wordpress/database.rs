@@ -1,14 +1,15 @@
-//! W05: one server writes to the database of a WordPress, of a version that can read it.
+//! W05: only one server writes to the database of a WordPress, and its version can read the data.
 //!
 //! Refuses more than one replica, another volume or folder for the data (also by `--datadir`), another vendor's image, an older one
-//! (8.0.32 to 8.0.28, too), and a newer one that skips a series with long support. A strategy that would start the new server before the old one has ended is turned into Recreate on its way in. Warns of an
-//! image that can change by itself, and of a new server over a claim that is there already: nobody knows what wrote it.
+//! (8.0.32 to 8.0.28, too), and a newer one that skips a series with long support. Changes a strategy that would start the new server
+//! before the old one has ended to Recreate. Warns about an image that can change by itself, and about a new server with an existing
+//! claim, because it is not known which version wrote its data.
 //!
 //! # Why
 //!
-//! Two servers on one folder destroy it. A rolling update starts the second before the first has ended: on one node both get the volume,
-//! on two the update never ends. A server that is newer by more than one series, older, or another vendor's does not start, or begins to
-//! convert what it finds and cannot go back.
+//! Two servers that use one folder destroy it. A rolling update starts the second before the first has ended: on one node both get the
+//! volume, on two the update never ends. A server that is newer by more than one series, older, or another vendor's does not start, or
+//! begins to convert the data and cannot go back.
 //!
 //! # Example
 //!
@@ -19,10 +20,10 @@
 //!
 //! # What to do instead
 //!
-//! Keep one replica; for more than one server take a Galera cluster (charts/wordpress, `database.galera`). Take a backup, and go from
-//! series to series: 5.6, 5.7, 8.0, 8.4, 9.7; MySQL's series between those may be skipped.
+//! Keep one replica; for several servers use a Galera cluster (charts/wordpress, `database.galera`). Take a backup, and upgrade from
+//! series to series: 5.6, 5.7, 8.0, 8.4, 9.7; you may skip MySQL's series between those.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W05 until=TIME reason=…"`.
 
@@ -69,7 +70,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn scaled(review: &Review, to: i64, view: &View<'_>) -> Option<Finding> {
-    // A Scale carries no labels; the names are the operator's and the chart's, and so is the volume.
+    // A Scale has no labels, so the name and the volume decide.
     let claims = view.claims_in(&review.namespace);
     let mut ours = claims.filter(|it| part(&it.metadata) == Some(Tier::Database));
     let named = review.name.ends_with("wordpress-mysql");
@@ -78,8 +79,8 @@ fn scaled(review: &Review, to: i64, view: &View<'_>) -> Option<Finding> {
 
 fn several(replicas: i64) -> Option<Finding> {
     let says = format!("{replicas} servers would write to one volume");
-    let why = "two servers in one folder destroy the database";
-    let instead = "keep one; for several take a Galera cluster (charts/wordpress, database.galera)";
+    let why = "two servers that use one folder destroy the database";
+    let instead = "keep one; for several servers use a Galera cluster (charts/wordpress, database.galera)";
     (replicas > 1).then(|| RULE.finding(Verdict::Deny, "spec.replicas", says, why, instead))
 }
 
@@ -93,14 +94,14 @@ fn strategy(review: &Review, new: &Workload) -> Option<Finding> {
         RULE.finding(verdict, "spec.strategy.type", says, why, "write strategy: {type: Recreate}")
     };
     Some(if review.origin == Origin::Mutating {
-        finding(Verdict::Amend, "spec.strategy is made Recreate")
+        finding(Verdict::Amend, "spec.strategy is changed to Recreate")
             .amended_by(Edit::set(["spec", "strategy"], json!({ "type": "Recreate" })))
     } else {
         finding(Verdict::Deny, "spec.strategy is RollingUpdate")
     })
 }
 
-/// The server, and where its data is.
+/// The container of the server, which mounts the data.
 fn server(it: &Workload) -> Option<&Container> {
     let all = &it.spec.template.spec.containers;
     all.iter().find(|it| it.volume_mounts.iter().any(is_data)).or(all.first())
@@ -112,8 +113,8 @@ fn is_data(mount: &Mount) -> bool {
 
 fn floats(new: &Workload) -> Option<Finding> {
     let server = server(new).filter(|it| Image::read(&it.image).floats())?;
-    let says = format!("image {} is another one tomorrow", server.image);
-    let why = "the next restart may bring a version that converts the data, and no way back";
+    let says = format!("image {} can change at any restart", server.image);
+    let why = "the next restart may start a version that converts the data, which cannot be undone";
     Some(RULE.finding(Verdict::Warn, image_field(server), says, why, "name the version"))
 }
 
@@ -125,13 +126,13 @@ fn changed(old: &Workload, new: &Workload) -> Findings {
     let mut found = Findings::new();
     let (Some(was), Some(is)) = (server(old), server(new)) else { return found };
     let field = format!("spec.template.spec.containers[{}].volumeMounts", is.name);
-    let instead = "leave the volume, its claim, its folder and datadir as they are";
+    let instead = "keep the volume, its claim, its folder and datadir as they are";
     let mut moved = |verdict, says: String| {
-        let why = "an empty folder becomes an empty database, and the site asks for its setup again";
+        let why = "an empty folder becomes an empty database, and the site starts with its setup page";
         found.push(RULE.finding(verdict, field.clone(), says, why, instead));
     };
     match (Place::of(old, was, &[]), Place::of(new, is, &[])) {
-        // Nothing is lost that no volume holds.
+        // Data outside a volume cannot be lost by this change.
         (Some(before), _) if matches!(before.backing, Backing::Volume(_) | Backing::Container) => {}
         (Some(before), Some(after)) if !before.is_same(&after) => {
             moved(Verdict::Deny, format!("the server would look for its data on {after}, not on {before}"));
@@ -139,7 +140,7 @@ fn changed(old: &Workload, new: &Workload) -> Findings {
         (Some(before), None) => {
             moved(
                 Verdict::Warn,
-                format!("whether the server still looks for its data on {before} cannot be told"),
+                format!("it is not known whether the server still looks for its data on {before}"),
             );
         }
         _ => {}
@@ -153,18 +154,19 @@ fn another_server(was: &Container, is: &Container) -> Option<Finding> {
     let (vendor, other) = (from.vendor()?, to.vendor()?);
     let finding = |what: String, instead: String| {
         let says = format!("{} -> {}: {what}", was.image, is.image);
-        let why = "a server does not start over data that it cannot read, or converts it and cannot go back";
+        let why = "a server does not start with data that it cannot read, or converts it and cannot go back";
         RULE.finding(Verdict::Deny, image_field(is), says, why, instead)
     };
     if vendor != other {
         let instead = "dump the database, and load it into a new one".to_owned();
-        return Some(finding("the data is another vendor's".to_owned(), instead));
+        return Some(finding("the data was written by another vendor's server".to_owned(), instead));
     }
     match vendor.step(from.series()?, to.series()?) {
         VersionChange::Same => earlier(was, is),
         VersionChange::Up => None,
         VersionChange::Skips(next) => {
-            Some(finding(format!("{next} comes first"), format!("take a backup, then go to {next}, then on")))
+            let instead = format!("take a backup, upgrade to {next}, then repeat the command");
+            Some(finding(format!("{next} comes first"), instead))
         }
         VersionChange::Down => {
             Some(finding("an older server".to_owned(), "load a backup into a new database".to_owned()))
@@ -172,14 +174,15 @@ fn another_server(was: &Container, is: &Container) -> Option<Finding> {
     }
 }
 
-/// MySQL 8.0 changes its dictionary between releases, and an earlier one does not start over it; of other series that is not sure.
+/// A finding about an earlier release. MySQL 8.0 changes its dictionary between releases, and an earlier one does not start with it; for
+/// other series this is uncertain.
 fn earlier(was: &Container, is: &Container) -> Option<Finding> {
     let [from, to] = [was, is].map(|it| Image::read(&it.image));
     to.is_earlier_than(&from).filter(|it| *it)?;
     let never = from.vendor() != Some(Vendor::MariaDb) && from.series() == Some(Series(8, 0));
     let verdict = if never { Verdict::Deny } else { Verdict::Warn };
     let says = format!("{} -> {}: an earlier release", was.image, is.image);
-    let why = "a server need not start over data that a later release has written";
+    let why = "a server may not start with data that a later release has written";
     let instead = format!("keep {}; to go back, load a backup into a new database", was.image);
     Some(RULE.finding(verdict, image_field(is), says, why, instead))
 }
@@ -193,11 +196,11 @@ fn over_old_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
     let asked_once = review.origin.is_final() || review.origin == Origin::Check;
     let claim = volumes.find(|it| bound.contains(&&it.claim_name)).filter(|_| asked_once)?;
     let says = format!(
-        "claim {} is there already, and image {} starts over what is on it",
+        "claim {} exists already, and image {} starts with the data on it",
         claim.claim_name, server.image
     );
     let why =
-        "nobody knows which version wrote it: a newer server converts the data, and there is no way back";
-    let instead = "start it with the image that wrote it (the operator's was mysql:5.6), take a backup, and go from series to series";
+        "it is not known which version wrote it: a newer server converts the data, which cannot be undone";
+    let instead = "start it with the image that wrote the data (the operator's was mysql:5.6), take a backup, and upgrade from series to series";
     Some(RULE.finding(Verdict::Warn, image_field(server), says, why, instead))
 }

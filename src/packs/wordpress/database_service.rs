@@ -1,25 +1,25 @@
-//! W07: the database of a WordPress is reached from inside, by its own name.
+//! W07: the database of a WordPress is only reachable from inside, by its own name.
 //!
-//! Refuses a Service of the database that gets an address (not headless), opens a port on the nodes or outside (NodePort, LoadBalancer), or
-//! that leads to other pods than the database's.
+//! Refuses a Service of the database that is not headless, opens a port on the nodes or outside (NodePort, LoadBalancer), or leads to
+//! other pods than the database's.
 //!
 //! # Why
 //!
-//! WordPress logs in as a user who may write everything, and the example's operator as root: a database with a port on every node is found
-//! within hours. A Service that leads to the site's pods sends the database's clients there.
+//! WordPress logs in as a user who may write everything, with the example's operator as root: attackers find a database with a port on
+//! every node within hours. A Service that leads to the site's pods sends the database's clients there.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl patch service wordpress-mysql -p '{"spec":{"type":"NodePort"}}'
-//! [W07] Service web/wordpress-mysql: type NodePort opens the database to whoever reaches a node
+//! [W07] Service web/wordpress-mysql: type NodePort opens the database to every client that can reach a node
 //! ```
 //!
 //! # What to do instead
 //!
-//! `kubectl port-forward deployment/wordpress-mysql 3306` for a look from outside.
+//! Use `kubectl port-forward deployment/wordpress-mysql 3306` for access from outside.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Service, for an hour at most: `gatera.dev/override: "W07 until=TIME reason=…"`.
 
@@ -43,7 +43,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     let Some(Object::Service(it)) = review.new.as_ref() else { return Findings::new() };
     let of_database = match part(&it.metadata) {
         Some(Tier::Database) => true,
-        // Somebody has given it another tier.
+        // The tier label may have been changed.
         Some(Tier::Site | Tier::Backup) => it.metadata.name.ends_with("wordpress-mysql"),
         None => false,
     };
@@ -52,7 +52,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     }
     let mut found = Findings::new();
     let instead =
-        "leave it headless; kubectl port-forward deployment/wordpress-mysql 3306 lets you in from outside";
+        "keep it headless; kubectl port-forward deployment/wordpress-mysql 3306 gives access from outside";
     let mut add = |field: &str, says: String, why: &str| {
         found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
     };
@@ -61,7 +61,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
         add(
             "spec.type",
             format!(
-                "type {kind} opens the database to whoever reaches {}",
+                "type {kind} opens the database to every client that can reach {}",
                 if kind == "NodePort" { "a node" } else { "its address" }
             ),
             "WordPress logs in as a user who may write everything",
@@ -70,16 +70,16 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
         add(
             "spec.clusterIP",
             "it is not headless any more".to_owned(),
-            "the address of a Service cannot be changed, and it was made without",
+            "the address of a Service cannot be changed, and this one was created without",
         );
     }
-    // The operator's own selects by the tier.
+    // The operator's Service selects by the tier.
     let tier = it.spec.selector.get("tier").map(String::as_str);
     if tier != Some("mysql") {
         add(
             "spec.selector",
             "it leads to other pods than the database's".to_owned(),
-            "clients of the database would talk to whatever answers there",
+            "clients of the database would connect to those pods",
         );
     }
     found

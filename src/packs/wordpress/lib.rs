@@ -1,8 +1,8 @@
-//! WordPress on a database of its own: by charts/wordpress, or by the well-known example of an operator.
+//! The pack for WordPress with its own database: by charts/wordpress, or by the well-known example of an operator.
 //!
-//! Owns: what a [`Wordpress`] says, which objects are part of one, and what API servers ask about them. The operator makes six objects
-//! with fixed names, each owned by its Wordpress, and never looks at them again; those of the chart carry the label
-//! `gatera.dev/wordpress`. Where the database is a Galera cluster, Galera's rules guard that. Must not know: Galera.
+//! Owns: [`Wordpress`], which objects are part of one, and their webhook entries. The operator creates six objects with fixed names, each
+//! owned by its Wordpress, and never changes them; those of the chart have the label `gatera.dev/wordpress`. If the database is a Galera
+//! cluster, Galera's rules guard it. Must not know: Galera.
 
 mod claims;
 mod collision;
@@ -21,7 +21,6 @@ use engine::webhooks::{Endpoint, Entry, Only, Selects};
 use objects::scalar::{self, Scalar};
 use objects::{Custom, CustomKind, Kind, Meta, Row};
 
-/// The pack.
 pub const PACK: Pack = Pack {
     name: "wordpress",
     protects: "the two volumes of a WordPress, and its database from a second server and from a version that cannot read it",
@@ -41,18 +40,18 @@ pub const PACK: Pack = Pack {
     keeps: |meta| part(meta).is_some(),
 };
 
-/// What people call its objects.
+/// The label of the chart's objects.
 const LABEL: &str = "gatera.dev/wordpress";
 /// The API group of the example's operator.
 const GROUP: &str = "example.com";
 
 /// CEL: a Wordpress, or the definition of all of them.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'wordpresses.example.com'";
-/// CEL: it is a part of a WordPress, before or after.
+/// CEL: the object is a part of a WordPress, before or after.
 const PART: &str = "[object, oldObject].exists(it, it != null && has(it.metadata) && (\
 has(it.metadata.labels) && 'gatera.dev/wordpress' in it.metadata.labels || \
 has(it.metadata.ownerReferences) && it.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/'))))";
-/// CEL: it is called like a part, and is none: whatever else owns it.
+/// CEL: the object has the name of a part, but is not one.
 const NAMESAKE: &str = "has(object.metadata.name) && object.metadata.name == 'wordpress' && \
 !(has(object.metadata.labels) && 'gatera.dev/wordpress' in object.metadata.labels) && \
 !(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/')))";
@@ -65,7 +64,7 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("part-of-wordpress", PART),
         fail_closed: false,
-        why: "takes a password from its Secret, keeps a second server from a database's volume, and explains fixed fields",
+        why: "makes Deployments read a password from its Secret, keeps a second server from a database's volume, and explains fixed fields",
     },
     Entry {
         name: "wordpresses",
@@ -77,7 +76,7 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("wordpress", OURS),
         fail_closed: true,
-        why: "every write and the end of a Wordpress, whose volumes go with it, and of all of them with their definition",
+        why: "every write and the deletion of a Wordpress, with which its volumes are deleted, and of all of them with their definition",
     },
     Entry {
         name: "wordpress-parts",
@@ -95,7 +94,7 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("called-wordpress", NAMESAKE),
         fail_closed: false,
-        why: "what the operator would take for its own; strangers are never held up by a guard that is down",
+        why: "Deployments that the operator would use as its own; never blocked by a guard that is down",
     },
     Entry {
         name: "wordpress-elsewhere",
@@ -104,7 +103,7 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::OtherNamespaces,
         only: Only::When("part-of-wordpress", PART),
         fail_closed: true,
-        why: "the same where the namespace is not guarded as a whole, and so these are not sent anyway",
+        why: "the same in namespaces that are not fully guarded, where no other entry sends these",
     },
 ];
 
@@ -114,7 +113,7 @@ const WORDPRESS_KIND: &CustomKind = &CustomKind {
     cluster_wide: false,
     read: CustomKind::read_into::<Wordpress>,
 };
-/// WordPress, as the operator of the example asks for it.
+/// The kind of the example operator's resource.
 const WORDPRESS: Kind = Kind::Custom(WORDPRESS_KIND);
 
 impl Custom for Wordpress {
@@ -127,11 +126,10 @@ impl Custom for Wordpress {
     }
 }
 
-/// What the operator of the example is asked for.
+/// The resource of the example's operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Wordpress {
-    /// Name, labels, marks.
     #[serde(deserialize_with = "objects::or_default")]
     pub metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
@@ -144,7 +142,7 @@ struct Spec {
     sqlrootpassword: Scalar,
 }
 
-/// What a part is for.
+/// The purpose of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tier {
     Database,
@@ -152,7 +150,7 @@ enum Tier {
     Backup,
 }
 
-/// Which part of a WordPress an object is, by its owner or its label, and by its name or its tier; `None`: of none.
+/// The part of a WordPress that an object is, by its owner or label, and by its name or tier; `None`: it is not a part.
 fn part(meta: &Meta) -> Option<Tier> {
     let owned = meta.owner_references.iter().any(|it| it.is_of(GROUP, "Wordpress"));
     if !owned && !meta.labels.contains_key(LABEL) {
@@ -167,7 +165,7 @@ fn part(meta: &Meta) -> Option<Tier> {
     })
 }
 
-/// `secretRef:<secret>/<key>`: where a password is, instead of the password.
+/// Reads a reference to a password: `secretRef:<secret>/<key>`.
 fn secret_ref(text: &str) -> Option<(&str, &str)> {
     let is_name = |name: &str, also: &str| {
         !name.is_empty()

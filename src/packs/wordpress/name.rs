@@ -1,25 +1,25 @@
-//! W08: the name of a Wordpress can be the name of a port.
+//! W08: the name of a Wordpress is valid as the name of a port.
 //!
 //! Refuses a name with a dot, or of more than 63 characters.
 //!
 //! # Why
 //!
-//! The operator calls the port of the database's Service, and a label of every part, by the name of the Wordpress. That of an object may
-//! have dots and 253 characters; that of a port or a label is a word of 63 without any. With another name the operator makes the database
-//! and then stops: no Service, no site, and no word but in its log.
+//! The operator uses the name of the Wordpress for the port of the database's Service and for a label of every part. The name of an
+//! object may have dots and 253 characters; that of a port or a label may have 63 and no dots. With another name the operator creates the
+//! database and then stops: there is no Service and no site, and only its log says so.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl apply -f blog.yaml
-//! [W08] Wordpress web/blog.example.com: the name has a dot, and it becomes the name of a port, which has none
+//! [W08] Wordpress web/blog.example.com: the name has a dot, but it becomes the name of a port, which must not have one
 //! ```
 //!
 //! # What to do instead
 //!
-//! A name without dots: blog.
+//! Use a name without dots: blog.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W08 until=TIME reason=…"`.
 
@@ -49,20 +49,20 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
         return Findings::new();
     } else if name.len() > LONGEST {
         format!(
-            "the name has {} characters, and it becomes the name of a port, which has {LONGEST} at most",
+            "the name has {} characters, but it becomes the name of a port, which may have at most {LONGEST}",
             name.len()
         )
     } else if name.contains('.') {
-        "the name has a dot, and it becomes the name of a port, which has none".to_owned()
+        "the name has a dot, but it becomes the name of a port, which must not have one".to_owned()
     } else {
         return Findings::new();
     };
-    let why = "the operator makes the database, and then stops at its Service: there is never a site, and only its log says so";
+    let why = "the operator creates the database, and then fails at its Service: there is never a site, and only its log says so";
     vec![RULE.finding(
         Verdict::Deny,
         "metadata.name",
         wrong,
         why,
-        "give it a shorter name, of letters and digits: blog",
+        "use a shorter name, of letters and digits: blog",
     )]
 }

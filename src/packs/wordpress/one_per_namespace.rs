@@ -4,9 +4,8 @@
 //!
 //! # Why
 //!
-//! The operator calls what it makes by fixed names (wordpress, wordpress-mysql, mysql-pv-claim, wp-pv-claim). Of a second Wordpress it
-//! makes nothing: what is there already serves both, one site and one database; and whoever deletes the first one deletes the data of
-//! the second.
+//! The operator gives its objects fixed names (wordpress, wordpress-mysql, mysql-pv-claim, wp-pv-claim). For a second Wordpress it
+//! creates nothing: both share one site and one database, and deleting the first deletes the data of the second.
 //!
 //! # Example
 //!
@@ -19,7 +18,7 @@
 //!
 //! Give it a namespace of its own. charts/wordpress can be installed several times in one (`namePrefix`).
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W03 until=TIME reason=…"`.
 
@@ -47,10 +46,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let others = view.named(WORDPRESS, ns).filter(|name| *name != review.name);
     let finding = |other: &str| {
         let says = format!("namespace {ns} has Wordpress {other} already");
-        let why = "their parts have the same names: both would be one site on one database, and the end of one is the end of both";
+        let why = "their parts have the same names: both would share one site and one database, and deleting one deletes both";
         RULE.finding(Verdict::Deny, "metadata.namespace", says, why, "give it a namespace of its own")
     };
-    // An audit tells it of each but the first.
+    // An audit reports it for each but the first.
     let found: Findings = others
         .filter(|other| review.origin != Origin::Audit || **other < *review.name)
         .take(1)

@@ -1,25 +1,25 @@
-//! W02: a changed password of a Wordpress changes no password in its database.
+//! W02: changing the password of a Wordpress does not change it in the database.
 //!
-//! Refuses another `sqlrootpassword`; one that moves to a Secret (`secretRef:NAME/KEY`) is a warning.
+//! Refuses another `sqlrootpassword`; only warns if it moves to a Secret (`secretRef:NAME/KEY`).
 //!
 //! # Why
 //!
-//! The database takes the root password when its folder is empty, and never again; and the operator makes its Deployments once, and does
-//! not look at them again. After the change the resource says one thing, and the database another.
+//! The database sets the root password only when its folder is empty, and the operator never changes Deployments that exist. After the
+//! change the resource and the database differ.
 //!
 //! # Example
 //!
 //! ```text
 //! $ kubectl patch wordpress blog --type=merge -p '{"spec":{"sqlrootpassword":"…"}}'
-//! [W02] Wordpress web/blog: spec.sqlrootpassword is another one, and nobody reads it any more
+//! [W02] Wordpress web/blog: spec.sqlrootpassword changes, but the database and the site do not read it any more
 //! ```
 //!
 //! # What to do instead
 //!
 //! Change the password in the database (`ALTER USER 'root'@'%' IDENTIFIED BY …`), then in the Secret, then restart the WordPress
-//! Deployment, which reads it at its start.
+//! Deployment, which reads it when it starts.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W02 until=TIME reason=…"`.
 
@@ -50,14 +50,11 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     }
     let moves = secret_ref(was.look()).is_none() && secret_ref(is.look()).is_some();
     let (verdict, says) = if moves {
-        (
-            Verdict::Warn,
-            "spec.sqlrootpassword names a Secret now; the Deployments that exist keep what they have",
-        )
+        (Verdict::Warn, "spec.sqlrootpassword now names a Secret; existing Deployments keep their values")
     } else {
-        (Verdict::Deny, "spec.sqlrootpassword is another one, and nobody reads it any more")
+        (Verdict::Deny, "spec.sqlrootpassword changes, but the database and the site do not read it any more")
     };
-    let why = "a database takes its root password when it is empty, and the operator never changes a Deployment that exists";
+    let why = "a database sets its root password only when it is empty, and the operator never changes an existing Deployment";
     let instead =
         "change it in the database (ALTER USER), then in the Secret, then restart Deployment wordpress";
     vec![RULE.finding(verdict, "spec.sqlrootpassword", says, why, instead)]

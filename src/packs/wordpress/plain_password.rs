@@ -1,14 +1,14 @@
 //! W01: the password of a WordPress's database is in a Secret.
 //!
 //! Refuses a Wordpress that writes out `sqlrootpassword`. It may name a Secret and a key instead, `secretRef:NAME/KEY`: when the operator
-//! makes its Deployments of that, each variable with such a value is turned into a `secretKeyRef` on its way in. Warns of a Deployment of
-//! a WordPress in which a password is written out; the path of a file with one (`MYSQL_ROOT_PASSWORD_FILE`) is none. The value is never
-//! repeated.
+//! creates its Deployments, the guard changes each variable with such a value to a `secretKeyRef`. Warns about a Deployment of a
+//! WordPress in which a password is written out; the path of a file (`MYSQL_ROOT_PASSWORD_FILE`) is not a password. No output contains
+//! the value.
 //!
 //! # Why
 //!
-//! The operator copies the text into two Deployments, and everybody who may read one of the three, or a backup of them, has the root
-//! password of the database. It never compares what it made, so a variable that reads a Secret stays as it is.
+//! The operator copies the text into two Deployments, and every user who may read one of the three objects, or a backup of them, has the
+//! root password of the database. The operator never compares its Deployments, so a variable that reads a Secret stays as it is.
 //!
 //! # Example
 //!
@@ -20,10 +20,10 @@
 //!
 //! # What to do instead
 //!
-//! `kubectl create secret generic mysql --from-literal=root-password="$(openssl rand -hex 16)"`, and name it. charts/wordpress makes a
-//! Secret by itself, and gives WordPress a database user of its own.
+//! `kubectl create secret generic mysql --from-literal=root-password="$(openssl rand -hex 16)"`, and name it. charts/wordpress creates a
+//! Secret itself, and gives WordPress a database user of its own.
 //!
-//! # How to waive it
+//! # Exceptions
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W01 until=TIME reason=…"`.
 
@@ -62,7 +62,7 @@ fn in_resource(it: &Wordpress) -> Option<Finding> {
         return None;
     }
     let says = if password.look().starts_with("secretRef:") {
-        "spec.sqlrootpassword names no Secret and key: secretRef:NAME/KEY is the form"
+        "spec.sqlrootpassword does not name a Secret and a key in the form secretRef:NAME/KEY"
     } else {
         "spec.sqlrootpassword is written out"
     };
@@ -70,7 +70,7 @@ fn in_resource(it: &Wordpress) -> Option<Finding> {
     Some(RULE.finding(Verdict::Deny, "spec.sqlrootpassword", says, WHY, instead))
 }
 
-const WHY: &str = "whoever may read this object, a Deployment made of it, or a backup has the root password of the database";
+const WHY: &str = "every user who may read this object, a Deployment made from it, or a backup has the root password of the database";
 
 fn in_deployment(review: &Review, it: &Workload) -> Findings {
     let spec = &it.spec.template.spec;
@@ -99,7 +99,7 @@ fn in_deployment(review: &Review, it: &Workload) -> Findings {
                 return Some(RULE.finding(Verdict::Amend, field, says, WHY, instead).amended_by(edit));
             }
             Some(_) => {
-                (Verdict::Deny, format!("{name} would hold the name of a Secret instead of a password"))
+                (Verdict::Deny, format!("{name} would contain the name of a Secret instead of a password"))
             }
             None if is_secret(name, value) => (Verdict::Warn, format!("{name} is written out")),
             None => return None,

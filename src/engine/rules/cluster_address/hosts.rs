@@ -1,4 +1,4 @@
-//! The hosts of an address, one by one: who they are, and what is wrong with them.
+//! The hosts of a cluster address: what each one is, and what is wrong with it.
 
 use std::ops::Range;
 
@@ -8,9 +8,9 @@ use facts::galera::adopt;
 use facts::view::View;
 use objects::{Labels, Service, Workload, ordinal};
 
-/// More hosts than any cluster has.
+/// The number of hosts that are read; no cluster has more.
 const MOST: usize = 64;
-/// So many members are written out.
+/// The number of members that a message lists.
 const SHOWN: usize = 9;
 
 /// What is wrong with an address.
@@ -18,13 +18,13 @@ pub(super) struct Fault {
     pub(super) verdict: Verdict,
     /// The host that is wrong; `None` for the list as a whole.
     pub(super) host: Option<String>,
-    /// Follows the place of the address.
+    /// The text that follows the place of the address.
     pub(super) says: String,
     pub(super) why: &'static str,
     pub(super) instead: String,
 }
 
-/// Those who should be in the list.
+/// The members that belong in the list.
 pub(super) struct Members<'a> {
     namespace: &'a str,
     name: &'a str,
@@ -48,7 +48,7 @@ impl<'a> Members<'a> {
         self.ordinals.end.saturating_sub(self.ordinals.start)
     }
 
-    /// The right list.
+    /// The correct list.
     fn list(&self) -> String {
         let names = self
             .ordinals
@@ -59,9 +59,9 @@ impl<'a> Members<'a> {
         format!("gcomm://{}{more}", names.collect::<Vec<_>>().join(","))
     }
 
-    /// The Service below which this host names one of them, if that is not theirs, and may have been.
+    /// The Service in this host name, if the host names a member under a Service that is not the governing one, but may have been.
     fn under_another_service<'h>(&self, host: &'h str, view: &View<'_>) -> Option<&'h str> {
-        // Members that are seen have the names that they have.
+        // The names of members that run are known.
         let seen = view.cluster(self.namespace, self.name).is_some_and(|it| it.pods().next().is_some());
         if seen && !view.supposed {
             return None;
@@ -77,34 +77,34 @@ impl<'a> Members<'a> {
         format!("set it to {}", self.list())
     }
 
-    /// As much of it as a warning has room for.
+    /// The shorter form, for a warning.
     fn list_them(&self) -> String {
         format!("list every member by name: {}-{}.{},…", self.name, self.ordinals.start, self.service)
     }
 }
 
-/// Who a host is.
+/// What a host is.
 enum Who {
     Member,
-    /// A member of a larger cluster than this one is now: as good as a member, but not instead of one.
+    /// A member beyond the current replicas: it may be listed, but does not replace a member.
     Beyond,
-    /// A pod's name, but not of a member.
+    /// The name of a pod that is not a member.
     Stranger,
-    /// A Service that leads to one member or another: by their own addresses, or through its own.
+    /// A Service that selects the members: headless, or with an address of its own.
     Service {
         headless: bool,
     },
-    /// Somebody of this other cluster.
+    /// A member of this other cluster.
     Other(String),
     /// An address that changes with every restart.
     Address,
     /// The pod itself.
     Itself,
-    /// The bootstrap node, something outside, or a name that is gone: skipped if it does not resolve.
+    /// The bootstrap node, an external host, or a name that no longer exists: skipped if it does not resolve.
     Unknown,
 }
 
-/// What is wrong with this address for these members.
+/// The faults of this address for these members.
 pub(super) fn judge(
     address: &str,
     members: &Members<'_>,
@@ -124,15 +124,15 @@ pub(super) fn judge(
     faults
 }
 
-/// Every member would found.
+/// The fault of an address with which every member creates a cluster.
 pub(super) fn founding(members: &Members<'_>) -> Fault {
     Fault {
         verdict: Verdict::Deny,
         host: None,
-        says: format!("makes each of {} members found a cluster of its own", members.count()),
-        why: "a server without anybody to ask starts a new cluster; several of them never find together",
+        says: format!("makes each of {} members create a cluster of its own", members.count()),
+        why: "a server without a peer to join creates a new cluster; several such clusters never merge",
         instead: format!(
-            "let one node found: add a bootstrap node and its Service, or start with replicas: 1; then {}",
+            "let one node create it: add a bootstrap node and its Service, or start with replicas: 1; then {}",
             members.list()
         ),
     }
@@ -151,7 +151,7 @@ fn who(host: &str, members: &Members<'_>, view: &View<'_>) -> Who {
     })
 }
 
-/// `SERVICE` or `SERVICE.NAMESPACE`.
+/// What `SERVICE` or `SERVICE.NAMESPACE` is.
 fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<Who> {
     const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
     let namespace =
@@ -161,7 +161,7 @@ fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Op
     let leads_to = |labels: &Labels| {
         !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
     };
-    // A Service of one pod is as good a name as the governing Service's.
+    // A Service of one pod is as valid a name as one under the governing Service.
     if let Some(pod) = selector.get(POD_NAME).filter(|_| namespace == members.namespace) {
         return pod_of(pod, members);
     }
@@ -171,7 +171,7 @@ fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Op
     let other = view
         .clusters_for(namespace, selector)
         .find(|it| leads_to(&it.workload.spec.template.metadata.labels));
-    // A bootstrap node of another cluster is as bad as its members.
+    // A bootstrap node of another cluster is as wrong as its members.
     let other = other.or_else(|| {
         view.cluster_of(namespace, selector).filter(|it| {
             (&*it.id.namespace, adopt::instance(members.labels)) != (members.namespace, it.instance())
@@ -180,7 +180,7 @@ fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Op
     Some(other.map_or(Who::Unknown, |other| Who::Other(other.id.name.clone())))
 }
 
-/// `NAME-ORDINAL.SERVICE` or `NAME-ORDINAL.SERVICE.NAMESPACE…`.
+/// What `NAME-ORDINAL.SERVICE` or `NAME-ORDINAL.SERVICE.NAMESPACE…` is.
 fn pod(pod: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<Who> {
     let (name, ordinal) = pod.rsplit_once('-')?;
     if rest.is_empty() || ordinal.is_empty() || !ordinal.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -189,7 +189,7 @@ fn pod(pod: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<
     let mut labels = rest.split('.');
     let service = labels.next().unwrap_or_default();
     let namespace = labels.next().unwrap_or(members.namespace);
-    // `galera-1.NAMESPACE.svc` is a Service that we do not see.
+    // `galera-1.NAMESPACE.svc` is a Service that the view does not hold.
     if namespace == "svc" || service == members.namespace && service != members.service {
         return None;
     }
@@ -208,24 +208,24 @@ fn pod_of(pod: &str, members: &Members<'_>) -> Option<Who> {
     Some(if ordinal < members.ordinals.end { Who::Member } else { Who::Beyond })
 }
 
-/// What is wrong with one host, whoever else there is.
+/// The fault of one host, independent of the others.
 fn alone(host: &str, who: &Who, members: &Members<'_>) -> Option<Fault> {
     let (says, why) = match who {
         Who::Address => (
             format!("lists {host}, an address that a pod loses when it restarts"),
-            "after the next restart nobody answers there, or somebody else does, perhaps of another cluster",
+            "after the next restart no pod answers there, or another one does, perhaps of another cluster",
         ),
         Who::Itself => (
             format!("lists {host}, which is the pod itself"),
-            "a member cannot join itself: if nobody else answers it starts over and over",
+            "a member cannot join itself: if no other host answers, it fails and restarts repeatedly",
         ),
         Who::Service { headless: false } => (
             format!("lists Service {host}, which leads to any Ready pod behind it"),
-            "a Service leads to members only while they are Ready: after a full stop nobody is, and nobody starts",
+            "a Service leads to members only while they are Ready: after a full stop none is Ready, so none can start",
         ),
         Who::Other(cluster) => (
             format!("lists {host}, which belongs to cluster {cluster}"),
-            "a member joins whoever answers first: if that is another cluster of the same wsrep_cluster_name (all have one name by default), it throws its data away and copies theirs",
+            "a member joins the first host that answers: if that is another cluster with the same wsrep_cluster_name (by default all have one name), it discards its data and copies theirs",
         ),
         Who::Member | Who::Beyond | Who::Stranger | Who::Service { .. } | Who::Unknown => return None,
     };
@@ -233,9 +233,9 @@ fn alone(host: &str, who: &Who, members: &Members<'_>) -> Option<Fault> {
 }
 
 const SKIPPED: &str = "a name that does not resolve is skipped";
-const NOBODY: &str = "a member that starts asks these names, nobody answers, and it starts over and over; a list that gatera injects wins, but a member that starts while gatera is away has only this one";
+const NO_ANSWER: &str = "a member that starts gets no answer from these names, and restarts repeatedly; a list that gatera injects wins, but a member that starts while gatera is down has only this one";
 
-/// What is wrong with the list as a whole.
+/// The fault of the list as a whole.
 fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Option<Fault> {
     let fault = |verdict, says: String, why| {
         let instead = if verdict == Verdict::Deny { members.set_it() } else { members.list_them() };
@@ -249,10 +249,10 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Op
         _ if members.count() < 1 || members.service.is_empty() => None,
         (0, Some(host), None) => {
             let says = format!("lists {host} instead of the members of cluster {}", members.name);
-            let found = fault(Verdict::Deny, says, NOBODY)?;
+            let found = fault(Verdict::Deny, says, NO_ANSWER)?;
             let instead = match members.under_another_service(host, view) {
                 Some(service) => format!(
-                    "keep spec.serviceName: {service} if members run with it, since it never changes (gatera explain G08); of a new \
+                    "keep spec.serviceName: {service} if members run with it, because it cannot change (gatera explain G08); for a new \
                      cluster, {}",
                     found.instead
                 ),
@@ -265,19 +265,19 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Op
             fault(
                 Verdict::Warn,
                 says,
-                "of a name with several addresses only one is tried, and that may be the member that asks",
+                "only one address of a name is tried, and that may be the member's own",
             )
         }
         (0, None, None) => fault(
             Verdict::Warn,
             format!("lists no member of cluster {} that gatera knows of", members.name),
-            NOBODY,
+            NO_ANSWER,
         ),
         (_, Some(host), _) => fault(Verdict::Warn, format!("lists {host}, which is not a member"), SKIPPED),
         (1, None, _) if members.count() > 2 => fault(
             Verdict::Warn,
             format!("lists one of {} members", members.count()),
-            "while that one is away no other can start",
+            "while that member is down, no other can start",
         ),
         _ => None,
     }

@@ -1,6 +1,6 @@
-//! Claims themselves: deleted, written with an owner with which they would be deleted, or without what keeps them.
+//! Findings about claims: deleted, given an owner with which they would be deleted, or deprived of their finalizer.
 //!
-//! Must not know: what a template says of volumes (`member_data.rs`).
+//! Must not know: the volumes of a template (`member_data.rs`).
 
 use super::super::owners;
 use super::{RULE, finding};
@@ -18,10 +18,12 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&*review.namespace, &*review.name);
     let owner = |cluster: &&Cluster| cluster.claims.iter().any(|claim| claim.name == name);
     let Some(cluster) = view.clusters_in(ns).find(owner) else {
-        return waiting(review, view).or_else(|| unseen(view)).or_else(|| left_over(review, view));
+        return of_a_stopped_cluster(review, view)
+            .or_else(|| unseen(view))
+            .or_else(|| left_over(review, view));
     };
     if !cluster.has_data() && view.state(cluster) == State::Forming {
-        // An install that never got anywhere: nothing is on it.
+        // An install that never formed a cluster: the claim is empty.
         return None;
     }
     let ordinal = cluster.claims.iter().find(|claim| claim.name == name)?.ordinal;
@@ -32,11 +34,11 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         let instead = match view.state(cluster) {
             _ if cluster.left => APPLY_AGAIN.to_owned(),
             State::Down => format!(
-                "keep it: no member is Ready, so it may hold the newest data; {} starts the cluster",
+                "keep it: no member is Ready, so it may hold the newest data; start the cluster with {}",
                 cluster.recover_command()
             ),
             _ => format!(
-                "to let {0} copy everything anew while all others are Ready: kubectl -n {ns} annotate pvc {name} \
+                "to let {0} copy everything again while all others are Ready: kubectl -n {ns} annotate pvc {name} \
                  'gatera.dev/override=G07 until={until} reason=…', delete the claim, then kubectl -n {ns} delete pod {0}",
                 member.name
             ),
@@ -44,61 +46,62 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         return Some(finding(Verdict::Deny, String::new(), says, instead));
     }
     let says =
-        format!("it holds what member {}-{ordinal} had before it was scaled away ({seen})", cluster.id.name);
+        format!("it holds the data of member {}-{ordinal}, which was scaled down ({seen})", cluster.id.name);
     let (verdict, instead) = match view.state(cluster) {
-        State::Healthy => (Verdict::Warn, "nothing is lost but a faster way back up".to_owned()),
+        State::Healthy => {
+            (Verdict::Warn, "keep it to scale up faster later; otherwise nothing is lost".to_owned())
+        }
         State::Unknown => (Verdict::Unknown, UNTIL_SEEN.to_owned()),
         State::Joining | State::Transfer => {
             (Verdict::Wait, "repeat the command when all members are Ready".to_owned())
         }
-        _ => (
-            Verdict::Deny,
-            "bring all members to Ready first: until then it may hold the newest data".to_owned(),
-        ),
+        _ => {
+            (Verdict::Deny, "make all members Ready first: until then it may hold the newest data".to_owned())
+        }
     };
     Some(finding(verdict, String::new(), says, instead))
 }
 
-/// Its member was stopped in order, and the StatefulSet was taken away: the data waits for its return.
-fn waiting(review: &Review, view: &View<'_>) -> Option<Finding> {
+/// A finding if `gatera stop` stopped the member and the StatefulSet was deleted: the data is kept for a restart.
+fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let claim = view.waiting_claims(&review.namespace).find(|claim| claim.metadata.name == review.name)?;
     let stopped = claim.metadata.mark(marks::STOPPED).and_then(Record::read);
     let of =
         stopped.map_or_else(String::new, |record| format!(", one of {}, on {}", record.of, record.since));
     let says = format!(
-        "it holds the data of a member that was stopped{of}, and waits for its return ({})",
+        "it holds the data of a member that was stopped{of}, for when the cluster starts again ({})",
         view.seen()
     );
     let instead = format!(
-        "to get the cluster back: apply its StatefulSet under the same name, then gatera start NAME -n {}; to delete the data, take a \
+        "to start the cluster again: apply its StatefulSet under the same name, then gatera start NAME -n {}; to delete the data, take a \
          backup first, then {}, then delete the claim",
         review.namespace,
         confirmation(review, RULE.id, view)
     );
-    let why = "the members of a cluster that was stopped in order start again from their claims; a claim that is deleted takes its \
-               volume along";
+    let why = "the members of a cluster that was stopped in order start again from their claims; the volume is deleted together \
+               with its claim";
     Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, String::new(), says, instead) })
 }
 
-/// Its StatefulSet may be among what found no room.
+/// A finding if the view is partial: the claim's StatefulSet may be among the objects that are not kept.
 fn unseen(view: &View<'_>) -> Option<Finding> {
     let says = format!("it is not known whether a member keeps its data on it ({})", view.seen());
     (view.freshness == Freshness::Partial)
         .then(|| finding(Verdict::Unknown, String::new(), says, UNTIL_SEEN.to_owned()))
 }
 
-/// The StatefulSet is gone; its claims are what is left of the database.
+/// A warning if the StatefulSet is deleted and only its claims are left of the database.
 fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
     let left = view.left_behind_with(&review.namespace, &review.name)?;
     let says = format!(
         "no StatefulSet uses it any more; it is one of {} claims that hold this database",
         left.len()
     );
-    let instead = "apply the StatefulSet again to have it back, or be sure that there is a backup".to_owned();
+    let instead = "apply the StatefulSet again to restore it, or make sure that there is a backup".to_owned();
     Some(finding(Verdict::Warn, String::new(), says, instead))
 }
 
-/// What is written may be deleted later, and then nothing is asked.
+/// Findings about a written claim that could be deleted later without a request that is judged.
 pub(super) fn written(review: &Review, new: &Claim, view: &View<'_>) -> Findings {
     let owned = owners::added(review, view).and_then(|added| {
         let end = deleted(review, view).or_else(|| to_be(review, new, view))?;
@@ -107,7 +110,7 @@ pub(super) fn written(review: &Review, new: &Claim, view: &View<'_>) -> Findings
     owned.into_iter().chain(unprotected(review, new, view)).collect()
 }
 
-/// A claim that is created, as a member's is called, or as Galera's are labelled.
+/// A finding for a new claim that has the name of a member's claim, or the labels of Galera.
 fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let of_member = |cluster: &Cluster| {
         let mut templates = cluster.workload.spec.volume_claim_templates.iter();
@@ -119,23 +122,23 @@ fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let is_galeras = view.adoption().adopts(&new.metadata.labels)
         || new.metadata.mark(marks::STOPPED).is_some()
         || view.clusters_in(&review.namespace).any(of_member);
-    let says = "it is a claim of a member, with the data that may be on its volume".to_owned();
+    let says = "it is the claim of a member, and its volume may hold data".to_owned();
     (review.operation == Operation::Create && is_galeras)
         .then(|| finding(Verdict::Deny, String::new(), says, String::new()))
 }
 
-/// It is going, and the finalizer that keeps it while a pod uses it is taken off.
+/// A finding if the claim is being deleted, and the finalizer that keeps it while a pod uses it is removed.
 fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let Some(Object::Claim(old)) = &review.old else { return None };
-    let bared = old.metadata.going() && old.metadata.protected && !new.metadata.protected;
-    if !bared || users::may_unprotect(&review.user) {
+    let removed = old.metadata.going() && old.metadata.protected && !new.metadata.protected;
+    if !removed || users::may_unprotect(&review.user) {
         return None;
     }
     let uses = |pod: &&str| review.name.strip_suffix(pod).is_some_and(|template| template.ends_with('-'));
     let known = view.clusters_in(&review.namespace).flat_map(Cluster::pods);
     let known = known.map(|pod| &*pod.name);
     let (ns, seen) = (&review.namespace, view.seen());
-    // Of `a-0` and `b-a-0` the claim `data-b-a-0` is the second one's.
+    // Claim `data-b-a-0` belongs to pod `b-a-0`, not to `a-0`.
     let (verdict, says, instead) = match known.filter(uses).max_by_key(|pod| pod.len()) {
         Some(pod) => (
             Verdict::Deny,
@@ -143,7 +146,7 @@ fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding>
                 "it is being deleted, and only the finalizer {PROTECTION} still protects the data of pod {pod} ({seen})"
             ),
             format!(
-                "leave the finalizer: Kubernetes takes it off when the pod is gone; to let {pod} copy everything anew while all others \
+                "keep the finalizer: Kubernetes removes it when the pod is gone; to let {pod} copy everything again while all others \
                  are Ready: kubectl -n {ns} delete pod {pod}"
             ),
         ),

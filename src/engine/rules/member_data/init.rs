@@ -1,4 +1,4 @@
-//! Containers and scripts that empty the data directory, or write who may found the cluster, whenever they run.
+//! Containers and scripts that, whenever they run, empty the data directory or write which member may bootstrap.
 
 use super::finding;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -23,23 +23,23 @@ pub(super) fn rewrites(new: &Workload, place: Option<&Place>) -> Findings {
         } else {
             return None;
         };
-        // It may look first whether there is anything to lose.
-        let decides = words
+        // The script may first check whether there is data.
+        let checks = words
             .iter()
             .any(|it| ["if ", "[ ", "case ", "&&", "||"].iter().any(|word| it.look().contains(word)));
-        let verdict = if decides { Verdict::Warn } else { Verdict::Deny };
+        let verdict = if checks { Verdict::Warn } else { Verdict::Deny };
         let field = format!("spec.template.spec.{list}[{}].command", container.name);
         let says = format!("container {} {says}", container.name);
-        let instead = "remove it; do by hand, in one member, what is to be done once".to_owned();
+        let instead = "remove it; do one-time tasks by hand, in one member".to_owned();
         Some(Finding { why: WHY.to_owned(), ..finding(verdict, field, says, instead) })
     });
     found.collect()
 }
 
 const WHY: &str =
-    "it runs again each time the pod is created again: the member loses its data, or founds a second cluster";
+    "it runs each time the pod is created: the member loses its data, or creates a second cluster";
 
-/// `rm -rf` of the folder itself, or of all that is in it.
+/// Whether a command deletes the folder itself, or everything in it.
 fn empties(words: &[Literal], mounted: &str) -> bool {
     let all = |word: &String| {
         let rest = word.strip_prefix(mounted).filter(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -49,7 +49,7 @@ fn empties(words: &[Literal], mounted: &str) -> bool {
         let any = |words: &[&str]| arguments.iter().any(|it| words.contains(&&**it));
         let deletes = match programs::name(path) {
             "rm" => true,
-            // What chooses some files keeps the others.
+            // A `find` with a filter keeps the other files.
             "find" => any(&["-delete"]) && !any(&["-name", "-iname", "-path", "-regex", "-mtime", "-size"]),
             _ => false,
         };
@@ -57,7 +57,7 @@ fn empties(words: &[Literal], mounted: &str) -> bool {
     })
 }
 
-/// The file that says who may found the cluster is only ever written by a server, or by a person who compared all members.
+/// Whether a command sets `safe_to_bootstrap`. Only a server may, or a person who compared all members.
 fn founds_by_hand(words: &[Literal]) -> bool {
     let names = |word: &str| word.contains("safe_to_bootstrap");
     words.iter().any(|word| names(word.look()))

@@ -1,13 +1,13 @@
-//! How large the volumes of members are asked to be.
+//! The requested size of the members' volumes.
 
 use super::finding;
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::data::{Backing, Place};
 use objects::Workload;
 
-/// A server that fills its disk stops, and all members fill theirs at the same time.
+/// Warnings about claims that are too small: all members fill their disks at the same time.
 pub(super) fn small_volumes(new: &Workload, place: Option<&Place>) -> Findings {
-    // Logs may do with less.
+    // A volume for logs may be smaller.
     let holds_data = |name: &String| match place.map(|place| &place.backing) {
         Some(Backing::Template(of)) => of == name,
         _ => true,
@@ -23,7 +23,7 @@ pub(super) fn small_volumes(new: &Workload, place: Option<&Place>) -> Findings {
             Verdict::Warn,
             format!("spec.volumeClaimTemplates[{name}].spec.resources.requests.storage"),
             format!("{size} for {name} is less than an empty MariaDB needs"),
-            "ask for 1Gi at least, and for data, gcache and one more copy in practice".to_owned(),
+            "request at least 1Gi; in practice, room for data, gcache and one more copy".to_owned(),
         );
         let why =
             "a server that fills its disk stops, and all members fill theirs at the same time".to_owned();

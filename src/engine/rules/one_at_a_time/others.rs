@@ -1,6 +1,6 @@
-//! Whether the others can do without the member that is to go.
+//! Whether the other members can do without the one that is removed.
 //!
-//! Must not know: what becomes of the member itself and of its data (`one_at_a_time.rs`).
+//! Must not know: what happens to the member itself and to its data (`one_at_a_time.rs`).
 
 use super::super::member_removal::hold;
 use super::{Leaving, finding};
@@ -10,10 +10,9 @@ use facts::view::condition::{self, Condition};
 use facts::view::{Member, PodFact, State, transfer};
 
 impl Leaving<'_> {
-    /// While another one is missing, this one carries the cluster.
+    /// Findings if another member is missing, so that this one is needed.
     pub(super) fn others_are_needed(&self) -> Option<Findings> {
-        let why = "a member that is not Ready counts as lost when the majority is counted, and it may be receiving its data \
-                   from this one";
+        let why = "a member that is not Ready counts as lost for the majority, and it may be receiving its data from this one";
         let ready = || format!("{}, then repeat the command", self.cluster.wait_command());
         let unknown = |says: &str, seen: String| {
             Some(vec![finding(Verdict::Unknown, format!("{says} ({seen})"), why, UNTIL_SEEN.to_owned())])
@@ -27,13 +26,13 @@ impl Leaving<'_> {
             _ if self.is_another() => {
                 return unknown("gatera has not seen this pod yet", self.seen());
             }
-            State::Down | State::Stopped => return Some(vec![self.nobody_is_ready()]),
+            State::Down | State::Stopped => return Some(vec![self.none_is_ready()]),
             State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
         }
         if let Some((other, seconds)) = self.view.reservations.besides(self.cluster, &self.member.name) {
             return wait(format!("{other} was allowed to leave {seconds}s ago ({})", self.seen()), ready());
         }
-        let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
+        let lasting = |member| Condition::of(member, self.view).filter(|it| it.lasts());
         if let Some((says, instead)) = self.rollout_goes_on() {
             return wait(says, instead);
         }
@@ -44,10 +43,10 @@ impl Leaving<'_> {
             );
         }
         let (other, trouble) = self.those_that_stay().find_map(|other| Some((other, other.trouble()?)))?;
-        if let (Some(own), Some(its)) = (does(self.member), does(other)) {
+        if let (Some(own), Some(its)) = (lasting(self.member), lasting(other)) {
             let says = format!("{} {} ({})", other.name, its.says(), self.seen());
             let instead = format!(
-                "neither becomes Ready by waiting: this one {}; with the override of G02 on this pod: {}; wait until it is Ready, then \
+                "waiting makes neither Ready: this one {}; with the override of G02 on this pod: {}; wait until it is Ready, then \
                  {}",
                 own.says(),
                 self.again(),
@@ -68,9 +67,9 @@ impl Leaving<'_> {
             .not_created(self.cluster)
             .filter(|why| other.pod.is_none() && why.contains(&*other.name));
         let instead = match (&other.pod, uncreated) {
-            (None, Some(why)) => format!("mend what is in its way: it cannot be created: {why}"),
+            (None, Some(why)) => format!("fix why it cannot be created: {why}"),
             (Some(_), _) => format!(
-                "kubectl -n {1} describe pod {0} (cure it first; that one may be deleted)",
+                "kubectl -n {1} describe pod {0} (fix that member first; it may be deleted)",
                 other.name, self.review.namespace
             ),
             (None, None) => format!(
@@ -81,12 +80,12 @@ impl Leaving<'_> {
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
-    /// The others, but for those whose pods are not made before this one is Ready.
+    /// The other members, except those whose pods are not created before this one is Ready.
     fn those_that_stay(&self) -> impl Iterator<Item = &Member> {
         self.others().filter(|other| !self.cluster.waits_for(other, self.member))
     }
 
-    /// Somebody said that the node of this other member is switched off: its pod never becomes Ready.
+    /// A finding if the node of another member has the out-of-service taint: its pod never becomes Ready.
     fn is_switched_off(&self, other: &Member) -> Option<Finding> {
         let name = &other.name;
         let node = &other.pod.as_ref()?.node;
@@ -94,20 +93,21 @@ impl Leaving<'_> {
         Some(finding(
             Verdict::Wait,
             format!("{name} is on node {node}, which is out of service ({})", self.seen()),
-            "a member that is gone counts as lost when the majority is counted",
+            "a member that is gone counts as lost for the majority",
             format!(
-                "{}, while {name} is made again on another node. If its volume lives on {node} alone, that node has to come back, \
-                 or its claim has to go: gatera explain G07",
+                "{}, while {name} is created on another node. If its volume exists on {node} only, bring that node back, or delete \
+                 the claim: gatera explain G07",
                 self.cluster.wait_command()
             ),
         ))
     }
 
-    /// The StatefulSet controller restarts the next member as soon as all are Ready, and knows of nobody's deletion then.
+    /// A finding's text if a rollout is under way: its controller restarts the next member as soon as all are Ready, without
+    /// regard to this deletion.
     fn rollout_goes_on(&self) -> Option<(String, String)> {
         let id = &self.cluster.id;
         let Self { cluster, member, .. } = *self;
-        // One that is late with an earlier template is waited for in vain.
+        // Waiting does not help a late member that has an earlier template.
         let in_vain = |pod: &PodFact| cluster.is_earlier(pod) && pod.is_late(self.view.now);
         let is_in_vain = member.pod.as_deref().is_some_and(in_vain);
         if is_in_vain || !cluster.rolls_without(member) || !self.those_that_stay().all(Member::ready) {
@@ -132,17 +132,17 @@ impl Leaving<'_> {
         })
     }
 
-    fn nobody_is_ready(&self) -> Finding {
+    fn none_is_ready(&self) -> Finding {
         let matters = condition::matters(self.cluster, self.view);
         let own = matters.iter().find(|it| it.members.contains(&self.member.name));
         let known = own.filter(|it| it.condition != Condition::Starts).map(|it| format!("{it}; "));
         finding(
             Verdict::Deny,
             format!("no member of its cluster is Ready, and its server runs ({})", self.seen()),
-            "members that lost each other form the cluster again by themselves if all of their last view meet; one that is \
-             restarted may forget whom it belonged to",
+            "members that lost contact form the cluster again by themselves if all members of their last view are there; one that \
+             is restarted may lose that view",
             format!(
-                "{}give them some minutes, then {} starts the cluster from its newest data; gatera status -n {} names what each member does",
+                "{}wait some minutes, then start the cluster from its newest data: {}; gatera status -n {} shows what each member does",
                 known.unwrap_or_default(),
                 self.cluster.recover_command(),
                 self.review.namespace

@@ -1,6 +1,6 @@
-//! Members that no StatefulSet asks for: beyond the replicas, or left behind.
+//! Members that no StatefulSet asks for: beyond the replicas, or without their StatefulSet.
 //!
-//! Must not know: when a member that is asked for may go (`one_at_a_time.rs`).
+//! Must not know: when other members may be removed (`one_at_a_time.rs`).
 
 use super::{cluster_of, finding};
 use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
@@ -8,13 +8,13 @@ use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, Freshness, Id, PodFact, State, View};
 
-/// May it go?
+/// A finding if such a member must not be removed now.
 pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
-    let of_nobody = || shown.and_then(|pod| of_a_cluster_not_seen(pod, review, view));
-    beyond(review, shown, view).or_else(of_nobody)
+    let of_an_unseen_one = || shown.and_then(|pod| of_a_cluster_not_seen(pod, review, view));
+    beyond(review, shown, view).or_else(of_an_unseen_one)
 }
 
-/// Beyond the replicas a pod is on its way out: the step that caused it was judged. Its controller takes it away when all
+/// A finding about a pod beyond the replicas. The change that caused this was judged; the controller deletes the pod when all
 /// others are Ready, which they may never be without it.
 fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
     let cluster = cluster_of(review, shown, view)?;
@@ -30,17 +30,18 @@ fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<F
     Some(finding(
         Verdict::Wait,
         format!("it serves beyond the replicas, and {other} is not Ready ({})", view.count(cluster)),
-        "a member that is to stay starts by joining one that serves, and this may be the last one that does",
+        "a member that starts has to join one that serves, and this may be the last one that does",
         format!(
-            "it is taken away by itself when all others are Ready; gatera status -n {} tells what {other} needs",
+            "its controller deletes it when all others are Ready; gatera status -n {} shows what {other} needs",
             review.namespace
         ),
     ))
 }
 
-const NOT_SEEN: &str = "a member that is not Ready counts as lost when the majority is counted, and another may have been allowed to leave";
+const NOT_SEEN: &str =
+    "a member that is not Ready counts as lost for the majority, and another may have been allowed to leave";
 
-/// It was made moments ago, by a StatefulSet that asks for more members than the view shows.
+/// A finding about a pod that was created moments ago, by a StatefulSet with more replicas than the view shows.
 fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let may_serve = pod.running && (cluster.has_data() || is_unknown(cluster, view));
     may_serve.then(|| {
@@ -57,12 +58,12 @@ fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Fin
     })
 }
 
-/// Of a StatefulSet that a late view does not hold: it may be a cluster.
+/// A finding about a pod of a StatefulSet that a late view does not hold: it may be a cluster.
 fn of_a_cluster_not_seen(pod: &PodFact, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (kind, owner) = pod.owner.as_ref()?;
     let seen = view.world.facts().stateful_sets.contains_key(&Id::new(&review.namespace, owner));
     let may_be = kind == "StatefulSet" && !seen && pod.server && pod.running && !pod.going;
-    // What the view holds is adopted.
+    // A pod in the view is adopted.
     let held = view.world.facts().pod(&Id::new(&review.namespace, &pod.name)).is_some();
     (may_be && (held || view.freshness != Freshness::Current)).then(|| {
         finding(
@@ -78,9 +79,9 @@ fn is_unknown(cluster: &Cluster, view: &View<'_>) -> bool {
     view.state(cluster) == State::Unknown
 }
 
-/// A member whose StatefulSet is gone: whoever stops it stops it for good.
+/// A finding about a member whose StatefulSet is gone: nothing starts it again.
 pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
-    // The StatefulSet lets them go before it goes itself.
+    // The StatefulSet orphans its pods before it is deleted itself.
     let left = |it: &&Cluster| it.left || it.workload.metadata.going() && it.pods().any(|pod| pod.left);
     let cluster = cluster_of(review, shown, view).filter(left)?;
     let stays = |pod: &&PodFact| pod.running && !pod.going;
@@ -92,8 +93,8 @@ pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<
             "it is a member whose StatefulSet is gone, like {others} more ({}): nothing replaces it",
             view.seen()
         ),
-        "a member that nobody starts again is lost for the majority, and after the last one somebody must find out who may \
-         start first",
+        "a member that is not started again is lost for the majority, and after the last one has stopped you must find out which \
+         may start first",
         format!("{APPLY_AGAIN}; then repeat the command"),
     ))
 }

@@ -1,6 +1,6 @@
-//! Whose word counts for the guard's annotations of a StatefulSet or Deployment, and of its pod template.
+//! The correct values of the guard's annotations on a StatefulSet or Deployment, and on its pod template.
 //!
-//! Owns: [`corrections`], by which `amend` changes the object and G18 tells who wrote it. Must not know: words, JSON.
+//! Owns: [`corrections`], with which `amend` changes the object and G18 warns. Must not know: messages, JSON.
 
 use std::collections::BTreeSet;
 
@@ -10,27 +10,26 @@ use facts::review::{Operation, Origin, Review};
 use facts::view::{Freshness, View, is_cluster};
 use objects::{Kind, Labels, Object, Workload};
 
-/// One annotation that is not what it should be.
+/// An annotation that differs from its correct value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Correction {
-    /// It stands in the pod template, not on the object.
+    /// The annotation is in the pod template, not on the object.
     pub in_template: bool,
-    /// The annotation.
     pub key: String,
-    /// What it should be; `None`: it should not be there.
+    /// The correct value; `None`: the annotation must not exist.
     pub wanted: Option<String>,
-    /// Somebody wrote another; it was not merely left out.
+    /// The request wrote another value, instead of leaving the annotation out.
     pub written: bool,
 }
 
-/// What to correct in a StatefulSet or Deployment of Galera's that somebody writes. What the guard wrote on the object
-/// stays as it was, whoever replaces it. In a template nothing is ever the guard's; but what was there before the guard
-/// stays until somebody takes it off, because taking it out would restart the members.
+/// What to correct in a StatefulSet or Deployment of Galera. Annotations that the guard wrote on the object keep their values.
+/// In a template the guard never writes annotations; but one that was there before stays, because removing it would restart
+/// the members.
 pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
     let Some(new) = workload(review.new.as_ref()) else { return Vec::new() };
-    // Marks of a stranger were never looked after, so they are not the guard's when it becomes Galera's.
+    // Before an object is adopted its marks are not protected, so the guard does not trust them afterwards.
     let galeras = |it: &&Workload| view.adoption().adopts(it.spec.template.as_ref());
-    // Marks went with the StatefulSet that is gone.
+    // A StatefulSet that is deleted has lost its marks.
     let old = workload(review.old.as_ref()).filter(galeras).filter(|_| review.is_there());
     if old.is_none() && !galeras(&new) {
         return Vec::new();
@@ -45,14 +44,14 @@ pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
     let more = [first.is_some().then_some(&data), granted.is_some().then_some(&recovery)];
     let keys: BTreeSet<_> = there.chain(more.into_iter().flatten()).collect();
     let on_object = keys.into_iter().filter_map(|key| {
-        // Of all marks this one alone follows from what a person writes, and goes with it.
+        // Only this mark follows from an annotation that people write, and is removed together with it.
         let wanted = if *key == recovery {
             granted.as_ref()
         } else {
             was.get(key).or_else(|| first.as_ref().filter(|_| *key == data))
         };
-        let told_anyway = review.origin == Origin::Check && is.contains_key(key);
-        (is.get(key) != wanted || told_anyway).then(|| Correction {
+        let in_manifest = review.origin == Origin::Check && is.contains_key(key);
+        (is.get(key) != wanted || in_manifest).then(|| Correction {
             in_template: false,
             key: key.clone(),
             wanted: wanted.cloned(),
@@ -78,9 +77,9 @@ fn workload(object: Option<&Object>) -> Option<&Workload> {
     }
 }
 
-/// The data mark that a StatefulSet begins with. A new cluster without claims from before starts its life with "none";
-/// the leader makes it "present". A "none" that was saved with a manifest is not believed over claims that have a
-/// volume, nor over claims that are yet to get theirs back.
+/// The first data mark of a StatefulSet. A new cluster without existing claims begins with "none", and the leader sets it
+/// to "present". A "none" that was saved with a manifest does not count if claims have a volume, or are still to be bound
+/// again.
 fn first_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<String> {
     let created = review.operation == Operation::Create || review.takes_over;
     let begins = created && review.kind == Kind::StatefulSet;
@@ -91,6 +90,6 @@ fn first_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<String
     if claims.iter().any(|claim| claim.bound) {
         return new.metadata.mark(marks::DATA).map(|_| "present".to_owned());
     }
-    // An old view may not show its claims yet; without a mark a claim that has a volume counts as data.
+    // A late view may not show the claims yet; without a mark, a claim that has a volume counts as data.
     (claims.is_empty() && view.freshness == Freshness::Current).then(|| "none".to_owned())
 }

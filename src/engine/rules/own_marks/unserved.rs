@@ -1,4 +1,4 @@
-//! A template whose label says that it is a cluster, and in which no server is known.
+//! A template that has the label of a cluster, but no known server.
 
 use super::finding;
 use crate::verdict::{Finding, Verdict};
@@ -6,11 +6,10 @@ use facts::galera::runs::Runs;
 use facts::galera::{adopt, server};
 use objects::Workload;
 
-/// The way out.
 pub(super) const NAME_IT: &str =
     "name the server's container in an annotation of spec.template: gatera.dev/container: NAME";
 
-/// Its label says that it is a cluster, and no container is known to run its server.
+/// A warning if the template has the label of a cluster, but no container is known to run a server.
 pub(super) fn judge(new: &Workload) -> Option<Finding> {
     let template = &new.spec.template;
     let (label, containers) = (adopt::INSTANCE_LABELS[0], &template.spec.containers);
@@ -21,10 +20,10 @@ pub(super) fn judge(new: &Workload) -> Option<Finding> {
     Some(Finding {
         verdict: Verdict::Warn,
         field: format!("spec.template.metadata.labels[{label}]"),
-        says: format!("it carries {label}, and none of its containers is known to run a database server"),
+        says: format!("it carries {label}, but none of its containers is known to run a database server"),
         instead: NAME_IT.to_owned(),
         ..finding(
-            "without a server it counts as no cluster: nothing is injected, and no rule protects its members",
+            "without a server it does not count as a cluster: nothing is injected, and no rule protects its members",
         )
     })
 }

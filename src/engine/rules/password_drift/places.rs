@@ -6,19 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use objects::{PodSpec, SourceRef, Volume};
 
-/// A place that reads another key than before, or one of another Secret.
+/// A place that now reads another key, or a key of another Secret.
 pub(super) struct Moved<'a> {
-    /// The field that says so.
+    /// The field with the reference.
     pub field: String,
-    /// The variable of the server; `None`: it is a file, or one of many.
+    /// The variable of the server; `None`: a file, or all keys at once.
     pub variable: Option<&'a str>,
-    /// Secret and key before.
+    /// The Secret and key before the change.
     pub from: (&'a str, &'a str),
-    /// Secret and key now.
+    /// The Secret and key after the change.
     pub to: (&'a str, &'a str),
 }
 
-/// Places that both pods have, and in which they read something else.
+/// The places that both pod specs have, but with another source.
 pub(super) fn moved<'a>(was: &'a PodSpec, is: &'a PodSpec, keys: &BTreeSet<&'a str>) -> Vec<Moved<'a>> {
     let (was, mut is) = (places(was, keys), places(is, keys));
     let both = was.into_iter().filter_map(|(place, was)| Some((place.2, was, is.remove(&place)?)));
@@ -30,19 +30,19 @@ pub(super) fn moved<'a>(was: &'a PodSpec, is: &'a PodSpec, keys: &BTreeSet<&'a s
     moved.collect()
 }
 
-/// By container, path of the mount (empty: its environment) and file or variable: the field that says so, and Secret and key.
+/// From container, mount path (empty: environment) and file or variable, to the field with the reference, and its Secret and key.
 type Places<'a> = BTreeMap<(&'a str, &'a str, &'a str), (String, (&'a str, &'a str))>;
 
-/// All places of this pod. A Secret that is read whole may have each of these keys.
+/// All places of this pod. A Secret that is read as a whole may have each of these keys.
 fn places<'a>(spec: &'a PodSpec, keys: &BTreeSet<&'a str>) -> Places<'a> {
     let mut all = BTreeMap::new();
     for (list, container) in spec.all_containers() {
-        // The server is the server, whatever its container is called.
+        // The server's container may have been renamed.
         let owner = if list == "containers" { "" } else { &*container.name };
         let mut add = |path, name, field: &str, from: &'a SourceRef, key: &'a str| {
             all.insert((owner, path, name), (format!("spec.template.spec.{field}"), (&*from.name, key)));
         };
-        // Variables that are named one by one win over those that come all together.
+        // Variables in `env` win over those from `envFrom`.
         for from in container.env_from.iter().filter_map(|it| it.secret_ref.as_ref()) {
             for key in keys {
                 add("", *key, &format!("{list}.envFrom"), from, key);

@@ -1,4 +1,4 @@
-//! The part of G14 about disruption budgets: how many members a drain may take.
+//! The part of G14 about disruption budgets: how many members a drain may evict.
 
 use super::super::owners;
 use super::{deny, warn};
@@ -23,7 +23,7 @@ pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
     };
     let mut found: Findings = new.iter().flat_map(|new| changed(review, old.as_ref(), new, view)).collect();
     found.extend(unprotected(old.as_ref(), new.as_ref()));
-    // With such an owner it goes, too.
+    // With such an owner the budget would be deleted, too.
     if let Some(added) = &added {
         let end = unprotected(new.as_ref(), None).into_iter();
         found.extend(end.map(|it| added.finding(&it, review, view)));
@@ -31,14 +31,14 @@ pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// What a budget is about: clusters, counted together, and their members.
+/// The clusters that a budget selects, and the number of their members together.
 struct Protected {
     names: Vec<String>,
     members: i64,
 }
 
 impl Protected {
-    /// What this budget is about, with a cluster that comes.
+    /// The clusters that this budget selects, including a new one.
     fn by(ns: &str, budget: &Budget, coming: Option<&Workload>, view: &View<'_>) -> Self {
         let known = view.clusters_in(ns).map(|it| &*it.workload);
         let known = known.filter(|it| coming.is_none_or(|coming| coming.metadata.name != it.metadata.name));
@@ -49,18 +49,18 @@ impl Protected {
     }
 }
 
-/// What is wrong with it as it is written.
+/// Findings about a written budget.
 fn changed(review: &Review, old: Option<&Budget>, new: &Budget, view: &View<'_>) -> Findings {
     let about = Protected::by(&review.namespace, new, None, view);
     let mut found = written(&about, new);
-    // What was too much before may stay, and not become more.
+    // An old fault may stay, but must not become worse.
     if old.is_some_and(|old| old.lets_go(about.members) < new.lets_go(about.members)) {
         found.iter_mut().filter(|it| it.field != POLICY).for_each(|it| it.field = "spec".into());
     }
     found
 }
 
-/// Budgets that were there before the StatefulSet whose members they are about.
+/// Findings about budgets that were created before the StatefulSet whose members they select.
 pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Findings {
     if review.origin.judges_each(Kind::Budget) {
         return Findings::new();
@@ -80,7 +80,7 @@ pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Fi
     found.collect()
 }
 
-/// A number that fitted fewer members lets more of them go now.
+/// Warnings about budgets that allow more evictions at once after a scale.
 pub(super) fn outgrown(
     review: &Review,
     template: &Template,
@@ -95,7 +95,7 @@ pub(super) fn outgrown(
         let (before, after) = (budget.lets_go(all)?, budget.lets_go(all - from + to)?);
         (to > from && before < 2 && after >= 2).then(|| {
             let name = &budget.metadata.name;
-            let says = format!("of {to} members PodDisruptionBudget {name} lets {after} go at once, of {from} it let {before}");
+            let says = format!("with {to} members PodDisruptionBudget {name} allows {after} evictions at once; with {from} it allowed {before}");
             warn("spec.replicas", says, TOGETHER, format!("write maxUnavailable: 1 in PodDisruptionBudget {name}"))
         })
     });
@@ -103,11 +103,11 @@ pub(super) fn outgrown(
 }
 
 const TOGETHER: &str =
-    "members that are drained together count as crashed, and what is left may be no majority";
+    "members that are drained together count as crashed, and the rest may not be a majority";
 
 const POLICY: &str = "spec.unhealthyPodEvictionPolicy";
 
-/// What a budget breaks by itself.
+/// Findings about a budget alone.
 fn written(about: &Protected, budget: &Budget) -> Findings {
     if about.names.is_empty() {
         return Findings::new();
@@ -122,14 +122,14 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
     let number = match budget.lets_go(members) {
         Some(count @ 2..) if members >= 2 => Some(deny(
             field,
-            format!("it lets {} of {members} members of {name} go at once", count.min(members)),
+            format!("it allows eviction of {} of {members} members of {name} at once", count.min(members)),
             TOGETHER,
             "write maxUnavailable: 1".into(),
         )),
         Some(..=0) if members > 0 => Some(warn(
             field,
-            format!("it lets no member of {name} go, so a drain waits for ever"),
-            "whoever must empty a node then deletes the pods, which no budget prevents",
+            format!("it allows no eviction of members of {name}, so a drain never ends"),
+            "an administrator who must empty a node then deletes the pods, which no budget prevents",
             "write maxUnavailable: 1".into(),
         )),
         _ => None,
@@ -137,8 +137,8 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
     let always = (budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow").then(|| {
         warn(
             POLICY,
-            "AlwaysAllow lets a drain throw out a member that is still joining".into(),
-            "a member that is joining is not Ready; interrupted, it has half a database and begins anew",
+            "AlwaysAllow lets a drain evict a member that is still joining".into(),
+            "a member that is joining is not Ready; if it is interrupted, it has half a database and starts again",
             "leave unhealthyPodEvictionPolicy out".into(),
         )
     });
@@ -146,14 +146,14 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
         warn(
             "spec.selector",
             format!("it counts the members of {name} together"),
-            "while a member of the one is missing a drain takes none of the other, and a number that fits the one is wrong for both",
-            "select by a label that only the members of one have, and make a second budget for the other".into(),
+            "while a member of one is missing, a drain evicts none of the other, and a number that fits one is wrong for both",
+            "select by a label that only the members of one have, and create a second budget for the other".into(),
         )
     });
     number.into_iter().chain(several).chain(always).collect()
 }
 
-/// The last budget of a cluster that runs goes, or turns to other pods.
+/// A finding if the last budget of a running cluster is deleted, or selects other pods.
 fn unprotected(review: &Review, cluster: &Cluster, deleted: bool, view: &View<'_>) -> Option<Finding> {
     let labels = &cluster.workload.spec.template.metadata.labels;
     let another =
@@ -180,7 +180,7 @@ fn unprotected(review: &Review, cluster: &Cluster, deleted: bool, view: &View<'_
     Some(deny(
         field,
         says,
-        "without a budget a drain takes all members from its node at once, whenever the guard is not there to answer",
-        "make the budget that replaces it first (maxUnavailable: 1, labels that every member has)".into(),
+        "without a budget a drain evicts all members on its node at once while the guard does not answer",
+        "create its replacement first (maxUnavailable: 1, labels that every member has)".into(),
     ))
 }

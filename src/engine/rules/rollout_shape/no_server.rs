@@ -1,4 +1,4 @@
-//! The part of G14 about a template in which no server runs any more.
+//! The part of G14 about a template that no longer runs a server.
 
 use super::deny;
 use crate::verdict::Finding;
@@ -7,7 +7,7 @@ use facts::galera::server;
 use facts::view::{Cluster, View};
 use objects::Workload;
 
-/// Members that serve would restart into something that is no database.
+/// A finding if serving members would restart without a database server.
 pub(super) fn judge(
     old: &Workload,
     new: &Workload,
@@ -23,13 +23,13 @@ pub(super) fn judge(
     Some(deny(
         &format!("spec.template.spec.containers[{}].command", now.name),
         format!(
-            "container {} would run {program} and no server: the database stops ({})",
+            "container {} would run {program} instead of the server: the database stops ({})",
             now.name,
             view.count(cluster)
         ),
-        "a member that restarts serves no more, and its pod may be Ready all the same: the rollout goes on until the last server has stopped",
+        "a member that restarts no longer serves, but its pod may be Ready: the rollout continues until the last server has stopped",
         format!(
-            "leave its command as it is; to look into a member: kubectl -n {ns} exec -it {member} -c {} -- bash; to stop the database in \
+            "keep its command; to open a shell in a member: kubectl -n {ns} exec -it {member} -c {} -- bash; to stop the database in \
              order: gatera stop {name} -n {ns}",
             now.name
         ),

@@ -1,4 +1,4 @@
-//! Which ordinals a StatefulSet has: members are known by them.
+//! The ordinals of a StatefulSet, which identify its members.
 
 use super::deny;
 use crate::verdict::Finding;
@@ -6,23 +6,23 @@ use facts::galera::quorum::floor_of_one_step;
 use facts::view::{Cluster, Member, State, View};
 use objects::Workload;
 
-/// The members that run while their StatefulSet is gone are taken over, and those that it does not ask for are stopped.
+/// A finding if a StatefulSet takes over running members and would stop too many of them.
 pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
     let stays = |member: &&Member| member.pod.as_ref().is_some_and(|pod| !pod.going);
     let there: Vec<_> = cluster.members.iter().filter(stays).map(|it| it.ordinal).collect();
     let (lowest, highest) = (there.iter().min()?, there.iter().max()?);
     let (from, asked) = (there.len(), new.ordinals());
     let kept = there.iter().filter(|ordinal| asked.contains(ordinal)).count();
-    // Of members that are down each may have the newest data.
+    // If no member is Ready, each may have the newest data.
     let enough = if cluster.ready() == 0 { count(from) } else { floor_of_one_step(count(from)).max(1) };
     (count(kept) < enough).then(|| {
         deny(
             format!(
-                "{} replicas from ordinal {} keep {kept} of the {from} members that are there without a StatefulSet",
+                "{} replicas from ordinal {} keep {kept} of the {from} members that exist without a StatefulSet",
                 new.replicas(),
                 asked.start
             ),
-            "a StatefulSet takes over the pods of its name and stops those that it does not ask for",
+            "a StatefulSet takes over the pods of its name and stops those beyond its replicas",
             format!(
                 "write replicas: {} and ordinals from {lowest}, and change them in steps afterwards",
                 highest - lowest + 1
@@ -31,7 +31,7 @@ pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
     })
 }
 
-/// Other ordinals are other members: some leave, and those that come are empty.
+/// A finding if other ordinals replace members: some leave, and the new ones are empty.
 pub(super) fn renumbered(
     old: &Workload,
     new: &Workload,
@@ -56,10 +56,10 @@ pub(super) fn renumbered(
             before.start,
             old.replicas()
         ),
-        "members are known by their ordinals: those that come are empty and ask each other, and those that go take their \
-         part of the majority with them",
+        "ordinals identify the members: the new ones are empty and have nothing to copy, and each one that leaves is missing \
+         for the majority",
         format!(
-            "leave spec.ordinals.start at {}; to renumber, move it by {} at most, each time with all members Ready",
+            "keep spec.ordinals.start at {}; to renumber, move it by at most {}, each time with all members Ready",
             before.start,
             (old.replicas() - floor).max(0)
         ),

@@ -1,9 +1,9 @@
-//! How many members a cluster is asked to have, whatever it has now.
+//! The requested number of members, independent of the current one.
 
 use super::{deny, finding};
 use crate::verdict::{Finding, Findings, Verdict};
 
-/// A new one.
+/// Findings about the size of a new cluster.
 pub(super) fn created(replicas: i64) -> Findings {
     if replicas < 0 {
         return vec![deny(
@@ -15,7 +15,7 @@ pub(super) fn created(replicas: i64) -> Findings {
     unwise_size(replicas, 0).into_iter().collect()
 }
 
-/// Sizes that work and disappoint. With an arbitrator an even number of members has an odd number of votes.
+/// A warning about sizes that gain nothing. With an arbitrator an even number of members has an odd number of votes.
 pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
     let says = match replicas {
         2.. if arbitrators > 0 && (replicas + arbitrators) % 2 == 1 => return None,
@@ -28,7 +28,7 @@ pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
     Some(finding(
         Verdict::Warn,
         says,
-        "a cluster lives on while more than half of its members do, so only odd sizes from 3 gain anything",
-        "prefer 3, 5 or 7 members".into(),
+        "a cluster serves while more than half of its members are there, so only odd sizes from 3 gain anything",
+        "use 3, 5 or 7 members".into(),
     ))
 }

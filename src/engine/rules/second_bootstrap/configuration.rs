@@ -1,4 +1,4 @@
-//! A ConfigMap that members read must not tell them to found a cluster at their next restart: by a file, or by variables.
+//! The part of G04 about a ConfigMap with which members create a cluster at their next restart, by a file or by variables.
 
 use super::{data_of, member_refused};
 use crate::verdict::Finding;
@@ -15,7 +15,7 @@ pub(super) fn founds(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Findi
     member_refused(&by, &field, data_of(cluster, view), &cluster.workload)
 }
 
-/// The field of the ConfigMap, and what stands there.
+/// The field of the ConfigMap, and the switch in it.
 type Found = Option<(String, String)>;
 
 fn by_file(ns: &str, new: &ConfigMap, cluster: &Cluster, view: &View<'_>) -> Found {

@@ -1,6 +1,6 @@
-//! Services that lead to the members of two clusters: a client would write now to the one, now to the other.
+//! Services that lead to the members of two clusters: a client would write to either of them.
 //!
-//! Must not know: budgets, which are G14's.
+//! Must not know: budgets, which G14 judges.
 
 use super::{RULE, SELECTOR, leads_to, members};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -8,9 +8,9 @@ use facts::review::Review;
 use facts::view::{Cluster, View};
 use objects::{Kind, Service, Workload};
 
-const WHY: &str = "a connection through it reaches a member of either cluster at random: what is written to the one is missing in the other";
+const WHY: &str = "a connection through it reaches a member of either cluster at random: data written to one is missing in the other";
 
-/// This Service does.
+/// A finding about a Service whose selector leads to two clusters.
 pub(super) fn by_selector(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
     let led_to: Vec<_> =
         view.clusters_for(ns, &service.spec.selector).filter(|it| service.selects(members(it))).collect();
@@ -22,11 +22,11 @@ pub(super) fn by_selector(ns: &str, service: &Service, view: &View<'_>) -> Optio
         SELECTOR,
         format!("it leads to the members of two clusters, {one} and {other}"),
         WHY,
-        "select by a label that only the members of one have, and make a second Service for the other",
+        "select by a label that only the members of one have, and create a second Service for the other",
     ))
 }
 
-/// The members of this cluster would come behind Services of another one.
+/// Findings about a cluster whose members would be selected by the Services of another one.
 pub(super) fn by_labels(review: &Review, new: &Workload, view: &View<'_>) -> Findings {
     let ns = &*review.namespace;
     if review.origin.judges_each(Kind::Service) {
@@ -44,7 +44,7 @@ pub(super) fn by_labels(review: &Review, new: &Workload, view: &View<'_>) -> Fin
             format!("Service {name}, which leads to cluster {other}, would lead to its members as well"),
             WHY,
             format!(
-                "give the pod template another value of a label that Service {name} selects by ({}), and make Services of its own",
+                "give the pod template another value of a label that Service {name} selects by ({}), and create its own Services",
                 service.spec.selector.keys().map(|key| &**key).collect::<Vec<_>>().join(", ")
             ),
         ))
@@ -52,11 +52,11 @@ pub(super) fn by_labels(review: &Review, new: &Workload, view: &View<'_>) -> Fin
     found.collect()
 }
 
-/// How bad that is; `None`: it leads to no port of a database.
+/// The severity; `None`: the Service does not lead to the database port.
 fn verdict(ns: &str, service: &Service, cluster: &Cluster, view: &View<'_>) -> Option<Verdict> {
     let (spec, server) = cluster.server()?;
     let clients = view.ports(ns, spec, server).clients.unwrap_or(super::USUAL_PORT);
     service.spec.ports.iter().find(|it| leads_to(it, server) == Some(clients))?;
-    // Of names each member has its own.
+    // A headless Service gives each member its own name.
     Some(if service.headless() { Verdict::Warn } else { Verdict::Deny })
 }

@@ -1,4 +1,4 @@
-//! What is wrong with an option file as a whole: where the server stops reading, what nobody reads, what is lost.
+//! Faults of an option file as a whole: where the server stops reading, groups that no server reads, options that are replaced.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{MOST, RULE};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options::{self, Effective, Line, Readers, keys};
 
-/// Everything but the values.
+/// Findings about everything except values.
 pub(super) fn judge(file: &str, text: &str, sets: &Sets<'_>) -> Findings {
     let (mut found, mut unread) = (Findings::new(), BTreeMap::<&str, (usize, String, usize)>::new());
     for line in options::lines(text) {
@@ -42,9 +42,9 @@ fn broken(file: &str, line: usize, what: &str) -> Finding {
         Verdict::Deny,
         format!("data[{file}]"),
         format!("{file} line {line}: the server stops reading at {what}"),
-        "a server skips the rest of such a file, or does not start at all; either way its \
-         options are gone",
-        "begin the file with a group, such as [mysqld], without a byte order mark, and close \
+        "a server skips the rest of such a file, or does not start at all; in both cases the \
+         options have no effect",
+        "begin the file with a group, such as [mysqld], without a byte order mark, and end \
          every [group] with ]",
     )
 }
@@ -54,7 +54,7 @@ fn include(file: &str, line: usize) -> Finding {
         Verdict::Warn,
         format!("data[{file}].!include"),
         format!("{file} line {line} includes other files, which gatera cannot see"),
-        "what cannot be seen cannot be judged",
+        "gatera cannot judge options that it cannot see",
         "put the options into this ConfigMap",
     )
 }
@@ -75,7 +75,7 @@ fn unread_group(file: &str, group: &str, line: usize, key: &str, count: usize) -
     )
 }
 
-/// Options of the provider that a later line takes away.
+/// Findings about provider options that a later line replaces.
 pub(super) fn lost(settings: &Effective<'_>) -> Findings {
     let lost = settings.lost().into_iter().map(|lost| {
         let (file, line) = (lost.file, lost.line);
@@ -88,7 +88,7 @@ pub(super) fn lost(settings: &Effective<'_>) -> Findings {
             Verdict::Deny,
             format!("data[{file}].wsrep_provider_options"),
             format!("a later wsrep_provider_options replaces {file} line {line}: {options} lost"),
-            "the option is one text, and of two the server keeps the last",
+            "all provider options are one value, and the server uses only the last line",
             "write all of them into one line: wsrep_provider_options = \"a=1; b=2\"",
         )
     });

@@ -1,4 +1,4 @@
-//! A server that may take less memory than its buffer pool needs.
+//! A server whose memory limit is smaller than its buffer pool.
 
 use super::RULE;
 use crate::verdict::{Finding, Verdict};
@@ -9,7 +9,7 @@ use objects::Workload;
 
 const POOL: &str = "innodb_buffer_pool_size";
 
-/// Its limit is below the pool.
+/// A warning if the memory limit is below the buffer pool.
 pub(super) fn judge(ns: &str, workload: &Workload, view: &View<'_>) -> Option<Finding> {
     let template = &workload.spec.template;
     let server = server::of(template).filter(|_| view.adoption().adopts(&template.metadata.labels))?;
@@ -27,12 +27,12 @@ pub(super) fn judge(ns: &str, workload: &Workload, view: &View<'_>) -> Option<Fi
             Verdict::Warn,
             format!("spec.template.spec.containers[{}].resources.limits.memory", server.name),
             format!(
-                "container {} may take {limit} of memory, and {POOL} is {}",
+                "container {} has a memory limit of {limit}, but {POOL} is {}",
                 server.name,
                 super::values::clean(pool.look())
             ),
-            "the pool fills while the database is used; then the kernel kills the server, on all members under the same load",
-            "write a smaller pool, or a limit of at least a quarter more than it",
+            "the pool fills while the database is used; then the kernel kills the server, on all members with the same load",
+            "write a smaller pool, or a limit that is at least a quarter larger",
         )
     })
 }

@@ -1,7 +1,7 @@
-//! Which option files of a ConfigMap are judged together: those that one server reads together. Of the others each is judged
-//! by itself, since it may be the file of one member.
+//! The option files of a ConfigMap that are judged together, because one server reads them together. Each other file is judged
+//! by itself, because it may be the file of one member.
 //!
-//! Must not know: what is wrong with an option.
+//! Must not know: how options are judged.
 
 use std::collections::BTreeSet;
 
@@ -13,22 +13,22 @@ use facts::galera::server;
 use facts::view::View;
 use objects::{ConfigMap, Workload};
 
-/// Keys of one ConfigMap, by how they are read.
+/// The keys of one ConfigMap, by how servers read them.
 #[derive(Default)]
 pub(super) struct Sets<'a> {
-    /// Each of these sets is read together.
+    /// Sets of keys that one server reads together.
     pub(super) together: BTreeSet<BTreeSet<&'a str>>,
-    /// Of these somebody reads one, or some.
+    /// Keys of which a server reads one, or some.
     pub(super) alone: BTreeSet<&'a str>,
-    /// Where those are mounted.
+    /// The mount path of those keys.
     chosen_from: Option<String>,
-    /// Where servers find these and others, and the folders that those are in.
+    /// The paths of files that servers read, and their folders.
     places: BTreeSet<String>,
 }
 
 impl<'a> Sets<'a> {
-    /// Of these option files, with a reader that comes. Files that nobody reads yet are taken for read together, unless they
-    /// bear the number of a member.
+    /// Sorts these option files, with a new reader. Files that have no reader yet count as read together, unless their names
+    /// have the number of a member.
     pub(super) fn of(
         ns: &str,
         map: &ConfigMap,
@@ -73,35 +73,35 @@ impl<'a> Sets<'a> {
         sets
     }
 
-    /// Whether a server reads this file as options is not known: no mount says so, and its name bears no member's number.
+    /// Whether it is unknown if a server reads this file: no mount shows it, and its name has no member's number.
     pub(super) fn is_doubtful(&self, file: &str) -> bool {
         self.alone.contains(file) && !is_numbered(file)
     }
 
-    /// What is included there is known, and judged where it stands.
+    /// Whether the included file or folder is known; then its files are judged themselves.
     pub(super) fn hold(&self, include: Include<'_>) -> bool {
         let (Include::File(path) | Include::Folder(path)) = include;
         self.places.contains(path)
     }
 
-    /// What cannot be told is said.
+    /// A warning if it is unknown which files a server reads.
     pub(super) fn unknown(&self) -> Option<Finding> {
         let place = self.chosen_from.as_ref()?;
         Some(RULE.finding(
             Verdict::Warn,
             "data",
             format!(
-                "which of its option files a server reads cannot be told (mounted at {place}), so \
+                "it is not known which of its option files a server reads (mounted at {place}), so \
                  each is judged by itself"
             ),
-            "what two of them do together is not seen",
-            "mount what all members read as a folder, such as /etc/mysql/conf.d; of files for one \
-             member each no more can be known",
+            "faults that arise from two files together are not found",
+            "mount files for all members as a folder, such as /etc/mysql/conf.d; for files of one \
+             member each, ignore this warning",
         ))
     }
 }
 
-/// It bears the number of one member.
+/// Whether the file name ends in the number of one member.
 pub(super) fn is_numbered(file: &str) -> bool {
     let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
     stem.rsplit_once(['-', '_', '.']).is_some_and(|(_, end)| end.parse::<u64>().is_ok())

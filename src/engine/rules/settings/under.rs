@@ -1,6 +1,6 @@
-//! What a changed option meets: a cluster whose members run with other options, or in which no server runs.
+//! The cluster under a changed option: its members run with other options, or no server runs.
 //!
-//! Must not know: which options those are, beside the two that decide whether members understand each other (TLS).
+//! Must not know: single options, except the two that decide whether members can connect to each other (TLS).
 
 use super::command_line;
 use facts::galera::options::{Effective, Placed, is_file, switch};
@@ -9,22 +9,22 @@ use facts::view::{Cluster, Freshness, PodFact, State, View};
 
 /// A cluster with data under which options change.
 pub(super) struct Under<'a> {
-    /// Its name and state, for a message;
+    /// The cluster's name and state, for a message.
     pub(super) whose: String,
-    /// and its name as commands of gatera want it.
+    /// The cluster's name and namespace as arguments of gatera's commands.
     pub(super) named: String,
-    /// What its servers are told after the change, in all places.
+    /// All options of its servers after the change.
     pub(super) after: &'a Effective<'a>,
-    /// It was stopped in order: all members will start with the same options.
+    /// The cluster was stopped in order: all members will start with the same options.
     pub(super) stopped: bool,
     cluster: &'a Cluster,
     view: View<'a>,
-    /// Members that are only supposed run with what was there before.
+    /// The assumed TLS options of members that are not observed: those before the change.
     supposed: Option<(bool, bool)>,
 }
 
 impl<'a> Under<'a> {
-    /// `before` and `after`: what its servers are told in all places.
+    /// `before` and `after`: all options of its servers.
     pub(super) fn of<'b>(
         cluster: &'a Cluster,
         before: impl FnOnce() -> Effective<'b>,
@@ -42,7 +42,8 @@ impl<'a> Under<'a> {
         }
     }
 
-    /// Of each member that runs: does it speak TLS, and both? `None`: not known. Reads all their files, for the few changes that ask.
+    /// For each running member: whether it uses TLS, and whether it accepts both. `None`: not known. Reads all option files, so it is
+    /// called only for these options.
     fn members(&self) -> Option<Vec<(bool, bool)>> {
         let pods = self.cluster.members.iter().filter_map(|member| member.pod.as_deref());
         let speaks = |pod| self.supposed.or_else(|| speaks(pod, self.cluster, &self.view));
@@ -50,7 +51,7 @@ impl<'a> Under<'a> {
         members.filter(|it| self.view.freshness == Freshness::Current && !it.is_empty())
     }
 
-    /// Members that run understand one that starts with the changed options, and it them.
+    /// Whether running members can connect to one that starts with the changed options.
     pub(super) fn understands(&self, key: &str) -> bool {
         let (tls, both) = languages(self.after);
         let all = |understands: &dyn Fn(bool, bool) -> bool| {
@@ -70,7 +71,7 @@ fn languages(settings: &Effective<'_>) -> (bool, bool) {
     (on("socket.ssl"), on("socket.dynamic"))
 }
 
-/// What this member started with, as far as that is known.
+/// The TLS options with which this member started, if they are known.
 fn speaks(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bool, bool)> {
     let flags = command_line(&cluster.workload, view).map(|(_, flags)| flags).filter(|_| !cluster.rolls())?;
     let (spec, server) = cluster.server()?;
@@ -79,7 +80,7 @@ fn speaks(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bool, bo
         Some(read) => {
             let sources = revision::sources(spec, server);
             for (source, _) in read.iter() {
-                // A template that came since may name another ConfigMap.
+                // A newer template may name another ConfigMap.
                 let keys = sources.get(source).unwrap_or(&Keys::ALL);
                 let map = view.text_of(cluster, read, source)?;
                 let all = map.data.iter().map(|(key, text)| (&**key, text.look()));

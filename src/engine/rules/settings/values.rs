@@ -1,4 +1,4 @@
-//! What is wrong with a value, or with a change of one.
+//! Findings about the value of an option, or a change of it.
 
 use super::RULE;
 use super::together::is_numbered;
@@ -7,20 +7,20 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options::keys::{self, Class, Key};
 use facts::galera::options::{Effective, Placed, same};
 
-/// Where settings stand.
+/// The place of settings.
 pub(super) struct Setting<'a> {
     container: Option<&'a str>,
-    /// What stands there is for one member alone.
+    /// The settings are for one member only.
     of_one: bool,
 }
 
 impl<'a> Setting<'a> {
-    /// In files of a ConfigMap.
+    /// Settings in files of a ConfigMap.
     pub(super) fn in_file(of_one: bool) -> Self {
         Self { container: None, of_one }
     }
 
-    /// On the command line of a container.
+    /// Settings on the command line of a container.
     pub(super) fn in_container(container: &'a str, of_one: bool) -> Self {
         Self { container: Some(container), of_one }
     }
@@ -40,7 +40,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// What is wrong with a value by itself.
+    /// Findings about a value alone.
     pub(super) fn judge(&self, key: &str, placed: &Placed<'_>) -> Findings {
         let value = placed.value.as_ref().map(|_| placed.look());
         let judge = |row: &Key| {
@@ -56,7 +56,7 @@ impl<'a> Setting<'a> {
         keys::rows(key).iter().filter_map(judge).collect()
     }
 
-    /// What may not change while this cluster has its data.
+    /// Findings about changes that this cluster with data does not allow.
     pub(super) fn changes(&self, old: &Effective<'_>, new: &Effective<'_>, under: &Under<'_>) -> Findings {
         let gone =
             old.iter().filter(|(key, _)| new.get(key).is_none()).map(|(key, was)| (key, Some(was), None));
@@ -73,7 +73,7 @@ impl<'a> Setting<'a> {
         under: &Under<'_>,
     ) -> Vec<Finding> {
         let Some(placed) = now.or(was) else { return Vec::new() };
-        // What sets it in another place, if it is not set here any more.
+        // The option may still be set in another place.
         let (whose, elsewhere) = (&under.whose, under.after.get(key));
         let judge = |row: &Key| {
             let (verdict, default, of) = match row.class {
@@ -82,7 +82,7 @@ impl<'a> Setting<'a> {
                 Class::Cluster { default, fatal: true } => {
                     (Verdict::Deny, default, format!(" under {whose}"))
                 }
-                // A value that is bad by itself is told where it stands.
+                // `judge` reports a value that is bad by itself.
                 Class::Cluster { fatal: false, .. } if now.is_some_and(|now| is_bad(key, now)) => {
                     return None;
                 }
@@ -109,7 +109,7 @@ fn is_bad(key: &str, placed: &Placed<'_>) -> bool {
     keys::rows(key).iter().any(bad)
 }
 
-/// The server would behave differently, as far as that is known: where nothing is set, its default counts.
+/// Whether the server would behave differently, as far as is known. Without a setting, its default counts.
 fn matter(was: Option<&str>, now: Option<&str>, default: &[&str]) -> bool {
     match (was, now) {
         (Some(was), Some(now)) => !same(was, now),
@@ -120,8 +120,8 @@ fn matter(was: Option<&str>, now: Option<&str>, default: &[&str]) -> bool {
     }
 }
 
-/// A literal value in a file that several read. What is filled in per pod, or found out by the server, is not; nor is a
-/// file that bears the number of one member.
+/// Whether the setting is a literal value in a file for several members. A value that is filled in per pod or chosen by the server
+/// is not, and neither is one in a file whose name has the number of a member.
 fn belongs_to_one(placed: &Placed<'_>) -> bool {
     let value = placed.look().trim();
     let open = ["", "auto", "0.0.0.0", "::"].iter().any(|word| value.eq_ignore_ascii_case(word));
@@ -139,7 +139,7 @@ fn changed(key: &str, was: Option<&Placed<'_>>, now: Option<&Placed<'_>>) -> Str
     }
 }
 
-/// Whoever takes it out there finds it here the next time.
+/// The earlier places of the same setting, which have to change as well.
 fn also(placed: &Placed<'_>) -> String {
     let before = placed.also.iter().map(|(file, line)| format!("{file} line {line}")).collect::<Vec<_>>();
     if before.is_empty() { String::new() } else { format!(", as {} did before", before.join(" and ")) }
@@ -152,7 +152,7 @@ fn shown(key: &str, value: Option<&str>) -> String {
     }
 }
 
-/// Short, and on one line.
+/// The value, shortened and on one line.
 pub(super) fn clean(value: &str) -> String {
     let mut text: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(60).collect();
     if value.chars().count() > 60 {
