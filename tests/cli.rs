@@ -101,7 +101,7 @@ fn documents_come_from_standard_input_lists_and_templates() {
     assert!(ran.out.contains("[G11] ConfigMap db/a: c.cnf line 2 writes out a password\n"), "{}", ran.out);
     assert!(
         ran.out.ends_with(
-            "1 object: 1 would be refused, 0 allowed with a warning; no Galera cluster is among them; 1 document without a kind was left out\n"
+            "1 object: 1 would be refused, 0 allowed with a warning; no Galera cluster among them; 1 document without a kind was skipped\n"
         ),
         "{}",
         ran.out

@@ -99,7 +99,7 @@ fn what_was_not_judged_is_said() {
 fn a_kind_that_no_rule_is_about_is_not_called_fine() {
     let text = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n";
     let said = lay_out(&judged(&[input("a.yaml", text)], None), Format::Text, false);
-    let counts = "2 objects: 0 would be refused, 0 allowed with a warning, 1 not judged (no rule is about such a kind), 1 fine;";
+    let counts = "2 objects: 0 would be refused, 0 allowed with a warning, 1 not judged (no rule covers this kind), 1 fine;";
     assert!(said.starts_with(counts), "{said}");
 }
 

@@ -84,10 +84,7 @@ fn a_change_reaches_one_member_then_the_others() {
             "max_connections: {STATEFUL_SET}-2 restarts with the new configuration, then the others, one at a time ({revision})"
         )]
     );
-    assert_eq!(
-        events(&alive, "RolledOut"),
-        [format!("all 3 members run the new max_connections ({revision})")]
-    );
+    assert_eq!(events(&alive, "RolledOut"), [format!("all 3 members run max_connections ({revision})")]);
     // And one write per member to a Lease of the guard's own.
     let (evicts, notes, tells) = ("create pods/eviction", "patch statefulsets", "create events");
     let all = writes(&alive);
