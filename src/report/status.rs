@@ -191,7 +191,9 @@ fn one(story: &Story<'_>) -> String {
     if let Some(open) = glass {
         let mend = exceptions::mend(&cluster.id.namespace);
         let Override { until, reason, .. } = open;
-        let line = format!("├── Break-glass: nothing is refused until {until}: {reason} (when that is done: {mend})");
+        let line = format!(
+            "├── Break-glass: nothing is refused until {until}: {reason} (when that is done: {mend})"
+        );
         text.push_str(&format!("{}\n", visible(&line)));
     }
     if !members.is_empty() {

@@ -264,7 +264,7 @@ fn in_doubt_a_config_map_stays() {
             "its ReplicaSet still goes",
             Some(map(json!({}))),
             Ok(set()),
-            Warrant::Waits("ReplicaSet theirs goes first".into()),
+            Warrant::Waits("ReplicaSet theirs must be deleted first".into()),
         ),
         (
             "so does its pod",
@@ -290,8 +290,7 @@ fn in_doubt_a_config_map_stays() {
 fn a_bootstrap_node_of_two_clusters_stays() {
     let mut twin = Scene::default().stateful_set();
     twin["metadata"]["name"] = json!("twin");
-    let why = "twin has the same instance label, so it is unclear which of the two it belongs to; give one another \
-               label, or remove it yourself";
+    let why = "twin has the same instance label, so it is unclear which of the two it belongs to; give one of them another label, or remove the bootstrap node yourself";
     assert_eq!(kept(&Small::of(&Scene { also: vec![twin.clone()], ..formed() })), why);
     let mut small = Small::of(&formed());
     while small.object("Deployment", BOOTSTRAP).is_some() {

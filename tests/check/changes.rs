@@ -215,15 +215,14 @@ fn how_members_are_is_supposed_and_that_is_said() {
 fn a_base_that_cannot_be_read_is_said() {
     let broken = format!("{CLUSTER}\n---\na: [\n");
     let checked = judged(&[input("new.yaml", CLUSTER)], Some(&[input("old.yaml", &broken)]));
-    let words = "note - line 119 of the base: what stood here was not compared: this is not YAML: a bracket or a brace is not closed";
+    let words = "note - line 119 of the base: the earlier document was not compared: this is not YAML: a bracket or a brace is not closed";
     assert_eq!(lines(&checked), [words]);
     assert_eq!(checked.unjudged(), 1, "with --strict that is an error");
     // An object that cannot be read is no object that is new.
     let odd = with("replicas: 3", "replicas: three");
     for after in [with("replicas: 3", "replicas: 1"), without(SET)] {
         let said = said_of(&odd, &after);
-        let words =
-            "how StatefulSet db/galera-instance-galera was cannot be read, so what changes was not judged";
+        let words = "how StatefulSet db/galera-instance-galera cannot be read, so the change was not judged";
         assert!(said.contains(words), "{said}");
     }
 }

@@ -146,8 +146,7 @@ fn only_what_the_new_file_may_have_done_is_blamed_on_it() {
     is(
         &canary("unpulled"),
         "galera-2 has no image to start from with max_connections",
-        "tell RolloutWaits: galera-2 has no image to start from with max_connections: kubectl -n db describe pod galera-2 says why; no \
-         other member restarts until it is there, or the change is taken back",
+        "tell RolloutWaits: galera-2 has no image to start from with max_connections: kubectl -n db describe pod galera-2 shows why; no other member restarts until the image is there or the change is reverted",
     );
     let waiting = ("starting", File::Old);
     let nobody_serves = Situation::under_way(Some(2), [waiting, waiting, ("starting", File::New)]);
