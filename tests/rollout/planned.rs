@@ -228,16 +228,12 @@ fn a_file_that_cannot_be_followed_rolls_nobody_and_says_so() {
     let live = |live| Situation { live, ..Situation::noted() };
     is(
         &live("[mysqld]\na=1\n[broken\n"),
-        "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be followed beyond line 3",
+        "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be read beyond line 3",
         "",
     );
     let old = ("ready", File::Old);
     let midway = Situation { live: "a", ..Situation::under_way(Some(2), [old, old, old]) };
-    is(
-        &midway,
-        "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be followed beyond line 1",
-        "",
-    );
+    is(&midway, "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be read beyond line 1", "");
 }
 
 #[test]
@@ -386,7 +382,11 @@ fn a_file_that_founds_is_never_copied() {
         live: "[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://\n",
         ..Situation::noted()
     };
-    is(&founds, "held: ConfigMap galera-instance-nodeconfig has whoever starts found a new cluster", "");
+    is(
+        &founds,
+        "held: ConfigMap galera-instance-nodeconfig makes every server that starts found a new cluster",
+        "",
+    );
     let other = Situation {
         live: "[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://a\n",
         ..Situation::noted()

@@ -170,7 +170,7 @@ mod tests {
     fn no_namespace_takes_the_room_of_the_others() {
         let mut room = Room::default();
         let refused = |room: &mut Room, map: &ConfigMap| room.take(map).err().map(|it| it.to_string());
-        let own = Some("is not looked at: 2 MiB of ConfigMaps of its namespace are kept already".to_owned());
+        let own = Some("is not examined: 2 MiB of ConfigMaps of its namespace are kept already".to_owned());
         for number in 0..150 {
             let found = refused(&mut room, &map("hostile", &format!("m-{number:03}"), 500));
             assert_eq!(found.is_none(), number < 4, "{number}: {found:?}");
@@ -178,7 +178,7 @@ mod tests {
         }
         assert_eq!(refused(&mut room, &map("db", "conf", 4)), None);
         let large = refused(&mut room, &map("db", "dump", 900));
-        assert_eq!(large.as_deref(), Some("is not looked at: it holds more than 512 KiB"));
+        assert_eq!(large.as_deref(), Some("is not examined: it holds more than 512 KiB"));
         assert_eq!(room.that_fits(), None, "nothing has gone");
         room.leave(&Id::new("hostile", "m-001"));
         assert_eq!(room.that_fits(), Some(Id::new("hostile", "m-004")));
@@ -196,7 +196,7 @@ mod tests {
         }
         assert!(room.all <= ROOM, "{}", room.all);
         let all = refused(&mut room, &map("other", "conf", 500));
-        assert_eq!(all.as_deref(), Some("is not looked at: 16 MiB of ConfigMaps are kept already"));
+        assert_eq!(all.as_deref(), Some("is not examined: 16 MiB of ConfigMaps are kept already"));
         for id in room.kept.keys().chain(room.without.keys()).cloned().collect::<Vec<_>>() {
             room.leave(&id);
         }

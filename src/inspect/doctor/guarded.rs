@@ -23,7 +23,11 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
                 "namespace {ns}: refusals are suspended by break-glass until {}: {}",
                 glass.until, glass.reason
             );
-            return Row::remark(NAMESPACES, says, format!("when that is done: gatera break-glass {ns} --close"));
+            return Row::remark(
+                NAMESPACES,
+                says,
+                format!("when that is done: gatera break-glass {ns} --close"),
+            );
         }
         if let Some(label) = view.mode_that_is_none(ns) {
             let says = format!(
