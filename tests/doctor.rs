@@ -279,7 +279,7 @@ fn what_a_replica_says_of_itself_is_told() {
     let older = Replica { version: Some("0".into()), ..replica(well, true) };
     assert_eq!(
         state(vec![older]),
-        (State::Remark, "pod gatera-1 is of version 0, but this gatera has 1".to_owned())
+        (State::Remark, "pod gatera-1 has version 0, but this gatera has 1".to_owned())
     );
     let begins = well.replace("view: current", "view: the first lists are not complete");
     assert_eq!(state(vec![replica(well, true), replica(&begins, false)]).0, State::Remark, "a rollout");

@@ -64,7 +64,7 @@ async fn bad_bodies_get_proper_answers() {
             "it ends too early",
         ),
         ("empty", "application/json", http(""), 400, "it ends too early"),
-        ("no JSON", "application/json", http("apiVersion: v1"), 400, "it is no JSON"),
+        ("no JSON", "application/json", http("apiVersion: v1"), 400, "it is not JSON"),
         (
             "another content type",
             "application/yaml",

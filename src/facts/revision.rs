@@ -334,10 +334,10 @@ mod tests {
     fn what_cannot_be_known_is_said() {
         let sources = read_by(WHOLE, "");
         for (data, says) in [
-            (r#""data":{"a.cnf":"[broken\n"}"#, "ConfigMap c: a.cnf cannot be followed beyond line 1"),
+            (r#""data":{"a.cnf":"[broken\n"}"#, "ConfigMap c: a.cnf cannot be read beyond line 1"),
             (
                 r#""data":{"a.cnf":"[galera]\nwsrep_cluster_address=gcomm://\n"}"#,
-                "ConfigMap c has whoever starts found a new cluster",
+                "ConfigMap c makes every server that starts found a new cluster",
             ),
             (
                 r#""data":{"a.cnf":""},"binaryData":{"b":"AA=="}"#,
@@ -347,6 +347,6 @@ mod tests {
             assert_eq!(of(&sources, data).unwrap_err().to_string(), says);
         }
         let gone = Revision::of(&sources, |_| None).unwrap_err();
-        assert_eq!(gone.to_string(), "ConfigMap c is not there");
+        assert_eq!(gone.to_string(), "ConfigMap c does not exist");
     }
 }

@@ -270,7 +270,7 @@ fn in_doubt_a_config_map_stays() {
             "so does its pod",
             Some(map(json!({}))),
             Ok([pod(), set()].concat()),
-            Warrant::Waits("Pod theirs goes first".into()),
+            Warrant::Waits("Pod theirs must be deleted first".into()),
         ),
         (
             "a Deployment of that uid is alive",

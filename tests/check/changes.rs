@@ -222,7 +222,7 @@ fn a_base_that_cannot_be_read_is_said() {
     let odd = with("replicas: 3", "replicas: three");
     for after in [with("replicas: 3", "replicas: 1"), without(SET)] {
         let said = said_of(&odd, &after);
-        let words = "how StatefulSet db/galera-instance-galera cannot be read, so the change was not judged";
+        let words = "the earlier StatefulSet db/galera-instance-galera cannot be read, so the change was not judged";
         assert!(said.contains(words), "{said}");
     }
 }
@@ -270,7 +270,7 @@ fn a_namespace_that_is_made_milder_hides_nothing_else() {
         assert!(
             said.contains("refused G01 ")
                 && said.contains(&format!(
-                    "Namespace db: gatera.dev/mode enforce -> {mode}: rules refuse less here"
+                    "Namespace db: gatera.dev/mode enforce -> {mode}: from then on rules refuse less here"
                 )),
             "{said}"
         );

@@ -35,7 +35,7 @@ fn what_was_not_judged_is_said() {
         ),
         (
             "apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: a}\n".to_owned(),
-            "warning - line 1: apiVersion policy/v1beta1 of a PodDisruptionBudget ; it was judged as policy/v1",
+            "warning - line 1: no API server since 1.30 offers apiVersion policy/v1beta1 of a PodDisruptionBudget; it was judged as policy/v1",
         ),
         (
             "apiVersion: v1\nmetadata: {name: a}\n".to_owned(),
@@ -56,7 +56,7 @@ fn what_was_not_judged_is_said() {
         (
             "apiVersion: template.openshift.io/v1\nkind: Template\nmetadata: {name: a}\nobjects:\n- {apiVersion: v1, kind: Secret}\n"
                 .to_owned(),
-            "note - line 5: what is in this Template were not judged; judge its output: oc process --local -f FILE -o yaml | gatera check -",
+            "note - line 5: the objects in this Template were not judged; judge its output: oc process --local -f FILE -o yaml | gatera check -",
         ),
         (
             galera.clone(),
@@ -109,7 +109,7 @@ fn the_same_object_twice_is_said() {
     let patch = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: galera-instance-galera}\nspec: {replicas: 5}\n";
     let checked = judged(&[input("base.yaml", CLUSTER), input("patch.yaml", patch)], None);
     let said = lines(&checked);
-    let words = "note - line 1: StatefulSet db/galera-instance-galera stands in base.yaml line 86 ; to judge a kustomization, judge its output: kubectl kustomize DIR | gatera check -";
+    let words = "note - line 1: StatefulSet db/galera-instance-galera is also in base.yaml line 86; to judge a kustomization, judge its output: kubectl kustomize DIR | gatera check -";
     assert!(said.contains(&words.to_owned()), "{said:#?}");
 }
 

@@ -226,7 +226,7 @@ fn a_template_with_which_a_member_hangs_is_taken_back() {
             &alive.plane.kubeconfig(User::Admin),
             &["status", STATEFUL_SET, "--namespace", &alive.ns],
         );
-        output.stdout.contains("was made from an earlier template").then_some(output.stdout)
+        output.stdout.contains("was created from an earlier template").then_some(output.stdout)
     });
     assert!(said.contains(&format!("kubectl -n {} delete pod {last}", alive.ns)), "{said}");
     alive.kubectl(&["delete", "pod", &last, "--wait=false"]).succeeded();
