@@ -2,7 +2,7 @@
 //!
 //! Owns: the way from the command to one annotation of the namespace, and whether the guard honours it. The end stands beside it,
 //! and the guard takes care of that: nothing is left open when this command is killed. What follows from the annotation is
-//! `rules/waived.rs`'s.
+//! `exceptions.rs`'s.
 
 use std::io::Write;
 use std::time::Duration;

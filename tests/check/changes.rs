@@ -207,7 +207,7 @@ fn an_object_is_the_same_wherever_it_stands() {
 #[test]
 fn how_members_are_is_supposed_and_that_is_said() {
     let said = said_of(CLUSTER, &without(SET));
-    assert!(said.contains("(3 of 3 members Synced, as is supposed here)"), "{said}");
+    assert!(said.contains("(3 of 3 members Synced, assumed here)"), "{said}");
 }
 
 /// A base that cannot be read is no base: nothing is called new, or unchanged, by mistake and in silence.
@@ -222,7 +222,8 @@ fn a_base_that_cannot_be_read_is_said() {
     let odd = with("replicas: 3", "replicas: three");
     for after in [with("replicas: 3", "replicas: 1"), without(SET)] {
         let said = said_of(&odd, &after);
-        let words = "the earlier StatefulSet db/galera-instance-galera cannot be read, so the change was not judged";
+        let words =
+            "the earlier StatefulSet db/galera-instance-galera cannot be read, so the change was not judged";
         assert!(said.contains(words), "{said}");
     }
 }

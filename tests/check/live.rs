@@ -166,7 +166,8 @@ fn what_is_said_before_is_what_the_api_server_says() {
     assert!(code == 0 && !said.contains("was not created by kubectl apply"), "nothing changes: {said}");
     let more = members.replace("replicas: 3", "replicas: 5");
     let (code, said) = before.check(&more, &["--namespace", &ns, "--strict"]);
-    let words = format!("StatefulSet {ns}/galera-instance-galera was not created by kubectl apply, so fields");
+    let words =
+        format!("StatefulSet {ns}/galera-instance-galera was not created by kubectl apply, so fields");
     assert!(code == 2 && said.contains(&words), "{said}");
     before.agrees("fewer", &ns, &members.replace("replicas: 3", "replicas: 1"));
 }

@@ -61,7 +61,7 @@ const WORDS: [(Condition, &str, &str); 18] = [
     (Condition::Refused, "REFUSED", "was not started by its step"),
     (Condition::DiskFull, "DISK-FULL", "has a full disk"),
     (Condition::Fails, "FAILS", "keeps failing"),
-    (Condition::CutOff, "CUT-OFF", "does not serve without a majority"),
+    (Condition::CutOff, "CUT-OFF", "does not serve: no majority"),
     (Condition::Left, "LEFT", "has left its cluster"),
     (Condition::Stalled, "STALLED", "joins and receives nothing"),
     (Condition::Elsewhere, "ELSEWHERE", "is Synced in another cluster"),

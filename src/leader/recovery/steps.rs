@@ -200,7 +200,7 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
     if let Some(why) = by_hand::why(cluster) {
         return Step::TakeBack(format!("its servers no longer start by gatera's step ({why})"));
     }
-    let why = || "it starts the cluster".to_owned();
+    let why = || "so that it starts the cluster".to_owned();
     let Some(pod) = first.pod.as_deref() else {
         let (member, ordinal) = (first.name.clone(), first.ordinal);
         return if still_true(recovery, cluster, view) {
