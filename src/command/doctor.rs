@@ -1,7 +1,7 @@
 //! `gatera doctor`: is the guard there, can API servers reach it, does it see and refuse what it should?
 //!
 //! Owns: the questions, each asked with the rights of the person who runs it; all only read but for the canary (a dry run). What the
-//! answers mean is `decide/doctor.rs`'s. A question that cannot be asked is a row of its own, and stops no other. Secrets are never
+//! answers mean is `inspect/doctor.rs`'s. A question that cannot be asked is a row of its own, and stops no other. Secrets are never
 //! asked for.
 
 mod dry_run;
