@@ -187,12 +187,12 @@ mod tests {
             (
                 "a: 1\nb: 2\na: hunter2\n",
                 3,
-                "this is not YAML: key a stands twice in the same map, on lines 1 and 3",
+                "this is not YAML: key a occurs twice in the same map, on lines 1 and 3",
             ),
             (
                 "- x:\n    a: 1\n  b: 1\n- b: 1\n  c: 2\n  # b\n  b: 2\n",
                 7,
-                "this is not YAML: key b stands twice in the same map, on lines 4 and 7",
+                "this is not YAML: key b occurs twice in the same map, on lines 4 and 7",
             ),
             ("{a: 1, a: hunter2}\n", 1, "this is not YAML: a key occurs twice in the same map"),
             (
