@@ -151,7 +151,7 @@ fn what_cannot_be_read_is_a_finding() {
     facts.unreadable.insert((Kind::StatefulSet, Id::new(NAMESPACE, "odd")), problem);
     let audit = judged_world(&World::build(facts, Freshness::Current));
     let text = report::audit::text(&audit);
-    assert!(text.starts_with("would be refused\n[G00] StatefulSet db/odd: cannot be read as a StatefulSet: spec.replicas: a whole number is expected, and there is a text\n"), "{text}");
+    assert!(text.starts_with("would be refused\n[G00] StatefulSet db/odd: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a text\n"), "{text}");
     assert!(!text.contains("hunter2"));
 }
 

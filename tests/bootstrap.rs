@@ -115,17 +115,17 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
             Scene { replicas: Some(2), ..formed() },
             "2 of 2 members Synced, galera-instance-galera-2 is leaving",
         ),
-        (Scene { replicas: Some(0), members: vec![], ..formed() }, "no member is asked for (0 replicas)"),
-        (Scene { stateful_set: rolling, ..formed() }, "a rollout of the StatefulSet runs"),
-        (Scene { stateful_set: rolls, ..formed() }, "a rollout of the StatefulSet runs"),
+        (Scene { replicas: Some(0), members: vec![], ..formed() }, "the StatefulSet has 0 replicas"),
+        (Scene { stateful_set: rolling, ..formed() }, "a rollout of the StatefulSet is under way"),
+        (Scene { stateful_set: rolls, ..formed() }, "a rollout of the StatefulSet is under way"),
         (
             Scene { mode: Some("audit".into()), ..formed() },
-            "namespace db is in mode audit, in which gatera only looks",
+            "namespace db is in mode audit, in which gatera changes nothing",
         ),
         (
             scene(&["unverified", "ready", "unverified"]),
             "galera-instance-galera-0, galera-instance-galera-2 started without gatera, so Ready does not prove Synced; \
-             unless wsrep_cluster_state_uuid is zeros (gatera explain G04), take over one at a time, the next when it is Ready again: kubectl -n db delete pod galera-instance-galera-0",
+             unless wsrep_cluster_state_uuid is zeros (gatera explain G04), restart them one at a time, each when the one before is Ready again: kubectl -n db delete pod galera-instance-galera-0",
         ),
     ] {
         let small = Small::of(&scene);
@@ -191,7 +191,7 @@ fn what_was_applied_again_stays_and_is_not_told_again() {
     assert_eq!(small.look(plan::next), []);
     assert_eq!(
         stage(&small),
-        Stage::LeftAlone("Deployment galera-instance-bootstrap was applied again after it was removed; take it out of what you apply".into())
+        Stage::LeftAlone("Deployment galera-instance-bootstrap was applied again after it was removed; remove it from what you apply".into())
     );
     // Also between two steps.
     let mut small = before.clone();

@@ -101,7 +101,7 @@ fn documents_come_from_standard_input_lists_and_templates() {
     assert!(ran.out.contains("[G11] ConfigMap db/a: c.cnf line 2 writes out a password\n"), "{}", ran.out);
     assert!(
         ran.out.ends_with(
-            "1 object: 1 would be refused, 0 allowed with a warning; no Galera cluster is among them; 1 document without a kind was left out\n"
+            "1 object: 1 would be refused, 0 allowed with a warning; no Galera cluster among them; 1 document without a kind was skipped\n"
         ),
         "{}",
         ran.out
@@ -115,7 +115,7 @@ fn an_object_that_cannot_be_read_is_refused() {
         b"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {replicas: three}\n",
     );
     assert_eq!(ran.code, 1);
-    assert!(ran.out.contains("-:4:18: refused\n  4 | spec: …\n    |       ^\n[G00] StatefulSet default/a: cannot be read as a StatefulSet: spec.replicas: a whole number is expected, and there is a text\n"), "{}", ran.out);
+    assert!(ran.out.contains("-:4:18: refused\n  4 | spec: …\n    |       ^\n[G00] StatefulSet default/a: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a text\n"), "{}", ran.out);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_start_that_cannot_be_says_why() {
         (&["serve", "--certificate-days", "0"], "a certificate must live for some time\n".to_owned()),
         (
             &["check", "--config", "seed.yaml", "-"],
-            "settings file seed.yaml: these are no settings: ".to_owned(),
+            "settings file seed.yaml: these are not settings: ".to_owned(),
         ),
     ] {
         let ran = gatera(args, b"");

@@ -276,7 +276,7 @@ fn what_a_replica_says_of_itself_is_told() {
     let older = Replica { version: Some("0".into()), ..replica(well, true) };
     assert_eq!(
         state(vec![older]),
-        (State::Remark, "pod gatera-1 is of version 0, and this program of 1".to_owned())
+        (State::Remark, "pod gatera-1 has version 0, but this gatera has 1".to_owned())
     );
     let begins = well.replace("view: current", "view: the first lists are not complete");
     assert_eq!(state(vec![replica(well, true), replica(&begins, false)]).0, State::Remark, "a rollout");
@@ -319,7 +319,7 @@ fn a_bootstrap_node_whose_stateful_set_is_not_there_is_named() {
         )
     );
     assert!(row.says.starts_with(
-        "Deployment db/galera-instance-bootstrap runs, and there is no StatefulSet whose members join it; if its installation failed: kubectl"
+        "Deployment db/galera-instance-bootstrap runs, but there is no StatefulSet whose members join it; if its installation failed: kubectl"
     ));
     for held in [Scene { exists: true, ..alone.clone() }, Scene { bootstrap: "held".to_owned(), ..alone }] {
         assert_eq!(rows(&held), [], "{held:?}");

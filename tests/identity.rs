@@ -112,8 +112,8 @@ fn what_follows_from_what_members_told() {
             .beside;
     let notes: Vec<_> = events.iter().map(|it| (it.reason, &*it.note)).collect();
     let note = format!(
-        "pod {STATEFUL_SET}-0 serves in cluster {OTHER}, and {THIS} is recorded: what is written to both never comes together; decide \
-         which one is right, and compare their tables before anybody goes (gatera explain G04)"
+        "pod {STATEFUL_SET}-0 serves cluster {OTHER}, but {THIS} is recorded: what is written to one never reaches the other; decide \
+         which one is right, and compare their tables before you remove a member (gatera explain G04)"
     );
     assert_eq!(notes, [("AnotherCluster", &*note)]);
     let founded = world(["founds", THIS, THIS], THIS, unready);

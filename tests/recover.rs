@@ -255,7 +255,7 @@ fn who_is_not_heard_for_long_is_asked_again_once() {
         let want = Want { before: vec![before.to_owned()], ..Want::default() };
         let text = reads(&scene, &want, still);
         let again =
-            format!("{STATEFUL_SET}-0: making its pod anew, so that it is asked again where its data ends");
+            format!("{STATEFUL_SET}-0: re-creating its pod, so that it reports again where its data ends");
         assert_eq!(text == again, asked, "{restarts} {before} {still}: {text}");
     }
 }

@@ -124,7 +124,7 @@ fn the_settings_file_is_read_again_when_it_changes() {
 
     // It was guarded, and everybody is told that it is not any more, until somebody confirms that.
     let subject = format!(
-        "StatefulSet {ns}/galera-instance-galera: it was guarded and no selector in `adopt` selects it now"
+        "StatefulSet {ns}/galera-instance-galera: it was guarded, and no selector in `adopt` matches it now"
     );
     let settings =
         || guard.get("/readyz").unwrap().1.lines().find(|it| it.contains("settings")).unwrap().to_owned();

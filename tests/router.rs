@@ -64,7 +64,7 @@ async fn bad_bodies_get_proper_answers() {
             "it ends too early",
         ),
         ("empty", "application/json", http(""), 400, "it ends too early"),
-        ("no JSON", "application/json", http("apiVersion: v1"), 400, "it is no JSON"),
+        ("no JSON", "application/json", http("apiVersion: v1"), 400, "it is not JSON"),
         (
             "another content type",
             "application/yaml",
@@ -150,7 +150,7 @@ async fn however_much_is_found_the_answer_is_short() {
     let refused = asked(&"c".repeat(100_000)).await;
     let message = refused["status"]["message"].as_str().unwrap();
     let says = "[G00] StatefulSet db/galera-instance-galera: cannot be read as a StatefulSet: \
-                spec.template.spec.containers[0].name: a name has 100000 bytes, and 253 is the most there can be";
+                spec.template.spec.containers[0].name: a name has 100000 bytes; the limit is 253";
     assert!(message.starts_with(says), "{message}");
 }
 
@@ -203,7 +203,7 @@ async fn whoever_has_a_uid_gets_it_back() {
             "admission.k8s.io/v1",
             json!({ "kind": kind, "operation": "CREATE", "object": { "spec": { "replicas": "3" } } }),
             false,
-            "[G00] StatefulSet db/x: cannot be read as a StatefulSet: spec.replicas: a whole number is expected, and there is a text",
+            "[G00] StatefulSet db/x: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a text",
         ),
         (
             "a Scale without spec is 0",

@@ -70,7 +70,7 @@ fn what_people_see_ends_where_their_terminal_does() {
 #[test]
 fn rows_and_trees_end_there_too() {
     let well = "19 entries of ValidatingWebhookConfiguration gatera, as the guard writes them";
-    let wrong = "no replica leads, so entries are not renewed, no bootstrap node is removed, and no configuration rolled out";
+    let wrong = "no replica leads, so webhook entries are not renewed, bootstrap nodes not removed, and configurations not rolled out";
     let rows = [
         Row::well("webhooks", well),
         Row::wrong("leader", wrong, "kubectl -n gatera get pods; a ready replica takes over within seconds"),

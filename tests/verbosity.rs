@@ -19,7 +19,7 @@ fn who_wants_to_hear_less_hears_what_counts() {
 
 #[test]
 fn where_nothing_counts_nothing_is_said() {
-    let empty = "nothing to judge: there is no Kubernetes object in what was read; 1 document without a kind was left out\n";
+    let empty = "nothing to judge: no Kubernetes object was found; 1 document without a kind was skipped\n";
     let unread = "-:1:4: not readable\nthis is not YAML: a bracket or a brace is not closed\n";
     for (arguments, stdin, code, says) in [
         (&["galera.yaml"][..], "", 0, ""),

@@ -190,7 +190,7 @@ mod tests {
         let is = json!({
             "level": "INFO",
             "message": "a step is postponed",
-            "step": "give the member the addresses of its peers as they are now",
+            "step": "give the member the current addresses of its peers",
             "object": "Pod db/galera-1",
             "why": "another one starts",
             "target": "gatera::act::reconcile",

@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(words(&facts), None);
         for (name, more) in [("a", ""), ("b", " (and 1 more)"), ("c", " (and 2 more)")] {
             facts.cannot_read(Kind::Service, Id::new("db", name), Unreadable::TooMuch("it is large"));
-            assert_eq!(words(&facts).unwrap(), format!("Service db/a is not looked at: it is large{more}"));
+            assert_eq!(words(&facts).unwrap(), format!("Service db/a is not examined: it is large{more}"));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The vocabulary: what makes a pod a Galera server, what its option files, its cluster address, its image and its probes
-//! say, and how many members a cluster needs.
+//! Facts about MariaDB and Galera: what makes a pod a Galera server, the meaning of its option files, cluster address,
+//! image and probes, and how many members a cluster needs.
 //!
-//! Owns: facts about MariaDB and Galera that hold whatever Kubernetes does. Must not know: rules, reviews, the view.
-//! Data: text and parsed objects in, answers out; every function is pure.
+//! Owns: facts that hold whatever Kubernetes does. Must not know: rules, requests, the view. Data: text and parsed
+//! objects in, answers out; every function is pure.
 
 pub mod added;
 pub mod address;

@@ -1,4 +1,5 @@
-//! What Gatera knows: of Galera, of one request, and of the clusters it guards. Pure functions and values; nothing here judges.
+//! What Gatera knows: of Galera, of one request, and of the clusters it guards. Only pure functions and values; nothing
+//! here judges.
 //!
 //! | room | owns |
 //! |---|---|

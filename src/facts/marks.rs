@@ -1,9 +1,9 @@
 //! The guard's annotations, all in one table. Each begins with `gatera.dev/`.
 //!
-//! Owns: [`MARKS`], which says whose each is and where it may stand. G18 and `amend.rs` keep the guard's out of
-//! everybody else's hands by it, the webhook entries ask by it, and docs/members.md lists it. Must not know: what a mark
-//! leads to. What people do not set is the guard's, also what this version does not know: a mark that a later version
-//! believes cannot be planted before it comes, and while two versions run one does not undo the other's.
+//! Owns: [`MARKS`], which says who sets each one and on which objects. G18 and `amend.rs` use it to protect the guard's
+//! annotations, the webhook entries select by it, and docs/members.md lists it. Must not know: what an annotation leads
+//! to. Every annotation that people do not set is the guard's, also unknown ones: one of a later version cannot be
+//! planted before that version runs, and two versions do not undo each other's.
 
 pub mod overrides;
 pub mod recovery;
@@ -11,32 +11,32 @@ pub mod stopped;
 
 pub use objects::PREFIX;
 
-/// Releases a rule for a while ([`overrides`]).
+/// Suspends a rule for a while ([`overrides`]).
 pub const OVERRIDE: &str = "override";
-/// Releases every rule in a namespace for a while ([`overrides`]).
+/// Suspends every rule in a namespace for a while ([`overrides`]).
 pub const BREAK_GLASS: &str = "break-glass";
 pub use crate::galera::server::CONTAINER;
 /// How the server's image takes options: official, bitnami, unknown.
 pub const PROFILE: &str = "profile";
-/// `keep` leaves the readiness probe alone. Such a pod proves nothing by being Ready.
+/// `keep` leaves the readiness probe unchanged. Ready then does not prove Synced.
 pub const READINESS: &str = "readiness";
-/// `keep` leaves the cluster address alone.
+/// `keep` leaves the cluster address unchanged.
 pub const ADDRESS: &str = "address";
-/// required, preferred or none.
+/// `required`, `preferred` or `none`.
 pub const ANTI_AFFINITY: &str = "anti-affinity";
-/// `keep` leaves the command of the server alone: nothing recovers its position after a crash.
+/// `keep` leaves the server's command unchanged: nothing recovers its position after a crash.
 pub const START: &str = "start";
 /// Seconds that a member may take to start, if an hour is not enough.
 pub const STARTUP_LIMIT: &str = "startup-limit";
 
-/// From which member a cluster that is down is to be started again ([`recovery`]).
+/// The member from which a cluster that is down is to be recovered ([`recovery`]).
 pub const RECOVER: &str = "recover";
-/// Where a member's data ends since it was stopped ([`stopped`]).
+/// The position of a member since it was stopped ([`stopped`]).
 pub const STOPPED: &str = "stopped";
 
-/// The version that injected a pod, and [`UNPROVEN`] if its readiness probe is not one that sees Galera's state.
+/// The version that injected a pod, and [`UNPROVEN`] if its readiness probe does not check Galera's state.
 pub const INJECTED: &str = "injected";
-/// Such a pod proves nothing by being Ready.
+/// For such a pod Ready does not prove Synced.
 pub const UNPROVEN: &str = "readiness unproven";
 /// The text of the script that a pod mounts.
 pub const SCRIPT: &str = "script";
@@ -46,67 +46,63 @@ pub const START_SCRIPT: &str = "start-script";
 pub const MY_CNF: &str = "my-cnf";
 /// Whether a member ever held data: none, present.
 pub const DATA: &str = "data";
-/// The id of the cluster, on a StatefulSet; on a pod it may be [`UNKNOWN`], [`FOUNDS`] or [`FREE`]; on both it may be
-/// [`NONE`].
+/// The identity of the cluster, on a StatefulSet; on a pod it may be [`UNKNOWN`], [`FOUNDS`] or [`FREE`]; on both it
+/// may be [`NONE`].
 pub const IDENTITY: &str = "identity";
-/// The guard does not know the cluster of this pod, and wants to be told.
+/// The guard does not know the cluster of this pod, and waits for its report.
 pub const UNKNOWN: &str = "unknown";
-/// This pod may found the cluster: it is a first install, or somebody has taken the responsibility.
+/// This pod may found the cluster: it is a first install, or a person has taken the responsibility.
 pub const FOUNDS: &str = "founds";
-/// Nobody asks this pod, and nothing stops it.
+/// This pod need not report, and nothing stops it.
 pub const FREE: &str = "free";
-/// Its members formed it without comparing what they have (a power failure, and nobody asked for their positions).
+/// The cluster was formed without comparing positions (after a power failure, without the step).
 pub const NONE: &str = "none";
-/// The recovery that the guard has verified: [`RECOVER`], word for word. On a pod its identity begins with this word, and the
-/// position follows: from there, and from nowhere else, it may start the cluster again.
+/// The recovery that the guard has confirmed: [`RECOVER`], word for word. On a pod the identity begins with this word,
+/// and the position follows: from exactly there it may start the cluster again.
 pub const RECOVERY: &str = "recovery";
-/// Which of its ConfigMaps' contents members start with (`view/configuration.rs`).
+/// The revision of its ConfigMaps that members start with (`view/configuration.rs`).
 pub const CONFIGURATION: &str = "configuration";
-/// What a pod's server read of its ConfigMaps, as copies keep it (`revision.rs`).
+/// The revision that a pod's server read, as snapshots keep it (`revision.rs`).
 pub const REVISION: &str = "revision";
-/// The ConfigMap that this one keeps a content of.
+/// The ConfigMap that this one is a snapshot of.
 pub const KEEPS: &str = "keeps";
 /// `paused`, or the revision that members are to run although the ConfigMap holds another (`view/rollout_request.rs`).
 pub const ROLLOUT: &str = "rollout";
-/// What the guard removes of the bootstrap node, or that it did (`view/bootstrap.rs`).
+/// The objects of the bootstrap node that the guard removes, or that it did so (`view/bootstrap.rs`).
 pub const BOOTSTRAP: &str = "bootstrap";
-/// The StatefulSet, by uid, whose bootstrap node this was part of: the guard is about to delete it.
+/// The uid of the StatefulSet whose bootstrap node this was part of: the guard is about to delete it.
 pub const REMOVING: &str = "removing";
 
-/// Whose a mark is.
+/// Who sets an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// People set it; the guard reads it.
     Peoples,
-    /// The guard writes it; whoever else does is corrected.
+    /// The guard writes it, and corrects it if anyone else does.
     Guards,
 }
 
-/// Where a mark counts.
+/// The objects on which an annotation counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stands {
-    /// On a pod template, and so on the pods that are made from it.
+    /// On a pod template, and so on its pods.
     Template,
     /// On the object that is changed, and on the StatefulSet for all that its cluster uses.
     Anything,
-    /// On a StatefulSet.
     StatefulSet,
-    /// On a namespace.
     Namespace,
     /// On a StatefulSet, and on its pods.
     Cluster,
-    /// On a pod alone.
     Pod,
-    /// On a member's claim.
     Claim,
-    /// On a ConfigMap that the guard made.
+    /// On a snapshot that the guard made.
     Kept,
-    /// On what the guard is about to delete: a Deployment, a Service or a ConfigMap.
+    /// On an object that the guard is about to delete: a Deployment, a Service or a ConfigMap.
     Doomed,
 }
 
 impl Stands {
-    /// As docs/members.md says it.
+    /// Returns the name, as docs/members.md writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Template => "pod template",
@@ -116,22 +112,18 @@ impl Stands {
             Self::Cluster => "StatefulSet, pod",
             Self::Pod => "pod",
             Self::Claim => "claim",
-            Self::Kept => "ConfigMap of the guard's",
-            Self::Doomed => "what is about to be deleted",
+            Self::Kept => "ConfigMap of the guard",
+            Self::Doomed => "an object about to be deleted",
         }
     }
 }
 
-/// One row.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     /// The part of its key after [`PREFIX`].
     pub name: &'static str,
-    /// Whose it is.
     pub whose: Whose,
-    /// Where it counts.
     pub stands: Stands,
-    /// In a few words.
     pub means: &'static str,
 }
 
@@ -143,45 +135,44 @@ const fn guards(name: &'static str, stands: Stands, means: &'static str) -> Mark
     Mark { name, whose: Whose::Guards, stands, means }
 }
 
-/// Every mark.
 pub const MARKS: &[Mark] = &[
-    peoples(OVERRIDE, Stands::Anything, "releases a rule for an hour at most"),
+    peoples(OVERRIDE, Stands::Anything, "suspends a rule for an hour at most"),
     peoples(
         BREAK_GLASS,
         Stands::Namespace,
-        "releases every rule in it for an hour at most; `gatera break-glass` writes it",
+        "suspends every rule in it for an hour at most; `gatera break-glass` writes it",
     ),
-    peoples(CONTAINER, Stands::Template, "the database server, where it cannot be told"),
-    peoples(PROFILE, Stands::Template, "how the image takes options, where it cannot be told"),
+    peoples(CONTAINER, Stands::Template, "the database server, if it cannot be recognised"),
+    peoples(PROFILE, Stands::Template, "how the image takes options, if it cannot be recognised"),
     peoples(
         READINESS,
         Stands::Template,
-        "leaves the readiness probe alone; such a pod proves nothing by being Ready",
+        "leaves the readiness probe unchanged; Ready then does not prove Synced",
     ),
-    peoples(ADDRESS, Stands::Template, "leaves the cluster address alone"),
+    peoples(ADDRESS, Stands::Template, "leaves the cluster address unchanged"),
     peoples(ANTI_AFFINITY, Stands::Template, "instead of what the number of nodes suggests"),
     peoples(
         START,
         Stands::Template,
-        "leaves the server's command alone; after a crash it does not know its position",
+        "leaves the server's command unchanged; after a crash it does not know its position",
     ),
     peoples(STARTUP_LIMIT, Stands::Template, "how long a member may take to start, if an hour is not enough"),
     peoples(
         ROLLOUT,
         Stands::StatefulSet,
-        "holds up a rollout of the configuration, tries what was given up once more (again with other words), or has members run an earlier revision",
+        "pauses a rollout of the configuration, retries a revision that was given up (again with other words), or keeps members on an earlier revision",
     ),
     peoples(
         RECOVER,
         Stands::StatefulSet,
-        "asks that a cluster that is down is started again from this member; `gatera recover` writes it",
+        "requests that a cluster that is down is recovered from this member; `gatera recover` writes it",
     ),
     peoples(
         STOPPED,
         Stands::Claim,
-        "where the member's data ended when it was stopped; `gatera stop` writes it, and `gatera start` takes it off",
+        "where the member's data ended when it was stopped; `gatera stop` writes it, and `gatera start` removes it",
     ),
-    guards(INJECTED, Stands::Pod, "the version that prepared it, and whether Ready proves Synced"),
+    guards(INJECTED, Stands::Pod, "the version that injected it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),
     guards(START_SCRIPT, Stands::Pod, "the step by which its server starts"),
     guards(MY_CNF, Stands::Pod, "the option file that its server reads"),
@@ -194,7 +185,7 @@ pub const MARKS: &[Mark] = &[
     guards(
         RECOVERY,
         Stands::StatefulSet,
-        "what was asked by `recover` was true, and this member may start first",
+        "the request in `recover` is confirmed: this member may start first",
     ),
     guards(
         CONFIGURATION,
@@ -207,12 +198,12 @@ pub const MARKS: &[Mark] = &[
     guards(REMOVING, Stands::Doomed, "the cluster whose bootstrap node it was part of"),
 ];
 
-/// The names of the marks that are theirs.
+/// Returns the names of the annotations of either group.
 pub fn of(whose: Whose) -> impl Iterator<Item = &'static str> {
     MARKS.iter().filter(move |mark| mark.whose == whose).map(|mark| mark.name)
 }
 
-/// This annotation is the guard's to write, and nobody else's.
+/// Tells whether only the guard may write this annotation.
 pub fn is_guards(key: &str) -> bool {
     key.strip_prefix(PREFIX).is_some_and(|name| of(Whose::Peoples).all(|theirs| theirs != name))
 }

@@ -1,15 +1,13 @@
-//! How strictly a rule's findings are taken.
+//! Modes: how strictly a rule's findings count.
 
-/// What a rule's findings may do, weakest first, so that the weaker of two wins by `min`.
+/// The mode of a rule, weakest first, so that the weaker of two is their `min`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// The rule is not asked.
+    /// The rule is not applied.
     Off,
     /// Findings are recorded: audit annotation and metric.
     Audit,
-    /// Findings are warnings.
     Warn,
-    /// Findings refuse.
     Enforce,
 }
 
@@ -17,7 +15,7 @@ impl Mode {
     /// All modes, for texts that list them.
     pub const ALL: [Mode; 4] = [Mode::Enforce, Mode::Warn, Mode::Audit, Mode::Off];
 
-    /// As the settings file and the namespace label write it.
+    /// Returns the name, as the settings file and the namespace label write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",

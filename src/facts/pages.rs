@@ -1,22 +1,16 @@
-//! Where the pages of rules are: with the program, or in the ConfigMap that the chart installs.
+//! The place of the rules' pages: the program, or the ConfigMap that the chart installs.
 
-/// Where pages are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Pages {
     /// `gatera explain` prints them.
     #[default]
     Program,
-    /// Every page under the id of its rule.
-    ConfigMap {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    /// A ConfigMap holds every page under the id of its rule.
+    ConfigMap { namespace: String, name: String },
 }
 
 impl Pages {
-    /// `NAMESPACE/NAME` of a ConfigMap. It becomes part of a command, so it has to be what objects are called.
+    /// Reads `NAMESPACE/NAME` of a ConfigMap. It becomes part of a command, so both must be valid names of objects.
     pub fn read(text: &str) -> Option<Self> {
         let called = |name: &str| {
             name.starts_with(|c: char| c.is_ascii_alphanumeric())

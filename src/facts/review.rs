@@ -1,9 +1,9 @@
-//! One proposed change: who wants to do what to which object.
+//! One proposed change: which user wants which operation on which object.
 //!
-//! Owns: the [`Review`] and its making from an AdmissionReview; `gatera check` makes the same value from files.
-//! Must not know: rules, the view, HTTP. Data: request body in; envelope first, then the objects, so that every
-//! answer can name the request it answers, even when the object inside cannot be read. Raw JSON stops here (the one
-//! exception is injection, which edits the object as it came).
+//! Owns: the [`Review`] and its construction from an AdmissionReview; `gatera check` builds the same value from files.
+//! Must not know: rules, the view, HTTP. Data: request body in; envelope first, then the objects, so that every answer
+//! can name the request, even if the object inside cannot be read. Raw JSON stops here (the one exception is injection,
+//! which edits the object as it came).
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,29 +11,28 @@ use serde_json::value::RawValue;
 use crate::galera::adopt::Adoption;
 use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Unreadable};
 
-/// Who asks: the API server, a pipeline, the background audit. The verdict is the same for all.
+/// Where a request comes from: the API server, a pipeline, the audit. The verdict is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The mutating call; the object may still be changed.
     Mutating,
     /// The validating call; the object is final.
     Validating,
-    /// `gatera check`.
     Check,
-    /// `gatera check --live`: what both calls would say of a manifest, of which the API server knows nothing yet.
+    /// `gatera check --live`: the findings of both calls about a manifest that the API server has not seen.
     Live,
-    /// The audit: the object is there already, and is judged as if it were created as it is.
+    /// The audit: the object exists, and is judged as if it were created now.
     Audit,
 }
 
 impl Origin {
-    /// It is told what the validating call tells.
+    /// Tells whether the object is final, as in a validating request.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Validating | Self::Live)
     }
 
-    /// An object of this kind that is there already is judged itself as well. A request is one object alone: what came before
-    /// the object that makes it matter has to be told at that one.
+    /// Tells whether an existing object of this kind is judged on its own, too. A request concerns one object: a
+    /// problem of an earlier object must be reported at the object that makes it matter.
     pub fn judges_each(self, kind: Kind) -> bool {
         match self {
             Self::Mutating | Self::Validating | Self::Live => false,
@@ -54,39 +53,36 @@ pub enum Operation {
     Connect,
 }
 
-/// One proposed change.
 #[derive(Clone, Debug)]
 pub struct Review {
-    /// Who asks.
+    /// Where the request comes from.
     pub origin: Origin,
-    /// What is done.
     pub operation: Operation,
-    /// The kind that is changed: for a subresource its parent's.
+    /// The kind that is changed; for a subresource its parent's.
     pub kind: Kind,
     /// `scale`, `eviction`, `status`, or empty.
     pub subresource: String,
     /// Empty for cluster-wide objects; a Namespace is in itself, so that its mode counts.
     pub namespace: String,
-    /// May be a prefix with `generateName`; deletecollection leaves it to the old object.
+    /// May be a prefix with `generateName`; for deletecollection the old object has it.
     pub name: String,
-    /// Who wants it.
     pub user: String,
-    /// Nothing may happen besides answering.
+    /// A dry run: nothing but the answer may happen.
     pub dry_run: bool,
-    /// How it is to be deleted, on delete and eviction.
+    /// Options of the deletion, on delete and eviction.
     pub options: DeleteOptions,
-    /// The object before; absent on create, unless it takes members over: then it is what they run.
+    /// The object before; absent on create, unless the object adopts running members: then it is what they run.
     pub old: Option<Object>,
-    /// It creates a StatefulSet around members that run.
+    /// It creates a StatefulSet around running members.
     pub takes_over: bool,
     /// The object after; absent on delete.
     pub new: Option<Object>,
-    /// What could not be read, if anything: a finding, never a silent pass.
+    /// The part that could not be read: a finding, never a silent pass.
     pub unreadable: Option<Unreadable>,
 }
 
 impl Review {
-    /// An object that is not in a request, judged as if it were created now.
+    /// Returns the review of an object outside a request, judged as if it were created now.
     pub fn as_created(
         origin: Origin,
         kind: Kind,
@@ -115,18 +111,18 @@ impl Review {
         }
     }
 
-    /// The object is there, and can be annotated.
+    /// Tells whether the object exists and can be annotated.
     pub fn is_there(&self) -> bool {
         self.old.is_some() && !self.takes_over
     }
 
-    /// "StatefulSet db/galera", as every message begins.
+    /// Returns the object as every message names it, as in "StatefulSet db/galera".
     pub fn subject(&self) -> String {
         subject(self.kind, &self.namespace, &self.name)
     }
 
-    /// The old object as if it were created now: what it breaks already is no news when it is updated. A label that adopts it changes
-    /// nothing of what it breaks.
+    /// Returns the old object as if it were created now: what it already violates is not new when it is updated. A
+    /// label that adopts it does not change what it violates.
     pub fn before(&self, adoption: &Adoption) -> Option<Review> {
         let mut old = self.old.clone()?;
         if let (
@@ -166,7 +162,7 @@ impl Review {
         }
     }
 
-    /// The objects of the request, new before old.
+    /// Returns the objects of the request, new before old.
     pub fn objects(&self) -> impl Iterator<Item = &Object> {
         self.new.iter().chain(&self.old)
     }
@@ -175,21 +171,19 @@ impl Review {
 /// A request as it came: the review, and what the answer must repeat.
 #[derive(Debug)]
 pub struct Incoming<'a> {
-    /// Names the request.
     pub uid: String,
-    /// What is judged.
     pub review: Review,
     /// The new object as it came, for the patch.
     pub object: Option<&'a RawValue>,
 }
 
-/// A body that is no request. With a uid there can be an AdmissionReview for an answer, without only a 400.
+/// A body that is not a request. With a uid the answer can be an AdmissionReview, without one only a 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("gatera cannot read this AdmissionReview: {problem}")]
 pub struct Malformed {
     /// The uid, if it was readable.
     pub uid: Option<String>,
-    /// The version it was asked in; ours if it was not readable.
+    /// The version of the request; ours if it was not readable.
     pub api_version: String,
     problem: String,
 }
@@ -233,7 +227,7 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// What is longer than it can be in an object that exists, in words. Messages repeat all of it.
+    /// Returns why a name is longer than any in an existing object. Messages repeat all of it.
     fn overlong(&self) -> Option<String> {
         let Self { uid, name, namespace, sub_resource, .. } = self;
         let known = [
@@ -243,7 +237,7 @@ impl Request<'_> {
             ("subResource", sub_resource, LONGEST_NAME),
         ];
         let (field, text, most) = known.into_iter().find(|(_, text, most)| text.len() > *most)?;
-        Some(format!("request.{field} has {} bytes, and {most} is the most there can be", text.len()))
+        Some(format!("request.{field} has {} bytes; the limit is {most}", text.len()))
     }
 }
 
@@ -264,14 +258,14 @@ struct User {
     username: String,
 }
 
-/// An API server's has 36 characters.
+/// Bytes of a uid; one of an API server has 36 characters.
 const LONGEST_UID: usize = 128;
-/// `admission.k8s.io/v1beta1` has 24.
+/// Bytes of a version; `admission.k8s.io/v1beta1` has 24.
 const LONGEST_VERSION: usize = 64;
 
 impl Malformed {
-    /// What the body says of itself is repeated only as far as an API server could mean it: whoever takes no answers must
-    /// not be able to leave megabytes lying here.
+    /// Values of the body are repeated only up to the length that an API server could send: a client that reads no
+    /// answers must not be able to leave megabytes here.
     fn new(uid: Option<String>, api_version: Option<String>, problem: String) -> Self {
         let uid = uid.filter(|uid| (1..=LONGEST_UID).contains(&uid.len()));
         let api_version = api_version.filter(|version| version.len() <= LONGEST_VERSION);
@@ -279,7 +273,7 @@ impl Malformed {
     }
 }
 
-/// Reads a request body. Two stages: the envelope, then the objects in it.
+/// Reads a request body in two stages: the envelope, then the objects in it.
 pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incoming<'b>, Malformed> {
     let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| {
         let (uid, api_version) = uid_at_least(body);
@@ -313,7 +307,7 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
         .unwrap_or_default();
     let options = match (&new, request.operation) {
         (Some(Object::Eviction(eviction)), _) => eviction.delete_options.clone(),
-        // Options of a write hold nothing that is judged. What cannot be read asks for nothing unusual.
+        // Options of a write are not judged. Options that cannot be read are the defaults.
         (_, Operation::Delete) => {
             request.options.and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default()
         }
@@ -348,7 +342,7 @@ fn parent_kind(resource: &str) -> Kind {
     }
 }
 
-/// Second try, for uid and version alone, when the envelope is not what it should be.
+/// Reads only uid and version, if the envelope is malformed.
 fn uid_at_least(body: &[u8]) -> (Option<String>, Option<String>) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -366,17 +360,17 @@ fn uid_at_least(body: &[u8]) -> (Option<String>, Option<String>) {
     }
 }
 
-/// Where it breaks and in which way, without a word of what stands there.
+/// Returns where the parser failed and in which way, without any text of the body.
 fn position_of(error: &serde_json::Error) -> String {
     let what = match error.classify() {
         serde_json::error::Category::Eof => "it ends too early",
         serde_json::error::Category::Data => "a field is missing or of the wrong type",
-        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is no JSON",
+        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is not JSON",
     };
     format!("{what} (line {} column {})", error.line(), error.column())
 }
 
-/// "StatefulSet db/galera": an object, as every message calls it.
+/// Returns an object as every message names it, as in "StatefulSet db/galera".
 pub fn subject(kind: Kind, namespace: &str, name: &str) -> String {
     let named = if kind == Kind::Other { "object" } else { kind.name() };
     if namespace.is_empty() || kind == Kind::Namespace {

@@ -1,9 +1,10 @@
-//! Revisions: what the servers of a cluster read of ConfigMaps, as a value that is compared, written down and found again.
+//! Revisions: what the servers of a cluster read from ConfigMaps, as a value that is compared, recorded and found
+//! again.
 //!
-//! Owns: which keys a server container reads ([`sources`]), what they amount to ([`Contents`], [`Revision`]), and how the
-//! ConfigMap is called that keeps a revision ([`Digest::copy_name`]). Must not know: clusters, pods that run, what is done with
-//! a revision. Only ConfigMaps with an option file among what is read count; scripts and the like reach pods as they always
-//! did. Two texts that mean the same are one revision (`galera/options/meaning.rs`).
+//! Owns: which keys a server container reads ([`sources`]), their digest ([`Contents`], [`Revision`]), and the name of
+//! the snapshot that keeps a revision ([`Digest::copy_name`]). Must not know: clusters, pods that run, or what is done
+//! with a revision. Only ConfigMaps with an option file among the keys count; scripts and the like reach pods as they
+//! always did. Two texts with the same meaning are one revision (`galera/options/meaning.rs`).
 
 mod contents;
 
@@ -18,15 +19,13 @@ use objects::{ByName, ConfigMap, Container, Literal, PodSpec, SourceRef, Volume}
 
 pub use contents::{Contents, Unknown};
 
-/// What is read of one ConfigMap: these keys, or all; and whether pods start without it.
+/// The keys that are read of one ConfigMap, or all; and whether pods start without it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keys(Option<BTreeSet<String>>, bool);
 
 impl Keys {
-    /// All keys.
     pub const ALL: Self = Self(None, false);
 
-    /// This key is read.
     pub fn hold(&self, key: &str) -> bool {
         self.0.as_ref().is_none_or(|keys| keys.contains(key))
     }
@@ -40,7 +39,7 @@ impl Keys {
     }
 }
 
-/// The ConfigMaps that this container reads as files, and what of each.
+/// Returns the ConfigMaps that this container reads as files, and the keys of each.
 pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
     let mut all = BTreeMap::<String, Keys>::new();
     for mount in &server.volume_mounts {
@@ -53,8 +52,8 @@ pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
     all
 }
 
-/// The ConfigMaps that containers of this pod see as files, and what of each. Of a volume that none of them mounts everything
-/// counts: somebody means to.
+/// Returns the ConfigMaps that containers of this pod see as files, and the keys of each. Of a volume that none of them
+/// mounts everything counts: it is meant to be read.
 pub fn reaching(spec: &PodSpec) -> BTreeMap<String, Keys> {
     let mut all = BTreeMap::<String, Keys>::new();
     let is_mounted = |volume: &Volume| {
@@ -79,16 +78,17 @@ fn keys(source: &SourceRef, sub_path: &str) -> Keys {
     Keys(keys, source.optional)
 }
 
-/// So many letters tell apart what contents mean, also for somebody who looks for two that mean the same;
+/// Letters for the meaning: enough that collisions cannot be searched for.
 const MEANING: usize = 24;
-/// and so many more how they are written: the address of the cluster is not part of what a file means here.
+/// Letters in total, with those for the spelling: the cluster's address is not part of the meaning.
 const LETTERS: usize = MEANING + 8;
 
 fn hex(sum: Context, letters: usize) -> String {
     sum.finish().as_ref().iter().take(letters / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the keys that are read of one ConfigMap amount to. Two are the same if they mean the same, however they are written.
+/// The digest of the keys that are read of one ConfigMap. Two are equal if they mean the same, however they are
+/// written.
 #[derive(Clone, Debug)]
 pub struct Digest(String);
 
@@ -101,7 +101,7 @@ impl Digest {
         self.0.get(..MEANING).unwrap_or_default()
     }
 
-    /// They are written in the same way.
+    /// Tells whether both are written in the same way.
     pub fn says_the_same(&self, other: &Self) -> bool {
         self.0 == other.0
     }
@@ -121,20 +121,20 @@ impl Hash for Digest {
     }
 }
 
-/// In the name of a ConfigMap that keeps a revision of another.
+/// This text is in the name of every snapshot.
 const KEEPS: &str = "-gatera-";
-/// No object's name may be longer.
+/// The longest name of an object.
 const LONGEST_NAME: usize = 253;
 
 impl Digest {
-    /// The ConfigMap that keeps this content of another one.
+    /// Returns the name of the snapshot with this content of a ConfigMap.
     pub fn copy_name(&self, source: &str) -> String {
         let room = LONGEST_NAME - KEEPS.len() - LETTERS;
         let begin: String = source.chars().take(room).collect();
         format!("{begin}{KEEPS}{}", self.0)
     }
 
-    /// The content that a ConfigMap of this name keeps.
+    /// Returns the content that a snapshot of this name keeps.
     pub fn of_copy(name: &str) -> Option<Self> {
         Self::read(name.rsplit_once(KEEPS)?.1)
     }
@@ -151,7 +151,8 @@ impl fmt::Display for Digest {
     }
 }
 
-/// The options in which two ConfigMaps differ, and the keys that are no option files, as far as these keys are read.
+/// Returns the options in which two ConfigMaps differ, and the keys that are not option files, as far as these keys are
+/// read.
 pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<String> {
     let mut all = BTreeSet::new();
     let read = one.data.keys().chain(other.data.keys()).filter(|key| keys.hold(key));
@@ -175,7 +176,7 @@ pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<Strin
 pub struct Revision(ByName<Digest>);
 
 impl Revision {
-    /// Of these sources, as their ConfigMaps are now.
+    /// Returns the revision of these sources, as their ConfigMaps are now.
     pub fn of<'c>(
         sources: &BTreeMap<String, Keys>,
         mut contents: impl FnMut(&str) -> Option<&'c Contents>,
@@ -194,7 +195,7 @@ impl Revision {
         Ok(Self(all.into_iter().collect()))
     }
 
-    /// As it was written down.
+    /// Reads a revision that was recorded.
     pub fn read(text: &str) -> Option<Self> {
         let one = |word: &str| {
             let (name, digest) = word.split_once('=')?;
@@ -204,46 +205,45 @@ impl Revision {
         (!all.is_empty()).then_some(Self(all))
     }
 
-    /// By ConfigMap.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Digest)> {
         self.0.iter().map(|(name, digest)| (&**name, digest))
     }
 
-    /// Its ConfigMaps, for a person.
+    /// Returns its ConfigMaps as text.
     pub fn config_maps(&self) -> String {
         self.iter().map(|(source, _)| format!("ConfigMap {source}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// The part of it that is about some ConfigMaps.
+    /// Returns the part about these ConfigMaps.
     #[must_use]
     pub fn only(&self, mut about: impl FnMut(&str, &Digest) -> bool) -> Self {
         let these = self.iter().filter(|(source, digest)| about(source, digest));
         Self(these.map(|(source, digest)| (source.to_owned(), digest.clone())).collect())
     }
 
-    /// The same with another content of one ConfigMap.
+    /// Returns the revision with another content of one ConfigMap.
     #[must_use]
     pub fn with(&self, source: &str, digest: Digest) -> Self {
         let all = self.iter().map(|(name, digest)| (name.to_owned(), digest.clone()));
         Self(all.chain([(source.to_owned(), digest)]).collect())
     }
 
-    /// What it says of this ConfigMap.
+    /// Returns the content of this ConfigMap.
     pub fn get(&self, source: &str) -> Option<&Digest> {
         self.0.get(source)
     }
 
-    /// It is about the same ConfigMaps.
+    /// Tells whether both are about the same ConfigMaps.
     pub fn is_about_the_same(&self, other: &Self) -> bool {
         self.0.keys().eq(other.0.keys())
     }
 
-    /// The ConfigMaps that keep it.
+    /// Returns the names of the snapshots that keep it.
     pub fn copies(&self) -> impl Iterator<Item = String> {
         self.iter().map(|(source, digest)| digest.copy_name(source))
     }
 
-    /// No ConfigMap is read as an option file.
+    /// Tells whether no ConfigMap is read as an option file.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -334,10 +334,10 @@ mod tests {
     fn what_cannot_be_known_is_said() {
         let sources = read_by(WHOLE, "");
         for (data, says) in [
-            (r#""data":{"a.cnf":"[broken\n"}"#, "ConfigMap c: a.cnf cannot be followed beyond line 1"),
+            (r#""data":{"a.cnf":"[broken\n"}"#, "ConfigMap c: a.cnf cannot be read beyond line 1"),
             (
                 r#""data":{"a.cnf":"[galera]\nwsrep_cluster_address=gcomm://\n"}"#,
-                "ConfigMap c has whoever starts found a new cluster",
+                "ConfigMap c makes every server that starts found a new cluster",
             ),
             (
                 r#""data":{"a.cnf":""},"binaryData":{"b":"AA=="}"#,
@@ -347,6 +347,6 @@ mod tests {
             assert_eq!(of(&sources, data).unwrap_err().to_string(), says);
         }
         let gone = Revision::of(&sources, |_| None).unwrap_err();
-        assert_eq!(gone.to_string(), "ConfigMap c is not there");
+        assert_eq!(gone.to_string(), "ConfigMap c does not exist");
     }
 }

@@ -1,6 +1,7 @@
-//! Validated settings, as the deciding half sees them.
+//! Validated settings.
 //!
-//! Owns: the settings file's form and its errors. Must not know: where the text came from (`reload.rs` reads files).
+//! Owns: the form of the settings file and its errors. Must not know: where the text came from (`reload.rs` reads
+//! files).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,83 +14,82 @@ use crate::pages::Pages;
 /// The names that a settings file may use.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// The ids of rules.
     pub rules: Vec<&'static str>,
     /// The names of packs, each with the ids of its rules.
     pub packs: Vec<(&'static str, Vec<&'static str>)>,
 }
 
-/// What an administrator can choose. Everything has a default that is safe.
+/// What an administrator can choose. Every setting has a safe default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Which pod templates are Galera's.
     pub adoption: Adoption,
-    /// Modes of single rules.
     modes: BTreeMap<String, Mode>,
-    /// The mode of a rule that is not named.
+    /// The mode of rules that `modes` does not name.
     mode: Option<Mode>,
-    /// Where whoever is refused reads a rule's page.
+    /// Where a refused person finds a rule's page.
     pub pages: Pages,
-    /// No member starts without injection while no guard answers.
+    /// Pods of members are refused while no guard can inject them.
     pub injection_fails: bool,
-    /// How long API servers wait where they refuse without an answer, if that is chosen.
+    /// The timeout of webhooks that refuse without an answer, if it is set.
     pub timeout_seconds: Option<u8>,
-    /// Packs that are switched off, and so are their rules in `modes`.
+    /// Packs that are switched off, with their rules in `modes`.
     without: BTreeSet<&'static str>,
-    /// Who the operators of the pack rds are, if that is chosen.
+    /// The operators of the pack rds, if they are set.
     rds_operators: Vec<String>,
-    /// The guard's own identity at the API server: its writes pass.
+    /// The guard's own user name at the API server: its writes are exempt.
     pub own_user: Option<String>,
 }
 
 impl Settings {
-    /// This pack is switched off.
+    /// Tells whether this pack is switched off.
     pub fn is_without(&self, pack: &str) -> bool {
         self.without.contains(pack)
     }
 
-    /// The mode of a rule before the namespace has its say.
+    /// Returns the mode of a rule before the namespace's label.
     pub fn mode(&self, rule: &str) -> Mode {
         self.modes.get(rule).copied().or(self.mode).unwrap_or(Mode::Enforce)
     }
 
-    /// What others choose, as far as it can change while the view is what it is.
+    /// Takes over new settings, except those that need another view.
     #[must_use]
     pub fn with_choices_of(&self, others: &Self) -> Self {
         Self { adoption: self.adoption.clone(), own_user: self.own_user.clone(), ..others.clone() }
     }
 
-    /// These settings once the view holds what another adoption selects.
+    /// Returns these settings once the view holds what another adoption selects.
     #[must_use]
     pub fn with_adoption(&self, adoption: Adoption) -> Self {
         Self { adoption, ..self.clone() }
     }
 
-    /// These settings in another mode; rules that have one of their own keep it.
+    /// Returns these settings in another mode; rules with a mode of their own keep it.
     #[must_use]
     pub fn with_mode(&self, mode: Mode) -> Self {
         Self { mode: Some(mode), ..self.clone() }
     }
 
-    /// These settings, with no rule in a milder mode than in the others. `rules` are the ids that exist.
+    /// Returns these settings with each rule in the stricter of both modes. `rules` are the ids that exist.
     #[must_use]
     pub fn no_milder_than(&self, others: &Self, rules: &[&str]) -> Self {
         let stricter = |rule: &&str| ((*rule).to_owned(), self.mode(rule).max(others.mode(rule)));
         Self { modes: rules.iter().map(stricter).collect(), ..self.clone() }
     }
 
-    /// These settings once it is known who we are.
+    /// Returns these settings with the guard's own user name.
     #[must_use]
     pub fn with_own_user(&self, user: &str) -> Self {
         Self { own_user: Some(user.to_owned()), ..self.clone() }
     }
 
-    /// This user is the guard itself.
+    /// Tells whether this user is the guard itself.
     pub fn is_own(&self, user: &str) -> bool {
         !user.is_empty() && self.own_user.as_deref() == Some(user)
     }
 
-    /// This user is an operator of the pack rds. Where none is named, it is every ServiceAccount of a usual name.
+    /// Tells whether this user is an operator of the pack rds. If none is set, every ServiceAccount with a usual name
+    /// is.
     pub fn is_rds_operator(&self, user: &str) -> bool {
         if !self.rds_operators.is_empty() {
             return self.rds_operators.iter().any(|named| named == user);
@@ -98,7 +98,6 @@ impl Settings {
         name.is_some_and(|it| it == "rdsoperator" || it.contains("otc-rds-operator"))
     }
 
-    /// Reads the settings file.
     pub fn read(yaml: &str, names: &Names) -> Result<Self, Error> {
         let options = serde_saphyr::options! { with_snippet: false };
         let file: File = serde_saphyr::from_str_with_options(yaml, options)
@@ -167,11 +166,11 @@ struct File {
 #[serde(default, deny_unknown_fields)]
 struct RdsChoices {
     operators: Vec<String>,
-    /// One of them, as it was written before there could be several.
+    /// A single operator: the form of earlier versions.
     operator: Option<String>,
 }
 
-/// Namespace and name of `system:serviceaccount:NAMESPACE:NAME`.
+/// Returns namespace and name of `system:serviceaccount:NAMESPACE:NAME`.
 fn account(user: &str) -> Option<(&str, &str)> {
     let account = user.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':'));
     account
@@ -197,7 +196,7 @@ struct Webhooks {
     timeout_seconds: Option<i64>,
 }
 
-/// What the API server takes.
+/// Returns the seconds if the API server accepts them.
 fn timeout(seconds: i64) -> Option<u8> {
     u8::try_from(seconds).ok().filter(|seconds| (1..=30).contains(seconds))
 }
@@ -205,13 +204,12 @@ fn timeout(seconds: i64) -> Option<u8> {
 /// What is wrong with a settings file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not the form of a settings file.
-    #[error("these are no settings: {0}")]
+    /// The file does not have the form of settings.
+    #[error("these are not settings: {0}")]
     Form(String),
-    /// A selector nobody can adopt by.
+    /// A selector cannot be used for adoption.
     #[error("adopt")]
     Adopt(#[from] BadSelector),
-    /// Nothing would be guarded.
     #[error(
         "adoptDefaults: false leaves nothing to adopt; write selectors in adopt, or leave adoptDefaults out"
     )]
@@ -221,32 +219,22 @@ pub enum Error {
     UnknownRule(String),
     /// A pack that does not exist.
     #[error("packs: there is no pack {name:?}; there are {known}")]
-    UnknownPack {
-        /// What was written.
-        name: String,
-        /// The packs that exist.
-        known: String,
-    },
-    /// Not as API servers call a ServiceAccount.
+    UnknownPack { name: String, known: String },
+    /// The name is not that of a ServiceAccount.
     #[error("rds: an operator cannot be {0:?}; write system:serviceaccount:NAMESPACE:NAME")]
     RdsOperator(String),
-    /// The API server would not take it.
+    /// The API server would not accept it.
     #[error("webhooks: timeoutSeconds cannot be {0}; choose 1 to 30")]
     Timeout(i64),
-    /// A mode that does not exist, for all rules that are not named.
+    /// The mode for all rules that are not named does not exist.
     #[error("mode cannot be {0:?}; choose enforce, warn, audit or off")]
     UnknownDefault(String),
-    /// Not where pages can be.
+    /// Pages cannot be there.
     #[error("pages cannot be {0:?}; write NAMESPACE/NAME of a ConfigMap")]
     Pages(String),
     /// A mode that does not exist.
     #[error("modes: {rule} cannot be {mode:?}; choose enforce, warn, audit or off")]
-    UnknownMode {
-        /// The rule.
-        rule: String,
-        /// What was written.
-        mode: String,
-    },
+    UnknownMode { rule: String, mode: String },
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The view: immutable facts about every cluster, as far as the API server tells them.
+//! The view: immutable facts about every cluster, as far as the API server shows them.
 //!
-//! Owns: [`Facts`] (what the watches know), [`World`] (what follows from it, swapped whole) and [`View`] (what a rule is
-//! handed: the world, the time, the settings). Must not know: watches, requests, rules.
-//! Data: objects in, [`World::after`] a change, clusters out. `gatera check` builds the same World from files.
+//! Owns: [`Facts`] (what the watches know), [`World`] (what follows from it, swapped as a whole) and [`View`] (what a
+//! rule gets: the world, the time, the settings). Must not know: watches, requests, rules. Data: objects in,
+//! [`World::after`] a change, clusters out. `gatera check` builds the same World from files.
 
 mod beside;
 mod bootstrap;
@@ -58,12 +58,12 @@ pub use texts::Room;
 pub use world::{World, is_cluster, is_cluster_by_template};
 pub use world_diff::{Changed, WorldDiff};
 
-/// Namespaces that no rule ever touches: the control plane must be able to mend itself.
+/// Namespaces that no rule ever touches: the control plane must be able to repair itself.
 pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];
-/// The label that makes protection in a namespace complete, and says how strict it is.
+/// The label that completes the protection of a namespace, and sets how strict it is.
 pub const MODE_LABEL: &str = "gatera.dev/mode";
 
-/// Longer than a StatefulSet controller ever waits before it tries to create a pod again.
+/// Longer than a StatefulSet controller waits before it tries to create a pod again.
 const LATELY: SignedDuration = SignedDuration::from_mins(20);
 
 /// How current the facts are.
@@ -72,19 +72,19 @@ pub enum Freshness {
     /// The first lists are not complete.
     #[default]
     Loading,
-    /// Every watch was heard a moment ago.
+    /// Every watch reported a moment ago.
     Current,
-    /// A watch has been silent for so long: what happened meanwhile is not known.
+    /// A watch has been silent for this long: later changes are unknown.
     Stale(SignedDuration),
-    /// Every watch was heard a moment ago, and there is no room to keep all of the namespace that it is asked of.
+    /// Every watch reported a moment ago, but there is no room to keep all of this namespace.
     Partial,
 }
 
 impl Freshness {
-    /// Longer than a watch of ours is ever silent while the API server can be reached.
+    /// Longer than any of our watches is silent while the API server can be reached.
     const MOMENT: SignedDuration = SignedDuration::from_secs(15);
 
-    /// Of facts whose most silent watch was heard so long ago; `None`: one of them was never complete.
+    /// Returns the freshness of facts by the age of their most silent watch; `None`: one of them was never complete.
     pub fn at_age(age: Option<SignedDuration>) -> Self {
         match age {
             None => Self::Loading,
@@ -94,45 +94,43 @@ impl Freshness {
     }
 }
 
-/// Those of a namespace.
+/// Returns the objects of a namespace.
 fn within<'a, T>(known: &'a facts::Map<T>, namespace: &str) -> impl Iterator<Item = &'a T> + use<'a, T> {
     let (from, namespace) = (Id::new(namespace, ""), namespace.to_owned());
     known.range(from..).take_while(move |(id, _)| id.namespace == namespace).map(|(_, it)| &**it)
 }
 
-/// What a rule is handed.
+/// The input of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// Everything known.
     pub world: &'a World,
     /// The time of the question.
     pub now: Timestamp,
-    /// What the administrator chose.
     pub settings: &'a Settings,
-    /// The ids of all rules, while rules are asked: an override may name one that does not exist.
+    /// The ids of all rules, while rules are applied: an override may name one that does not exist.
     pub known_rules: &'a [&'static str],
-    /// How current the world is now: it ages while nothing is heard.
+    /// How current the world is now: it ages while no watch reports.
     pub freshness: Freshness,
-    /// Members that were let go moments ago.
+    /// Reservations: members that were allowed to leave moments ago.
     pub reservations: &'a Reservations,
-    /// Copies of ConfigMaps that were made moments ago, by name.
+    /// Snapshots that were created moments ago, by name.
     pub made: &'a [String],
-    /// ConfigMaps that were asked for because a template comes that reads them: the world holds only what somebody reads.
+    /// ConfigMaps that were requested because a new template reads them: the world holds only ConfigMaps with readers.
     pub fetched: &'a [ConfigMap],
-    /// A ConfigMap as it is about to be.
+    /// A ConfigMap in the version that the request writes.
     pub coming: Option<&'a ConfigMap>,
-    /// ConfigMaps that a template comes with could not be asked for: others were being read.
+    /// ConfigMaps of a new template could not be requested: others were being read.
     pub busy: bool,
-    /// Secrets before and after a change, as files show them: the guard itself reads none.
+    /// Secrets before and after a change, from files: the guard itself reads none.
     pub secrets: [&'a [Secret]; 2],
-    /// Nobody looked: the world is drawn from files, and how members are is supposed.
+    /// The world was built from files, and the state of members is assumed.
     pub supposed: bool,
 }
 
 static NOBODY: Reservations = Reservations::nobody();
 
 impl<'a> View<'a> {
-    /// A view of a world as it was built, in which nobody was let go moments ago.
+    /// Returns a view of a world as it was built, without reservations.
     pub fn new(world: &'a World, now: Timestamp, settings: &'a Settings) -> Self {
         Self {
             world,
@@ -150,25 +148,25 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What would be, with this ConfigMap.
+    /// Returns the view with this ConfigMap.
     #[must_use]
     pub fn with(self, coming: &'a ConfigMap) -> Self {
         Self { coming: Some(coming), ..self }
     }
 
-    /// What is known of one namespace: not all, if something in it finds no room.
+    /// Returns the view of one namespace: partial, if something in it finds no room.
     #[must_use]
     pub fn of_namespace(self, namespace: &str) -> Self {
         let partial = self.freshness == Freshness::Current && self.world.facts.lacks(namespace);
         if partial { Self { freshness: Freshness::Partial, ..self } } else { self }
     }
 
-    /// By what pods are adopted: as it was when the world was built, whatever the settings say by now.
+    /// The adoption rules in force when this World was built, even if the settings have changed since.
     pub fn adoption(&self) -> &'a adopt::Adoption {
         self.world.adoption()
     }
 
-    /// The cluster whose member, or leaving pod, this is.
+    /// Returns the cluster of this pod, member or leaving.
     pub fn cluster_of_pod(&self, namespace: &str, pod: &str) -> Option<&'a Cluster> {
         let (kind, owner) = self.world.facts.pods.get(&Id::new(namespace, pod))?.owner.as_ref()?;
         (kind == "StatefulSet").then(|| self.cluster(namespace, owner)).flatten()
@@ -184,30 +182,31 @@ impl<'a> View<'a> {
         self.world.clusters()
     }
 
-    /// What is known of a node; `None`: there is no such node.
+    /// Returns what is known of a node; `None`: there is no such node.
     pub fn node(&self, name: &str) -> Option<&'a Node> {
         self.world.facts.nodes.get(name).map(Arc::as_ref)
     }
 
-    /// There are nodes, and this is none of them. Whoever may see no nodes takes none for gone.
+    /// Tells whether nodes are known, and this is none of them. Without permission to list nodes, none counts as gone.
     pub fn node_is_gone(&self, name: &str) -> bool {
         let nodes = &self.world.facts.nodes;
         !nodes.is_empty() && !nodes.contains_key(name)
     }
 
-    /// The custom resources of this kind in a namespace, as their pack reads them, unless they are too large.
+    /// Returns the custom resources of this kind in a namespace, as their pack reads them, unless they are too large.
     pub fn kept(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         let all = self.world.facts.kept.of(kind).into_iter();
         let namespace = namespace.to_owned();
         all.flat_map(move |map| within(map, &namespace))
     }
 
-    /// The same of every namespace.
+    /// Returns the same for every namespace.
     pub fn kept_anywhere(&self, kind: Kind) -> impl Iterator<Item = &'a Object> + use<'a> {
         self.world.facts.kept.of(kind).into_iter().flat_map(imbl::OrdMap::values).map(|it| &**it)
     }
 
-    /// What the custom resources of this kind in a namespace are called, also of those of which no more is known.
+    /// Returns the names of the custom resources of this kind in a namespace, also of those of which only the name is
+    /// known.
     pub fn named(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let kept = self.kept(kind, namespace).map(|it| &*it.meta().name);
         let unreadable = self.world.facts.unreadable.range((kind, Id::new(namespace, ""))..);
@@ -216,34 +215,34 @@ impl<'a> View<'a> {
         kept.chain(unreadable.map(|(of, _)| of).take_while(here).map(|(_, id)| &*id.name))
     }
 
-    /// How many custom resources of this kind there are, in every namespace.
+    /// Counts the custom resources of this kind in every namespace.
     pub fn how_many(&self, kind: Kind) -> usize {
         let facts = self.world.facts();
         let kept = facts.kept.of(kind).map_or(0, imbl::OrdMap::len);
         kept + facts.unreadable.keys().filter(|(of, _)| *of == kind).count()
     }
 
-    /// There is none of this kind in any namespace, as far as is known now.
+    /// Tells whether there are none of this kind in any namespace, as far as is known now.
     pub fn has_none(&self, kind: Kind) -> bool {
         self.freshness == Freshness::Current && !self.is_unheard(kind) && self.how_many(kind) == 0
     }
 
-    /// The API server offers this kind and does not list it.
+    /// Tells whether the API server offers this kind and does not list it.
     pub fn is_unheard(&self, kind: Kind) -> bool {
         self.world.facts.kept.unheard().contains(&kind)
     }
 
-    /// The cluster of this StatefulSet.
+    /// Returns the cluster of this StatefulSet.
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<&'a Cluster> {
         self.world.cluster(namespace, name)
     }
 
-    /// The cluster that its pods call so.
+    /// Returns the cluster that its pods call by this name.
     pub fn cluster_called(&self, namespace: &str, instance: &str) -> Option<&'a Cluster> {
         self.world.cluster_of_instance(namespace, instance)
     }
 
-    /// The cluster that these pod labels belong to.
+    /// Returns the cluster that these pod labels belong to.
     pub fn cluster_of(&self, namespace: &str, labels: &Labels) -> Option<&'a Cluster> {
         self.world.cluster_of_instance(namespace, adopt::instance(labels)?)
     }
@@ -253,88 +252,90 @@ impl<'a> View<'a> {
         within(&self.world.facts.claims, namespace)
     }
 
-    /// The claims that exist for a StatefulSet, whether or not the StatefulSet does.
+    /// Returns the claims that exist for a StatefulSet, whether or not the StatefulSet does.
     pub fn claims_of(&self, namespace: &str, workload: &Workload) -> Vec<ClaimOf> {
         claim::of(&Id::new(namespace, &workload.metadata.name), workload, &self.world.facts)
     }
 
-    /// Why members of this cluster that are missing could not be created, as far as that was tried lately.
+    /// Returns why missing members of this cluster could not be created, as far as that was tried lately.
     pub fn not_created(&self, cluster: &Cluster) -> Option<&'a str> {
         let said = self.world.facts.not_created.get(&cluster.id)?;
         let lately = self.now.duration_since(said.at) <= LATELY;
         lately.then_some(&*said.why)
     }
 
-    /// The mode of a rule in a namespace: the namespace's label can only make it milder.
+    /// Returns the mode of a rule in a namespace: the namespace's label can only make it milder.
     pub fn mode(&self, rule: &str, namespace: &str) -> Mode {
         self.settings.mode(rule).min(self.namespace_mode(namespace).unwrap_or(Mode::Enforce))
     }
 
-    /// What the namespace's label says, if it says something that is understood.
+    /// Returns the mode of the namespace's label, if it has a valid one.
     pub fn namespace_mode(&self, namespace: &str) -> Option<Mode> {
         let label = self.world.facts.namespaces.get(namespace).and_then(|meta| meta.labels.get(MODE_LABEL));
         label.and_then(|text| Mode::read(text))
     }
 
-    /// The namespace is in a mode in which nothing is done, only looked at: which.
+    /// Returns the mode of the namespace, if the guard changes nothing in it.
     pub fn only_looks(&self, namespace: &str) -> Option<Mode> {
         self.namespace_mode(namespace).filter(|mode| matches!(mode, Mode::Audit | Mode::Off))
     }
 
-    /// The namespace is in mode off: there the guard does nothing at all.
+    /// Tells whether the namespace is in mode off: there the guard does nothing at all.
     pub fn left_alone(&self, namespace: &str) -> bool {
         self.namespace_mode(namespace) == Some(Mode::Off)
     }
 
-    /// StatefulSets that were guarded and that no selector adopts now, with their uids, outside of namespaces in mode off.
+    /// Returns StatefulSets that were guarded and that no selector adopts now, with their uids, except in namespaces in
+    /// mode off.
     pub fn no_longer_adopted(&self) -> impl Iterator<Item = (&'a Id, &'a str)> {
         let all = self.world.facts.no_longer_adopted.iter();
         all.filter(|(id, _)| !self.left_alone(&id.namespace)).map(|(id, uid)| (id, &**uid))
     }
 
-    /// The namespace is known and does not carry the mode label.
+    /// Tells whether the namespace is known and lacks the mode label.
     pub fn namespace_is_unlabelled(&self, namespace: &str) -> bool {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| !meta.labels.contains_key(MODE_LABEL))
     }
 
-    /// What breaking the glass of a namespace releases now.
+    /// Returns the break-glass exception of a namespace that counts now.
     pub fn active_break_glass(&self, namespace: &str) -> Option<Override> {
         let meta = self.world.facts.namespaces.get(namespace)?;
         Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).ok()
     }
 
-    /// Why what is written at this namespace opens nothing now; `None`: nothing is, or it does.
+    /// Returns why the break-glass annotation of this namespace suspends nothing now; `None`: there is none, or it
+    /// does.
     pub fn useless_glass(&self, namespace: &str) -> Option<overrides::Invalid> {
         let meta = self.world.facts.namespaces.get(namespace)?;
         Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).err()
     }
 
-    /// What the namespace's label says that is no mode.
+    /// Returns the value of the namespace's label, if it is not a mode.
     pub fn mode_that_is_none(&self, namespace: &str) -> Option<&'a str> {
         let label = self.world.facts.namespaces.get(namespace)?.labels.get(MODE_LABEL)?;
         Mode::read(label).is_none().then_some(&**label)
     }
 
-    /// The namespaces whose glass is broken now.
+    /// Returns the namespaces with a break-glass exception now.
     pub fn broken_glasses(&self) -> impl Iterator<Item = (&'a str, Override)> {
         let names = self.world.facts.namespaces.keys();
         names.filter_map(|name| Some((&**name, self.active_break_glass(name)?)))
     }
 
-    /// The namespace is being deleted: nothing in it can be saved by holding it up.
+    /// Tells whether the namespace is being deleted: a refusal would save nothing in it.
     pub fn namespace_going(&self, namespace: &str) -> bool {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| meta.going())
     }
 
-    /// For the override in an advice: long enough to type it, and allowed.
+    /// Returns the end of an override in advice: time enough to type it, and allowed.
     pub fn half_an_hour_from_now(&self) -> Timestamp {
         overrides::example_end(self.now)
     }
 
-    /// "seen now" or "seen 42s ago": how far a live fact can be trusted.
+    /// Returns "seen now" or "seen 42s ago": how far a live fact can be trusted.
     pub fn seen(&self) -> String {
         match self.freshness {
-            _ if self.supposed => "as is supposed here".to_owned(),
+            _ if self.supposed => "assumed here".to_owned(),
             Freshness::Stale(age) => format!("seen {}s ago", age.as_secs()),
             Freshness::Loading => "not seen yet".to_owned(),
             Freshness::Current => "seen now".to_owned(),
@@ -342,24 +343,24 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The state of a cluster, as far as it can be known now.
+    /// Returns the state of a cluster, as far as it can be known now.
     pub fn state(&self, cluster: &Cluster) -> State {
         let view = self.of_namespace(&cluster.id.namespace);
         if view.freshness == Freshness::Current { cluster.state() } else { State::Unknown }
     }
 
-    /// "3 of 3 members Synced, seen now", where the trouble is told already.
+    /// Returns "3 of 3 members Synced, seen now", for messages that name the trouble already.
     pub fn count(&self, cluster: &Cluster) -> String {
         format!("{}, {}", cluster.count(), self.seen())
     }
 
-    /// "2 of 3 members Synced, galera-2 is not Ready yet, seen now".
+    /// Returns "2 of 3 members Synced, galera-2 is not Ready yet, seen now".
     pub fn describe(&self, cluster: &Cluster) -> String {
         format!("{}, {}", cluster.describe(), self.seen())
     }
 }
 
-/// What to do about pods of a node that does not answer: they neither serve nor go.
+/// Returns what to do about pods of a node that does not answer: they neither serve nor disappear.
 pub fn back_or_out_of_service(node: &str) -> String {
     format!(
         "bring node {node} back; its server may still run and serve. Only if the node is switched off: kubectl taint node {node} \

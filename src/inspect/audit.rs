@@ -1,9 +1,9 @@
-//! The audit: what would be refused or warned about if it were applied today as it is.
+//! The audit: what would be refused or warned about if it were applied again today, unchanged.
 //!
-//! Owns: the way from a World to findings, object by object, and what of them is news. Must not know: clients, formats.
-//! Every object of which the view holds all that is judged becomes a review, a CREATE, for the same `evaluate` as
-//! everything else. Data: World -> reviews -> decisions, sorted by namespace and name; `audit/rounds.rs` looks again only where something
-//! changed.
+//! Owns: the way from a World to findings, object by object, and which of them are news. Must not know: clients,
+//! formats. Every object that the view holds completely becomes a request, a CREATE, for the same `evaluate` as
+//! everything else. Data: World -> requests -> decisions, sorted by namespace and name; `audit/rounds.rs` looks again
+//! only where something changed.
 
 mod rounds;
 
@@ -27,58 +27,52 @@ use objects::{Kind, Object, Unreadable};
 
 pub use rounds::{IncrementalAudit, Round};
 
-/// What was found.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// Every cluster.
     pub clusters: Vec<Summary>,
-    /// The objects about which there is something to say.
+    /// The objects with a finding or a remark.
     pub objects: Vec<Audited>,
     /// How many objects were judged.
     pub judged: usize,
 }
 
-/// How a cluster is.
+/// The state of one cluster.
 #[derive(Debug)]
 pub struct Summary {
     /// Namespace and name of its StatefulSet.
     pub id: Id,
-    /// Its state.
     pub state: State,
-    /// How far it is with its configuration, in a word.
+    /// The stage of its configuration's rollout, as one word.
     pub rollout: &'static str,
-    /// How many members there should be.
+    /// The members that there should be.
     pub members: i64,
-    /// How many of them are Ready.
+    /// The members that are Ready.
     pub ready: usize,
     /// "3 of 3 members Synced".
     pub says: String,
-    /// Its id, once that is recorded.
+    /// Its identity, if that is recorded.
     pub identity: Option<Identity>,
-    /// Members that have not joined, and where each reported to start from.
+    /// Members that have not joined, with the start that each reported.
     pub starts: Vec<(String, StartReport)>,
-    /// The one command that brings it back, if no member is Ready.
+    /// The one command that recovers it, if no member is Ready.
     pub way_back: Option<String>,
-    /// What is the matter, and the way out.
+    /// What is wrong, with the way out.
     pub matters: Vec<Diagnosis>,
 }
 
-/// One object about which there is something to say.
+/// One object with a finding or a remark.
 #[derive(Debug)]
 pub struct Audited {
-    /// Its kind.
     pub kind: Kind,
-    /// Its namespace and name.
     pub id: Id,
-    /// Differs when it was re-created; empty where it is not known.
+    /// Differs when the object was re-created; empty if it is not known.
     pub uid: String,
-    /// "StatefulSet db/galera", as every message begins.
+    /// The object as every message names it, as in "StatefulSet db/galera".
     pub subject: String,
-    /// What was found.
     pub decision: Decision,
 }
 
-/// Judges everything.
+/// Judges all objects.
 pub fn run(rulebook: &Rulebook, view: &View<'_>) -> Audit {
     let mut all = Audit::default();
     for namespace in namespaces(view) {
@@ -90,7 +84,7 @@ pub fn run(rulebook: &Rulebook, view: &View<'_>) -> Audit {
     all
 }
 
-/// Every namespace in which there is anything.
+/// Returns every namespace that contains anything.
 fn namespaces(view: &View<'_>) -> BTreeSet<String> {
     let facts = view.world.facts();
     let mut all = BTreeSet::new();
@@ -106,14 +100,14 @@ fn namespaces(view: &View<'_>) -> BTreeSet<String> {
 fn each_namespace<T>(known: &OrdMap<Id, Arc<T>>, all: &mut BTreeSet<String>) {
     let mut next = known.get_min().map(|(id, _)| id);
     while let Some(id) = next {
-        // No name is longer than all names.
+        // No name sorts after this one.
         let last = Id::new(&id.namespace, "\u{10ffff}");
         all.insert(id.namespace.clone());
         next = known.range(last..).next().map(|(id, _)| id);
     }
 }
 
-/// Judges what is in a namespace.
+/// Judges the objects of a namespace.
 fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
     let facts = view.world.facts();
     let mut audit = Audit { clusters: clusters(view, namespace), ..Audit::default() };
@@ -129,7 +123,7 @@ fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
     for ((kind, id), problem) in facts.unreadable.iter().filter(|((_, id), _)| id.namespace == namespace) {
         judge(&review(*kind, id, Err(problem.clone())), "");
     }
-    // One at a time: an object lives no longer than its review.
+    // One object at a time, so that none is kept longer than its judgement.
     each(rulebook, facts, namespace, &mut |kind, id, object| {
         let meta = object.meta();
         if !meta.going() && !facts.unreadable.contains_key(&(kind, id.clone())) {
@@ -141,7 +135,7 @@ fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
     audit
 }
 
-/// The clusters of a namespace, and their state.
+/// Returns the clusters of a namespace with their states.
 fn clusters(view: &View<'_>, namespace: &str) -> Vec<Summary> {
     let summary = view.clusters_in(namespace).map(|cluster| Summary {
         id: cluster.id.clone(),
@@ -158,8 +152,8 @@ fn clusters(view: &View<'_>, namespace: &str) -> Vec<Summary> {
     summary.collect()
 }
 
-/// Hands out every object of a namespace that some rule looks at and of which the view holds all that is judged: not pods, of
-/// which it keeps a few facts. What carries no labels of ours counts only in a namespace of ours.
+/// Visits every object of a namespace that a rule judges and that the view holds completely: not pods, of which it
+/// keeps a few facts. Objects without our labels count only in a guarded namespace.
 fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
     let judged = |kind| rulebook.rules().iter().any(|rule| rule.looks_at(kind, Verb::Create));
     let take = &mut |kind, id: &Id, object| {
@@ -170,7 +164,7 @@ fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind
     let any = |_: &Id| true;
     all(Kind::StatefulSet, ns, &facts.stateful_sets, any, |it| Object::StatefulSet(Box::new(it)), take);
     all(Kind::Deployment, ns, &facts.deployments, any, |it| Object::Deployment(Box::new(it)), take);
-    // A copy says what its original says or said.
+    // A snapshot says what its ConfigMap says or said.
     let original = |id: &Id| Digest::of_copy(&id.name).is_none();
     all(Kind::ConfigMap, ns, &facts.config_maps, original, Object::ConfigMap, take);
     for (kind, kept) in facts.kept.all() {
@@ -207,11 +201,11 @@ fn review(kind: Kind, id: &Id, object: Result<Object, Unreadable>) -> Review {
     Review::as_created(Origin::Audit, kind, &id.namespace, &id.name, object)
 }
 
-/// How many objects a rule finds something on, by rule and verdict, whatever its mode.
+/// The number of objects with a finding, by rule and verdict, whatever the mode.
 pub type Counts = BTreeMap<(&'static str, &'static str), usize>;
 
 impl Audit {
-    /// Objects by rule and verdict.
+    /// Counts objects by rule and verdict.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::new();
         for object in &self.objects {
@@ -223,12 +217,12 @@ impl Audit {
         counts
     }
 
-    /// How many objects would be refused.
+    /// Counts the objects that would be refused.
     pub fn refused(&self) -> usize {
         self.objects.iter().filter(|it| !it.decision.allowed()).count()
     }
 
-    /// How many would be allowed with a warning.
+    /// Counts the objects that would be allowed with a warning.
     pub fn warned(&self) -> usize {
         let warned = |it: &&Audited| {
             let Decision { remarks, .. } = &it.decision;
@@ -239,7 +233,7 @@ impl Audit {
     }
 }
 
-/// Names a finding that refuses, from one audit to the next. Not its words: they tell the time.
+/// The key of a finding that refuses, from one audit to the next. It leaves out the text, which names times.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Fingerprint {
     kind: Kind,
@@ -248,23 +242,21 @@ struct Fingerprint {
     field: String,
 }
 
-/// What everybody knows already: nothing is told twice while it stays.
+/// The findings that were published: none is published twice while it lasts.
 #[derive(Debug, Default)]
 pub struct Announced(BTreeSet<Fingerprint>);
 
 /// Findings of one rule on one object, at least one of them new.
 #[derive(Debug)]
 pub struct News<'a> {
-    /// The object.
     pub object: &'a Audited,
-    /// The rule.
     pub rule: &'static str,
-    /// What it refuses, worst first.
+    /// The findings that refuse, worst first.
     pub findings: Vec<&'a Finding>,
 }
 
 impl Announced {
-    /// What is new and would be refused, `most` of it, and how much more there is. The rest is still news next time.
+    /// Returns up to `most` new findings that refuse, and the number of the others. Those are still new next time.
     pub fn news<'a>(&mut self, audit: &'a Audit, most: usize) -> (Vec<News<'a>>, usize) {
         let mut news = Vec::new();
         let mut held_back = 0;

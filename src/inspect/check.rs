@@ -1,8 +1,8 @@
-//! Manifests before they reach a cluster: what of them would be refused, and what was not judged.
+//! Manifests before they reach a cluster: what would be refused, and what was not judged.
 //!
-//! Owns: what can be found in texts, and the way there. The verdicts come from the same `evaluate` as the
-//! webhook's, on a World drawn from the texts: what is not in them is not known. Must not know: files, revisions, formats.
-//! Data: texts -> items -> reviews -> decisions -> [`Checked`], which `report/check.rs` lays out.
+//! Owns: what can be found in texts, and the way there. The verdicts come from the same `evaluate` as the webhook's, on
+//! a World that is built from the texts: what is not in them is not known. Must not know: files, revisions, formats.
+//! Data: texts -> items -> requests -> decisions -> [`Checked`], which `report/check.rs` lays out.
 
 mod change;
 mod deployed;
@@ -35,73 +35,66 @@ pub use unjudged::unadopted;
 /// A text to judge, or why there is none.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// As whoever asks calls it.
+    /// The name under which it was given.
     pub name: Arc<str>,
-    /// What it says.
     pub text: Result<String, NoText>,
 }
 
 /// Why there is no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoText {
-    /// It cannot be read.
+    /// The text cannot be read.
     Unread(String),
-    /// It is none that is judged.
+    /// The text is not one that is judged.
     LeftOut(String),
 }
 
-/// How it is asked.
+/// The settings of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The rules that are asked.
     pub rulebook: &'a Rulebook,
-    /// Adoption and modes.
     pub settings: &'a Settings,
-    /// Of objects that name none.
+    /// The namespace of objects that name none.
     pub namespace: &'a str,
-    /// The time.
     pub now: Timestamp,
-    /// Ids of the rules that are asked; none: all.
+    /// Ids of the rules to apply; empty: all.
     pub rules: &'a [&'static str],
 }
 
-/// What was found.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// In the order of the texts.
+    /// The findings, in the order of the texts.
     pub hits: Vec<CheckFinding>,
-    /// Every object, and what became of it; in the order of the texts, what was removed last.
+    /// Every object and its result, in the order of the texts; removed objects last.
     pub objects: Vec<Outcome>,
-    /// Galera clusters among them.
     pub clusters: usize,
-    /// Documents that are no manifests: values of a chart, settings of a tool.
+    /// Documents that are not manifests: values of a chart, settings of a tool.
     pub strangers: usize,
-    /// The pages of the rules that were asked.
+    /// The pages of the rules that were applied.
     pub rules: Vec<Page>,
-    /// From where the settings come, if they are not the usual ones.
+    /// Where the settings come from, if they are not the usual ones.
     pub settings: Option<String>,
 }
 
-/// What became of an object.
+/// The result for one object.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Where it stands.
     pub spot: Location,
-    /// Which it is.
     pub object: Named,
-    /// The worst that is said of it, if anything is.
+    /// The worst finding, if there is any.
     pub worst: Option<Level>,
-    /// It is as it was, so nobody was asked.
+    /// The object did not change, so it was not judged.
     pub unchanged: bool,
 }
 
 impl Outcome {
-    /// Nothing is said of it, because no rule is about its kind.
+    /// Tells whether the object was not judged because no rule covers its kind.
     pub fn is_of_no_rule(&self) -> bool {
         self.worst.is_none() && !self.unchanged && self.object.kind == Kind::Other
     }
 
-    /// It was judged, and nothing is said of it.
+    /// Tells whether it was judged without a finding.
     pub fn is_fine(&self) -> bool {
         self.worst.is_none() && !self.unchanged && !self.is_of_no_rule()
     }
@@ -110,78 +103,68 @@ impl Outcome {
 /// One thing that was found.
 #[derive(Debug)]
 pub struct CheckFinding {
-    /// Where.
     pub spot: Location,
-    /// At which object.
     pub object: Option<Named>,
-    /// What.
     pub what: What,
-    /// The line, without what could be a secret.
+    /// The line, without values that could be secret.
     pub excerpt: Option<Excerpt>,
 }
 
 /// A place in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The text.
     pub file: Arc<str>,
-    /// Line and column; none: the text as a whole.
+    /// Line and column; none: the whole text.
     pub place: Option<Place>,
-    /// The template that it was made of.
+    /// The template that it was rendered from.
     pub template: Option<String>,
-    /// The text is of the base: what stands there is not there any more.
+    /// The text is in the base: the object was removed since.
     pub in_base: bool,
     sheet: usize,
 }
 
-/// An object, by its names.
+/// An object by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its kind.
     pub kind: Kind,
-    /// Its namespace and name.
     pub id: Id,
-    /// "StatefulSet db/galera", as every message begins.
+    /// The object as every message names it, as in "StatefulSet db/galera".
     pub subject: String,
 }
 
-/// What was found.
 #[derive(Debug)]
 pub enum What {
-    /// A rule found it.
     Finding {
-        /// What, and what becomes of it.
+        /// The finding, and what becomes of it.
         judged: Box<Judged>,
-        /// Why a comment in the file waives it.
+        /// The reason in a comment of the file that waives it.
         waived: Option<String>,
     },
-    /// It is said of the object besides.
+    /// A remark about the object.
     Remark(String),
     /// Something was not judged, and why.
     Unjudged(String),
-    /// A comment that waives is not taken, or waives nothing.
+    /// A waiver comment is invalid, or waives nothing.
     Comment(String),
-    /// It cannot be read.
     Unread(String),
 }
 
-/// How much it matters, least first.
+/// The levels, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// It is said.
+    /// For information.
     Note,
-    /// It is allowed here, with a reason.
+    /// Waived in the file, with a reason.
     Waived,
     /// It would be allowed with a warning.
     Warning,
-    /// It would be refused.
     Refused,
-    /// It is not known.
+    /// The text cannot be read.
     Unread,
 }
 
 impl Level {
-    /// As programs call it.
+    /// Returns the name in formats for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -198,7 +181,7 @@ impl CheckFinding {
         Self { spot, object: None, what, excerpt: None }
     }
 
-    /// How much it matters.
+    /// Returns the level of the finding.
     pub fn level(&self) -> Level {
         match &self.what {
             What::Finding { waived: Some(_), .. } => Level::Waived,
@@ -223,33 +206,33 @@ impl CheckFinding {
 }
 
 impl Checked {
-    /// How many of this level.
+    /// Counts the findings of this level.
     pub fn count(&self, level: Level) -> usize {
         self.hits.iter().filter(|hit| hit.level() == level).count()
     }
 
-    /// How many times something was not judged.
+    /// Counts what was not judged.
     pub fn unjudged(&self) -> usize {
         self.hits.iter().filter(|hit| matches!(hit.what, What::Unjudged(_))).count()
     }
 
-    /// Objects that were not judged, or could not be.
+    /// Counts objects that were not judged, or could not be.
     pub fn not_judged(&self) -> usize {
         self.objects_of(Level::Note) + self.objects_of(Level::Unread) + self.of_no_rule()
     }
 
-    /// Objects of kinds that no rule is about.
+    /// Counts objects whose kind no rule covers.
     pub fn of_no_rule(&self) -> usize {
         self.objects.iter().filter(|it| it.is_of_no_rule()).count()
     }
 
-    /// Objects of which this is the worst that is said.
+    /// Counts objects with this as their worst level.
     pub fn objects_of(&self, level: Level) -> usize {
         self.objects.iter().filter(|it| it.worst == Some(level)).count()
     }
 }
 
-/// Judges every document as if it were applied now. With a base: what changes of it.
+/// Judges every document as if it were applied now; with a base, only what changes.
 pub fn run(new: &[Input], base: Option<&[Input]>, question: &Question<'_>) -> Checked {
     let mut desk = CheckSession::new(question);
     let items = desk.read(new, false);
@@ -263,14 +246,14 @@ pub fn run(new: &[Input], base: Option<&[Input]>, question: &Question<'_>) -> Ch
     desk.cleared()
 }
 
-/// The objects in these texts that a cluster may have, and what they would read: by that they are looked for there.
+/// Returns the objects in these texts that a cluster may have, and those that they would read, to look them up there.
 pub fn names(new: &[Input], question: &Question<'_>) -> BTreeSet<(Kind, Id)> {
     let items = CheckSession::new(question).read(new, false);
     let own = |item: &Item| item.key().map(|(kind, id)| (kind, id.clone()));
     items.iter().flat_map(|item| own(item).into_iter().chain(live::reads(item))).collect()
 }
 
-/// Judges what these texts would change in a cluster that lives.
+/// Judges what these texts would change in a live cluster.
 pub fn run_live(new: &[Input], live: Live<'_>, question: &Question<'_>) -> Checked {
     let mut desk = CheckSession::new(question);
     let items = desk.read(new, false);

@@ -1,7 +1,8 @@
 //! The diagnosis of a guard, and of what it should guard: each answer, and what it means.
 //!
-//! Owns: when something is well, worth a word, or wrong, and the words. Must not know: how anything is asked (`command/doctor.rs`), or
-//! laid out (`report/doctor.rs`). What could not be asked is a row of its own: nothing is taken to be well unseen.
+//! Owns: when something is well, worth a remark, or wrong, and the words. Must not know: how anything is asked
+//! (`command/doctor.rs`), or laid out (`report/doctor.rs`). A question that could not be asked is a row of its own:
+//! nothing is assumed to be well.
 
 mod guard;
 mod guarded;
@@ -11,15 +12,15 @@ pub use guard::{
 };
 pub use guarded::{clusters, lone_founders, namespaces, once_guarded};
 
-/// The answer to a question, or in words why there is none.
+/// The answer to a question, or why there is none.
 pub type Asked<T> = Result<T, String>;
 
-/// How something is.
+/// The state of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// As it should be.
+    /// All is well.
     Well,
-    /// It works, and a person should know about it.
+    /// It works, and you should know about it.
     Remark,
     /// It could not be asked.
     NotAsked,
@@ -28,7 +29,6 @@ pub enum State {
 }
 
 impl State {
-    /// For programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Well => "well",
@@ -39,42 +39,40 @@ impl State {
     }
 }
 
-/// One answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its subject, in a word.
     pub about: &'static str,
     /// The state of the subject.
     pub state: State,
-    /// What was found.
     pub says: String,
     /// The way out; empty: there is nothing to do.
     pub instead: String,
 }
 
 impl Row {
-    /// As it should be.
+    /// A row for a subject that is well.
     pub fn well(about: &'static str, says: impl Into<String>) -> Self {
         Self { about, state: State::Well, says: says.into(), instead: String::new() }
     }
 
-    /// It works, and a person should know about it.
+    /// A row for a subject that works, and about which you should know.
     pub fn remark(about: &'static str, says: impl Into<String>, instead: impl Into<String>) -> Self {
         Self { about, state: State::Remark, says: says.into(), instead: instead.into() }
     }
 
-    /// It is not as it should be.
+    /// A row for a subject that is wrong.
     pub fn wrong(about: &'static str, says: impl Into<String>, instead: impl Into<String>) -> Self {
         Self { about, state: State::Wrong, says: says.into(), instead: instead.into() }
     }
 
-    /// It could not be asked.
+    /// A row for a question that could not be asked.
     pub fn not_asked(about: &'static str, why: impl Into<String>) -> Self {
         Self { about, state: State::NotAsked, says: why.into(), instead: String::new() }
     }
 }
 
-/// The worst state, on which a pipeline branches.
+/// Returns the worst state, which decides the exit code.
 pub fn worst(rows: &[Row]) -> State {
     rows.iter().map(|row| row.state).max().unwrap_or(State::Well)
 }

@@ -1,4 +1,4 @@
-//! What is looked over without being changed: manifests, running clusters, and the guard itself.
+//! Inspection of manifests, running clusters and the guard itself, without changes to any of them.
 //!
 //! | room | owns |
 //! |---|---|

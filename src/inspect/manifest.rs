@@ -20,11 +20,11 @@ use facts::galera::options;
 #[derive(Debug)]
 pub struct Document {
     root: Spanned<Node>,
-    /// What this was read from.
+    /// The part of the text that holds it.
     text: Arc<str>,
-    /// Lines above that.
+    /// Lines above that part.
     above: u64,
-    /// The template that it was made of, as Helm writes above each.
+    /// The template that it was rendered from, as Helm notes it above each document.
     pub template: Option<String>,
 }
 
@@ -36,8 +36,8 @@ pub struct Place {
     pub column: u64,
 }
 
-/// Reads every document of a text. Empty ones are left out; lists are opened. What is no YAML costs only what stands between the
-/// same two `---`.
+/// Reads every document of a text. Empty documents are skipped and lists are opened. Text that is not YAML costs only
+/// the part between two `---`.
 pub fn read(text: &str) -> Vec<Result<Document, NoYaml>> {
     part::all(text.trim_start_matches('\u{feff}')).flat_map(|part| each(&part)).collect()
 }
@@ -56,7 +56,8 @@ fn each(part: &Part<'_>) -> Vec<Result<Document, NoYaml>> {
         .collect()
 }
 
-/// What has `items` is a list to kubectl, whatever it is called, as deep as YAML is read; an item that says nothing of itself is of the list's kind.
+/// An object with `items` is a list to kubectl, whatever its kind, as deep as YAML is read; an item without a kind has
+/// the list's.
 fn opened(root: Spanned<Node>) -> Vec<Spanned<Node>> {
     let list = matches!(root.value.get("items").map(|it| &it.value), Some(Node::List(_)))
         && root.value.get("kind").is_some();
@@ -81,17 +82,17 @@ fn opened(root: Spanned<Node>) -> Vec<Spanned<Node>> {
 }
 
 impl Document {
-    /// The document as JSON, which is how a webhook would get it.
+    /// Returns the document as JSON, as a webhook would get it.
     pub fn json(&self) -> Value {
         self.root.value.json()
     }
 
-    /// Where the document begins.
+    /// Returns where the document begins.
     pub fn start(&self) -> Place {
         self.place(&self.root)
     }
 
-    /// The place of a field, or of the nearest thing above it that is there.
+    /// Returns the place of a field, or of the nearest parent that exists.
     pub fn find(&self, field: &str) -> Place {
         let mut node = &self.root;
         let mut lines = 0;
@@ -116,7 +117,7 @@ impl Document {
         if inside { Place { line: place.line + lines - 1, column: 1 } } else { place }
     }
 
-    /// A text whose lines are lines of the file: not one in quotes, which says where its own lines end.
+    /// Tells whether a text's lines are lines of the file, unlike a text in quotes, which has its own line breaks.
     fn is_block(&self, node: &Spanned<Node>) -> bool {
         let line = usize::try_from(node.referenced.line())
             .ok()
@@ -130,7 +131,7 @@ impl Document {
     }
 }
 
-/// `a.b[c.d].e` is a, b, c.d, e.
+/// Splits a field: `a.b[c.d].e` is a, b, c.d, e.
 fn steps(field: &str) -> impl Iterator<Item = &str> {
     let mut rest = field;
     std::iter::from_fn(move || {

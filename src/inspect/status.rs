@@ -1,4 +1,4 @@
-//! What there is to tell of a cluster, asked once: of the view, of the plan, and of what injection would write today.
+//! The status of a cluster, collected once: from the view, from the plan, and from what injection would write today.
 //!
 //! Must not know: how it is laid out (`report` does).
 
@@ -12,39 +12,37 @@ use facts::view::{Cluster, Member, State, View};
 use leader::plan::{bootstrap, rollout};
 use leader::recovery;
 
-/// One cluster.
 #[derive(Debug)]
 pub struct ClusterStatus<'a> {
     /// As the view has it.
     pub cluster: &'a Cluster,
     /// How it is, in a word.
     pub state: State,
-    /// Each member, and what is the matter with it.
+    /// Each member, with its condition.
     pub members: Vec<(&'a Member, Option<Condition>)>,
-    /// The one command that brings it back, if no member is Ready.
+    /// The one command that recovers it, if no member is Ready.
     pub way_back: Option<String>,
-    /// What is the matter with all of them, with the way out.
+    /// What is wrong, with the way out.
     pub matters: Vec<Diagnosis>,
-    /// How far its bootstrap node is.
+    /// How far the removal of its bootstrap node is.
     pub bootstrap: bootstrap::Stage,
-    /// Members that run with the addresses of before.
+    /// Members that run with outdated addresses.
     pub behind: Vec<&'a str>,
-    /// How far it is with its configuration.
+    /// How far the rollout of its configuration is.
     pub configuration: rollout::Stage,
-    /// What somebody should do about members that prove nothing.
+    /// What to do about members whose Ready proves nothing.
     pub unverified: Option<String>,
-    /// What its StatefulSet releases now.
+    /// The override on its StatefulSet that counts now.
     pub waived: Option<Override>,
-    /// What is released in its whole namespace now.
+    /// The break-glass exception of its namespace that counts now.
     pub glass: Option<Override>,
-    /// Its namespace is none of the guard's business.
+    /// The guard is off in its namespace.
     pub left_alone: bool,
-    /// What would be refused in its namespace as it is, each in its headline, if that was asked.
+    /// The headlines of what would be refused in its namespace, if that was asked for.
     pub findings: Vec<String>,
 }
 
 impl<'a> ClusterStatus<'a> {
-    /// Of this cluster.
     pub fn of(cluster: &'a Cluster, view: &View<'a>) -> Self {
         let bootstrap = bootstrap::stage(cluster, view);
         let outdated = inject::outdated(cluster, view);
@@ -57,7 +55,7 @@ impl<'a> ClusterStatus<'a> {
             matters: condition::matters(cluster, view),
             behind: outdated.iter().map(|(pod, _)| &*pod.name).collect(),
             configuration: rollout::stage(cluster, view),
-            // What keeps the bootstrap node says it already.
+            // The reason that keeps the bootstrap node says so already.
             unverified: bootstrap::unverified(cluster)
                 .filter(|_| !matches!(bootstrap, bootstrap::Stage::Kept(_))),
             waived: waived.and_then(|text| Override::read(text, view.now).ok()),
@@ -68,7 +66,7 @@ impl<'a> ClusterStatus<'a> {
         }
     }
 
-    /// With what an audit found in its namespace.
+    /// Adds the findings of an audit in its namespace.
     #[must_use]
     pub fn with_findings(self, audit: &Audit) -> Self {
         let ours = audit.objects.iter().filter(|it| it.id.namespace == self.cluster.id.namespace);

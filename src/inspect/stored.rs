@@ -1,8 +1,8 @@
-//! What API servers make of what they are sent, as far as that is known without asking one: objects in their namespaces, texts of a
-//! Secret as data, patches put onto what is there.
+//! Objects as API servers store them, as far as that is known without asking one: in their namespaces, with the texts
+//! of a Secret as data, and with patches applied to what exists.
 //!
-//! Owns: the ways of merging, and the one table of what items of lists go by. Must not know: rules, files, requests. Raw JSON in,
-//! raw JSON out: what it means is read afterwards (`objects/lib.rs`).
+//! Owns: the ways of merging, and the one table of the keys of list items. Must not know: rules, files, requests. Raw
+//! JSON in, raw JSON out: what it means is read afterwards (`objects/lib.rs`).
 
 mod applied;
 
@@ -14,7 +14,7 @@ use objects::Kind;
 
 pub use applied::{applied, last};
 
-/// By what items of lists are told apart, as Kubernetes' types say it (`patchMergeKey`).
+/// The keys that distinguish items of a list, as Kubernetes' types define them (`patchMergeKey`).
 const KEYS: [(&str, &[&str]); 11] = [
     ("containers", &["name"]),
     ("initContainers", &["name"]),
@@ -29,28 +29,28 @@ const KEYS: [(&str, &[&str]); 11] = [
     ("ownerReferences", &["uid"]),
 ];
 
-/// By what items of this list are told apart; `None`: it is replaced as a whole.
+/// Returns the keys of this list's items; `None`: the list is replaced as a whole.
 fn keys(field: &str) -> Option<&'static [&'static str]> {
     KEYS.iter().find(|(known, _)| *known == field).map(|(_, keys)| *keys)
 }
 
-/// By what this item is told apart.
+/// Returns the name of this item.
 fn name(item: &Value, keys: &[&str]) -> Option<Value> {
     keys.iter().find_map(|key| item.get(key).cloned())
 }
 
-/// An item of this list is what was said last, and nothing of what it was: a volume of another sort is another volume
+/// Tells whether an item of this list keeps only the new fields: a volume of another type is another volume
 /// (`retainKeys`).
 fn keeps_only_what_is_said(list: &str) -> bool {
     list == "volumes"
 }
 
-/// This map is replaced as a whole (`patchStrategy: replace`), in this kind alone.
+/// Tells whether this map is replaced as a whole (`patchStrategy: replace`), which happens in this kind alone.
 fn is_replaced(object: &Value, field: &str) -> bool {
     field == "selector" && object["kind"] == "PodDisruptionBudget"
 }
 
-/// As it is stored: in its namespace, and a Secret's texts as data.
+/// Completes an object as it is stored: in its namespace, and a Secret's texts as data.
 pub fn complete(json: &mut Value, kind: Kind, namespace: &str) {
     if let Some(metadata) = json.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("namespace".to_owned(), namespace.into());
@@ -60,7 +60,7 @@ pub fn complete(json: &mut Value, kind: Kind, namespace: &str) {
     }
 }
 
-/// A Secret as it is stored: what is written as text is data as well.
+/// Stores a Secret: values that are written as text become data.
 fn store(secret: &mut Value) {
     let Some(Value::Object(texts)) = secret.get_mut("stringData").map(Value::take) else { return };
     let texts = texts.into_iter().filter_map(|(key, text)| Some((key, BASE64.encode(text.as_str()?))));

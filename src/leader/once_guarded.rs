@@ -1,24 +1,25 @@
 //! StatefulSets that carry the guard's mark although no selector adopts them: they were guarded until the settings or their
-//! labels changed. An Event, `/readyz`, `gatera status` and `gatera doctor` name them until they are adopted again, or until
-//! somebody takes the mark off.
+//! labels changed. An Event, `/readyz`, `gatera status` and `gatera doctor` name them until they are adopted again, or
+//! until the mark is removed.
 //!
 //! Owns: the words. Must not know: where they are printed.
 
 use facts::marks::{DATA, PREFIX};
 use facts::view::{Id, View};
 
-/// What this means.
-pub const SAYS: &str = "it was guarded and no selector in `adopt` selects it now: the guard refuses nothing and changes nothing there";
+/// The text that says what this means.
+pub const SAYS: &str =
+    "it was guarded, and no selector in `adopt` matches it now: the guard refuses and changes nothing there";
 
-/// The way out, either way.
+/// Returns both ways out: guard the cluster again, or drop the mark.
 pub fn instead(Id { namespace, name }: &Id) -> String {
     format!(
-        "to guard it again, add a selector for its pod template to `adopt` in the guard's settings; if it is not to be guarded: \
+        "to guard it again, add a selector for its pod template to `adopt` in the guard's settings; to leave it unguarded: \
          kubectl -n {namespace} annotate statefulset {name} {PREFIX}{DATA}-"
     )
 }
 
-/// For one line of `/readyz`.
+/// Returns the one line that `/readyz` shows.
 pub fn line(view: &View<'_>) -> Option<String> {
     let (first, _) = view.no_longer_adopted().next()?;
     let more = match view.no_longer_adopted().count() {

@@ -26,73 +26,61 @@ pub use incremental::IncrementalPlanner;
 pub use scheduler::StepScheduler;
 pub use warrant::{Found, Warrant, is_marked, warrant};
 
-/// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Write the marks of a cluster that holds data.
     Mark(Mark),
-    /// A member that runs gets another option file.
+    /// Write a new option file for a member that runs.
     Address {
-        /// Its pod.
         pod: Id,
-        /// The pod's uid.
         uid: String,
-        /// The option file.
         text: String,
     },
-    /// Ask what the pods of a cluster told of its id, and record what follows.
+    /// Read the cluster's identity from the Events of its pods, and record what follows.
     Ask {
-        /// The StatefulSet.
         id: Id,
-        /// Its uid.
         uid: String,
     },
-    /// A pod that runs is told its cluster's id.
+    /// Write the cluster's identity on a pod that runs.
     Identity {
-        /// The pod.
         pod: Id,
-        /// Its uid.
         uid: String,
-        /// What it is told: an id, or another word.
+        /// The identity, or the word that stands for none.
         is: String,
     },
     /// Write down which configuration members start with.
     Configure(Box<Configure>),
-    /// A member restarts.
+    /// Restart a member.
     Evict {
-        /// Its StatefulSet.
         id: Id,
-        /// Its pod.
         pod: String,
-        /// The pod's uid.
         uid: String,
-        /// It has to be due for so long before it is done.
+        /// The step must be due for this long before it is done.
         patience: Duration,
     },
     /// Write the guard's mark on an object that is about to go.
     Condemn(PendingDeletion),
-    /// Delete this object.
     Delete(PendingDeletion),
-    /// The note named what it must not: tell everybody, and put the right one in its place.
+    /// Correct a record that names objects which must stay, and publish Events about it.
     Correct {
-        /// What is told.
         told: Vec<Announcement>,
-        /// Without a note it is taken out.
+        /// The corrected mark; a mark without a record removes the record.
         mark: Mark,
     },
-    /// The rest of a clean-up, each part harmless when it is done twice.
+    /// Finish a clean-up; each part may be done twice.
     Finish(Finish),
-    /// Tell everybody what the clean-up waits for, if it waits for long.
+    /// Publish what the clean-up waits for, if it waits for long.
     Announce(Announcement),
 }
 
 impl Step {
-    /// It deletes or restarts something, or says who does: it begins only if it still follows from the world.
+    /// Tells whether the step deletes or restarts something, or decides what does; such a step begins only if it still
+    /// follows from the world.
     pub fn destroys(&self) -> bool {
         matches!(self, Self::Delete(_) | Self::Finish(_) | Self::Configure(_) | Self::Evict { .. })
     }
 
-    /// What it is done to, in the words of `kubectl get`.
+    /// Returns the object that the step changes, as `kubectl get` names it.
     pub fn object(&self) -> String {
         let set = |id: &Id| format!("StatefulSet {id}");
         match self {
@@ -110,7 +98,7 @@ impl Step {
         }
     }
 
-    /// It is done once it was due for so long without a break: what lasts shorter is not worth it.
+    /// Returns how long the step must be due without a break before it is done.
     pub fn patience(&self) -> Duration {
         match self {
             Self::Announce(_) => LASTS,
@@ -121,58 +109,55 @@ impl Step {
     }
 }
 
-/// What is done, for logs: the object stands beside it.
+/// Prints what the step does, for logs that name the object beside it.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mark(Mark { bootstrap: None, .. }) => f.write_str("record that the cluster holds data"),
             Self::Mark(Mark { bootstrap: Some(_), .. }) => {
-                f.write_str("record that the cluster holds data, and that its bootstrap node goes")
+                f.write_str("record that the cluster holds data and that its bootstrap node is being removed")
             }
-            Self::Address { .. } => f.write_str("give the member the addresses of its peers as they are now"),
-            Self::Ask { .. } => f.write_str("read from its members which cluster they are in, and record it"),
-            Self::Identity { is, .. } => write!(f, "tell the member its cluster's identity ({is})"),
-            Self::Configure(_) => f.write_str("record which configuration its members start with"),
-            Self::Evict { .. } => f.write_str("restart the member with what it is to run now"),
-            Self::Condemn(_) => f.write_str("mark the object, which goes with the bootstrap node"),
+            Self::Address { .. } => f.write_str("give the member the current addresses of its peers"),
+            Self::Ask { .. } => f.write_str("read the cluster's identity from its members and record it"),
+            Self::Identity { is, .. } => write!(f, "give the member its cluster's identity ({is})"),
+            Self::Configure(_) => f.write_str("record the configuration that its members start with"),
+            Self::Evict { .. } => f.write_str("restart the member with its current configuration"),
+            Self::Condemn(_) => f.write_str("mark the object for removal with the bootstrap node"),
             Self::Delete(_) => f.write_str("delete the object, which belongs to the bootstrap node"),
-            Self::Correct { .. } => f.write_str("correct the record of what goes with the bootstrap node"),
+            Self::Correct { .. } => {
+                f.write_str("correct the record of what is removed with the bootstrap node")
+            }
             Self::Finish(_) => f.write_str("finish the removal of the bootstrap node"),
             Self::Announce(it) => write!(f, "write an Event ({}: {})", it.reason, it.note),
         }
     }
 }
 
-/// An object that goes, in the version in which it was judged.
+/// An object that is about to be deleted, in the version that was judged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PendingDeletion {
     /// The StatefulSet whose bootstrap node it belongs to; it is in the same namespace.
     pub id: Id,
     /// The uid of that StatefulSet.
     pub owner: String,
-    /// The object.
     pub target: RemovalTarget,
-    /// Its version.
     pub version: String,
 }
 
-/// The rest of a clean-up: delete what no watch shows, tell everybody, and write the note by which it is over.
+/// The rest of a clean-up: delete what no watch shows, publish Events, and record that it is done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Finish {
-    /// The StatefulSet.
     pub id: Id,
-    /// Its uid.
     pub uid: String,
-    /// What the view does not show any more, or never did: gone, or to be looked up and judged ([`warrant`]).
+    /// Objects that the view does not show: gone already, or to be looked up and judged ([`warrant`]).
     pub rest: Vec<RemovalTarget>,
-    /// What is left alone, and why.
+    /// Objects that stay, each with the reason.
     pub left: Vec<(RemovalTarget, String)>,
-    /// How the cluster is.
     pub count: String,
 }
 
 impl Finish {
-    /// What everybody should know, if these are left alone.
+    /// Returns the Events to publish if these objects stay.
     pub fn told(&self, left: &[(RemovalTarget, String)]) -> Vec<Announcement> {
         let stays = |target: &RemovalTarget| left.iter().any(|(it, _)| it == target);
         let gone: Vec<_> = self.rest.iter().filter(|it| !stays(it)).map(ToString::to_string).collect();
@@ -183,21 +168,19 @@ impl Finish {
         kept.chain(removed).collect()
     }
 
-    /// By this note it is over.
+    /// Returns the mark that records the end of the clean-up.
     pub fn mark(&self) -> Mark {
         let bootstrap = Some(Removal::Done.note(&self.uid));
         Mark { id: self.id.clone(), uid: self.uid.clone(), version: String::new(), bootstrap }
     }
 }
 
-/// The marks of a StatefulSet: data, and what becomes of its bootstrap node.
+/// The marks of a StatefulSet: whether it holds data, and what becomes of its bootstrap node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// The StatefulSet.
     pub id: Id,
-    /// Its uid.
     pub uid: String,
-    /// Only if it is still this version of it; empty: any.
+    /// The mark is written only to this version of the StatefulSet; empty means any.
     pub version: String,
     /// What becomes of its bootstrap node, if that is known.
     pub bootstrap: Option<String>,
@@ -216,14 +199,11 @@ impl Mark {
     }
 }
 
-/// Something about a cluster that everybody should see.
+/// An Event about a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Announcement {
-    /// Its StatefulSet.
     pub id: Id,
-    /// The StatefulSet's uid.
     pub uid: String,
-    /// One word for it.
     pub reason: &'static str,
     /// What is to be said.
     pub note: String,
@@ -235,7 +215,7 @@ impl Announcement {
     }
 }
 
-/// Everything there is to do, in an order that is always the same: by namespace, and by name.
+/// Returns all steps that are due, always in the same order: by namespace, then by name.
 pub fn next(view: &View<'_>) -> Vec<Step> {
     view.world.clusters().flat_map(|cluster| of(cluster, view)).chain(no_longer_adopted(view)).collect()
 }
@@ -252,7 +232,7 @@ fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = Step> {
 fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
     let ns = &*cluster.id.namespace;
     let view = &view.of_namespace(ns);
-    // Where its StatefulSet is gone nobody makes a member anew.
+    // A member of a deleted StatefulSet is not created again.
     let over =
         cluster.left || cluster.workload.metadata.going() || view.namespace_going(ns) || view.left_alone(ns);
     if view.freshness != Freshness::Current || over {
@@ -299,24 +279,24 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
 fn looks_only(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let ns = &*cluster.id.namespace;
     let mode = view.only_looks(ns)?;
-    Some(format!("namespace {ns} is in mode {}, in which gatera only looks", mode.name()))
+    Some(format!("namespace {ns} is in mode {}, in which gatera changes nothing", mode.name()))
 }
 
-/// What lasts shorter is not worth an Event.
+/// A state that lasts shorter than this is not worth an Event.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// Why an Event is written.
+/// Reasons of Events.
 const KEPT: &str = "BootstrapKept";
 const REMOVED: &str = "BootstrapRemoved";
 const NOT_REMOVED: &str = "NotRemoved";
-/// Events are written about this many clusters that no selector adopts any more; `gatera status` names all.
+/// Events name at most this many clusters that no selector adopts any more; `gatera status` names all.
 const MOST_NO_LONGER_GUARDED: usize = 100;
-/// No selector adopts the cluster any more.
+/// The Event reason for a cluster that no selector adopts any more.
 pub const NO_LONGER_GUARDED: &str = "NoLongerGuarded";
 
 fn not_removed(id: &Id, target: &RemovalTarget, why: &str) -> String {
     format!(
-        "{target} is left alone: {why}; if nothing needs it: kubectl -n {} delete {} {}",
+        "{target} is not removed: {why}; if nothing needs it: kubectl -n {} delete {} {}",
         id.namespace,
         target.kind.name().to_ascii_lowercase(),
         target.name

@@ -1,4 +1,4 @@
-//! The way back of a cluster that is down: what `gatera recover` does next.
+//! The recovery of a cluster that is down: what `gatera recover` does next.
 //!
 //! | file | owns |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `choosing.rs` | which member starts the cluster, once all have reported |
 //! | `by_hand.rs` | clusters whose servers do not start by the step: no pod of theirs is made |
 //! | `pod.rs` | the pod of a member, as its StatefulSet would make it |
-//! | `reader.rs` | a pod that reads what a member has whose own does not run |
+//! | `reader.rs` | a pod that reads the data of a member whose own pod does not run |
 //!
 //! Owns [`way_back`], the one command that `status` and an audit name. Whether a recovery may be granted is decided in `grant.rs`.
 
@@ -26,19 +26,19 @@ pub use steps::{Step, Want, next, next_in_turn};
 use engine::grant::serves;
 use facts::view::{Cluster, Member, State, View};
 
-/// The one command that brings back a cluster of which no member is Ready, and what it would do.
+/// Returns the one command that recovers a cluster of which no member is Ready, and what it would do.
 pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let (start, recover) = (cluster.start_command(), cluster.recover_command());
     match view.state(cluster) {
         _ if cluster.left => Some(
-            "apply the StatefulSet again as it was (kubectl apply, helm upgrade): it takes its pods back"
+            "apply the StatefulSet again as it was (kubectl apply, helm upgrade): it adopts its pods again"
                 .to_owned(),
         ),
         State::Stopped => Some(format!(
             "{start}, which compares where each member's data ends with what was recorded at the stop, and starts the newest first"
         )),
         State::Down if !serves(cluster) => Some(match by_hand::why(cluster) {
-            Some(why) => format!("{recover}, which prints the way by hand and creates no pods ({why})"),
+            Some(why) => format!("{recover}, which prints the steps by hand and creates no pods ({why})"),
             None => format!(
                 "{recover}, which finds out where each member's data ends and starts the cluster from the newest; it asks first{}",
                 newest(cluster).unwrap_or_default()
@@ -48,7 +48,7 @@ pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     }
 }
 
-/// Which of the members that are not Ready has the newest data, if each of them reported what it has.
+/// Returns which of the members that are not Ready has the newest data, if each of them reported its position.
 fn newest(cluster: &Cluster) -> Option<String> {
     let known: Vec<_> = cluster
         .starts()
@@ -59,16 +59,17 @@ fn newest(cluster: &Cluster) -> Option<String> {
         return None;
     }
     let have = known.iter().filter(|(_, it, _)| it.seqno == highest);
-    // A table that was about to change may be half changed: of two with the same position the other one is better.
+    // A table that was about to change may be half changed: of two members with the same position, the other one is
+    // better.
     let whole = have.clone().any(|(_, _, compared)| *compared);
     let have: Vec<_> = have.filter(|(_, _, compared)| *compared || !whole).map(|(name, ..)| *name).collect();
     Some(format!(" (as reported, the newest is on {}: seqno {highest})", have.join(", ")))
 }
 
-/// That the pod of this member does not run, and what Kubernetes says of it.
+/// Returns that the pod of this member does not run, and the reason that Kubernetes gives.
 fn held_up(cluster: &Cluster, member: &Member) -> String {
     let (ns, name) = (&cluster.id.namespace, &member.name);
     let says = member.pod.as_deref().and_then(|pod| pod.held_up_by.as_deref());
-    let why = says.map_or_else(|| format!("kubectl -n {ns} describe pod {name} says why"), str::to_owned);
+    let why = says.map_or_else(|| format!("kubectl -n {ns} describe pod {name} shows why"), str::to_owned);
     format!("its pod does not run: {why}")
 }

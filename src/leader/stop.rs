@@ -1,7 +1,9 @@
-//! What `gatera stop` does next: a pure function of the view, asked again after every look, like the way back (`recovery/steps.rs`).
+//! What `gatera stop` does next: a pure function of the view, asked again after every look, like a recovery
+//! (`recovery/steps.rs`).
 //!
-//! Members leave one at a time, the highest ordinal first, while all others are Ready: each knows that the others go on, and the last
-//! one that it is the last. Where each one's data ends is recorded on its claims. Nothing is remembered between two looks.
+//! Members leave one at a time, the highest ordinal first, while all others are Ready: each member knows that the
+//! others continue, and the last one that it is the last. Each one's position is recorded on its claims. Nothing is
+//! remembered between two looks.
 
 use crate::plan::bootstrap;
 use engine::exceptions::take_off;
@@ -12,34 +14,26 @@ use facts::view::condition;
 use facts::view::{Cluster, Id, Member, PodFact, State, View, back_or_out_of_service};
 use objects::Kind;
 
-/// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing: no member is left.
     Stopped,
-    /// Nothing for the moment.
     Wait(String),
-    /// It cannot be done.
     Cannot(String),
-    /// Record on these claims that their members are about to be stopped: how many they are has to outlive them.
+    /// Record on these claims that their members are about to be stopped: their number must outlive them.
     Record {
-        /// The claims.
         claims: Vec<String>,
     },
-    /// This one leaves: as many replicas are left.
+    /// Remove this member by setting the replicas.
     Leave {
-        /// The member.
         member: String,
-        /// Its claims.
         claims: Vec<String>,
-        /// How many are left.
+        /// The replicas that remain.
         to: i64,
     },
-    /// It is leaving: where its data ends is recorded when it has.
+    /// Wait for a member that is leaving: where its data ends is recorded when it has left.
     Follow {
-        /// The member.
         member: String,
-        /// Its claims.
         claims: Vec<String>,
         /// What keeps it from leaving, and what to do about that.
         kept: Option<String>,
@@ -47,7 +41,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The same without the words that change while nothing happens.
+    /// Returns the step without the texts that change while nothing happens.
     #[must_use]
     pub fn without_words(&self) -> Self {
         match self {
@@ -60,13 +54,12 @@ impl Step {
     }
 }
 
-/// What comes next.
 pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
     let recorded =
         |name: &String| cluster.claims.iter().any(|claim| claim.name == *name && claim.stopped.is_some());
     if let Some(pod) = cluster.leaving.first() {
         let ordinal = pod.name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok());
-        // Who was scaled away before is none of those that are stopped.
+        // A member that was removed before the stop is not one of those that are stopped.
         let stopped = ordinal.map_or_else(Vec::new, |it| claims(cluster, it)).into_iter();
         let claims = stopped.filter(recorded).collect();
         return Step::Follow { member: pod.name.clone(), claims, kept: node_away(pod, view) };
@@ -89,7 +82,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
     }
 }
 
-/// A pod of a node that does not answer stays until the node is back.
+/// Returns why the pod stays: a pod of a node that does not answer stays until the node is back.
 fn node_away(pod: &PodFact, view: &View<'_>) -> Option<String> {
     let node = view.node(&pod.node).filter(|node| !node.answers())?;
     let name = &node.metadata.name;
@@ -100,15 +93,15 @@ fn claims(cluster: &Cluster, ordinal: i64) -> Vec<String> {
     cluster.claims.iter().filter(|claim| claim.ordinal == ordinal).map(|claim| claim.name.clone()).collect()
 }
 
-/// The override by which the last member leaves says so; it is nobody else's.
+/// The reason that marks the override by which the last member leaves as gatera's own.
 pub const RELEASE: &str = "gatera stop stops the last member";
 
-/// This override is that one.
+/// Tells whether this override is gatera's own.
 pub fn is_ours(text: &str) -> bool {
     text.strip_suffix(RELEASE).is_some_and(|rest| rest.ends_with(" reason="))
 }
 
-/// Why not, whoever waits.
+/// Returns why the cluster cannot be stopped, however long one waits.
 fn cannot(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     not_in_this_state(cluster, view)
         .or_else(|| loses_data(cluster, view))
@@ -119,12 +112,12 @@ fn cannot(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     match view.state(cluster) {
         _ if cluster.workload.metadata.mark(RECOVER).is_some() => Some(format!(
-            "a recovery is under way: {} goes on with it, and --abort takes it back",
+            "a recovery is under way: {} continues it, and --abort takes it back",
             cluster.recover_command()
         )),
         State::Forming => Some("no member ever held data: it is a first install".to_owned()),
         State::Down => Some(format!(
-            "no member is Ready, so who has the newest data is not known ({}): {} leads it back first",
+            "no member is Ready, so it is unknown which has the newest data ({}): {} recovers it first",
             view.describe(cluster),
             cluster.recover_command()
         )),
@@ -132,17 +125,15 @@ fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     }
 }
 
-/// A member that leaves would take its data along.
+/// Returns why a member that leaves would lose its data.
 pub fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if cluster.workload.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete" {
-        let why = "persistentVolumeClaimRetentionPolicy.whenScaled is Delete, so members that leave lose their data: write Retain first";
+        let why = "persistentVolumeClaimRetentionPolicy.whenScaled is Delete, so members that leave lose their data: set it to Retain first";
         return Some(why.to_owned());
     }
     if let Some(claim) = cluster.claims.iter().find(|claim| claim.going) {
         let name = &claim.name;
-        return Some(format!(
-            "claim {name} is being deleted, and goes with its pod: copy what is on it first"
-        ));
+        return Some(format!("claim {name} is being deleted and is lost with its pod: copy its data first"));
     }
     let place = view.place_of_data(&cluster.id.namespace, &cluster.workload);
     let kept = |member: &&Member| match place.as_ref().map(|place| &place.backing) {
@@ -153,37 +144,36 @@ pub fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
         None => !claims(cluster, member.ordinal).is_empty(),
     };
     let member = cluster.members.iter().find(|member| !kept(member))?;
-    Some(format!("{} keeps its data on no claim of its own: what it has would go with its pod", member.name))
+    Some(format!("{} has no claim of its own for its data, which would be lost with its pod", member.name))
 }
 
-/// Nobody would know who may start first.
+/// Returns why it would be unknown which member may start first.
 fn never_starts_again(cluster: &Cluster) -> Option<String> {
     if cluster.has_no_identity() {
-        let why = "it has no identity, so nothing would tell who may start first: gatera explain G04, a cluster without an identity";
+        let why = "it has no identity, so nothing would show which member may start first: gatera explain G04, a cluster without an identity";
         return Some(why.to_owned());
     }
     let blind = cluster.members.iter().find(|member| member.pod.as_deref().is_some_and(|pod| !pod.step))?;
     Some(format!(
-        "{} does not start by gatera's step, so gatera start could not ask it where its data ends; gatera explain G01 and G04 tell how \
-         to stop and start it by hand",
+        "{} does not start by gatera's step, so gatera start could not ask it where its data ends; gatera explain G01 and G04 show how to stop and start it by hand",
         blind.name
     ))
 }
 
-/// Somebody's override would be written over.
+/// Returns why another override would be overwritten.
 fn released(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let text = cluster.workload.metadata.mark(OVERRIDE)?;
     let counts = Override::read(text, view.now).is_ok_and(|it| it.reason != RELEASE);
     let Id { namespace, name } = &cluster.id;
     counts.then(|| {
         format!(
-            "there is an override on its StatefulSet; take it off first: {}",
+            "there is an override on its StatefulSet; remove it first: {}",
             take_off(Kind::StatefulSet, namespace, name)
         )
     })
 }
 
-/// What is waited for, or what no waiting ends.
+/// Returns what the stop waits for, or why waiting does not help.
 fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Step> {
     if view.state(cluster) == State::Unknown || !cluster.members.iter().all(Member::ready) {
         let ways_out: Vec<_> = condition::matters(cluster, view).iter().map(ToString::to_string).collect();
@@ -195,7 +185,7 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Step> {
     }
     let pod = cluster.bootstrap.pods.first().map(|pod| &pod.name)?;
     Some(match bootstrap::kept_by_more_than_time(cluster, view) {
-        Some(why) => Step::Cannot(format!("{pod}, its bootstrap node, is still there, and stays: {why}")),
+        Some(why) => Step::Cannot(format!("{pod}, its bootstrap node, still exists and stays: {why}")),
         None => Step::Wait(format!("{pod} still exists; the guard removes it when no member needs it")),
     })
 }

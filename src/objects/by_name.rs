@@ -1,7 +1,7 @@
-//! What stands under names in an object: labels, marks, the keys of a ConfigMap.
+//! A map with few entries: labels, annotations, the keys of a ConfigMap.
 //!
-//! Mostly two or three entries, read once, looked up often, and held by the thousand. So they lie sorted in one piece of
-//! memory, where a tree would keep room for eleven.
+//! Most have two or three entries, are read once, looked up often, and kept by the thousand. So they are sorted in one
+//! piece of memory, where a tree would reserve room for eleven.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,6 @@ use std::marker::PhantomData;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Entries by their names.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ByName<T>(Box<[(String, T)]>);
 
@@ -24,22 +23,18 @@ impl<T> ByName<T> {
         self.get(name).is_some()
     }
 
-    /// All entries, by name.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&String, &T)> + Clone {
         self.0.iter().map(|(name, it)| (name, it))
     }
 
-    /// All names, sorted.
     pub fn keys(&self) -> impl Iterator<Item = &String> + Clone {
         self.iter().map(|(name, _)| name)
     }
 
-    /// What stands under them.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.iter().map(|(_, it)| it)
     }
 
-    /// There is nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -57,7 +52,7 @@ impl<T: fmt::Debug> fmt::Debug for ByName<T> {
     }
 }
 
-/// Of two with the same name the last counts, as everywhere in JSON.
+/// Of two entries with the same name the last counts, as everywhere in JSON.
 impl<T> FromIterator<(String, T)> for ByName<T> {
     fn from_iter<I: IntoIterator<Item = (String, T)>>(entries: I) -> Self {
         let mut all: Vec<_> = entries.into_iter().collect();

@@ -1,5 +1,5 @@
-//! Containers: image, command lines, environment, probes and hooks. This is where manifests keep passwords, so text is
-//! read as [`Literal`], which cannot be printed by accident.
+//! Containers: image, command lines, environment, probes and hooks. Manifests keep passwords here, so text is read as
+//! [`Literal`], which cannot be printed by accident.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use super::quantity::Quantity;
 use super::references::SourceRef;
 use super::workload::Resources;
 
-/// Text that may hold a password. It can be looked at, but not printed by accident: its `Debug` hides it.
+/// Text that may hold a password. It can be read, but not printed by accident: its `Debug` hides it.
 #[derive(Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(transparent)]
 pub struct Literal(String);
 
 impl Literal {
-    /// The text, for judging it. Never for a message.
+    /// Returns the text, to judge it. Never use it in a message.
     pub fn look(&self) -> &str {
         &self.0
     }
@@ -34,53 +34,44 @@ impl fmt::Debug for Literal {
     }
 }
 
-/// One container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
     /// Its name in the pod.
     #[serde(deserialize_with = "name")]
     pub name: String,
-    /// Image reference as written.
     #[serde(deserialize_with = "or_default")]
     pub image: String,
-    /// Replaces the image's entrypoint.
     #[serde(deserialize_with = "list")]
     pub command: Vec<Literal>,
-    /// Arguments of the entrypoint.
     #[serde(deserialize_with = "list")]
     pub args: Vec<Literal>,
-    /// Environment, one by one.
     #[serde(deserialize_with = "list")]
     pub env: Vec<EnvVar>,
     /// Environment, whole ConfigMaps and Secrets.
     #[serde(deserialize_with = "list")]
     pub env_from: Vec<EnvFrom>,
-    /// Declared ports.
     #[serde(deserialize_with = "list")]
     pub ports: Vec<Port>,
-    /// CPU and memory.
     #[serde(deserialize_with = "or_default")]
     pub resources: Resources,
-    /// What becomes of it when those change while it runs.
+    /// Whether the container restarts when those change while it runs.
     #[serde(deserialize_with = "list")]
     pub resize_policy: Vec<ResizePolicy>,
-    /// Where volumes appear.
     #[serde(deserialize_with = "list")]
     pub volume_mounts: Vec<Mount>,
     /// Restarts the container when it fails.
     pub liveness_probe: Option<Handler>,
     /// Takes the pod out of its Services when it fails.
     pub readiness_probe: Option<Handler>,
-    /// Holds the other two back until it succeeds.
+    /// Delays the other two probes until it succeeds.
     pub startup_probe: Option<Handler>,
-    /// Hooks.
     #[serde(deserialize_with = "or_default")]
     pub lifecycle: Lifecycle,
 }
 
 impl Container {
-    /// It is restarted when a running pod gives it the resources of this one.
+    /// Tells whether a running container restarts when it gets the resources of `new`.
     pub fn is_restarted_as(&self, new: &Self) -> bool {
         let (before, after) = (&self.resources, &new.resources);
         let changes = |name: &str| {
@@ -91,7 +82,7 @@ impl Container {
         restarts.any(|it| changes(&it.resource_name))
     }
 
-    /// Every command line the container can run, with the field it stands in.
+    /// Returns every command line that the container can run, with its field.
     pub fn command_lines(&self) -> impl Iterator<Item = (&'static str, &[Literal])> {
         let handlers = [
             ("livenessProbe.exec.command", &self.liveness_probe),
@@ -111,7 +102,7 @@ impl Container {
     }
 }
 
-/// Whether another amount of one resource restarts the container.
+/// Tells whether a change of one resource restarts the container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResizePolicy {
@@ -121,21 +112,19 @@ pub struct ResizePolicy {
     restart_policy: String,
 }
 
-/// One environment variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvVar {
-    /// Its name.
     #[serde(deserialize_with = "variable")]
     pub name: String,
-    /// Its value, when it is written into the manifest.
+    /// The value, if the manifest contains it.
     #[serde(deserialize_with = "or_default")]
     pub value: Literal,
-    /// Where its value comes from, when it is not.
+    /// The source of the value, if the manifest does not contain it.
     pub value_from: Option<Box<ValueFrom>>,
 }
 
-/// Where the value of a variable comes from.
+/// The source of a variable's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[allow(clippy::struct_field_names, reason = "as the API calls them")]
@@ -144,7 +133,7 @@ pub struct ValueFrom {
     pub config_map_key_ref: Option<SourceRef>,
     /// A key of a Secret.
     pub secret_key_ref: Option<SourceRef>,
-    /// A field of the pod, which is another in each.
+    /// A field of the pod, which differs in each pod.
     pub field_ref: Option<super::Present>,
 }
 
@@ -152,76 +141,68 @@ pub struct ValueFrom {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvFrom {
-    /// A ConfigMap.
     pub config_map_ref: Option<SourceRef>,
-    /// A Secret.
     pub secret_ref: Option<SourceRef>,
 }
 
-/// A declared port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Port {
     /// By which others may refer to it.
     #[serde(deserialize_with = "or_default")]
     pub name: String,
-    /// The number.
     #[serde(deserialize_with = "or_default")]
     pub container_port: i64,
 }
 
-/// Where a volume appears.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[allow(clippy::struct_field_names, reason = "as Kubernetes calls them")]
 pub struct Mount {
-    /// Name of the volume.
     #[serde(deserialize_with = "name")]
     pub name: String,
-    /// Where in the container.
     #[serde(deserialize_with = "or_default")]
     pub mount_path: String,
     /// One file or folder of the volume, instead of all of it.
     #[serde(deserialize_with = "or_default")]
     pub sub_path: String,
-    /// The same, with variables in it.
+    /// The same with variables in it.
     #[serde(deserialize_with = "or_default")]
     pub sub_path_expr: String,
 }
 
-/// A probe or hook: its command, and of a probe its patience.
+/// A probe or hook: its command, and the timing of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Handler {
     /// The command; empty for HTTP, TCP and gRPC.
     #[serde(deserialize_with = "or_default")]
     pub exec: Exec,
-    /// It asks over HTTP: whom is not read.
+    /// An HTTP probe; only whether there is one is read.
     pub http_get: Option<super::Present>,
-    /// It asks whether a port takes connections.
+    /// A TCP probe.
     pub tcp_socket: Option<TcpSocket>,
     /// Seconds before the first try.
     #[serde(deserialize_with = "or_default")]
     pub initial_delay_seconds: i64,
-    /// Seconds between tries; the API server makes an absent number 10.
+    /// Seconds between tries; the API server sets an absent number to 10.
     pub period_seconds: Option<i64>,
-    /// So many failures in a row count; the API server makes an absent number 3.
+    /// Failures in a row that count; the API server sets an absent number to 3.
     pub failure_threshold: Option<i64>,
 }
 
 impl Handler {
-    /// The seconds that may pass before it gives up on a container that just started.
+    /// Returns the seconds until the probe gives up on a container that has just started.
     pub fn patience(&self) -> i64 {
         let tries = self.period_seconds.unwrap_or(10).saturating_mul(self.failure_threshold.unwrap_or(3));
         self.initial_delay_seconds.saturating_add(tries)
     }
 }
 
-/// A port that has to take connections: its number, or the name of a declared one.
+/// The port of a TCP probe: its number, or the name of a declared port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct TcpSocket {
-    /// As it is written.
     pub port: Option<Quantity>,
 }
 
@@ -229,20 +210,16 @@ pub struct TcpSocket {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Exec {
-    /// Program and arguments.
     #[serde(deserialize_with = "list")]
     pub command: Vec<Literal>,
 }
 
-/// Hooks of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Lifecycle {
-    /// Before it stops.
     pub pre_stop: Option<Handler>,
-    /// After it started.
     pub post_start: Option<Handler>,
-    /// By what it is told to stop, if not by what its image says.
+    /// The stop signal, if it differs from the image's.
     #[serde(deserialize_with = "or_default")]
     pub stop_signal: String,
 }

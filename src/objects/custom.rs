@@ -1,7 +1,7 @@
-//! Kinds that only a pack reads: custom resources, most often.
+//! Kinds that only a pack reads, mostly custom resources.
 //!
-//! Owns: how such an object is carried without knowing its type. Must not know: any of them. A pack names its kinds as constants and
-//! asks for its own type back ([`CustomObject::get`]).
+//! Owns: how such an object is carried without knowing its type. Must not know: any of them. A pack names its kinds as
+//! constants and asks for its own type back ([`CustomObject::get`]).
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -19,17 +19,17 @@ pub trait Custom: Any + Debug + Send + Sync {
     /// The metadata that every object has.
     fn meta(&self) -> &Meta;
 
-    /// About as many bytes as it takes in memory.
+    /// Returns about the bytes that it takes in memory.
     fn weight(&self) -> usize;
 }
 
-/// Reads the JSON text of one object of the kind that is called this.
+/// Reads the JSON text of one object of the kind with this name.
 pub type ReadCustom = fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadable>;
 
 /// A kind that only a pack reads.
 #[derive(Debug)]
 pub struct CustomKind {
-    /// What API servers, manifests and roles call it.
+    /// The names that API servers, manifests and roles use.
     pub row: Row,
     /// Its objects are watched and kept while the API server offers the kind; otherwise requests about them are judged alone.
     pub watched: bool,
@@ -82,14 +82,12 @@ impl PartialOrd for CustomKind {
 /// An object of a custom kind.
 #[derive(Clone, Debug)]
 pub struct CustomObject {
-    /// Its kind.
     pub kind: &'static CustomKind,
-    /// What was read.
     pub value: Arc<dyn Custom>,
 }
 
 impl CustomObject {
-    /// The object, if it was read into this type.
+    /// Returns the object, if it was read into this type.
     pub fn get<T: Custom>(&self) -> Option<&T> {
         let any: &dyn Any = &*self.value;
         any.downcast_ref()

@@ -1,10 +1,10 @@
-//! Fingerprints: whether two texts are the same, without keeping either.
+//! Fingerprints: they show whether two texts are the same, without keeping either.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde::{Deserialize, Deserializer, de};
 
-/// Tells whether two values are the same, and nothing else.
+/// A fingerprint: it shows whether two values are the same, and nothing else.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
@@ -15,14 +15,13 @@ impl std::fmt::Debug for Fingerprint {
 }
 
 impl Fingerprint {
-    /// Of any text.
     pub fn of(text: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         Self(hasher.finish())
     }
 
-    /// As a number, the same in every process of one version of the program.
+    /// Returns it as a number, the same in every process of one version of gatera.
     pub fn number(self) -> u64 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The kinds that something in the guard reads: one table, a row each, and what it is read into.
+//! The kinds that the guard reads: one table with a row each, and the type that it is read into.
 //!
 //! Packs add kinds of their own ([`Kinds`]). Must not know: what any field means.
 
@@ -7,12 +7,12 @@ use super::{
 };
 use super::{CustomKind, CustomObject, Meta, Unreadable, read};
 
-/// What API servers, manifests and roles call a kind.
+/// The names that API servers, manifests and roles use for a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The API group; empty for the core.
     pub group: &'static str,
-    /// The version in which it is read; API servers convert what is written in others.
+    /// The version in which it is read; API servers convert other versions.
     pub version: &'static str,
     /// The `kind:` of a manifest.
     pub name: &'static str,
@@ -22,7 +22,7 @@ pub struct Row {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident($of:ty): $group:literal $version:literal $name:literal $plural:literal;)*) => {
-        /// The kinds that something in the guard reads.
+        /// A kind that the guard reads.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Kind {
             $($(#[$doc])* $kind,)*
@@ -35,7 +35,7 @@ macro_rules! kinds {
         /// Every kind that is read without a pack.
         pub const KINDS: &[Kind] = &[$(Kind::$kind,)*];
 
-        /// One object. Boxed variants are large; a review holds two of these at most.
+        /// One object. Boxed variants are large; a request holds two objects at most.
         #[derive(Clone, Debug)]
         #[allow(missing_docs, reason = "each variant is the kind of its name")]
         pub enum Object {
@@ -45,7 +45,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// Its row; [`Kind::Other`] has none.
+            /// Returns the row of the kind; [`Kind::Other`] has none.
             pub const fn row(self) -> Option<&'static Row> {
                 Some(match self {
                     $(Self::$kind => &Row { group: $group, version: $version, name: $name, plural: $plural },)*
@@ -67,7 +67,7 @@ macro_rules! kinds {
                 })
             }
 
-            /// What it was read as.
+            /// Returns the kind that it was read as.
             pub fn kind(&self) -> Kind {
                 match self {
                     $(Self::$kind(_) => Kind::$kind,)*
@@ -85,7 +85,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The object as a type of a pack, if it was read into that.
+            /// Returns the object as a type of a pack, if it was read into that.
             pub fn custom<T: super::Custom>(&self) -> Option<&T> {
                 match self {
                     Self::Custom(it) => it.get(),
@@ -129,32 +129,32 @@ kinds! {
     Definition(Plain): "apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions";
 }
 
-/// The kinds that are told apart: those that are read without a pack, and those that packs add.
+/// The kinds that are distinguished: those that are read without a pack, and those that packs add.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds(Vec<&'static CustomKind>);
 
 impl Kinds {
-    /// With these kinds of packs.
+    /// Adds these kinds of packs.
     pub fn with(custom: impl IntoIterator<Item = &'static CustomKind>) -> Self {
         Self(custom.into_iter().collect())
     }
 
-    /// Every kind that has a name.
+    /// Returns every kind that has a name.
     pub fn all(&self) -> impl Iterator<Item = Kind> {
         KINDS.iter().copied().chain(self.0.iter().map(|custom| Kind::Custom(custom)))
     }
 
-    /// The kinds of packs whose objects are watched.
+    /// Returns the kinds of packs whose objects are watched.
     pub fn watched(&self) -> impl Iterator<Item = Kind> {
         self.0.iter().filter(|custom| custom.watched).map(|custom| Kind::Custom(custom))
     }
 
-    /// The kind of this group and name; a known name in another group is another kind.
+    /// Returns the kind of this group and name; a known name in another group is another kind.
     pub fn named(&self, group: &str, name: &str) -> Kind {
         self.find(|row| row.group == group && row.name == name)
     }
 
-    /// The kind of this group that URLs write so.
+    /// Returns the kind of this group with this plural.
     pub fn of_plural(&self, group: &str, plural: &str) -> Kind {
         self.find(|row| row.group == group && row.plural == plural)
     }
@@ -165,7 +165,7 @@ impl Kinds {
 }
 
 impl Kind {
-    /// As URLs and roles write it: `statefulsets`. Empty for [`Kind::Other`].
+    /// Returns the plural that URLs and roles use, as in `statefulsets`; empty for [`Kind::Other`].
     pub fn plural(self) -> &'static str {
         self.row().map_or("", |row| row.plural)
     }
@@ -175,7 +175,7 @@ impl Kind {
         self.row().map_or("", |row| row.group)
     }
 
-    /// Its objects are in no namespace.
+    /// Tells whether its objects are in no namespace.
     pub fn is_cluster_wide(self) -> bool {
         match self {
             Self::Custom(custom) => custom.cluster_wide,
@@ -183,17 +183,17 @@ impl Kind {
         }
     }
 
-    /// Objects of it are watched while the API server offers the kind: not every one does.
+    /// Tells whether not every API server offers the kind: its objects are watched while it is offered.
     pub fn is_optional(self) -> bool {
         matches!(self, Self::Custom(custom) if custom.watched)
     }
 
-    /// The version in which it is read.
+    /// Returns the version in which it is read.
     pub fn version(self) -> &'static str {
         self.row().map_or("v1", |row| row.version)
     }
 
-    /// The `kind:` of a manifest; empty for [`Kind::Other`].
+    /// Returns the `kind:` of a manifest; empty for [`Kind::Other`].
     pub fn name(self) -> &'static str {
         self.row().map_or("", |row| row.name)
     }

@@ -1,8 +1,8 @@
 //! Kubernetes objects, as far as the guard reads them.
 //!
 //! Owns: the shape of an object once its JSON has been read, and the one function that reads it ([`Object::read`]).
-//! Must not know: rules, clusters, HTTP. Data passes once: JSON text in, a value or [`Unreadable`] out; nothing here
-//! keeps the text. The webhook, the watches and `gatera check` all read through this door, so they cannot disagree.
+//! Must not know: rules, clusters, HTTP. JSON text in, a value or [`Unreadable`] out; nothing here keeps the text. The
+//! webhook, the watches and `gatera check` all use this function, so they cannot disagree.
 //!
 //! Only the fields that are judged have a place here; everything else is skipped while reading.
 
@@ -57,7 +57,7 @@ pub use meta::or_default;
 
 use meta::by_name;
 
-/// Something is there. What, nobody asks.
+/// Marks that a field is present; its value is not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Present;
 
@@ -70,19 +70,15 @@ impl<'de> Deserialize<'de> for Present {
 /// An object of which only the metadata is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Plain {
-    /// Name, labels, marks.
     #[serde(default, deserialize_with = "or_default")]
     pub metadata: Meta,
 }
 
-/// A PersistentVolumeClaim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Claim {
-    /// Name, labels, marks.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    /// What is asked for.
     #[serde(deserialize_with = "or_default")]
     pub spec: workload::ClaimSpec,
     #[serde(deserialize_with = "or_default")]
@@ -99,36 +95,35 @@ struct ClaimStatus {
 }
 
 impl Claim {
-    /// A Bound claim has a volume; whether that volume holds a database is for the cluster's data mark to say.
+    /// Tells whether the claim has a volume; whether that holds a database is recorded in the cluster's data mark.
     pub fn bound(&self) -> bool {
         self.status.phase == "Bound"
     }
 
-    /// How large its volume is, if it has one.
+    /// Returns the size of its volume, if it has one.
     pub fn capacity(&self) -> Option<&Quantity> {
         self.status.capacity.get("storage")
     }
 }
 
-/// The body of a `pods/eviction` request: the pod's name, and how it is to be deleted.
+/// The body of a `pods/eviction` request: the pod's name, and how to delete it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Eviction {
-    /// The pod's name.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    /// How it is to be deleted.
+    /// Options of the deletion.
     #[serde(deserialize_with = "or_default")]
     pub delete_options: DeleteOptions,
 }
 
-/// How an object is to be deleted.
+/// Options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeleteOptions {
-    /// Seconds between "stop" and "die"; absent: the object's own.
+    /// The grace period in seconds; absent: the object's own.
     pub grace_period_seconds: Option<i64>,
-    /// Orphan, Background, Foreground.
+    /// `Orphan`, `Background` or `Foreground`.
     #[serde(deserialize_with = "or_default")]
     pub propagation_policy: String,
     #[serde(deserialize_with = "or_default")]
@@ -138,27 +133,26 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// As they are sent. What cannot be read asks for nothing unusual.
+    /// Reads the options of a request. Options that cannot be read are the defaults.
     pub fn read(json: &Value) -> Self {
         Self::deserialize(json).unwrap_or_default()
     }
 
-    /// Nothing happens. An API server says so of an eviction nowhere else, if it was asked for in these options.
+    /// Tells whether it is a dry run. For an eviction, API servers say so only in these options.
     pub fn dry_run(&self) -> bool {
         self.dry_run.iter().any(|it| it == "All")
     }
 
-    /// What the object made stays.
+    /// Tells whether dependent objects stay.
     pub fn orphans(&self) -> bool {
         self.propagation_policy == "Orphan" || self.orphan_dependents
     }
 }
 
-/// A ConfigMap. Values may hold what must never be printed.
+/// A ConfigMap. Its values may hold secrets, so they are never printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ConfigMap {
-    /// Name, labels, marks.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
     /// File name or key, and its text.
@@ -168,21 +162,20 @@ pub struct ConfigMap {
     binary_data: ByName<Fingerprint>,
 }
 
-/// What one entry of a map takes beside its letters.
+/// Bytes that one entry of a map takes beside its text.
 const ENTRY: usize = 128;
 
 impl ConfigMap {
-    /// It holds something under this key.
+    /// Tells whether it has this key.
     pub fn has(&self, key: &str) -> bool {
         self.data.contains_key(key) || self.binary_data.contains_key(key)
     }
 
-    /// Nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty() && self.binary_data.is_empty()
     }
 
-    /// About as many bytes as it takes in memory, with the sums of its entries.
+    /// Returns about the bytes that it takes in memory, with the digests of its entries.
     pub fn weight(&self) -> usize {
         let Meta { labels, marks, .. } = &self.metadata;
         let data = self.data.iter().map(|(key, text)| key.len() + text.look().len());
@@ -192,7 +185,7 @@ impl ConfigMap {
         data.chain(bytes).chain(labels).chain(marks).map(|length| ENTRY + length).sum()
     }
 
-    /// Some of it is no text.
+    /// Tells whether some of it is not text.
     pub fn holds_bytes(&self) -> bool {
         !self.binary_data.is_empty()
     }
@@ -218,7 +211,7 @@ mod tests {
             let with = |length: usize| Object::read(kind, &format!("{before}{}{after}", "n".repeat(length)));
             assert!(with(most).is_ok(), "{before}");
             let words = with(100_000).unwrap_err().to_string();
-            let says = format!("a name has 100000 bytes, and {most} is the most there can be");
+            let says = format!("a name has 100000 bytes; the limit is {most}");
             assert!(words.contains(&says) && words.len() < 200, "{words}");
         }
     }

@@ -1,30 +1,30 @@
-//! The metadata of an object: who it is, how it is labelled, whom it belongs to, and the guard's own marks on it.
+//! The metadata of an object: its name, its labels, its owners, and the guard's own annotations.
 //!
-//! Annotations of others are dropped while reading: `last-applied-configuration` repeats the whole object, passwords
-//! included, and would double the memory of the view.
+//! Annotations of other owners are dropped while reading: `last-applied-configuration` repeats the whole object,
+//! passwords included, and would double the memory of the view.
 
 use serde::{Deserialize, Deserializer, de};
 
 use super::ByName;
 
-/// What every mark begins with.
+/// The prefix of every annotation and label of the guard.
 pub const PREFIX: &str = "gatera.dev/";
 
 /// Labels of an object or of a pod template.
 pub type Labels = ByName<String>;
 
-/// Reads `null` as if the field were absent: YAML's `env:` with nothing behind it is a null.
+/// Reads `null` as if the field were absent: YAML's `env:` without a value is a null.
 pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(input: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(input)?.unwrap_or_default())
 }
 
-/// No API server stores an object, a container or a volume of a longer name, or a longer key of a ConfigMap.
+/// The longest name of an object, container or volume, and the longest key of a ConfigMap, that API servers accept.
 pub const LONGEST_NAME: usize = 253;
-/// Of environment variables none is too long for an API server; of those that anybody reads, all are shorter.
+/// API servers set no limit to the names of environment variables; all that the guard reads are shorter than this.
 const LONGEST_VARIABLE: usize = 1024;
 
-/// A name of at most so many bytes. Messages repeat names, and a mutating webhook is asked before the API server has
-/// looked at them: what it would never store is not read.
+/// A name of at most `MOST` bytes. Messages repeat names, and a mutating webhook is called before the API server has
+/// validated them: a name that it would never store is not read.
 #[derive(Default)]
 struct Name<const MOST: usize>(String);
 
@@ -36,7 +36,6 @@ impl<'de, const MOST: usize> Deserialize<'de> for Name<MOST> {
     }
 }
 
-/// Reads a name.
 pub(super) fn name<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
     or_default(input).map(|Name::<LONGEST_NAME>(name)| name)
 }
@@ -57,7 +56,7 @@ where
     Ok(named)
 }
 
-/// Reads a list, in no more memory than it needs: many are held for long.
+/// Reads a list into no more memory than it needs: many lists are kept for long.
 pub(super) fn list<'de, D, T>(input: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -71,19 +70,19 @@ where
 fn short<const MOST: usize, E: de::Error>(name: &str) -> Result<(), E> {
     let bytes = name.len();
     if bytes > MOST {
-        return Err(E::custom(format!("a name has {bytes} bytes, and {MOST} is the most there can be")));
+        return Err(E::custom(format!("a name has {bytes} bytes; the limit is {MOST}")));
     }
     Ok(())
 }
 
-/// What every object says of itself.
+/// The metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Meta {
     /// Empty in a request that asks for `generateName`.
     #[serde(deserialize_with = "name")]
     pub name: String,
-    /// The prefix of a name that the API server has yet to choose.
+    /// The prefix of a name that the API server will complete.
     #[serde(deserialize_with = "name")]
     pub generate_name: String,
     /// Empty for cluster-wide objects, and in manifests that leave it to the command line.
@@ -95,27 +94,25 @@ pub struct Meta {
     /// Differs after every write; empty in a manifest.
     #[serde(deserialize_with = "or_default")]
     pub resource_version: String,
-    /// Counts the changes of what is asked for.
+    /// Counts the changes of the spec.
     #[serde(deserialize_with = "or_default")]
     pub generation: i64,
-    /// All labels.
     #[serde(deserialize_with = "or_default")]
     pub labels: Labels,
     /// Only the guard's own annotations, those whose key begins with `gatera.dev/`, and Helm's.
     #[serde(rename = "annotations", deserialize_with = "own_marks")]
     pub marks: ByName<String>,
-    /// Who made it.
     #[serde(deserialize_with = "list")]
     pub owner_references: Vec<Owner>,
     /// Set once it is going away.
     pub deletion_timestamp: Option<String>,
-    /// Kubernetes keeps it, a claim, until no pod uses it any more.
+    /// The claim is protected: Kubernetes keeps it until no pod uses it.
     #[serde(rename = "finalizers", deserialize_with = "is_protected")]
     pub protected: bool,
 }
 
 impl Meta {
-    /// It is going away; nothing holds it up any more.
+    /// Tells whether it is being deleted with nothing to delay it.
     pub fn going(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
@@ -125,13 +122,13 @@ impl Meta {
         self.owner_references.iter().find(|owner| owner.controller)
     }
 
-    /// The operator that looks after it and knows what it is. KUDO's Instance has it made as somebody's templates say, and knows nothing
-    /// of a database.
+    /// Returns the operator that manages it and knows what it is. KUDO's Instance creates it from a user's templates
+    /// and knows nothing of a database.
     pub fn operator(&self) -> Option<&Owner> {
         self.controller().filter(|owner| !owner.is_of("kudo.dev", "Instance"))
     }
 
-    /// The release by which Helm manages it. A name that Helm would not take is none.
+    /// Returns the Helm release that manages it. A name that Helm would not accept does not count.
     pub fn helm_release(&self) -> Option<&str> {
         let plain = |it: &&str| {
             !it.is_empty()
@@ -141,26 +138,23 @@ impl Meta {
         self.marks.get(HELM_RELEASE).map(String::as_str).filter(plain)
     }
 
-    /// One of the guard's own annotations, by the part of its key after `gatera.dev/`.
+    /// Returns one of the guard's own annotations, by its key without `gatera.dev/`.
     pub fn mark(&self, name: &str) -> Option<&str> {
         self.marks.iter().find(|(key, _)| key.strip_prefix(PREFIX) == Some(name)).map(|(_, value)| &**value)
     }
 }
 
-/// Who made an object.
+/// An owner of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Owner {
     /// Group and version of the owner.
     #[serde(deserialize_with = "name")]
     pub api_version: String,
-    /// Kind of the owner.
     #[serde(deserialize_with = "name")]
     pub kind: String,
-    /// Name of the owner.
     #[serde(deserialize_with = "name")]
     pub name: String,
-    /// uid of the owner.
     #[serde(deserialize_with = "name")]
     pub uid: String,
     /// The one owner that manages the object.
@@ -169,25 +163,25 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// It is of this kind, of this group.
+    /// Tells whether it has this group and kind.
     pub fn is_of(&self, group: &str, kind: &str) -> bool {
         self.kind == kind && self.api_version.split('/').next() == Some(group)
     }
 }
 
-/// Keeps claims that pods use.
+/// The finalizer that keeps claims while pods use them.
 pub const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
-/// Of all finalizers this one alone matters.
+/// Reads finalizers, of which only this one matters.
 fn is_protected<'de, D: Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
     let finalizers: Vec<String> = or_default(input)?;
     Ok(finalizers.iter().any(|it| it == PROTECTION))
 }
 
-/// Helm writes it on everything that it manages.
+/// Helm writes this annotation on everything that it manages.
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
-/// Keeps the guard's own annotations, and Helm's, without ever allocating for the others.
+/// Keeps the guard's own annotations, and Helm's, without allocating memory for the others.
 fn own_marks<'de, D: Deserializer<'de>>(input: D) -> Result<ByName<String>, D::Error> {
     struct Own;
     impl<'de> de::Visitor<'de> for Own {

@@ -11,25 +11,19 @@ use super::pod_status::{Condition, condition};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Node {
-    /// Its name and labels.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    /// Taints and cordon.
     #[serde(deserialize_with = "or_default")]
     pub spec: NodeSpec,
-    /// Conditions.
     #[serde(deserialize_with = "or_default")]
     pub status: NodeStatus,
 }
 
-/// Taints and cordon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Cordoned.
     #[serde(deserialize_with = "or_default")]
     pub unschedulable: bool,
-    /// What keeps pods away.
     #[serde(deserialize_with = "list")]
     pub taints: Vec<Taint>,
 }
@@ -38,44 +32,40 @@ pub struct NodeSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Taint {
-    /// Its key.
     #[serde(deserialize_with = "or_default")]
     pub key: String,
-    /// Its value.
     #[serde(deserialize_with = "or_default")]
     pub value: String,
-    /// NoSchedule, PreferNoSchedule, NoExecute.
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[serde(deserialize_with = "or_default")]
     pub effect: String,
 }
 
-/// Conditions of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// Ready counts.
     #[serde(deserialize_with = "list")]
     pub conditions: Vec<Condition>,
 }
 
 impl Node {
-    /// Somebody said that it is switched off for good: nothing runs there any more.
+    /// Tells whether it is tainted as out of service: nothing runs there any more.
     pub fn out_of_service(&self) -> bool {
         self.spec.taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service")
     }
 
-    /// Its kubelet is heard. One of which nothing is told is not taken for lost.
+    /// Tells whether its kubelet reports. A node without a report is not taken for lost.
     pub fn answers(&self) -> bool {
         let told = |condition: &Condition| condition.kind == "Ready" && condition.status == "Unknown";
         !self.status.conditions.iter().any(told)
     }
 
-    /// An ordinary pod without tolerations could be placed here now.
+    /// Tells whether an ordinary pod without tolerations could be placed here now.
     pub fn schedulable(&self) -> bool {
         self.takes(&PodSpec::default())
     }
 
-    /// Such a pod could be placed here now, as far as labels and taints decide.
+    /// Tells whether this pod could be placed here now, as far as labels and taints decide.
     pub fn takes(&self, pod: &PodSpec) -> bool {
         let labelled =
             pod.node_selector.iter().all(|(key, value)| self.metadata.labels.get(key) == Some(value));

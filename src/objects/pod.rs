@@ -1,4 +1,4 @@
-//! Pods: what they run and what they refer to. How they do is in `pod_status.rs`.
+//! Pods: what they run and what they refer to. Their status is in `pod_status.rs`.
 
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
@@ -9,17 +9,13 @@ use super::references::SourceRef;
 use super::unreadable::within;
 use super::{Affinity, Container, Fingerprint, Labels, Meta, Spread};
 
-/// A Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// Name, labels, marks, owner.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    /// What it runs.
     #[serde(deserialize_with = "or_default")]
     pub spec: PodSpec,
-    /// How it does.
     #[serde(deserialize_with = "or_default")]
     pub status: PodStatus,
 }
@@ -29,9 +25,8 @@ pub struct Pod {
 pub struct Template {
     /// Labels and marks that every pod gets.
     pub metadata: Meta,
-    /// What every pod runs.
     pub spec: PodSpec,
-    /// Of the whole text: any change of it restarts the pods, also of what is not read here.
+    /// A fingerprint of the whole text: every change of it restarts the pods, also of fields that are not read here.
     pub fingerprint: Fingerprint,
 }
 
@@ -52,37 +47,34 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
-/// What a pod runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
-    /// Main containers.
     #[serde(deserialize_with = "list")]
     pub containers: Vec<Container>,
     /// Containers that run first, or beside (restartPolicy Always).
     #[serde(deserialize_with = "list")]
     pub init_containers: Vec<Container>,
-    /// Containers that somebody put into the running pod.
+    /// Containers that were added to the running pod.
     #[serde(deserialize_with = "list")]
     pub ephemeral_containers: Vec<Container>,
-    /// Volumes, by reference.
     #[serde(deserialize_with = "list")]
     pub volumes: Vec<Volume>,
-    /// The ServiceAccount that it runs as; empty: `default`, which is made again by itself.
+    /// The ServiceAccount that it runs as; empty: `default`, which Kubernetes creates again.
     #[serde(deserialize_with = "or_default")]
     pub service_account_name: String,
     /// The Secrets that its images are pulled with.
     #[serde(deserialize_with = "list")]
     pub image_pull_secrets: Vec<SourceRef>,
-    /// The Service by which it has its name in the network.
+    /// The Service that gives it a name in the network.
     #[serde(deserialize_with = "or_default")]
     pub subdomain: String,
     /// Where it runs; empty before it is scheduled.
     #[serde(deserialize_with = "or_default")]
     pub node_name: String,
-    /// Seconds between "stop" and "die"; the API server makes an absent number 30.
+    /// The grace period in seconds; the API server sets an absent number to 30.
     pub termination_grace_period_seconds: Option<i64>,
-    /// Beside whom it may run.
+    /// The pods beside which it may run.
     #[serde(deserialize_with = "or_default")]
     pub affinity: Affinity,
     /// How evenly such pods are spread.
@@ -96,26 +88,23 @@ pub struct PodSpec {
     pub tolerations: Vec<Toleration>,
 }
 
-/// A taint that a pod does not mind.
+/// A taint that a pod tolerates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Toleration {
-    /// Its key; empty: any.
     #[serde(deserialize_with = "or_default")]
     pub key: String,
     /// Exists, or Equal (also if empty).
     #[serde(deserialize_with = "or_default")]
     pub operator: String,
-    /// For Equal.
     #[serde(deserialize_with = "or_default")]
     pub value: String,
-    /// Empty: any effect.
     #[serde(deserialize_with = "or_default")]
     pub effect: String,
 }
 
 impl PodSpec {
-    /// Every container with the name of the list it stands in.
+    /// Returns every container, with the name of its list.
     pub fn all_containers(&self) -> impl Iterator<Item = (&'static str, &Container)> {
         let named = |list: &'static str| move |container| (list, container);
         self.containers
@@ -124,37 +113,33 @@ impl PodSpec {
             .chain(self.init_containers.iter().map(named("initContainers")))
     }
 
-    /// How long a member may take to leave, after all defaults.
+    /// Returns the grace period, after all defaults.
     pub fn grace(&self) -> i64 {
         self.termination_grace_period_seconds.unwrap_or(30)
     }
 }
 
-/// A volume, as far as it refers to an object. It is one of these kinds, so what is large is boxed.
+/// A volume, as far as it refers to an object. It is one of these kinds, so large ones are boxed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Volume {
-    /// Name that mounts use.
     #[serde(deserialize_with = "name")]
     pub name: String,
-    /// A ConfigMap as files.
     pub config_map: Option<Box<SourceRef>>,
     /// Several sources in one folder.
     pub projected: Option<Projected>,
-    /// A Secret as files.
     pub secret: Option<Box<SourceRef>>,
-    /// An empty folder that goes with the pod.
+    /// An empty folder that is deleted with the pod.
     pub empty_dir: Option<EmptyDir>,
     /// Fields of the pod itself as files.
     #[serde(rename = "downwardAPI")]
     pub downward_api: Option<DownwardApi>,
-    /// A claim, by name.
     pub persistent_volume_claim: Option<ClaimVolume>,
-    /// A claim that goes with the pod.
+    /// A claim that is deleted with the pod.
     pub ephemeral: Option<super::Present>,
     /// A folder of the node.
     pub host_path: Option<HostPath>,
-    /// A folder of a server of files.
+    /// A folder of a file server.
     pub nfs: Option<super::Present>,
 }
 
@@ -162,12 +147,11 @@ pub struct Volume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct HostPath {
-    /// Where.
     #[serde(deserialize_with = "or_default")]
     pub path: String,
 }
 
-/// An empty folder that goes with the pod.
+/// An empty folder that is deleted with the pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct EmptyDir {
@@ -180,7 +164,6 @@ pub struct EmptyDir {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct DownwardApi {
-    /// The files.
     #[serde(deserialize_with = "list")]
     pub items: Vec<DownwardFile>,
 }
@@ -192,7 +175,6 @@ pub struct DownwardFile {
     /// Its name in the volume.
     #[serde(deserialize_with = "or_default")]
     pub path: String,
-    /// Which field.
     #[serde(deserialize_with = "or_default")]
     pub field_ref: FieldRef,
 }
@@ -201,12 +183,10 @@ pub struct DownwardFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FieldRef {
-    /// `metadata.annotations['…']`
     #[serde(deserialize_with = "or_default")]
     pub field_path: String,
 }
 
-/// A claim, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClaimVolume {
@@ -219,7 +199,6 @@ pub struct ClaimVolume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Projected {
-    /// The sources.
     #[serde(deserialize_with = "list")]
     pub sources: Vec<Source>,
 }
@@ -228,13 +207,11 @@ pub struct Projected {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Source {
-    /// A ConfigMap as files.
     pub config_map: Option<Box<SourceRef>>,
-    /// A Secret as files.
     pub secret: Option<Box<SourceRef>>,
 }
 
-/// Labels are looked at as often as specs; this keeps the callers short.
+/// Labels are read as often as specs; this keeps the callers short.
 impl AsRef<Labels> for Template {
     fn as_ref(&self) -> &Labels {
         &self.metadata.labels

@@ -1,18 +1,17 @@
-//! How a pod does, as its kubelet tells it: conditions, and the lives of its containers.
+//! The status of a pod, as its kubelet reports it: conditions, and the runs of its containers.
 
 use serde::Deserialize;
 
 use super::Pod;
 use super::meta::{list, or_default};
 
-/// How a pod does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodStatus {
-    /// Pending, Running, Succeeded, Failed.
+    /// `Pending`, `Running`, `Succeeded` or `Failed`.
     #[serde(deserialize_with = "or_default")]
     pub phase: String,
-    /// Why it has failed, in a word.
+    /// The reason why it failed, in one word.
     #[serde(deserialize_with = "or_default")]
     pub reason: String,
     /// The same in a sentence.
@@ -21,40 +20,32 @@ pub struct PodStatus {
     /// Conditions, of which Ready counts.
     #[serde(deserialize_with = "list")]
     pub conditions: Vec<Condition>,
-    /// How its containers do.
     #[serde(deserialize_with = "list")]
     pub container_statuses: Vec<ContainerStatus>,
-    /// How those do that come before them.
+    /// The status of its init containers.
     #[serde(deserialize_with = "list")]
     pub init_container_statuses: Vec<ContainerStatus>,
 }
 
-/// One condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Condition {
-    /// Its name.
     #[serde(rename = "type", deserialize_with = "or_default")]
     pub kind: String,
-    /// True, False, Unknown.
     #[serde(deserialize_with = "or_default")]
     pub status: String,
     /// Since when it is so.
     #[serde(deserialize_with = "or_default")]
     pub last_transition_time: String,
-    /// Why it is so.
     #[serde(deserialize_with = "or_default")]
     pub message: String,
 }
 
-/// How a container does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerStatus {
-    /// Name of the container.
     #[serde(deserialize_with = "or_default")]
     pub name: String,
-    /// Waiting, running or terminated.
     #[serde(deserialize_with = "or_default")]
     pub state: ContainerState,
     /// How it ended the last time.
@@ -68,26 +59,23 @@ pub struct ContainerStatus {
     pub restart_count: i64,
 }
 
-/// Waiting, running or terminated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
-    /// Why it does not run (yet, or again).
+    /// The reason why it does not run (yet, or again).
     pub waiting: Option<Waiting>,
-    /// It runs.
     pub running: Option<Run>,
-    /// It has ended.
     pub terminated: Option<Run>,
 }
 
-/// One life of a container.
+/// One run of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Run {
     /// When it began, by the clock of its node.
     #[serde(deserialize_with = "or_default")]
     pub started_at: String,
-    /// Its last words, whoever wrote them.
+    /// Its termination message.
     #[serde(deserialize_with = "or_default")]
     pub message: String,
 }
@@ -96,7 +84,7 @@ pub struct Run {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Waiting {
-    /// CrashLoopBackOff, ImagePullBackOff, ContainerCreating …
+    /// `CrashLoopBackOff`, `ImagePullBackOff`, `ContainerCreating` …
     #[serde(deserialize_with = "or_default")]
     pub reason: String,
     /// The same in a sentence.
@@ -113,12 +101,12 @@ impl ContainerStatus {
 }
 
 impl Pod {
-    /// The kubelet says Ready, and the pod is not on its way out.
+    /// Tells whether the pod is Ready and not being deleted.
     pub fn ready(&self) -> bool {
         !self.metadata.going() && condition(&self.status.conditions, "Ready")
     }
 
-    /// This container runs at the moment, as far as the kubelet says.
+    /// Tells whether this container runs, as far as the kubelet reports.
     pub fn runs(&self, container: &str) -> bool {
         self.status
             .container_statuses
@@ -126,22 +114,22 @@ impl Pod {
             .any(|status| status.name == container && status.state.running.is_some())
     }
 
-    /// What this container left behind when it ended the last time, as long as it has not started well since.
+    /// Returns this container's termination message, as long as it has not started well since.
     pub fn last_words(&self, container: &str) -> Option<&str> {
         let status = self.container_status(container)?;
         let ended = status.state.terminated.as_ref().or(status.last_state.terminated.as_ref());
         ended.filter(|_| !status.started).map(|ended| &*ended.message)
     }
 
-    /// When this container began to run the last time, as the kubelet wrote it; `None`: it never did, or has started well.
+    /// Returns when this container last started, as the kubelet wrote it; `None`: it never did, or has started well.
     pub fn began(&self, container: &str) -> Option<&str> {
         let status = self.container_status(container).filter(|status| !status.started)?;
         let runs = [&status.state.running, &status.state.terminated, &status.last_state.terminated];
         runs.into_iter().flatten().next().map(|run| &*run.started_at)
     }
 
-    /// This container has run, however shortly, or may have: a pod that a kubelet turned away after a restart of its node has no more
-    /// to say of its containers.
+    /// Tells whether this container has run, however shortly, or may have: a pod that a kubelet rejected after a
+    /// restart of its node has no container status.
     pub fn has_run(&self, container: &str) -> bool {
         let ran = |status: &ContainerStatus| {
             let lives = [&status.state.running, &status.state.terminated, &status.last_state.terminated];
@@ -150,12 +138,12 @@ impl Pod {
         !matches!(&*self.status.phase, "" | "Pending") || self.container_status(container).is_some_and(ran)
     }
 
-    /// How often this container was started again.
+    /// Returns how often this container was restarted.
     pub fn restarts(&self, container: &str) -> i64 {
         self.container_status(container).map_or(0, |status| status.restart_count)
     }
 
-    /// Since when it is not Ready, as the kubelet wrote it, or, where none has it yet, since when no node takes it.
+    /// Returns since when it is not Ready, as the kubelet wrote it, or since when it is pending without a node.
     pub fn unready_since(&self) -> Option<&str> {
         let unready = |it: &&Condition| it.kind == "Ready" && it.status != "True";
         let condition = self.status.conditions.iter().find(unready).or(self.unscheduled());
@@ -166,11 +154,12 @@ impl Pod {
         self.status.conditions.iter().find(|it| it.kind == "PodScheduled" && it.status == "False")
     }
 
-    /// What Kubernetes says of why nothing runs in it: the scheduler, the kubelet that turned it away, or what a container waits for.
+    /// Returns Kubernetes' reason why nothing runs in it: from the scheduler, from a kubelet that rejected it, or from
+    /// a container that waits.
     pub fn held_up_by(&self) -> Option<&str> {
         let PodStatus { phase, reason, message, .. } = &self.status;
         let all = self.status.init_container_statuses.iter().chain(&self.status.container_statuses);
-        // That it falls again and again says nothing of why.
+        // A container in back-off says nothing about the cause.
         let mut waits = all
             .filter_map(|it| it.state.waiting.as_ref())
             .filter(|it| !matches!(&*it.reason, "CrashLoopBackOff" | "PodInitializing" | "ContainerCreating"))
@@ -184,7 +173,7 @@ impl Pod {
             .filter(|it| !it.is_empty())
     }
 
-    /// Since when this container runs, as the kubelet wrote it.
+    /// Returns since when this container runs, as the kubelet wrote it.
     pub fn since(&self, container: &str) -> Option<&str> {
         Some(&*self.container_status(container)?.state.running.as_ref()?.started_at)
     }
@@ -193,7 +182,8 @@ impl Pod {
         self.status.container_statuses.iter().find(|status| status.name == container)
     }
 
-    /// A container falls over again and again, or cannot start at all: no waiting will make this pod Ready.
+    /// Tells whether a container fails again and again, or cannot start at all: this pod does not become Ready by
+    /// waiting.
     pub fn stuck(&self) -> bool {
         const HOPELESS: [&str; 3] =
             ["CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError"];
@@ -202,14 +192,13 @@ impl Pod {
         phase == "Failed" || all.any(|it| it.waits_for(&HOPELESS) || it.waits_for(&NO_IMAGE))
     }
 
-    /// The image of this container, or of one that comes before it, cannot be had.
+    /// Tells whether the image of this container, or of one before it, cannot be pulled.
     pub fn lacks_an_image(&self, container: &str) -> bool {
         let before = self.status.init_container_statuses.iter();
         before.chain(self.container_status(container)).any(|it| it.waits_for(&NO_IMAGE))
     }
 }
 
-/// It is so.
 pub(super) fn condition(conditions: &[Condition], kind: &str) -> bool {
     conditions.iter().any(|condition| condition.kind == kind && condition.status == "True")
 }

@@ -4,11 +4,12 @@ use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer, de};
 
-/// As it was written, without quotes. API servers write it in their own way, so `1024Mi` and `1Gi` are the same.
+/// The value as it was written, without quotes. API servers write it in their own form, so `1024Mi` and `1Gi` are the
+/// same.
 #[derive(Clone, Debug, Default)]
 pub struct Quantity(String);
 
-/// Equal amounts may be written in several ways.
+/// Equal amounts may be written in several forms.
 impl Hash for Quantity {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
@@ -41,21 +42,20 @@ const UNITS: [(&str, i128); 16] = [
     ("", ONE),
 ];
 const ONE: i128 = 1_000_000_000;
-/// API servers take a percentage with any number of zeros in front.
+/// API servers accept a percentage with any number of leading zeros.
 const LONGEST: usize = 64;
 
 impl Quantity {
-    /// The text.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// The number of bytes of `10Gi` or `500M`, rounded up. `None`: it cannot be told.
+    /// Returns the number of bytes of `10Gi` or `500M`, rounded up. `None`: unknown.
     pub fn bytes(&self) -> Option<u64> {
         u64::try_from(self.billionths()?.checked_add(ONE - 1)?.div_euclid(ONE)).ok()
     }
 
-    /// The value, as exactly as API servers keep it: a smaller part than a billionth counts as one.
+    /// Returns the value, as exactly as API servers keep it: a part smaller than a billionth counts as one.
     fn billionths(&self) -> Option<i128> {
         let (number, unit) = match self.0.split_once(['e', 'E']).filter(|(_, power)| !power.is_empty()) {
             Some((number, power)) => (number, ONE.checked_mul(10_i128.checked_pow(power.parse().ok()?)?)?),
@@ -70,7 +70,7 @@ impl Quantity {
         digits.checked_mul(unit)?.checked_add(below - 1).map(|it| it.div_euclid(below))
     }
 
-    /// How many of `total` it means: a number, or a percentage rounded up. `None`: neither.
+    /// Returns how many of `total` it means: a number, or a percentage rounded up. `None`: neither.
     pub fn of(&self, total: i64) -> Option<i64> {
         match self.0.strip_suffix('%') {
             None => self.0.parse().ok(),

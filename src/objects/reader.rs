@@ -1,6 +1,6 @@
-//! Whatever reads ConfigMaps: pods, and the objects that make pods, as far as they say what those refer to.
+//! Readers of ConfigMaps: pods, and the objects that create pods, as far as they refer to ConfigMaps.
 //!
-//! Read only when a ConfigMap is about to be deleted; the view holds much less.
+//! They are read only when a ConfigMap is about to be deleted; the view holds much less.
 
 use serde::Deserialize;
 
@@ -8,12 +8,9 @@ use super::meta::or_default;
 use super::unreadable::read_as;
 use super::{Meta, Pod, Unreadable, Workload};
 
-/// One of them.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    /// Its kind.
     pub kind: &'static str,
-    /// Name, owners.
     pub metadata: Meta,
     config_maps: Vec<String>,
 }
@@ -36,7 +33,7 @@ struct CronJobSpec {
 }
 
 impl Reader {
-    /// Every kind, with its API and the plural that URLs and roles write.
+    /// Every kind of reader, with its API and plural.
     pub const KINDS: [(&str, &str, &str); 8] = [
         ("Pod", "api/v1", "pods"),
         ("ReplicationController", "api/v1", "replicationcontrollers"),
@@ -60,7 +57,7 @@ impl Reader {
         Ok(Self { kind, metadata, config_maps })
     }
 
-    /// It refers to this ConfigMap.
+    /// Tells whether it refers to this ConfigMap.
     pub fn reads(&self, config_map: &str) -> bool {
         self.config_maps.iter().any(|name| name == config_map)
     }

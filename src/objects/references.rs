@@ -1,18 +1,17 @@
-//! What a pod refers to by name: `ConfigMaps` and Secrets, whole or by key, as files or as variables.
+//! The ConfigMaps and Secrets that a pod refers to by name, whole or by key, as files or as variables.
 
 use serde::Deserialize;
 
 use super::meta::{list, name, or_default};
 use super::{PodSpec, Volume};
 
-/// A reference by name, and what of the object is meant.
+/// A reference by name, and the part of the object that is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct SourceRef {
-    /// Name of the object, in the pod's namespace. Volumes from Secrets call it otherwise.
+    /// The name of the object, in the pod's namespace. Volumes from Secrets use another field name.
     #[serde(alias = "secretName", deserialize_with = "name")]
     pub name: String,
-    /// The one key (variables).
     #[serde(deserialize_with = "or_default")]
     pub key: String,
     /// The keys that become files; empty: all of them (volumes).
@@ -27,7 +26,6 @@ pub struct SourceRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Item {
-    /// The key.
     #[serde(deserialize_with = "or_default")]
     pub key: String,
     /// The file that it becomes, below the mount.
@@ -35,30 +33,29 @@ pub struct Item {
     pub path: String,
 }
 
-/// What of one object a pod uses.
+/// The parts of one object that a pod uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Uses<'a> {
-    /// All of it.
     pub whole: bool,
     /// Keys without which the pod does not start, or starts with an empty folder in place of a file.
     pub needed: Vec<&'a str>,
 }
 
 impl Uses<'_> {
-    /// Something reads the value of this key.
+    /// Tells whether the value of this key is read.
     pub fn reads(&self, key: &str) -> bool {
         self.whole || self.needed.contains(&key)
     }
 }
 
 impl Volume {
-    /// The `ConfigMaps` that are in it, or in a part of it.
+    /// Returns the `ConfigMaps` in the volume, or in a part of it.
     pub fn config_maps(&self) -> impl Iterator<Item = &SourceRef> {
         let parts = self.projected.iter().flat_map(|it| &it.sources);
         self.config_map.iter().chain(parts.filter_map(|it| it.config_map.as_ref())).map(AsRef::as_ref)
     }
 
-    /// The Secrets that are in it, or in a part of it.
+    /// Returns the Secrets in the volume, or in a part of it.
     pub fn secrets(&self) -> impl Iterator<Item = &SourceRef> {
         let parts = self.projected.iter().flat_map(|it| &it.sources);
         self.secret.iter().chain(parts.filter_map(|it| it.secret.as_ref())).map(AsRef::as_ref)
@@ -66,24 +63,24 @@ impl Volume {
 }
 
 impl PodSpec {
-    /// The `ConfigMaps` whose text reaches a container of this pod.
+    /// Returns the `ConfigMaps` whose text reaches a container of this pod.
     pub fn config_maps(&self) -> impl Iterator<Item = &str> {
         let mounted = self.volumes.iter().flat_map(Volume::config_maps);
         mounted.chain(self.variables(Kind::ConfigMap)).map(|reference| &*reference.name)
     }
 
-    /// The Secrets whose values reach a container of this pod.
+    /// Returns the Secrets whose values reach a container of this pod.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let mounted = self.volumes.iter().flat_map(Volume::secrets);
         mounted.chain(self.variables(Kind::Secret)).map(|reference| &*reference.name)
     }
 
-    /// What of this ConfigMap the pod uses.
+    /// Returns the parts of this ConfigMap that the pod uses.
     pub fn uses_of_config_map(&self, name: &str) -> Uses<'_> {
         self.uses(Kind::ConfigMap, name)
     }
 
-    /// What of this Secret the pod uses.
+    /// Returns the parts of this Secret that the pod uses.
     pub fn uses_of_secret(&self, name: &str) -> Uses<'_> {
         self.uses(Kind::Secret, name)
     }
@@ -118,7 +115,7 @@ impl PodSpec {
         uses
     }
 
-    /// Files of a volume that are mounted one by one: a file that is not there becomes an empty folder.
+    /// Returns files of a volume that are mounted one by one: a missing file becomes an empty folder.
     fn single_files(&self, volume: &str) -> impl Iterator<Item = &str> {
         let mounts = self.all_containers().flat_map(|(_, container)| &container.volume_mounts);
         mounts
@@ -126,7 +123,7 @@ impl PodSpec {
             .map(|mount| &*mount.sub_path)
     }
 
-    /// Sources of the environment: with a key one variable, without one all of them.
+    /// Returns sources of the environment: with a key one variable, without one all of them.
     fn variables(&self, kind: Kind) -> impl Iterator<Item = &SourceRef> {
         let containers = self.all_containers().map(|(_, container)| container);
         containers.chain(&self.ephemeral_containers).flat_map(move |container| {

@@ -1,7 +1,7 @@
-//! A field of a custom resource whose schema lets anything through, or that no schema describes.
+//! A field of a custom resource whose schema allows any value, or that no schema describes.
 //!
-//! A value of a wrong type is for a rule to say, not a reason to hold up whoever writes the whole object. Its `Debug` hides it: it may
-//! be a password.
+//! A value of a wrong type is reported by a rule; it does not make the whole object unreadable. Its `Debug` hides it:
+//! it may be a password.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,22 +9,20 @@ use std::hash::{Hash, Hasher};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// What stands there.
+/// The value.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub enum Scalar {
-    /// Nothing, or null.
     #[default]
     Absent,
-    /// A text.
     Text(String),
-    /// A number, or true or false, as a text.
+    /// A number or a boolean, as text.
     Plain(String),
-    /// A list or a map, by that word: what is in it nobody looks at.
+    /// A list or a map, by that word; its content is not read.
     Odd(&'static str),
 }
 
 impl Scalar {
-    /// As a text, if it can be one; empty if nothing is there.
+    /// Returns the value as text, if it can be one; empty if there is none.
     pub fn look(&self) -> &str {
         match self {
             Self::Text(text) | Self::Plain(text) => text,
@@ -32,27 +30,25 @@ impl Scalar {
         }
     }
 
-    /// "a list" or "a map", if it is one.
+    /// Returns "a list" or "a map", if it is one.
     pub fn odd(&self) -> Option<&'static str> {
         if let Self::Odd(word) = self { Some(word) } else { None }
     }
 
-    /// As a whole number, if it is one.
+    /// Returns the value as a whole number, if it is one.
     pub fn number(&self) -> Option<i64> {
         self.look().parse().ok()
     }
 
-    /// They say the same: nothing and an empty text do, and so do 3306 and "3306".
+    /// Tells whether both mean the same: no value and an empty text do, and so do 3306 and "3306".
     pub fn same_text(&self, other: &Self) -> bool {
         self.look() == other.look() && self.odd() == other.odd()
     }
 
-    /// It says nothing.
     pub fn is_empty(&self) -> bool {
         self.look().is_empty() && self.odd().is_none()
     }
 
-    /// Something is there.
     pub fn given(&self) -> bool {
         !matches!(self, Self::Absent)
     }
@@ -81,7 +77,7 @@ impl fmt::Debug for Scalar {
     }
 }
 
-/// Reads a map; anything else is as if it were empty.
+/// Reads a map; any other value becomes an empty one.
 pub fn map<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(
     input: D,
 ) -> Result<T, D::Error> {
@@ -89,20 +85,16 @@ pub fn map<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(
     Ok(if value.is_object() { T::deserialize(value).unwrap_or_default() } else { T::default() })
 }
 
-/// A list, of which each is read as far as it can be.
+/// A list, of which each item is read as far as possible.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Listed<T> {
-    /// Nothing, or null.
     #[default]
     Absent,
-    /// A list.
     These(Vec<T>),
-    /// No list.
     Odd,
 }
 
 impl<T> Listed<T> {
-    /// What is in it.
     pub fn all(&self) -> &[T] {
         match self {
             Self::These(all) => all,
@@ -123,12 +115,13 @@ impl<'de, T: Default + serde::de::DeserializeOwned> Deserialize<'de> for Listed<
     }
 }
 
-/// About as many bytes as it takes in memory. All that is derived from its fields comes by here, so none can be forgotten.
+/// Returns about the bytes that a value takes in memory. Everything derived from its fields goes through here, so no
+/// field can be forgotten.
 pub fn weight(it: &impl Hash) -> usize {
     struct Weight(usize);
     impl Hasher for Weight {
         fn write(&mut self, bytes: &[u8]) {
-            // A list of a million empty entries is short in JSON, and not here.
+            // A list of a million empty entries is short in JSON, but not in memory.
             self.0 += bytes.len() + size_of::<Scalar>();
         }
         fn finish(&self) -> u64 {

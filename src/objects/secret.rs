@@ -1,6 +1,6 @@
 //! Secrets: which values there are and whether they change, never what they are. A value is hashed while it is read, so
-//! no variable of the guard ever holds one. Of a file of encryption keys each line is hashed for itself, of an option file the value
-//! of each option.
+//! no variable of the guard ever holds one. In a file of encryption keys each line is hashed separately, in an option
+//! file each option's value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +11,12 @@ use serde::{Deserialize, Deserializer, de};
 use super::meta::or_default;
 use super::{ByName, Fingerprint, Meta};
 
-/// A Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Secret {
-    /// Name, labels, marks.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    /// What it is for, in a word of Kubernetes'; it never changes.
+    /// The `type` of the Secret, which never changes.
     #[serde(rename = "type", deserialize_with = "or_default")]
     pub of_type: String,
     /// What is known of the values, by key.
@@ -30,17 +28,17 @@ pub struct Secret {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hidden {
     fingerprint: Fingerprint,
-    /// What it shows itself to be.
+    /// The form of the value.
     pub form: Form,
 }
 
-/// What a value shows itself to be.
+/// The form of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Nothing more: it may be a password.
+    /// Unknown: it may be a password.
     #[default]
     Plain,
-    /// A certificate or a key of one, as PEM or DER.
+    /// A certificate or its key, as PEM or DER.
     Certificate,
     /// A file of encryption keys, `N;hex` in each line: the lines.
     Keys(BTreeSet<Fingerprint>),
@@ -48,12 +46,11 @@ pub enum Form {
     Locked,
     /// An option file: its options, with their values.
     Options(BTreeMap<String, Fingerprint>),
-    /// A script.
     Script,
 }
 
 impl Form {
-    /// Of a value as the API has it.
+    /// Reads a value as the API returns it.
     fn of(text: &str) -> Self {
         // "-----BEGIN", and the first bytes of a long DER sequence, in base64.
         if text.starts_with("LS0tLS1CRUdJT") || text.starts_with("MII") && text.len() > 200 {

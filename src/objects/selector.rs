@@ -5,40 +5,36 @@ use serde::Deserialize;
 use super::Labels;
 use super::meta::{list, or_default};
 
-/// Which pods are meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Selector {
     /// Labels a pod must have.
     #[serde(deserialize_with = "or_default")]
     pub match_labels: Labels,
-    /// What else must hold for its labels.
+    /// Conditions for its labels.
     #[serde(deserialize_with = "list")]
     pub match_expressions: Vec<Expression>,
 }
 
-/// What must hold for one label.
+/// A condition for one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Expression {
-    /// The label.
     #[serde(deserialize_with = "or_default")]
     pub key: String,
-    /// In, NotIn, Exists, DoesNotExist.
     #[serde(deserialize_with = "or_default")]
     pub operator: String,
-    /// For In and NotIn.
     #[serde(deserialize_with = "list")]
     pub values: Vec<String>,
 }
 
 impl Selector {
-    /// It asks for nothing. Of a budget or an affinity term that means every pod, of a workload nobody.
+    /// Tells whether it has no conditions. In a budget or an affinity term that means every pod, in a workload none.
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
-    /// The same, with every label as an expression.
+    /// Returns the selector with every label as an expression.
     pub fn as_expressions(&self) -> Vec<Expression> {
         let label = |(key, value): (&String, &String)| Expression {
             key: key.clone(),
@@ -48,7 +44,7 @@ impl Selector {
         self.match_labels.iter().map(label).chain(self.match_expressions.iter().cloned()).collect()
     }
 
-    /// These labels are what it asks for. An empty selector is nobody's.
+    /// Tells whether it selects these labels. An empty selector selects nothing.
     pub fn selects(&self, labels: &Labels) -> bool {
         !self.is_empty()
             && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))

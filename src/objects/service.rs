@@ -6,35 +6,33 @@ use super::meta::{list, or_default};
 use super::quantity::Quantity;
 use super::{Labels, Meta};
 
-/// A Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Service {
-    /// Name, labels, marks.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    /// Which pods it leads to, and how.
+    /// The pods that it leads to, and how.
     #[serde(deserialize_with = "or_default")]
     pub spec: ServiceSpec,
 }
 
-/// Which pods a Service leads to, and how.
+/// The pods that a Service leads to, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
     /// Pod labels; empty selects nothing.
     #[serde(deserialize_with = "or_default")]
     pub selector: Labels,
-    /// `None` for a headless Service, which is only names.
+    /// `None` for a headless Service, which only has names.
     #[serde(rename = "clusterIP", deserialize_with = "or_default")]
     pub cluster_ip: String,
-    /// Names of pods that are not Ready resolve too.
+    /// Names of pods that are not Ready resolve, too.
     #[serde(deserialize_with = "or_default")]
     pub publish_not_ready_addresses: bool,
     /// The ports that it has.
     #[serde(deserialize_with = "list")]
     pub ports: Vec<ServicePort>,
-    /// ClusterIP, NodePort, LoadBalancer, ExternalName; empty is ClusterIP.
+    /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`; empty is `ClusterIP`.
     #[serde(rename = "type", deserialize_with = "or_default")]
     pub kind: String,
 }
@@ -43,7 +41,6 @@ pub struct ServiceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServicePort {
-    /// Its number.
     #[serde(deserialize_with = "or_default")]
     pub port: i64,
     /// The port of the pods, by number or by a declared name; absent: the same.
@@ -51,12 +48,12 @@ pub struct ServicePort {
 }
 
 impl Service {
-    /// It is only names: every member has its own.
+    /// Tells whether it is headless: every member has a name of its own.
     pub fn headless(&self) -> bool {
         self.spec.cluster_ip == "None"
     }
 
-    /// It leads to pods with these labels.
+    /// Tells whether it leads to pods with these labels.
     pub fn selects(&self, labels: &Labels) -> bool {
         let selector = &self.spec.selector;
         !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))

@@ -1,32 +1,31 @@
-//! Reading an object, and in which words it is said that one cannot be read.
+//! Reading an object, and the message for one that cannot be read.
 //!
-//! The words name the field, and of what stands there the type alone: it may be a secret. Nobody wrote the JSON that arrives
-//! here as it is, so its lines and columns are told to nobody.
+//! The message names the field, and only the type of its value, which may be a secret. The API server sends the JSON,
+//! so its lines and columns would help no reader.
 
 use serde::Deserialize;
 
 use super::Kind;
 
-/// Why nothing is known of an object but that it is there.
+/// Why only the name of an object is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It is not what its kind promises.
+    /// The object does not match its kind.
     #[error("cannot be read as a {kind}: {field}{}{problem}", if field.is_empty() { "" } else { ": " })]
     Odd {
-        /// Its kind.
         kind: &'static str,
-        /// Which field is wrong; empty: the object as a whole.
+        /// The field that is wrong; empty: the object as a whole.
         field: String,
         /// What is wrong with it.
         problem: String,
     },
-    /// There is no room for it beside all others. In a request of its own it is read.
-    #[error("is not looked at: {0}")]
+    /// There is no room for it beside the others. It is read in a request of its own.
+    #[error("is not examined: {0}")]
     TooMuch(&'static str),
 }
 
 impl Unreadable {
-    /// Which field is wrong; empty: the object as a whole.
+    /// Returns the field that is wrong; empty: the object as a whole.
     pub fn field(&self) -> &str {
         match self {
             Self::Odd { field, .. } => field,
@@ -47,19 +46,19 @@ pub(super) fn read_as<T: for<'de> Deserialize<'de>>(kind: &'static str, json: &s
     })
 }
 
-/// A template is read in one piece, and what is wrong in it is told as of the whole object.
+/// A template is parsed separately, and its errors are reported for the whole object.
 const WITHIN: &str = "within ";
 
-/// What is wrong inside a part that was read by itself.
+/// Returns the error in a part that was parsed separately.
 pub(super) fn within<T: for<'de> Deserialize<'de>>(json: &str) -> String {
     let (field, problem) = problem::<T>(json);
     format!("{WITHIN}{field}: {problem}")
 }
 
-/// Reads it once more, to know the field.
+/// Parses the object once more, to find the field.
 fn problem<T: for<'de> Deserialize<'de>>(json: &str) -> (String, String) {
     let read = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(json));
-    let Err(error) = read else { return (String::new(), "something follows its end".to_owned()) };
+    let Err(error) = read else { return (String::new(), "there is more text after its end".to_owned()) };
     let path: String =
         error.path().to_string().chars().filter(|c| !c.is_control()).take(LONGEST_PATH).collect();
     let text = without_values(&error.inner().to_string());
@@ -75,11 +74,11 @@ fn problem<T: for<'de> Deserialize<'de>>(json: &str) -> (String, String) {
 
 const LONGEST_PATH: usize = 160;
 
-/// In words of the field instead of the parser.
+/// Rewrites the parser's message in terms of the field.
 fn plain(problem: &str) -> String {
     let types = problem.strip_prefix("invalid type: ").and_then(|types| types.split_once(", expected "));
     match types {
-        Some((is, wanted)) => format!("{} is expected, and there is {}", thing(wanted), thing(is)),
+        Some((is, wanted)) => format!("expected {}, found {}", thing(wanted), thing(is)),
         None if problem.starts_with("EOF") => "it ends too early".to_owned(),
         None if problem.starts_with("invalid value: integer") => "the number is out of range".to_owned(),
         None => problem.to_owned(),
@@ -100,8 +99,8 @@ fn thing(word: &str) -> &str {
     }
 }
 
-/// `invalid type: string "hunter2", expected i64 at …` becomes `invalid type: string, expected i64 at …`; numbers and
-/// booleans are quoted by serde in backticks.
+/// Removes the value: `invalid type: string "hunter2", expected i64 at …` becomes `invalid type: string, expected i64
+/// at …`; serde quotes numbers and booleans in backticks.
 fn without_values(problem: &str) -> String {
     let mut kept = String::with_capacity(problem.len());
     let mut quote = None;
@@ -132,29 +131,29 @@ mod tests {
             (
                 Kind::StatefulSet,
                 r#"{"spec":{"template":{"spec":{"containers":[{"env":[{"name":"P","value":4711}]}]}}}}"#,
-                "StatefulSet: spec.template.spec.containers[0].env[0].value: a text is expected, and there is a whole number",
+                "StatefulSet: spec.template.spec.containers[0].env[0].value: expected a text, found a whole number",
             ),
             (
                 Kind::Pod,
                 r#"{"spec":{"containers":"secret"}}"#,
-                "Pod: spec.containers: a list is expected, and there is a text",
+                "Pod: spec.containers: expected a list, found a text",
             ),
-            (Kind::Pod, r#"{"metadata":"x"}"#, "Pod: metadata: an object is expected, and there is a text"),
+            (Kind::Pod, r#"{"metadata":"x"}"#, "Pod: metadata: expected an object, found a text"),
             (
                 Kind::StatefulSet,
                 r#"{"spec":{"replicas":"4711"}}"#,
-                "StatefulSet: spec.replicas: a whole number is expected, and there is a text",
+                "StatefulSet: spec.replicas: expected a whole number, found a text",
             ),
-            (Kind::Pod, "true", "Pod: an object is expected, and there is true or false"),
+            (Kind::Pod, "true", "Pod: expected an object, found true or false"),
             (
                 Kind::Secret,
                 r#"{"data":{"root":4711}}"#,
-                "Secret: data.root: a text is expected, and there is a whole number",
+                "Secret: data.root: expected a text, found a whole number",
             ),
             (
                 Kind::Claim,
                 r#"{"spec":{"resources":{"requests":{"storage":true}}}}"#,
-                "PersistentVolumeClaim: spec.resources.requests.storage: a number or text is expected, and there is true or false",
+                "PersistentVolumeClaim: spec.resources.requests.storage: expected a number or text, found true or false",
             ),
             (
                 Kind::StatefulSet,
@@ -162,7 +161,7 @@ mod tests {
                 "StatefulSet: spec.replicas: the number is out of range",
             ),
             (Kind::Pod, r#"{"spec":"#, "Pod: spec: it ends too early"),
-            (Kind::Pod, "{} {}", "Pod: something follows its end"),
+            (Kind::Pod, "{} {}", "Pod: there is more text after its end"),
         ] {
             let error = Object::read(kind, json).expect_err("it is odd");
             assert_eq!(error.to_string(), format!("cannot be read as a {words}"), "{json}");

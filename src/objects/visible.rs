@@ -1,7 +1,7 @@
-//! Text that anybody may have written, made safe to print.
+//! Text from any user, made safe to print.
 
-/// Text for a terminal: what would move its cursor, colour it or turn its direction is escaped, line breaks as well. Names and
-/// values are whatever somebody wrote.
+/// Escapes text for a terminal: characters that would move its cursor, change its colour or the writing direction, and
+/// line breaks. Names and values may hold any text.
 pub fn visible(text: &str) -> String {
     text.chars().map(|c| if hides(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }

@@ -10,10 +10,8 @@ use super::{ByName, Fingerprint, Labels, Meta, Selector, Template};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Workload {
-    /// Name, labels, marks.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    /// What is asked for.
     #[serde(deserialize_with = "or_default")]
     pub spec: WorkloadSpec,
     /// How far its controller is with it.
@@ -37,12 +35,10 @@ pub struct WorkloadStatus {
     /// The template that was rolled out last (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub current_revision: String,
-    /// The newest template (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub update_revision: String,
 }
 
-/// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadSpec {
@@ -50,16 +46,14 @@ pub struct WorkloadSpec {
     /// Which pods are its own.
     #[serde(deserialize_with = "or_default")]
     pub selector: Selector,
-    /// What every pod is.
     #[serde(deserialize_with = "or_default")]
     pub template: Template,
-    /// For so long a pod is Ready before it counts as available.
+    /// Seconds that a pod must be Ready before it counts as available.
     #[serde(deserialize_with = "or_default")]
     pub min_ready_seconds: u32,
     /// The governing Service (StatefulSet).
     #[serde(deserialize_with = "name")]
     pub service_name: String,
-    /// OrderedReady or Parallel (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub pod_management_policy: String,
     /// Claims made for every ordinal (StatefulSet).
@@ -68,13 +62,12 @@ pub struct WorkloadSpec {
     /// How a new template reaches the pods (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub update_strategy: UpdateStrategy,
-    /// How new pods take the place of old ones (Deployment).
+    /// How new pods replace old ones (Deployment).
     #[serde(deserialize_with = "or_default")]
     pub strategy: Strategy,
     /// What becomes of the claims (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub persistent_volume_claim_retention_policy: Retention,
-    /// Where counting begins (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub ordinals: Ordinals,
 }
@@ -86,19 +79,17 @@ pub struct ClaimTemplate {
     /// Its name is the first part of the claims' names.
     #[serde(deserialize_with = "or_default")]
     pub metadata: ClaimMeta,
-    /// What is asked for.
     #[serde(deserialize_with = "or_default")]
     pub spec: ClaimSpec,
 }
 
-/// What claims of a template are called, and what they carry.
+/// The name, labels and annotations of a template's claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ClaimMeta {
     /// The first part of their names.
     #[serde(deserialize_with = "name")]
     pub name: String,
-    /// Labels.
     #[serde(deserialize_with = "or_default")]
     pub labels: Labels,
     /// Annotations, which are compared and never shown.
@@ -110,19 +101,16 @@ pub struct ClaimMeta {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClaimSpec {
-    /// Absent: the cluster's default.
+    /// The StorageClass; absent: the cluster's default.
     pub storage_class_name: Option<String>,
-    /// What its volume is asked for besides; absent: nothing.
+    /// The VolumeAttributesClass; absent: none.
     pub volume_attributes_class_name: Option<String>,
-    /// ReadWriteOnce …
     #[serde(deserialize_with = "list")]
     pub access_modes: Vec<String>,
-    /// How much.
     #[serde(deserialize_with = "or_default")]
     pub resources: Resources,
 }
 
-/// How much of what.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Resources {
@@ -134,7 +122,7 @@ pub struct Resources {
     pub limits: ByName<Quantity>,
 }
 
-/// How new pods take the place of old ones (Deployment).
+/// How new pods replace old ones (Deployment).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Strategy {
@@ -150,17 +138,17 @@ pub struct UpdateStrategy {
     /// RollingUpdate or OnDelete; empty is RollingUpdate.
     #[serde(rename = "type", deserialize_with = "or_default")]
     pub kind: String,
-    /// Details of RollingUpdate. An API server writes them where there is no type either.
+    /// Details of `RollingUpdate`. API servers write them even without a type.
     pub rolling_update: Option<RollingUpdate>,
 }
 
 impl UpdateStrategy {
-    /// A new template restarts nobody by itself: pods get it when somebody deletes them.
+    /// Tells whether a new template restarts no member by itself: pods get it when a person deletes them.
     pub fn on_delete(&self) -> bool {
         self.kind == "OnDelete"
     }
 
-    /// So many members, from the first, keep their old template.
+    /// Returns how many members, from the first, keep their old template.
     pub fn holds_back(&self) -> i64 {
         if self.on_delete() { i64::MAX } else { self.partition() }
     }
@@ -193,34 +181,32 @@ pub struct Retention {
     pub when_scaled: String,
 }
 
-/// Where counting begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Ordinals {
-    /// The first ordinal.
     #[serde(deserialize_with = "or_default")]
     pub start: i64,
 }
 
 impl WorkloadSpec {
-    /// Asks for exactly these members.
+    /// Sets the replicas to exactly these members.
     pub fn ask_for(&mut self, members: std::ops::Range<i64>) {
         (self.replicas, self.ordinals.start) = (Some(members.end - members.start), members.start);
     }
 }
 
 impl Workload {
-    /// How many pods are asked for; the API server makes an absent number 1.
+    /// Returns the replicas; the API server sets an absent number to 1.
     pub fn replicas(&self) -> i64 {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// All pods are started and stopped at once, without waiting for each other.
+    /// Tells whether all pods are started and stopped at once, without waiting for each other.
     pub fn parallel(&self) -> bool {
         self.spec.pod_management_policy == "Parallel"
     }
 
-    /// Pods are about to be replaced by those of a newer template, or nobody knows yet whether they are.
+    /// Tells whether pods are about to be replaced by those of a newer template, or whether that is unknown.
     pub fn rolls(&self) -> bool {
         let Self { spec, status, .. } = self;
         let reached = self.replicas().saturating_sub(spec.update_strategy.partition().max(0));
@@ -230,25 +216,25 @@ impl Workload {
                 && status.updated_replicas < reached
     }
 
-    /// A new template reaches members from this ordinal on; a partition counts from the first.
+    /// Returns the first ordinal that a new template reaches; a partition counts from the first ordinal.
     pub fn reaches_from(&self) -> i64 {
         self.spec.ordinals.start.saturating_add(self.spec.update_strategy.holds_back())
     }
 
-    /// Its controller has seen the last change.
+    /// Tells whether its controller has seen the last change.
     pub fn is_observed(&self) -> bool {
         self.status.observed_generation >= self.metadata.generation
     }
 
-    /// The revision that a pod of this ordinal is made from now, where that is not the newest template.
+    /// Returns the revision that a new pod of this ordinal is created from, if it is not the newest template.
     pub fn makes_older(&self, ordinal: i64) -> Option<&str> {
         let older = &*self.status.current_revision;
         let differs = !["", &*self.status.update_revision].contains(&older);
         (differs && !self.makes_newest(ordinal)).then_some(older)
     }
 
-    /// A pod of this ordinal that is made now is made from the newest template, and not from the one before. Without details of
-    /// RollingUpdate the StatefulSet controller counts those that it has not reached; OnDelete has everybody get the newest.
+    /// Tells whether a new pod of this ordinal is created from the newest template. Without details of RollingUpdate
+    /// the StatefulSet controller counts the pods that it has not reached; with OnDelete every pod gets the newest.
     pub fn makes_newest(&self, ordinal: i64) -> bool {
         let Self { spec: WorkloadSpec { update_strategy: strategy, ordinals, .. }, status, .. } = self;
         let kept = match &strategy.rolling_update {
@@ -259,26 +245,25 @@ impl Workload {
         ordinal >= ordinals.start.saturating_add(kept)
     }
 
-    /// The ordinals that should exist. A negative number of replicas has none.
+    /// Returns the ordinals that should exist. With a negative number of replicas there are none.
     pub fn ordinals(&self) -> std::ops::Range<i64> {
         let start = self.spec.ordinals.start;
         start..start.saturating_add(self.replicas().max(0))
     }
 }
 
-/// Which member of this StatefulSet a pod of this name is.
+/// Returns the ordinal of a pod with this name in this StatefulSet.
 pub fn ordinal(pod: &str, stateful_set: &str) -> Option<i64> {
     pod.strip_prefix(stateful_set)?.strip_prefix('-')?.parse().ok()
 }
 
-/// The body of a `/scale` request. `replicas: 0` travels as an absent field, so absent is zero here.
+/// The body of a `/scale` request. `replicas: 0` is sent as an absent field, so absent is zero here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Scale {
     /// Name and namespace of the parent; a Scale carries none of its labels.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    /// What is asked for.
     #[serde(deserialize_with = "or_default")]
     pub spec: ScaleSpec,
 }
@@ -287,7 +272,6 @@ pub struct Scale {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ScaleSpec {
-    /// How many pods.
     #[serde(deserialize_with = "or_default")]
     pub replicas: i64,
 }

@@ -1,4 +1,4 @@
-//! An audit, laid out: for a person at a terminal, for a program, for `kubectl get events`.
+//! An audit as text, as JSON and as Events.
 //!
 //! The JSON is a contract; fields are added, never renamed:
 //!
@@ -24,7 +24,7 @@ use facts::view::State;
 use inspect::audit::{Audit, Audited, News, Summary};
 use objects::visible;
 
-/// For a person.
+/// Returns the audit as text.
 pub fn text(audit: &Audit) -> String {
     let mut text = findings(audit);
     text.extend(audit.clusters.iter().map(cluster));
@@ -36,7 +36,7 @@ pub fn text(audit: &Audit) -> String {
     text
 }
 
-/// For a person who wants no word about the rest.
+/// Returns only what needs attention, as text.
 pub fn not_well(audit: &Audit) -> String {
     let well = |it: &&Summary| it.state == State::Healthy && it.starts.is_empty() && it.matters.is_empty();
     let clusters: String = audit.clusters.iter().filter(|it| !well(it)).map(cluster).collect();
@@ -80,7 +80,7 @@ pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// For a program.
+/// Returns the audit as JSON.
 pub fn json(audit: &Audit) -> Value {
     let findings =
         audit.objects.iter().flat_map(|it| it.decision.judged.iter().map(|judged| finding(it, judged)));
@@ -128,7 +128,7 @@ fn object(it: &Audited) -> Value {
     json!({ "kind": it.kind.name(), "namespace": it.id.namespace, "name": it.id.name })
 }
 
-/// For everybody who looks at the object: the worst finding of one rule, and how many more there are.
+/// Returns the text of an Event: the worst finding of one rule, and how many more there are.
 pub fn note(news: &News<'_>) -> String {
     let Some(first) = news.findings.first() else { return String::new() };
     let more = match news.findings.len() - 1 {

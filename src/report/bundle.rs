@@ -1,14 +1,15 @@
-//! What of an object may go into a bug report: its shape. Everything in it is somebody's text until it is known to be none.
+//! The shape of an object, which may go into a bug report. Every text counts as private until it is known not to be.
 //!
-//! Owns: which texts are kept. Keys, numbers and switches stay; a text stays only where it names something (a kind, an image, a
-//! node), where it is a label, or where it is the guard's own mark. Of all others only that they are there is told.
+//! Owns: which texts are kept. Keys, numbers and booleans stay; a text stays only if it names something (a kind, an
+//! image, a node), if it is a label, or if it is the guard's own annotation. Of all others only their presence is
+//! shown.
 
 use serde_json::{Map, Value, json};
 
 use facts::marks::{self, PREFIX, Whose};
 use objects::visible;
 
-/// What stands under these keys names something, or is one of a few words that Kubernetes knows.
+/// Values of these keys name something, or are one of a few words that Kubernetes knows.
 const NAMES: &[&str] = &[
     "apiVersion",
     "claimName",
@@ -55,16 +56,16 @@ const NAMES: &[&str] = &[
     "whenDeleted",
     "whenScaled",
 ];
-/// Under these keys everything is somebody's own, whatever it is called.
+/// All values below these keys are private, whatever they are called.
 const FREE: &[&str] = &["volumeAttributes", "options", "parameters", "nodeSelector", "flexVolume", "csi"];
-/// Marks of the guard's that are whole scripts, which every release has.
+/// Annotations of the guard that hold whole scripts, which every release contains.
 const SCRIPTS: &[&str] = &["script", "start-script", "my-cnf"];
-/// In the place of a text.
+/// Replaces a text.
 const TEXT: &str = "(text)";
-/// What says who changed what says nothing of how it is.
+/// This field says who changed what, and nothing about the object's state.
 const LEFT_OUT: &str = "managedFields";
 
-/// The shape of an object.
+/// Returns the shape of an object.
 pub fn shape(object: &Value) -> Value {
     at("", object)
 }
@@ -106,7 +107,7 @@ fn marks(fields: &Map<String, Value>) -> Value {
     Value::Object(fields.iter().map(told).collect())
 }
 
-/// Without what moves a terminal's cursor, in every text.
+/// Returns the value without characters that move a terminal's cursor.
 pub fn harmless(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

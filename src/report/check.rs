@@ -1,4 +1,4 @@
-//! What was found in manifests, laid out: for people at a terminal, and for the programs that pipelines hand it to.
+//! Findings of `gatera check`, laid out for people at a terminal and for the programs of pipelines.
 //!
 //! Owns: the table of formats, and what they share. Each format is a file; the sentences are the findings' own.
 
@@ -21,14 +21,12 @@ use facts::pages::Pages;
 use inspect::check::{CheckFinding, Checked, Level, What};
 use objects::visible;
 
-/// Who is to read it.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A person.
     Text,
-    /// A person, or `grep`: a line each.
+    /// One line per finding, for people and `grep`.
     Concise,
-    /// A program of somebody's.
     Json,
     /// Code scanning: SARIF 2.1.0.
     Sarif,
@@ -43,25 +41,25 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them, by the names that `--output` takes, and for whom each is.
+    /// All formats, with the names that `--output` takes and a description.
     pub const ALL: [(Format, &str, &str); 8] = [
         (Format::Text, "text", "for people: the line, the reason and the way out"),
-        (Format::Concise, "concise", "a line each"),
+        (Format::Concise, "concise", "one line per finding"),
         (Format::Json, "json", "for programs; docs/check.schema.json describes it"),
         (Format::Sarif, "sarif", "SARIF 2.1.0, for code scanning"),
-        (Format::Junit, "junit", "JUnit XML: an object is a test"),
-        (Format::Github, "github", "annotations of GitHub Actions"),
-        (Format::Gitlab, "gitlab", "a code quality report of GitLab"),
+        (Format::Junit, "junit", "JUnit XML, with one test per object"),
+        (Format::Github, "github", "GitHub Actions annotations"),
+        (Format::Gitlab, "gitlab", "a GitLab code quality report"),
         (Format::Markdown, "markdown", "a summary for a pull request"),
     ];
 
-    /// The format of this name.
+    /// Returns the format of this name.
     pub fn read(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known, _)| *known == name).map(|(format, ..)| *format)
     }
 }
 
-/// Lays it out. Colours are for terminals.
+/// Lays out the findings. Colours are for terminals.
 pub fn lay_out(checked: &Checked, format: Format, colour: bool) -> String {
     match format {
         Format::Text => tame(&text::text(checked, colour)),
@@ -75,7 +73,7 @@ pub fn lay_out(checked: &Checked, format: Format, colour: bool) -> String {
     }
 }
 
-/// What is listed, and no word about the rest. If nothing is, there is nothing to judge, and that is said.
+/// Lays out only the findings. If no object was judged, the output says so.
 pub fn in_brief(checked: &Checked, format: Format, colour: bool) -> String {
     match format {
         Format::Text if !checked.hits.is_empty() => {
@@ -86,19 +84,19 @@ pub fn in_brief(checked: &Checked, format: Format, colour: bool) -> String {
     }
 }
 
-/// Also what is fine, object by object.
+/// Lays out the findings, and each object without one.
 pub fn in_full(checked: &Checked, format: Format, colour: bool) -> String {
     let fine = tame(&text::fine(checked, colour));
     let apart = if format == Format::Text && !fine.is_empty() { "\n" } else { "" };
     format!("{fine}{apart}{}", lay_out(checked, format, colour))
 }
 
-/// Runners of pipelines look for commands anywhere in what a job prints, and names are whatever somebody wrote.
+/// Escapes the commands that runners of pipelines look for anywhere in a job's output; names may hold any text.
 fn tame(text: &str) -> String {
     text.replace("##[", "#\\u{23}[").replace("##vso[", "#\\u{23}vso[")
 }
 
-/// By what programs tell apart what was found: the id of a rule, or what else it is.
+/// Returns the code by which programs distinguish findings: the id of a rule, or one of [`OTHER_CODES`].
 fn code(hit: &CheckFinding) -> &'static str {
     match &hit.what {
         What::Finding { judged, .. } => judged.finding.rule,
@@ -109,21 +107,21 @@ fn code(hit: &CheckFinding) -> &'static str {
     }
 }
 
-/// What the codes mean that are no ids of rules.
+/// Codes other than the ids of rules, with their meaning.
 const OTHER_CODES: [(&str, &str); 5] = [
     (UNREADABLE, "an object of a known kind cannot be read"),
-    ("remark", "what the API server's user would be told besides"),
+    ("remark", "another warning that the API server would return"),
     ("unjudged", "something was not judged, and why"),
-    ("waiver", "a comment that waives is not taken, or waives nothing"),
+    ("waiver", "a waiver comment is invalid or waives nothing"),
     ("unread", "a file or a document cannot be read"),
 ];
 
-/// What a code stands for: the rule's name, or the code.
+/// Returns the name for a code: the rule's name, or the code itself.
 fn name(checked: &Checked, code: &'static str) -> &'static str {
     checked.rules.iter().find(|page| page.id == code).map_or(code, |page| page.name)
 }
 
-/// One line: which object, and what.
+/// Returns one line: the object, and what was found.
 pub fn headline(hit: &CheckFinding) -> String {
     match &hit.what {
         What::Finding { judged, .. } => {
@@ -136,7 +134,7 @@ pub fn headline(hit: &CheckFinding) -> String {
     }
 }
 
-/// All that is said, and nothing about the place.
+/// Returns the whole text of a finding, without its place.
 fn whole(hit: &CheckFinding) -> String {
     let What::Finding { judged, waived } = &hit.what else { return headline(hit) };
     let subject = hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
@@ -151,8 +149,8 @@ fn whole(hit: &CheckFinding) -> String {
     text
 }
 
-/// A place that other programs can show: a file of the repository, and a line of it. What came through a pipe is shown at the
-/// template that it was made of, whose lines are others.
+/// Returns a place that other programs can show: a file of the repository, and a line of it. An object that came
+/// through a pipe is shown at its template, whose lines differ.
 fn place(hit: &CheckFinding) -> (&str, u64) {
     let line = hit.spot.place.map_or(1, |it| it.line);
     match (&*hit.spot.file, &hit.spot.template) {
@@ -162,7 +160,7 @@ fn place(hit: &CheckFinding) -> (&str, u64) {
     }
 }
 
-/// Names that stay the same while lines move: by what was found, at which field of which object, and how often before.
+/// Returns names that stay the same while lines move: by code, object and field, and by how often that occurred before.
 fn fingerprints(checked: &Checked) -> Vec<String> {
     let mut seen = HashMap::<String, usize>::new();
     let print = |hit: &CheckFinding| {
@@ -180,7 +178,7 @@ fn fingerprints(checked: &Checked) -> Vec<String> {
     checked.hits.iter().map(print).collect()
 }
 
-/// "14 findings: 11 refused, 3 warnings", which add up.
+/// Returns the counts, as in "14 findings: 11 refused, 3 warnings", which add up.
 fn findings(checked: &Checked) -> String {
     let parts = [
         (Level::Unread, "that cannot be read", "that cannot be read"),
@@ -196,24 +194,22 @@ fn findings(checked: &Checked) -> String {
     format!("{}: {}", count(checked.hits.len(), "finding"), said.collect::<Vec<_>>().join(", "))
 }
 
-/// "8 objects: 2 would be refused, 1 allowed with a warning, 5 fine", which add up; and what else is to be known of them.
+/// Returns the counts of objects, as in "8 objects: 2 would be refused, 1 allowed with a warning, 5 fine", which add
+/// up, and what else there is to know.
 fn objects(checked: &Checked) -> String {
     let settings =
         checked.settings.as_ref().map(|it| format!("; settings of {}", visible(it))).unwrap_or_default();
     let (all, unchanged) = (checked.objects.len(), checked.objects.iter().filter(|it| it.unchanged).count());
     if all == 0 {
-        return format!(
-            "nothing to judge: there is no Kubernetes object in what was read{}{settings}",
-            strangers(checked)
-        );
+        return format!("nothing to judge: no Kubernetes object was found{}{settings}", strangers(checked));
     }
     let refused = checked.objects_of(Level::Refused);
     let (warned, waived) = (checked.objects_of(Level::Warning), checked.objects_of(Level::Waived));
     let odd = checked.not_judged();
     let not_judged = match checked.of_no_rule() {
         0 => "not judged".to_owned(),
-        all if all == odd => "not judged (no rule is about such a kind)".to_owned(),
-        some => format!("not judged ({some} of them because no rule is about such a kind)"),
+        all if all == odd => "not judged (no rule covers this kind)".to_owned(),
+        some => format!("not judged ({some} of them because no rule covers their kind)"),
     };
     let fine = all - refused - warned - waived - odd - unchanged;
     let mut text =
@@ -224,7 +220,7 @@ fn objects(checked: &Checked) -> String {
         }
     }
     let clusters = match checked.clusters {
-        0 => "no Galera cluster is among them".to_owned(),
+        0 => "no Galera cluster among them".to_owned(),
         clusters => count(clusters, "Galera cluster"),
     };
     format!("{text}; {clusters}{}{settings}", strangers(checked))
@@ -233,8 +229,8 @@ fn objects(checked: &Checked) -> String {
 fn strangers(checked: &Checked) -> String {
     match checked.strangers {
         0 => String::new(),
-        1 => "; 1 document without a kind was left out".to_owned(),
-        many => format!("; {many} documents without a kind were left out"),
+        1 => "; 1 document without a kind was skipped".to_owned(),
+        many => format!("; {many} documents without a kind were skipped"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What `gatera doctor` found, laid out: for a person at a terminal, for a program.
+//! What `gatera doctor` found, as text and as JSON.
 //!
 //! The JSON is a contract; fields are added, never renamed:
 //!
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use inspect::doctor::{Row, State};
 use objects::visible;
 
-/// For a person: a line for each answer, with what to do below it.
+/// Returns a line for each answer, with what to do below it.
 pub fn text(rows: &[Row]) -> String {
     let lines = lines(&rows.iter().collect::<Vec<_>>());
     let [well, remarks, not_asked, wrong] = counts(rows);
@@ -20,7 +20,7 @@ pub fn text(rows: &[Row]) -> String {
     format!("{lines}\n{wrong} wrong, {remarks}, {not_asked} not asked, {well} well\n")
 }
 
-/// For a person who wants no word about the rest.
+/// Returns only the lines that need attention.
 pub fn not_well(rows: &[Row]) -> String {
     lines(&rows.iter().filter(|row| row.state != State::Well).collect::<Vec<_>>())
 }
@@ -47,7 +47,7 @@ fn word(state: State) -> &'static str {
     }
 }
 
-/// For a program.
+/// Returns the answers as JSON.
 pub fn json(rows: &[Row]) -> Value {
     let row = |Row { about, state, says, instead }: &Row| json!({ "about": about, "state": state.name(), "says": says, "instead": instead });
     let [well, remarks, not_asked, wrong] = counts(rows);

@@ -1,7 +1,7 @@
-//! One decision, laid out for whoever reads it: a person at a terminal, the API server, a pipeline.
+//! One decision, laid out for its readers: a person at a terminal, the API server, a pipeline.
 //!
-//! Owns: layout only; the sentences are the findings' own. Must not know: rules, clients, files. Whatever leaves the
-//! process about a decision is written here, so this is where the limits of the API server are kept.
+//! Owns: layout only; the sentences are the findings' own. Must not know: rules, clients, files. Everything that leaves
+//! the process about a decision is written here, so this is where the limits of the API server are kept.
 
 pub mod audit;
 pub mod bundle;
@@ -25,18 +25,18 @@ use facts::review::{API_VERSION, Malformed, Review};
 use facts::view::condition::Diagnosis;
 use objects::visible;
 
-/// A warning may have 256 characters, the first line of a denial should not have many more.
+/// Characters of a warning; the first line of a denial should not have many more.
 const LONGEST_WARNING: usize = 256;
-/// A way out of more than this is taken in steps.
+/// A longer way out is printed as numbered lines.
 const LONGEST_LINE: usize = 160;
 
-/// The full text of one finding: what was found, why it matters, what to do instead, and where there is more.
+/// Returns the full text of one finding: what was found, why it matters, what to do instead, and the page to read.
 pub fn text(subject: &str, finding: &Finding, pages: &Pages) -> String {
     group(subject, &[finding], pages)
 }
 
-/// The full text of a refusal: every finding that refuses, worst first. Findings of one rule for one reason share
-/// their reason, so that six passwords are not six times the same advice.
+/// Returns the full text of a refusal: all findings that refuse, worst first. Findings of one rule share their reason,
+/// so that six passwords do not print the same advice six times.
 pub fn refusal(subject: &str, decision: &Decision, pages: &Pages) -> String {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     for Judged { finding, .. } in decision.with(Effect::Refused) {
@@ -48,16 +48,16 @@ pub fn refusal(subject: &str, decision: &Decision, pages: &Pages) -> String {
     groups.iter().map(|findings| group(subject, findings, pages)).collect::<Vec<_>>().join("\n")
 }
 
-/// The headline of the command that brings a cluster back.
+/// The headline above the command that brings a cluster back.
 const WAY_BACK: &str = "The way back";
 
-/// What is the matter with a cluster, for a program.
+/// Returns the diagnoses of a cluster as JSON.
 fn matters(matters: &[Diagnosis]) -> Value {
     let matter = |Diagnosis { condition, members, instead }: &Diagnosis| json!({ "condition": condition.name(), "members": members, "instead": instead });
     matters.iter().map(matter).collect()
 }
 
-/// The findings of one rule. Those that share a reason and a way out stand together, above these.
+/// Returns the findings of one rule. Headlines with the same reason and way out stand together, above them.
 fn group(subject: &str, findings: &[&Finding], pages: &Pages) -> String {
     let Some(Finding { rule, .. }) = findings.first() else { return String::new() };
     let mut shared: Vec<(&Finding, Vec<&str>)> = Vec::new();
@@ -78,7 +78,7 @@ fn group(subject: &str, findings: &[&Finding], pages: &Pages) -> String {
     pages::added_to(pages, shared.iter().map(block).collect::<Vec<_>>().join("\n"), rule)
 }
 
-/// What is long stands in numbered lines.
+/// Splits a long way out into numbered lines.
 fn way_out(instead: &str) -> String {
     let parts = parts(instead);
     if instead.chars().count() <= LONGEST_LINE || parts.len() == 1 {
@@ -87,7 +87,7 @@ fn way_out(instead: &str) -> String {
     parts.iter().zip(1..).map(|(part, number)| format!("\n    {number}. {part}")).collect()
 }
 
-/// Between semicolons, but for those in parentheses, brackets and quotes: what is to be pasted stays whole.
+/// Splits at semicolons, except in parentheses, brackets and quotes: a command to paste stays whole.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut depth, mut quoted) = (Vec::new(), 0, 0_i32, false);
     for (at, c) in text.char_indices() {
@@ -106,11 +106,11 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The warnings of a decision, one line each. A line with a control character would be dropped silently by the API
-/// server, a long one cut.
+/// Returns the warnings of a decision, one line each. The API server silently drops a line with a control character,
+/// and cuts a long one.
 pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
     let warned: Vec<_> = decision.with(Effect::Warned).collect();
-    // What an object broke before is one line per rule, however often somebody labels it.
+    // What an object broke before is one line per rule, however often the object is labelled.
     let old = |judged: &&Judged| judged.softened == Some(Downgrade::AlreadyThere);
     let findings = warned.iter().enumerate().filter_map(|(index, judged)| {
         let Finding { rule, says, instead, .. } = &judged.finding;
@@ -136,17 +136,17 @@ pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
     findings.chain(decision.remarks.iter().map(|remark| one_line(remark, ""))).collect()
 }
 
-/// Why something is only a warning.
+/// Returns why a finding is only a warning.
 pub fn because(softened: &Downgrade) -> String {
     match softened {
         Downgrade::ByMode(mode) => format!("not enforced here: mode {}", mode.name()),
-        Downgrade::AlreadyThere => "it was so before; this change makes nothing worse".to_owned(),
+        Downgrade::AlreadyThere => "it was there before; this change does not make it worse".to_owned(),
         Downgrade::ByOverride(release) => format!("overridden until {}: {}", release.until, release.reason),
     }
 }
 
-/// At most 256 characters without line breaks or other control characters. What is too long loses its middle: why it is only a
-/// warning stands at the end.
+/// Shortens a text to 256 characters without line breaks or other control characters. A text that is too long loses its
+/// middle, because its end says why it is only a warning.
 fn one_line(text: &str, end: &str) -> String {
     let (text, end) = (visible(text), visible(end));
     let end: String = end.chars().take(LONGEST_WARNING / 2).collect();
@@ -157,7 +157,7 @@ fn one_line(text: &str, end: &str) -> String {
     text.chars().take(room - 1).chain(['…']).chain(end.chars()).collect()
 }
 
-/// The AdmissionReview that answers a review. `patch` is only for the mutating endpoint.
+/// Returns the AdmissionReview that answers a request. `patch` is only for the mutating endpoint.
 pub fn admission(
     uid: &str,
     review: &Review,
@@ -181,21 +181,22 @@ pub fn admission(
     }
     if let Some(patch) = patch.filter(|patch| decision.allowed() && !patch.is_empty()) {
         response["patchType"] = json!("JSONPatch");
-        // A patch is made of JSON values, so it cannot fail to be JSON.
+        // A patch consists of JSON values, so it cannot fail to serialize.
         response["patch"] = json!(BASE64.encode(serde_json::to_vec(patch).unwrap_or_default()));
     }
     envelope(API_VERSION, &response)
 }
 
-/// The answer to a request whose proper answer would be too long to send.
+/// Returns the answer to a request whose proper answer would be too long to send.
 pub fn unanswerable(uid: &str) -> Value {
-    let message = "gatera refuses this: the answer would be longer than it sends; shorten names, or change less at once";
+    let message =
+        "gatera refuses this: its answer would be too long to send; shorten names, or change less at once";
     let status = json!({ "code": 403, "reason": "Forbidden", "message": message });
     envelope(API_VERSION, &json!({ "uid": uid, "allowed": false, "status": status }))
 }
 
-/// 403 Forbidden, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422 or
-/// 409, on which `kubectl apply --force` and Flux delete the object and create it anew.
+/// Returns status 403, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422
+/// or 409, on which `kubectl apply --force` and Flux delete the object and create it again.
 fn status(review: &Review, decision: &Decision, subject: &str, pages: &Pages) -> Value {
     let (code, reason) =
         if review.subresource == "eviction" { (429, "TooManyRequests") } else { (403, "Forbidden") };
@@ -215,7 +216,7 @@ fn status(review: &Review, decision: &Decision, subject: &str, pages: &Pages) ->
     })
 }
 
-/// What the audit log keeps: rule and verdict, softened or not, and how old the view was.
+/// Returns what the audit log keeps: rule and verdict, downgraded or not, and the age of the view.
 fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, Value> {
     let mut annotations = serde_json::Map::new();
     for Judged { finding, effect, softened } in &decision.judged {
@@ -241,7 +242,8 @@ fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, 
     annotations
 }
 
-/// The answer to a body that is no review, if it can be answered at all. It names no rule: the guard could not judge.
+/// Returns the answer to a body that is not an AdmissionReview, if it can be answered at all. It names no rule: the
+/// guard could not judge.
 pub fn malformed(problem: &Malformed) -> Option<Value> {
     let status = json!({ "code": 400, "reason": "BadRequest", "message": problem.to_string() });
     let response = json!({ "uid": problem.uid.as_ref()?, "allowed": false, "status": status });

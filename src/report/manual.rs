@@ -1,8 +1,8 @@
-//! A manual page on a terminal: headings that stand out, examples set in, text that ends where the terminal does.
+//! A manual page on a terminal: highlighted headings, indented examples, and text that is wrapped to the width.
 //!
-//! Must not know: what is on the page. Where it is not a terminal, a page stays what it is: Markdown.
+//! Must not know: what is on the page. Without a terminal, the page is printed as Markdown.
 
-/// A page as it is shown on this many columns.
+/// Renders a page for this many columns.
 pub fn rendered(page: &str, width: usize, colour: bool) -> String {
     let (mut out, mut paragraph, mut example) = (String::new(), String::new(), false);
     for line in page.lines() {
@@ -33,7 +33,7 @@ pub fn rendered(page: &str, width: usize, colour: bool) -> String {
     out
 }
 
-/// `* one`, `1. one`
+/// Tells whether the line begins a list item: `* one`, `1. one`.
 fn begins_item(line: &str) -> bool {
     let rest = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
     rest.starts_with("* ")
@@ -41,7 +41,7 @@ fn begins_item(line: &str) -> bool {
         || rest.len() < line.trim_start().len() && rest.starts_with(". ")
 }
 
-/// Ends a paragraph: its lines, the second and all others under the first letter of an item.
+/// Ends a paragraph and wraps it: all lines but the first are indented to the text of the item.
 fn flush(paragraph: &mut String, width: usize, colour: bool, out: &mut String) {
     if paragraph.is_empty() {
         return;
@@ -68,7 +68,7 @@ fn flush(paragraph: &mut String, width: usize, colour: bool, out: &mut String) {
     out.push('\n');
 }
 
-/// Between spaces, but for those in a command: what is to be copied stays on a line.
+/// Splits at spaces, except in a command: a command to copy stays on one line.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -84,7 +84,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A command by its colour, where there are any.
+/// Colours a command, if there are colours.
 fn shown(word: &str, colour: bool) -> String {
     if !colour || word.matches('`').count() != 2 {
         return word.to_owned();

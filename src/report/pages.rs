@@ -1,7 +1,7 @@
-//! The last line of a refusal: the command that prints the rule's page, with the program or with kubectl from the ConfigMap that the
-//! chart installs. A person who is refused at a keyboard has kubectl and often nothing else.
+//! The last line of a refusal: the command that prints the rule's page, with gatera or with kubectl from the ConfigMap
+//! that the chart installs. A person at a keyboard has kubectl and often nothing else.
 //!
-//! Must not know: who is refused, or whether the ConfigMap is there.
+//! Must not know: which request is refused, or whether the ConfigMap exists.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use facts::pages::Pages;
 /// How findings name a page.
 const EXPLAIN: &str = "gatera explain ";
 
-/// A finding's text with the line that prints its page. With kubectl one command prints the pages that the text names
-/// as well.
+/// Appends the line that prints the finding's page. With kubectl, one command prints the other pages that the text
+/// names, too.
 pub(super) fn added_to(pages: &Pages, text: String, rule: &str) -> String {
     let Pages::ConfigMap { namespace, name } = pages else {
         return format!("{text}\n  more: {EXPLAIN}{rule}");
@@ -23,7 +23,7 @@ pub(super) fn added_to(pages: &Pages, text: String, rule: &str) -> String {
     format!("{text}\n  more: kubectl -n {namespace} get configmap {name} -o 'jsonpath={all}'")
 }
 
-/// The ids of the pages that a text names.
+/// Returns the ids of the pages that a text names.
 fn named(text: &str) -> impl Iterator<Item = &str> {
     text.split(EXPLAIN).skip(1).filter_map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
@@ -33,7 +33,7 @@ fn named(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The text with pages named as pages, for a reader without the program.
+/// Returns the text with pages named as pages, for a reader without gatera.
 pub fn without_program(text: String) -> String {
     let ids: BTreeSet<_> = named(&text).map(str::to_owned).collect();
     ids.iter().fold(text, |text, id| {

@@ -1,4 +1,5 @@
-//! A recovery, laid out for a person: where each member's data ends, what would be done, what is being done, and why not.
+//! A recovery as text: where each member's data ends, what will be done, what is being done, and what is refused and
+//! why.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,7 @@ use facts::view::{Cluster, View};
 use leader::recovery::Step;
 use objects::visible;
 
-/// A line for each member.
+/// Returns a line for each member.
 pub fn table(cluster: &Cluster, view: &View<'_>) -> String {
     let mut text = format!("{} ({})\n", cluster.id, view.count(cluster));
     if let Some(identity) = cluster.identity() {
@@ -30,23 +31,22 @@ pub fn table(cluster: &Cluster, view: &View<'_>) -> String {
     text
 }
 
-/// Nothing is to be done.
+/// Returns the text for a cluster that needs no recovery.
 pub fn serves(cluster: &Cluster, view: &View<'_>) -> String {
     format!(
-        "{} serves ({}): nothing is to be recovered; `gatera status` tells what members that are not Ready do",
+        "{} serves ({}): there is nothing to recover; `gatera status` shows what members that are not Ready do",
         cluster.id,
         view.count(cluster)
     )
 }
 
-/// What will be done, before it is.
+/// Returns what will be done next.
 pub fn proposal(cluster: &Cluster, step: &Step) -> String {
     match step {
         Step::Ask { member, at, loss, .. } => start(cluster, member, at, loss.as_deref()),
-        step => format!(
-            "next would be: {}\nYou are asked again before a member starts the cluster.\n",
-            says(step)
-        ),
+        step => {
+            format!("next step: {}\nYou are asked again before a member starts the cluster.\n", says(step))
+        }
     }
 }
 
@@ -61,7 +61,7 @@ fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> 
         Some(loss) => format!("{member} starts the cluster from {at}. This loses: {loss}.\n"),
     };
     if !others.is_empty() {
-        let _ = writeln!(text, "Then {others} are made anew, one after the other, and copy what they lack.");
+        let _ = writeln!(text, "Then {others} are re-created one after the other and copy what they lack.");
     }
     if !held.is_empty() {
         let _ = writeln!(text, "{held} joins later, when its pod runs.");
@@ -69,21 +69,21 @@ fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> 
     text
 }
 
-/// Why it is not done, and how it could be, also from this member all the same.
+/// Returns why data could be lost, and how to continue, with the loss if it must be.
 pub fn refusal(cluster: &Cluster, stake: &DataLoss, from: Option<&str>) -> String {
-    let mut text = "Not started: data would be lost, or might be:\n".to_owned();
+    let mut text = "Not started, because data would or might be lost:\n".to_owned();
     let recover = cluster.recover_command();
     let (why, instead) = match stake {
         DataLoss::Transactions { newer: Newer::HeldUp(name), .. } => (
             vec![stake.to_string()],
             format!(
-                "mend what keeps its pod from running (kubectl -n {} describe pod {name}), and run this again",
+                "repair what keeps its pod from running (kubectl -n {} describe pod {name}), then run this again",
                 cluster.id.namespace
             ),
         ),
         DataLoss::Transactions { newer: Newer::Claim(_), .. } => (
             vec![stake.to_string()],
-            "bring back the volume that was on that claim, or its newest backup, and run this again".to_owned(),
+            "restore the volume of that claim, or its newest backup, then run this again".to_owned(),
         ),
         DataLoss::Unknown(why) => (
             why.clone(),
@@ -99,18 +99,18 @@ pub fn refusal(cluster: &Cluster, stake: &DataLoss, from: Option<&str>) -> Strin
         (Some(from), Some(loss)) => {
             writeln!(
                 text,
-                "if that cannot be, from {from} all the same: {recover} --from {from} --accept-loss '{loss}'"
+                "if that is not possible, start from {from} anyway: {recover} --from {from} --accept-loss '{loss}'"
             )
         }
         _ => writeln!(
             text,
-            "if that cannot be, find out whose data is right, and name that member: {recover} --from MEMBER --accept-loss unknown"
+            "if that is not possible, find out which member's data is right and name it: {recover} --from MEMBER --accept-loss unknown"
         ),
     };
     text
 }
 
-/// Its servers do not start by the step: what a person does in place of this command.
+/// Returns what to do by hand when the servers do not start by the step.
 pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
     let (id, ns, set) = (&cluster.id, &cluster.id.namespace, &cluster.id.name);
     let (begins, pods) =
@@ -120,7 +120,7 @@ pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
     let mut text = format!(
         "gatera recover cannot recover {id} and creates no pods for it: its servers do not start through gatera's step, so rows could be \
          lost ({begins})\n\
-         by hand: gatera explain G20, \"Without the step\". First stop what is left (annotate again if the hour has ended):\n  \
+         by hand: gatera explain G20, \"Without the step\". First stop what still runs (annotate again if the hour is over):\n  \
          kubectl -n {ns} annotate --overwrite statefulset {set} 'gatera.dev/override=G01,G02,G04 until={until} reason=start it by hand'\n"
     );
     if cluster.workload.replicas() > 0 {
@@ -130,46 +130,45 @@ pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
     text
 }
 
-/// Of the hour that an override may last: the guard's clock may be behind.
+/// Most of the hour that an override may last: the guard's clock may be behind.
 const MOST_OF_AN_HOUR: SignedDuration = SignedDuration::from_mins(55);
 
-/// At the end.
+/// Returns the last line of a recovery.
 pub fn back(cluster: &Cluster, without: &[String]) -> String {
     if without.is_empty() {
         return format!("{} is back: every member is Ready", cluster.id);
     }
     format!(
-        "{} is back without {}: gatera status tells what each of them waits for (its node, its claim, its pod, or another cluster that it \
-         is in); if what it has is newer than what was started from, its server refuses to join, and says so",
+        "{} is back without {}: gatera status shows what each of them waits for (its node, its claim, its pod, or another cluster that it is in); a member whose data is newer than the start refuses to join and says so",
         cluster.id,
         without.join(", ")
     )
 }
 
-/// What is done now.
+/// Returns what is being done.
 pub fn says(step: &Step) -> String {
     let text = match step {
         Step::Wait(what) => format!("waiting: {what}"),
         Step::Scale { to } => {
-            format!("setting the replicas to {to}, on the way back to what they were before gatera stop")
+            format!("setting the replicas to {to}, towards their number before gatera stop")
         }
-        Step::Create { member, why, .. } => format!("{member}: making its pod, {why}"),
+        Step::Create { member, why, .. } => format!("{member}: creating its pod, {why}"),
         Step::Read { member, .. } => {
-            format!("{member}: its pod does not run, so its data is read by a pod that does nothing else")
+            format!("{member}: its pod does not run, so another pod reads its data")
         }
         Step::StopReading { member, reader, .. } => {
-            format!("{member}: deleting {reader}, which read its data, or could not")
+            format!("{member}: deleting {reader}, the pod that was to read its data")
         }
-        Step::Restart { member, why, .. } => format!("{member}: making its pod anew, {why}"),
+        Step::Restart { member, why, .. } => format!("{member}: re-creating its pod, {why}"),
         Step::Ask { member, at, .. } => {
             format!("{member}: asking the guard whether it may start the cluster from {at}")
         }
-        Step::TakeBack(why) => format!("taking back what was asked for: {why}"),
+        Step::TakeBack(why) => format!("taking back the request: {why}"),
         Step::Finish { without } if without.is_empty() => {
-            "every member is Ready: taking off what was asked for".to_owned()
+            "every member is Ready: removing the request".to_owned()
         }
         Step::Finish { without } => {
-            format!("every member but {} is Ready: taking off what was asked for", without.join(", "))
+            format!("every member but {} is Ready: removing the request", without.join(", "))
         }
         Step::Serves => "waiting: the others are not Ready yet".to_owned(),
         Step::Cannot(_) | Step::ByHand(_) | Step::Refuse { .. } => String::new(),

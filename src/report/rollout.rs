@@ -1,4 +1,4 @@
-//! How far a changed configuration is, and which revisions are kept, laid out for a person.
+//! The progress of a changed configuration and the snapshots that are kept, as text.
 //!
 //! Must not know: clients.
 
@@ -11,29 +11,27 @@ use inspect::status::ClusterStatus;
 use leader::plan::rollout::Stage;
 use objects::visible;
 
-/// A copy of what members read, or read once.
+/// A snapshot of a ConfigMap that members read, or have read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Its name.
     pub name: String,
-    /// The ConfigMap that it is a copy of.
+    /// The ConfigMap that it is a snapshot of.
     pub source: String,
-    /// When it was made.
     pub made: Option<Timestamp>,
 }
 
-/// It goes on by itself.
+/// Tells whether the rollout continues by itself.
 pub fn moves(story: &ClusterStatus<'_>) -> bool {
     let stage = &story.configuration;
     story.cluster.rolls() || matches!(stage, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
 }
 
-/// Every member runs what it is to run, or nothing of it is looked after.
+/// Tells whether every member runs what it should, or the guard does not manage the configuration.
 pub fn is_done(story: &ClusterStatus<'_>) -> bool {
     !story.cluster.rolls() && matches!(story.configuration, Stage::Settled | Stage::Absent)
 }
 
-/// One cluster: what is done, and who runs what.
+/// Returns the rollout of one cluster: its stage, and the revision of each member.
 pub fn status(story: &ClusterStatus<'_>) -> String {
     let cluster = story.cluster;
     let (status, says) = of_configuration(story);
@@ -49,7 +47,7 @@ pub fn status(story: &ClusterStatus<'_>) -> String {
             let pod = member.pod.as_ref();
             let runs = match pod.map(|pod| pod.revision.as_ref().map(ordinary)) {
                 None => "does not exist".to_owned(),
-                Some(None) => "no copy: it reads the ConfigMap itself, until it restarts".to_owned(),
+                Some(None) => "no snapshot: it reads the ConfigMap itself until it restarts".to_owned(),
                 Some(Some(runs)) => runs,
             };
             let trouble = member.trouble().map(|it| format!("  {it}")).unwrap_or_default();
@@ -60,7 +58,7 @@ pub fn status(story: &ClusterStatus<'_>) -> String {
     text
 }
 
-/// What a revision is to a cluster, in a word.
+/// Returns what a revision is to a cluster, as one word.
 fn word(cluster: &Cluster, revision: &Revision) -> Option<&'static str> {
     let note = cluster.note.as_ref()?;
     match () {
@@ -71,7 +69,7 @@ fn word(cluster: &Cluster, revision: &Revision) -> Option<&'static str> {
     }
 }
 
-/// The copies that are kept, newest first, what each is now, and who runs it.
+/// Returns the snapshots, newest first, what each one is now, and which members run it.
 pub fn history(cluster: &Cluster, copies: &[Copy]) -> String {
     let mut text = String::new();
     for copy in copies {
@@ -96,7 +94,7 @@ pub fn history(cluster: &Cluster, copies: &[Copy]) -> String {
         text.push('\n');
     }
     if copies.is_empty() {
-        text.push_str("no copy is kept\n");
+        text.push_str("no snapshots are kept\n");
     }
     text
 }

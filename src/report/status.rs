@@ -1,12 +1,13 @@
-//! How clusters are and what the controller does with them, laid out as one tree each, in the manner of KUDO's
-//! `plan status`.
+//! The state of each cluster and what the controller does with it, as a tree like KUDO's `plan status`.
 //!
-//! Must not know: clients, or whom to ask (`status.rs` does). The JSON is a contract; fields are added, never renamed:
+//! Must not know: clients, or where the facts come from (`status.rs` does). The JSON is a contract; fields are added, never renamed:
 //!
 //! ```text
 //! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
-//!                  "members": [{ "name", "says", "condition": its name, or null where it serves, "ready", "verified", "node": or null,
-//!                                "seen": looks, waits, receives, stalls, full, strays or freezes, what a probe saw last of one that served before, or null,
+//!                  "members": [{ "name", "says", "condition": its name, or null where it serves, "ready", "verified",
+//! "node": or null,
+//!                                "seen": looks, waits, receives, stalls, full, strays or freezes, what a probe saw
+//! last of one that served before, or null,
 //!                                "start": what it reported of a start that has not come to its end, or null:
 //!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
 //!                                           "doing": the same, as a probe saw it, or null } }],
@@ -20,7 +21,8 @@
 //!   "guard": { "state", "rows" } as `gatera doctor` tells of the guard itself }
 //! ```
 //!
-//! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first), `SKIPPED` (nothing to do) or `GIVEN_UP` (it failed, and
+//! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first), `SKIPPED` (nothing to do) or
+//! `GIVEN_UP` (it failed, and
 //! does not go on by itself).
 
 use serde_json::{Value, json};
@@ -39,14 +41,14 @@ use leader::plan::rollout;
 use objects::Kind;
 use objects::visible;
 
-/// One part of the plan.
+/// A step of the plan.
 struct PlanStep {
     name: &'static str,
     status: &'static str,
     says: String,
 }
 
-/// So many are told; the audit tells all.
+/// Findings that are printed; the audit prints all.
 const MOST_FINDINGS: usize = 5;
 const COMPLETE: &str = "COMPLETE";
 const IN_PROGRESS: &str = "IN_PROGRESS";
@@ -54,7 +56,7 @@ const PENDING: &str = "PENDING";
 const SKIPPED: &str = "SKIPPED";
 const GIVEN_UP: &str = "GIVEN_UP";
 
-/// The plan, part by part.
+/// Returns the steps of the plan.
 fn steps(story: &ClusterStatus<'_>) -> [PlanStep; 5] {
     let ClusterStatus { cluster, bootstrap, .. } = story;
     let mut steps = [
@@ -72,7 +74,7 @@ fn steps(story: &ClusterStatus<'_>) -> [PlanStep; 5] {
     steps
 }
 
-/// Of the whole plan.
+/// Returns the status of the whole plan.
 fn plan(steps: &[PlanStep]) -> &'static str {
     let over = |step: &PlanStep| matches!(step.status, COMPLETE | SKIPPED);
     match () {
@@ -82,13 +84,13 @@ fn plan(steps: &[PlanStep]) -> &'static str {
     }
 }
 
-/// How far a cluster is with its configuration, in a word and in words.
+/// Returns the status of the configuration, and its description.
 pub(super) fn of_configuration(story: &ClusterStatus<'_>) -> (&'static str, String) {
     let [.., last] = steps(story);
     (last.status, last.says)
 }
 
-/// The node that founds the cluster.
+/// Returns the step of the bootstrap node.
 fn node(cluster: &Cluster, stage: &Stage) -> PlanStep {
     let pods: Vec<_> = cluster.bootstrap.pods.iter().filter(|pod| pod.bootstrap).collect();
     let (status, says) = match (stage, pods.first()) {
@@ -98,7 +100,7 @@ fn node(cluster: &Cluster, stage: &Stage) -> PlanStep {
         (Stage::Removed, _) => (COMPLETE, "removed".to_owned()),
         _ if cluster.has_data() => (SKIPPED, "the members hold data and need none".to_owned()),
         (Stage::Kept(_), _) => (PENDING, "its pod does not exist".to_owned()),
-        _ => (PENDING, "there is none: the first member founds nothing by itself".to_owned()),
+        _ => (PENDING, "there is none, and the first member does not found the cluster by itself".to_owned()),
     };
     PlanStep { name: "bootstrap node", status, says }
 }
@@ -112,7 +114,7 @@ fn members(cluster: &Cluster) -> PlanStep {
         _ if asked == 0 => SKIPPED,
         _ => IN_PROGRESS,
     };
-    let rolls = if cluster.rolls() { ", a rollout runs" } else { "" };
+    let rolls = if cluster.rolls() { ", a rollout is under way" } else { "" };
     PlanStep { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
 }
 
@@ -130,7 +132,7 @@ fn removal(stage: &Stage) -> PlanStep {
 fn membership(behind: &[&str]) -> PlanStep {
     let (status, says) = match behind {
         [] => (COMPLETE, String::new()),
-        names => (IN_PROGRESS, format!("the address list is to reach {}", names.join(", "))),
+        names => (IN_PROGRESS, format!("the address list has yet to reach {}", names.join(", "))),
     };
     PlanStep { name: "membership", status, says }
 }
@@ -140,14 +142,14 @@ fn configuration(story: &ClusterStatus<'_>) -> PlanStep {
     let Id { namespace, name } = &story.cluster.id;
     let given_up = story.cluster.note.as_ref().and_then(|it| it.stopped.as_ref());
     let (status, says) = match (&story.configuration, given_up) {
-        (Stage::Absent, _) => (SKIPPED, "members read no option file of a ConfigMap".to_owned()),
+        (Stage::Absent, _) => (SKIPPED, "members read no option file from a ConfigMap".to_owned()),
         (Stage::Settled, _) => (COMPLETE, String::new()),
         (Stage::Stopped(why, _), Some(given_up)) => {
             let maps = given_up.revision.config_maps();
             let retry = format!("gatera rollout retry {name} -n {namespace}");
             (
                 GIVEN_UP,
-                format!("{why}; correct {maps}, which is tried again, or try the same once more: {retry}"),
+                format!("{why}; correct {maps}, which starts a new try, or try the same again: {retry}"),
             )
         }
         (Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None), _) => (PENDING, why.clone()),
@@ -156,7 +158,7 @@ fn configuration(story: &ClusterStatus<'_>) -> PlanStep {
     PlanStep { name: "configuration", status, says }
 }
 
-/// How one member is, in two words or three.
+/// Returns a member's state in two or three words.
 fn word(member: &Member, condition: Option<Condition>) -> &'static str {
     match (condition, &member.pod) {
         (Some(condition), _) => condition.says(),
@@ -165,7 +167,7 @@ fn word(member: &Member, condition: Option<Condition>) -> &'static str {
     }
 }
 
-/// For a person.
+/// Returns the clusters as text.
 pub fn text(all: &[ClusterStatus<'_>]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join("\n")
 }
@@ -190,7 +192,7 @@ fn one(story: &ClusterStatus<'_>) -> String {
         let mend = exceptions::mend(&cluster.id.namespace);
         let Override { until, reason, .. } = open;
         let line = format!(
-            "├── Glass broken: nothing is refused until {until}: {reason} (when that is done: {mend})"
+            "├── Break-glass: nothing is refused until {until}: {reason} (when that is done: {mend})"
         );
         text.push_str(&format!("{}\n", visible(&line)));
     }
@@ -212,7 +214,7 @@ fn one(story: &ClusterStatus<'_>) -> String {
         branches(&mut text, "│   ", &starts);
     }
     if !matters.is_empty() {
-        text.push_str("├── What is the matter, and the way out (each: gatera explain G02)\n");
+        text.push_str("├── What is wrong, and the way out (see gatera explain G02)\n");
         branches(&mut text, "│   ", &matters.iter().map(ToString::to_string).collect::<Vec<_>>());
     }
     let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
@@ -221,7 +223,7 @@ fn one(story: &ClusterStatus<'_>) -> String {
         branches(&mut text, "│   ", &left);
     }
     if !story.findings.is_empty() {
-        text.push_str("├── What would be refused in its namespace as it is (gatera audit)\n");
+        text.push_str("├── What would be refused in its namespace (see gatera audit)\n");
         let more = story.findings.len().saturating_sub(MOST_FINDINGS);
         let more = (more > 0).then(|| format!("and {more} more"));
         let told = story.findings.iter().take(MOST_FINDINGS).cloned().chain(more);
@@ -247,7 +249,7 @@ pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
     }
 }
 
-/// How the guard is, for a person: in a word, and what is not as it should be.
+/// Returns the guard's state as text: one word, and what needs attention.
 pub fn guard(rows: &[Row]) -> String {
     let state = doctor::worst(rows);
     let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());
@@ -260,7 +262,7 @@ pub fn guard(rows: &[Row]) -> String {
     let not_asked = rows.iter().filter(|row| row.state == doctor::State::NotAsked).count();
     if not_asked > 0 {
         lines.push(format!(
-            "{not_asked} of {} questions could not be asked; gatera doctor tells which",
+            "{not_asked} of {} questions could not be asked; gatera doctor lists them",
             rows.len()
         ));
     }
@@ -268,7 +270,7 @@ pub fn guard(rows: &[Row]) -> String {
     text
 }
 
-/// For a program.
+/// Returns the clusters as JSON.
 pub fn json(all: &[ClusterStatus<'_>], guard: &[Row]) -> Value {
     let guard = json!({ "state": doctor::worst(guard).name(), "rows": super::doctor::json(guard)["rows"] });
     json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>(), "guard": guard })

@@ -1,22 +1,22 @@
-//! An orderly stop, laid out for a person: what will be done, what is being done, and how it is started again.
+//! An orderly stop as text: what will be done, what is being done, and how to start the cluster again.
 
 use facts::view::{Cluster, View};
 use leader::stop::Step;
 use objects::visible;
 
-/// What will be done, before it is.
+/// Returns what will be done.
 pub fn proposal(cluster: &Cluster, view: &View<'_>) -> String {
     let mut names: Vec<_> = cluster.members.iter().map(|member| &*member.name).collect();
     names.reverse();
     format!(
-        "{} ({})\nIts members are stopped one after the other: {}. Then nobody serves; the data stays on their claims.\n",
+        "{} ({})\nIts members are stopped one after the other: {}. Then no member serves; the data stays on their claims.\n",
         cluster.id,
         view.count(cluster),
         names.join(", ")
     )
 }
 
-/// What is done now.
+/// Returns what is being done.
 pub fn says(step: &Step) -> String {
     let text = match step {
         Step::Wait(what) => format!("waiting: {what}"),
@@ -31,21 +31,20 @@ pub fn says(step: &Step) -> String {
     visible(&text)
 }
 
-/// Somebody set the replicas back.
+/// Returns the text for replicas that were set back.
 pub fn healed(cluster: &Cluster, fewest: i64) -> String {
     format!(
-        "somebody set the replicas of {} back to {} from {fewest}: Helm, a GitOps tool or an autoscaler that knows another number; \
-         suspend it, and run this again; or gatera start, which takes back what was recorded for the stop",
+        "the replicas of {} were set back to {} from {fewest} by another client, such as Helm, a GitOps tool or an autoscaler; suspend it and run this again, or run gatera start, which removes the record of the stop",
         cluster.id,
         cluster.workload.replicas()
     )
 }
 
-/// At the end.
+/// Returns the last lines of a stop.
 pub fn stopped(cluster: &Cluster) -> String {
     let mut text = format!("{} is stopped\n", cluster.id);
     if cluster.stopped_members().is_none() {
-        return text + "nothing on its claims tells how many members it had, and where their data ends\n";
+        return text + "its claims do not record how many members it had and where their data ends\n";
     }
     for claim in &cluster.claims {
         if let Some(record) = &claim.stopped {

@@ -65,7 +65,7 @@ fn a_note_that_names_what_is_not_ours_deletes_nothing() {
             let (kind, name) = target.split_once(' ').unwrap();
             let kind = kind.to_ascii_lowercase();
             format!(
-                "NotRemoved: {target} is left alone: {why}; if nothing needs it: kubectl -n db delete {kind} {name}"
+                "NotRemoved: {target} is not removed: {why}; if nothing needs it: kubectl -n db delete {kind} {name}"
             )
         };
         assert_eq!(
@@ -88,9 +88,9 @@ fn a_note_that_names_what_is_not_ours_deletes_nothing() {
 #[test]
 fn a_note_that_the_guard_cannot_have_written_is_taken_out_and_told_once() {
     for (note, data, members, why) in [
-        ("removing 1 Secret/root/uid", "present", "ready", "it is not written as gatera writes it"),
-        ("removing 1 Service/x", "present", "ready", "it is not written as gatera writes it"),
-        ("gone", "present", "ready", "it is not written as gatera writes it"),
+        ("removing 1 Secret/root/uid", "present", "ready", "its format is not gatera's"),
+        ("removing 1 Service/x", "present", "ready", "its format is not gatera's"),
+        ("gone", "present", "ready", "its format is not gatera's"),
         ("removing 1 Service/x/y", "none", "starting", "no member ever held data"),
     ] {
         let scene =
@@ -104,8 +104,8 @@ fn a_note_that_the_guard_cannot_have_written_is_taken_out_and_told_once() {
         assert_eq!(
             small.events,
             [format!(
-                "NotRemoved: the note gatera.dev/bootstrap is not gatera's: {why}; nothing was removed for it, and it is taken \
-                 out; look who wrote it: kubectl -n db get statefulset {STATEFUL_SET} --show-managed-fields --output=yaml"
+                "NotRemoved: annotation gatera.dev/bootstrap was not written by gatera: {why}; nothing was removed because of it, and gatera deletes \
+                 the annotation; to see who wrote it: kubectl -n db get statefulset {STATEFUL_SET} --show-managed-fields --output=yaml"
             )]
         );
     }
@@ -182,7 +182,7 @@ fn a_config_map_that_anybody_else_reads_stays() {
             small.events,
             [
                 format!(
-                    "NotRemoved: ConfigMap {BOOTSTRAP} is left alone: {kind} theirs reads it; if nothing needs it: \
+                    "NotRemoved: ConfigMap {BOOTSTRAP} is not removed: {kind} theirs reads it; if nothing needs it: \
                      kubectl -n db delete configmap {BOOTSTRAP}"
                 ),
                 format!(
@@ -230,7 +230,7 @@ fn in_doubt_a_config_map_stays() {
         vec![Reader::read("Deployment", &it.to_string()).unwrap()]
     };
     let stays = |why: &str| Warrant::Stays(why.to_owned());
-    let unmarked = || stays("it was not marked while the bootstrap node was there to show whose it is");
+    let unmarked = || stays("it was not marked while the bootstrap node existed, so its owner is unknown");
     for (case, map, readers, warrant) in [
         ("its own", Some(map(json!({}))), Ok(vec![]), Warrant::Given("7".into())),
         ("gone", None, Ok(vec![]), Warrant::Gone),
@@ -258,19 +258,19 @@ fn in_doubt_a_config_map_stays() {
             "nobody knows",
             Some(map(json!({}))),
             Err("gatera may not list cronjobs".to_owned()),
-            stays("gatera may not list cronjobs, so nobody can tell who needs it"),
+            stays("gatera may not list cronjobs, so its readers are unknown"),
         ),
         (
             "its ReplicaSet still goes",
             Some(map(json!({}))),
             Ok(set()),
-            Warrant::Waits("ReplicaSet theirs goes first".into()),
+            Warrant::Waits("ReplicaSet theirs must be deleted first".into()),
         ),
         (
             "so does its pod",
             Some(map(json!({}))),
             Ok([pod(), set()].concat()),
-            Warrant::Waits("Pod theirs goes first".into()),
+            Warrant::Waits("Pod theirs must be deleted first".into()),
         ),
         (
             "a Deployment of that uid is alive",
@@ -290,8 +290,7 @@ fn in_doubt_a_config_map_stays() {
 fn a_bootstrap_node_of_two_clusters_stays() {
     let mut twin = Scene::default().stateful_set();
     twin["metadata"]["name"] = json!("twin");
-    let why = "twin has the same instance label, so it is unclear which of the two it belongs to; give one another \
-               label, or remove it yourself";
+    let why = "twin has the same instance label, so it is unclear which of the two it belongs to; give one of them another label, or remove the bootstrap node yourself";
     assert_eq!(kept(&Small::of(&Scene { also: vec![twin.clone()], ..formed() })), why);
     let mut small = Small::of(&formed());
     while small.object("Deployment", BOOTSTRAP).is_some() {
@@ -301,7 +300,7 @@ fn a_bootstrap_node_of_two_clusters_stays() {
     small.run(1);
     assert!(small.object("Service", SERVICE).is_some());
     let told =
-        format!("NotRemoved: Service {SERVICE} is left alone: it leads to the bootstrap node of twin too;");
+        format!("NotRemoved: Service {SERVICE} is not removed: it leads to the bootstrap node of twin too;");
     assert!(small.events[0].starts_with(&told), "{:?}", small.events);
 }
 
@@ -314,7 +313,7 @@ fn a_clean_up_rests_where_gatera_only_looks() {
             small.step();
         }
         small.object("Namespace", NAMESPACE).unwrap()["metadata"]["labels"]["gatera.dev/mode"] = json!(mode);
-        assert_eq!(kept(&small), format!("namespace db is in mode {mode}, in which gatera only looks"));
+        assert_eq!(kept(&small), format!("namespace db is in mode {mode}, in which gatera changes nothing"));
         assert!(small.look(plan::next).iter().all(|step| matches!(step, Step::Announce(_))));
     }
 }

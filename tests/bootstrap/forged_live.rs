@@ -104,7 +104,7 @@ fn a_forged_note_deletes_nothing_and_is_told() {
             let (kind, name) = what.split_once(' ').unwrap();
             let kind = kind.to_ascii_lowercase();
             let ns = &alive.ns;
-            format!("{what} is left alone: {why}; if nothing needs it: kubectl -n {ns} delete {kind} {name}")
+            format!("{what} is not removed: {why}; if nothing needs it: kubectl -n {ns} delete {kind} {name}")
         };
         let not_its = format!("it does not lead to the bootstrap node of {STATEFUL_SET}");
         assert_eq!(
@@ -147,7 +147,7 @@ fn a_config_map_that_a_cron_job_reads_stays_and_says_why() {
     assert_eq!(
         events(&alive, "NotRemoved"),
         [format!(
-            "ConfigMap {map} is left alone: CronJob backup reads it; if nothing needs it: kubectl -n {} delete configmap {map}",
+            "ConfigMap {map} is not removed: CronJob backup reads it; if nothing needs it: kubectl -n {} delete configmap {map}",
             alive.ns
         )]
     );

@@ -146,7 +146,7 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
         events(&alive, "BootstrapKept").into_iter().find(|note| note.contains("does not see Galera's state"))
     });
     assert!(
-        note.starts_with("the bootstrap node stays: galera-instance-galera-0 is Ready by a probe"),
+        note.starts_with("the bootstrap node stays: galera-instance-galera-0 has a readiness probe"),
         "{note}"
     );
     assert_eq!(alive.plane.get(&alive.ns, BOOTSTRAP)["spec"]["replicas"], 1);
@@ -156,7 +156,7 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
     assert_eq!(code, 0);
     assert!(
         text.contains(
-            "Step remove the bootstrap node [PENDING] (galera-instance-galera-0 is Ready by a probe"
+            "Step remove the bootstrap node [PENDING] (galera-instance-galera-0 has a readiness probe"
         ),
         "{text}"
     );

@@ -91,7 +91,7 @@ fn a_revision_is_compared_with_what_is_there() {
 #[test]
 fn what_was_removed_is_judged_wherever_it_was() {
     let it = Repository::new();
-    let gone = "refused [G03] StatefulSet default/galera-instance-galera: deleting it stops every member at once (3 of 3 members Synced, as is supposed here)";
+    let gone = "refused [G03] StatefulSet default/galera-instance-galera: deleting it stops every member at once (3 of 3 members Synced, assumed here)";
     fs::remove_dir_all(it.path().join("apps/db")).unwrap();
     for path in ["apps", "apps/db", "apps/db/galera.yaml"] {
         let (code, said) = it.check(".", &[path, "--against=git:HEAD"]);

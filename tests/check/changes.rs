@@ -207,7 +207,7 @@ fn an_object_is_the_same_wherever_it_stands() {
 #[test]
 fn how_members_are_is_supposed_and_that_is_said() {
     let said = said_of(CLUSTER, &without(SET));
-    assert!(said.contains("(3 of 3 members Synced, as is supposed here)"), "{said}");
+    assert!(said.contains("(3 of 3 members Synced, assumed here)"), "{said}");
 }
 
 /// A base that cannot be read is no base: nothing is called new, or unchanged, by mistake and in silence.
@@ -215,7 +215,7 @@ fn how_members_are_is_supposed_and_that_is_said() {
 fn a_base_that_cannot_be_read_is_said() {
     let broken = format!("{CLUSTER}\n---\na: [\n");
     let checked = judged(&[input("new.yaml", CLUSTER)], Some(&[input("old.yaml", &broken)]));
-    let words = "note - line 119 of the base: what stood here was not compared: this is not YAML: a bracket or a brace is not closed";
+    let words = "note - line 119 of the base: the earlier document was not compared: this is not YAML: a bracket or a brace is not closed";
     assert_eq!(lines(&checked), [words]);
     assert_eq!(checked.unjudged(), 1, "with --strict that is an error");
     // An object that cannot be read is no object that is new.
@@ -223,7 +223,7 @@ fn a_base_that_cannot_be_read_is_said() {
     for after in [with("replicas: 3", "replicas: 1"), without(SET)] {
         let said = said_of(&odd, &after);
         let words =
-            "how StatefulSet db/galera-instance-galera was cannot be read, so what changes was not judged";
+            "the earlier StatefulSet db/galera-instance-galera cannot be read, so the change was not judged";
         assert!(said.contains(words), "{said}");
     }
 }
@@ -271,7 +271,7 @@ fn a_namespace_that_is_made_milder_hides_nothing_else() {
         assert!(
             said.contains("refused G01 ")
                 && said.contains(&format!(
-                    "Namespace db: gatera.dev/mode enforce -> {mode}: rules refuse less here"
+                    "Namespace db: gatera.dev/mode enforce -> {mode}: from then on rules refuse less here"
                 )),
             "{said}"
         );

@@ -163,10 +163,11 @@ fn what_is_said_before_is_what_the_api_server_says() {
     let annotation = "kubectl.kubernetes.io/last-applied-configuration-";
     before.it.run(&["annotate", "statefulset", "--all", annotation]).succeeded();
     let (code, said) = before.check(&members, &["--namespace", &ns, "--strict"]);
-    assert!(code == 0 && !said.contains("was not made by kubectl apply"), "nothing changes: {said}");
+    assert!(code == 0 && !said.contains("was not created by kubectl apply"), "nothing changes: {said}");
     let more = members.replace("replicas: 3", "replicas: 5");
     let (code, said) = before.check(&more, &["--namespace", &ns, "--strict"]);
-    let words = format!("StatefulSet {ns}/galera-instance-galera was not made by kubectl apply, so fields");
+    let words =
+        format!("StatefulSet {ns}/galera-instance-galera was not created by kubectl apply, so fields");
     assert!(code == 2 && said.contains(&words), "{said}");
     before.agrees("fewer", &ns, &members.replace("replicas: 3", "replicas: 1"));
 }
@@ -319,7 +320,7 @@ fn what_may_not_be_seen_is_said() {
     let (code, said) = before.check_with(&kubeconfig, &text, &["--namespace", ns]);
     assert!(code == 1 && said.contains("3 -> 0 replicas stops every member"), "{said}");
     let secret = format!(
-        "what changes of Secret {ns}/galera-instance was not judged: secrets \"galera-instance\" is forbidden"
+        "the change of Secret {ns}/galera-instance was not judged: secrets \"galera-instance\" is forbidden"
     );
     assert!(
         said.contains(&secret)

@@ -27,36 +27,36 @@ fn what_was_not_judged_is_said() {
         ),
         (
             "apiVersion: v1\nkind: StatefulSet\nmetadata: {name: a}\n".to_owned(),
-            "note - line 1: there is no StatefulSet in v1, so it was not judged; it is of apps/v1",
+            "note - line 1: there is no StatefulSet in v1, so it was not judged; it is in apps/v1",
         ),
         (
             "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: a}\n".to_owned(),
-            "note - line 1: there is no Deployment in extensions/v1beta1, so it was not judged; it is of apps/v1",
+            "note - line 1: there is no Deployment in extensions/v1beta1, so it was not judged; it is in apps/v1",
         ),
         (
             "apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: a}\n".to_owned(),
-            "warning - line 1: apiVersion policy/v1beta1 of a PodDisruptionBudget is offered by no API server since 1.30; it was judged as policy/v1",
+            "warning - line 1: no API server since 1.30 offers apiVersion policy/v1beta1 of a PodDisruptionBudget; it was judged as policy/v1",
         ),
         (
             "apiVersion: v1\nmetadata: {name: a}\n".to_owned(),
-            "note - line 1: it has no kind, so it was not judged, and kubectl does not take it",
+            "note - line 1: it has no kind, so it was not judged, and kubectl rejects it",
         ),
         (
             "# a\nkind: StatefulSet\nmetadata: {name: a}\n".to_owned(),
-            "unread - line 2: it has no apiVersion, so it cannot be judged, and kubectl does not take it",
+            "unread - line 2: it has no apiVersion, so it cannot be judged, and kubectl rejects it",
         ),
         (
             "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\n".to_owned(),
-            "note - line 1: it has no spec.template.spec.containers, so it was not judged, and no API server takes it",
+            "note - line 1: it has no spec.template.spec.containers, so it was not judged, and API servers reject it",
         ),
         (
             galera.replace("StatefulSet", "ReplicaSet"),
-            "note - line 2: container db runs a database server, and no rule is about a ReplicaSet, so it was not judged: only a StatefulSet is a cluster",
+            "note - line 2: container db runs a database server, and no rule covers a ReplicaSet, so it was not judged: only a StatefulSet is a cluster",
         ),
         (
             "apiVersion: template.openshift.io/v1\nkind: Template\nmetadata: {name: a}\nobjects:\n- {apiVersion: v1, kind: Secret}\n"
                 .to_owned(),
-            "note - line 5: what is in this Template was not judged; judge what comes of it: oc process --local -f FILE -o yaml | gatera check -",
+            "note - line 5: the objects in this Template were not judged; judge its output: oc process --local -f FILE -o yaml | gatera check -",
         ),
         (
             galera.clone(),
@@ -99,7 +99,7 @@ fn what_was_not_judged_is_said() {
 fn a_kind_that_no_rule_is_about_is_not_called_fine() {
     let text = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n";
     let said = lay_out(&judged(&[input("a.yaml", text)], None), Format::Text, false);
-    let counts = "2 objects: 0 would be refused, 0 allowed with a warning, 1 not judged (no rule is about such a kind), 1 fine;";
+    let counts = "2 objects: 0 would be refused, 0 allowed with a warning, 1 not judged (no rule covers this kind), 1 fine;";
     assert!(said.starts_with(counts), "{said}");
 }
 
@@ -109,7 +109,7 @@ fn the_same_object_twice_is_said() {
     let patch = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: galera-instance-galera}\nspec: {replicas: 5}\n";
     let checked = judged(&[input("base.yaml", CLUSTER), input("patch.yaml", patch)], None);
     let said = lines(&checked);
-    let words = "note - line 1: StatefulSet db/galera-instance-galera stands in base.yaml line 86 as well; what is built of several files is judged as it comes out: kubectl kustomize DIR | gatera check -";
+    let words = "note - line 1: StatefulSet db/galera-instance-galera is also in base.yaml line 86; to judge a kustomization, judge its output: kubectl kustomize DIR | gatera check -";
     assert!(said.contains(&words.to_owned()), "{said:#?}");
 }
 
@@ -154,7 +154,7 @@ fn comments_waive_with_a_reason() {
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].starts_with("refused G11 "), "{said:?}");
     assert!(
-        said[1].ends_with("G11 finds nothing here, so there is nothing to waive; take this comment out"),
+        said[1].ends_with("G11 finds nothing here, so there is nothing to waive; remove this comment"),
         "{said:?}"
     );
 }

@@ -133,7 +133,7 @@ fn finds_all_well(lab: &ControlPlane, namespace: &str) {
         .unwrap();
     let said = String::from_utf8(doctor.stdout).unwrap();
     assert_eq!(doctor.status.code(), Some(0), "{said}");
-    assert!(said.contains("ready, and each says that all is well"), "{said}");
+    assert!(said.contains("ready, and each reports that all is well"), "{said}");
 }
 
 #[test]

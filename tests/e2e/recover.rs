@@ -135,7 +135,7 @@ pub fn a_node_that_stays_away_is_gone_on_without() {
         if code == Some(1) && text.contains("which does not answer") { Ok(text) } else { Err(text) }
     });
     println!("{text}");
-    let (_, way) = text.split_once(" all the same: gatera recover ").expect("the way on");
+    let (_, way) = text.split_once(" anyway: gatera recover ").expect("the way on");
     let from = way.split_whitespace().skip_while(|word| *word != "--from").nth(1).unwrap();
     assert!(way.trim_end().ends_with("--accept-loss 'unknown'"), "{way}");
     let (code, text) = outcome(recover(&galera, &["--yes", "--from", from, "--accept-loss", "unknown"]));
@@ -330,7 +330,7 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
     }
     let (_, plan) = outcome(recover(&galera, &["--dry-run"]));
     println!("{plan}");
-    assert!(plan.contains("next would be: "), "{plan}");
+    assert!(plan.contains("next step: "), "{plan}");
     let (code, text) = outcome(recover(&galera, &["--yes"]));
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");

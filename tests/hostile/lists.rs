@@ -190,7 +190,7 @@ fn what_one_namespace_writes_takes_no_more_memory_than_the_chart_allows() {
         assert!(said["allowed"] == false && words.contains("did not fit into gatera's memory"), "{said}");
     });
     let (_, text) = guard.get("/readyz").unwrap();
-    assert!(text.contains("view: current") && text.contains("is not looked at: "), "{text}");
+    assert!(text.contains("view: current") && text.contains("is not examined: "), "{text}");
     let peak = memory(&guard, "VmHWM");
     eprintln!("{at_start} KiB at the start, {peak} KiB after that");
     assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");

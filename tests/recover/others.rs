@@ -95,7 +95,7 @@ fn who_is_in_another_cluster_is_told_and_not_waited_for() {
     };
     let why = format!(
         "{STATEFUL_SET}-1, {STATEFUL_SET}-2 are Synced in another cluster than the recorded one, and may hold rows that the others lack: \
-         gatera explain G04, \"A member in another cluster\", tells how the tables are compared, and how the right one stays"
+         gatera explain G04, \"A member in another cluster\", explains how to compare the tables and keep the right one"
     );
     assert_eq!(says(&at(ID, 363), false), Step::Cannot(why));
     let away = [1, 2].map(|ordinal| format!("{STATEFUL_SET}-{ordinal}")).to_vec();

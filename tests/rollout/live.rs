@@ -84,10 +84,7 @@ fn a_change_reaches_one_member_then_the_others() {
             "max_connections: {STATEFUL_SET}-2 restarts with the new configuration, then the others, one at a time ({revision})"
         )]
     );
-    assert_eq!(
-        events(&alive, "RolledOut"),
-        [format!("all 3 members run the new max_connections ({revision})")]
-    );
+    assert_eq!(events(&alive, "RolledOut"), [format!("all 3 members run max_connections ({revision})")]);
     // And one write per member to a Lease of the guard's own.
     let (evicts, notes, tells) = ("create pods/eviction", "patch statefulsets", "create events");
     let all = writes(&alive);
@@ -226,7 +223,7 @@ fn a_template_with_which_a_member_hangs_is_taken_back() {
             &alive.plane.kubeconfig(User::Admin),
             &["status", STATEFUL_SET, "--namespace", &alive.ns],
         );
-        output.stdout.contains("was made from an earlier template").then_some(output.stdout)
+        output.stdout.contains("was created from an earlier template").then_some(output.stdout)
     });
     assert!(said.contains(&format!("kubectl -n {} delete pod {last}", alive.ns)), "{said}");
     alive.kubectl(&["delete", "pod", &last, "--wait=false"]).succeeded();

@@ -35,7 +35,7 @@ fn a_change_goes_to_one_then_to_all() {
     let under_way = |canary, members| Situation::under_way(canary, members);
     let old = (ready, File::Old);
     let first = under_way(Some(2), [old, old, old]);
-    is(&first, "0 of 3 run with max_connections; galera-2 is the next", "evict galera-2 after 0s");
+    is(&first, "0 of 3 run with max_connections; galera-2 is next", "evict galera-2 after 0s");
     let starts = under_way(Some(2), [old, old, ("pending", new_file)]);
     assert_eq!(starts.stage().0, "galera-2 starts with max_connections");
     assert!(starts.stage().1.contains("does not become Ready with max_connections\"}} after 600s"));
@@ -46,14 +46,14 @@ fn a_change_goes_to_one_then_to_all() {
         "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\"}} after 10s",
     );
     let second = under_way(None, [old, old, (ready, new_file)]);
-    is(&second, "1 of 3 run with max_connections; galera-1 is the next", "evict galera-1 after 0s");
+    is(&second, "1 of 3 run with max_connections; galera-1 is next", "evict galera-1 after 0s");
     let unwell = under_way(None, [("starting", File::Old), old, (ready, new_file)]);
     is(&unwell, "1 of 3 run with max_connections; 2 of 3 members Synced, galera-0 is not Ready yet", "");
     let done = under_way(None, [(ready, new_file); 3]);
     is(
         &done,
         "every member runs the new configuration",
-        "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run the new max_connections (NEW)",
+        "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run max_connections (NEW)",
     );
 }
 
@@ -65,8 +65,8 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         &fails,
         "galera-2 keeps failing with max_connections",
         "note {\"good\":\"OLD\",\"stopped\":{\"revision\":\"NEW\",\"why\":\"galera-2 keeps failing with max_connections\"}} after 20s tell \
-         RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the configuration before, and no other member restarts; its \
-         log goes with its pod, and is left only where logs are collected; change ConfigMap galera-instance-nodeconfig, or take the change back (NEW)",
+         RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the previous configuration, and no other member restarts; its \
+         log is lost with its pod unless logs are collected; correct ConfigMap galera-instance-nodeconfig, or revert the change (NEW)",
     );
     let (says, does) = Situation::under_way(Some(2), [old, old, ("starting", File::New)]).stage();
     assert_eq!(says, "galera-2 starts with max_connections");
@@ -78,13 +78,13 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
     };
     is(
         &stopped([old, old, ("stuck", File::New)]),
-        "stopped: galera-2 fails; galera-2 goes back to the configuration before",
+        "stopped: galera-2 fails; galera-2 goes back to the previous configuration",
         "evict galera-2 after 0s",
     );
     is(&stopped([old, old, ("starting", File::Old)]), "stopped: galera-2 fails", "");
     let given_up = stopped([old; 3]);
     is(&given_up, "stopped: galera-2 fails", "");
-    let says = "galera-2 fails; correct ConfigMap galera-instance-nodeconfig, which is tried again, or try the same once more: \
+    let says = "galera-2 fails; correct ConfigMap galera-instance-nodeconfig, which starts a new try, or try the same again: \
                 gatera rollout retry galera-instance-galera -n db";
     let status = given_up.status();
     assert!(status.contains("\n└── Plan deploy (serial) [GIVEN_UP]\n"), "{status}");
@@ -92,7 +92,7 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
     // Those who ran well with it go back, too, one at a time.
     is(
         &stopped([old, ("starting", File::Old), ("ready", File::New)]),
-        "stopped: galera-2 fails; galera-2 goes back when it may: 2 of 3 members Synced, galera-1 is not Ready yet",
+        "stopped: galera-2 fails; galera-2 goes back later: 2 of 3 members Synced, galera-1 is not Ready yet",
         "",
     );
     // A person says that it was something else: it is tried once more for each time that this is said.
@@ -120,7 +120,7 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
     assert!(fails_again.stage().1.contains("\"retried\":\"2\""), "{:?}", fails_again.stage());
     // Of what was good there is no copy any more.
     let lost = Situation { copies: vec![File::New], ..stopped([old, old, ("stuck", File::New)]) };
-    is(&lost, "stopped: there is no copy of OLD to go back to", "");
+    is(&lost, "stopped: there is no snapshot of OLD to go back to", "");
     // Another one is wanted: it is tried.
     let newer = Situation { live: File::Newer.text(), ..stopped([old; 3]) };
     let (says, does) = newer.stage();
@@ -131,7 +131,7 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
     );
     // Or what is good.
     let back = Situation { live: File::Old.text(), ..stopped([old; 3]) };
-    is(&back, "forgetting what failed", "note {\"good\":\"OLD\"} after 0s");
+    is(&back, "clearing the record of what failed", "note {\"good\":\"OLD\"} after 0s");
 }
 
 #[test]
@@ -146,8 +146,7 @@ fn only_what_the_new_file_may_have_done_is_blamed_on_it() {
     is(
         &canary("unpulled"),
         "galera-2 has no image to start from with max_connections",
-        "tell RolloutWaits: galera-2 has no image to start from with max_connections: kubectl -n db describe pod galera-2 says why; no \
-         other member restarts until it is there, or the change is taken back",
+        "tell RolloutWaits: galera-2 has no image to start from with max_connections: kubectl -n db describe pod galera-2 shows why; no other member restarts until the image is there or the change is reverted",
     );
     let waiting = ("starting", File::Old);
     let nobody_serves = Situation::under_way(Some(2), [waiting, waiting, ("starting", File::New)]);
@@ -155,7 +154,7 @@ fn only_what_the_new_file_may_have_done_is_blamed_on_it() {
     // They wait for the canary, which fails by something else.
     let cured = [("stuck", Some(File::Old)), ("starting", Some(File::New)), ("starting", Some(File::New))];
     let cured = Situation { members: cured.to_vec(), ..Situation::under_way(Some(0), [waiting; 3]) };
-    is(&cured, "2 of 3 run with max_connections; galera-0 is the next", "evict galera-0 after 0s");
+    is(&cured, "2 of 3 run with max_connections; galera-0 is next", "evict galera-0 after 0s");
 }
 
 #[test]
@@ -193,7 +192,7 @@ fn nobody_restarts_while_something_else_goes_on() {
     let set = |set: Value| Situation { set, ..new() };
     waits(
         set(json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } })),
-        "waits: a rollout of the StatefulSet runs",
+        "waits: a rollout of the StatefulSet is under way",
     );
     waits(set(json!({ "spec": { "replicas": 5 } })), "waits: 3 of 5 members Synced, galera-3 does not exist");
     waits(
@@ -204,10 +203,10 @@ fn nobody_restarts_while_something_else_goes_on() {
         set(json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": 3 } } } })),
         "held: members below 3 are held back by the partition of its updateStrategy",
     );
-    waits(Situation { bootstrap: "running", ..new() }, "waits: the bootstrap node is there");
+    waits(Situation { bootstrap: "running", ..new() }, "waits: the bootstrap node still exists");
     waits(
         Situation { members: vec![old], ..new() },
-        "waits: it has one member, and who restarts it stops the cluster",
+        "waits: it has one member, and a restart stops the cluster",
     );
     waits(
         set(json!({ "metadata": { "annotations": { "gatera.dev/rollout": "paused" } } })),
@@ -215,11 +214,11 @@ fn nobody_restarts_while_something_else_goes_on() {
     );
     waits(
         set(json!({ "metadata": { "annotations": { "gatera.dev/rollout": "Paused!" } } })),
-        "held: gatera.dev/rollout says nothing that gatera understands",
+        "held: gatera.dev/rollout has a value that gatera does not know",
     );
     waits(
         Situation { mode: "audit", ..new() },
-        "held: namespace db is in mode audit, in which gatera only looks",
+        "held: namespace db is in mode audit, in which gatera changes nothing",
     );
     waits(Situation { mode: "audit", note: Value::Null, ..new() }, "absent");
 }
@@ -229,16 +228,12 @@ fn a_file_that_cannot_be_followed_rolls_nobody_and_says_so() {
     let live = |live| Situation { live, ..Situation::noted() };
     is(
         &live("[mysqld]\na=1\n[broken\n"),
-        "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be followed beyond line 3",
+        "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be read beyond line 3",
         "",
     );
     let old = ("ready", File::Old);
     let midway = Situation { live: "a", ..Situation::under_way(Some(2), [old, old, old]) };
-    is(
-        &midway,
-        "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be followed beyond line 1",
-        "",
-    );
+    is(&midway, "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be read beyond line 1", "");
 }
 
 #[test]
@@ -250,7 +245,7 @@ fn a_member_that_fails_anyway_is_the_first_to_get_the_cure() {
     assert!(does.contains("\"canary\":1"), "{does}");
     let next =
         Situation::under_way(Some(1), [("ready", File::Old), ("stuck", File::Old), ("ready", File::Old)]);
-    is(&next, "0 of 3 run with max_connections; galera-1 is the next", "evict galera-1 after 0s");
+    is(&next, "0 of 3 run with max_connections; galera-1 is next", "evict galera-1 after 0s");
 }
 
 #[test]
@@ -266,7 +261,7 @@ fn a_change_during_a_change_begins_anew_with_who_restarted_already() {
     let back = Situation { live: File::Old.text(), ..Situation::under_way(None, [old, old, new]) };
     is(&back, "the configuration changed again", "note {\"good\":\"OLD\"} after 10s");
     let then = Situation { note: json!({ "good": File::Old.revision() }), ..back };
-    is(&then, "stopped: galera-2 goes back to the configuration before", "evict galera-2 after 0s");
+    is(&then, "stopped: galera-2 goes back to the previous configuration", "evict galera-2 after 0s");
 }
 
 #[test]
@@ -280,7 +275,7 @@ fn a_person_may_keep_a_revision_until_the_config_map_changes() {
     let newer = Situation { live: File::Newer.text(), set: keep(File::Old, File::New), ..Situation::noted() };
     assert!(newer.stage().1.contains("\"revision\":\"NEWER\""));
     let lost = Situation { live: File::New.text(), set: keep(File::Newer, File::New), ..Situation::noted() };
-    is(&lost, "held: there is no copy of NEWER, which gatera.dev/rollout asks for", "");
+    is(&lost, "held: there is no snapshot of NEWER, which gatera.dev/rollout asks for", "");
 }
 
 #[test]
@@ -290,7 +285,7 @@ fn what_a_template_brought_is_taken_over_when_everybody_runs_it() {
     is(
         &done,
         "every member runs the new configuration",
-        "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run the new max_connections (NEW)",
+        "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run max_connections (NEW)",
     );
     // Before anybody holds data a wrong file is simply replaced.
     let forming = Situation {
@@ -299,9 +294,9 @@ fn what_a_template_brought_is_taken_over_when_everybody_runs_it() {
         data: "none",
         ..Situation::noted()
     };
-    is(&forming, "nobody holds data yet", "note {\"good\":\"NEW\"} after 0s");
+    is(&forming, "no member holds data yet", "note {\"good\":\"NEW\"} after 0s");
     let then = Situation { note: json!({ "good": File::New.revision() }), ..forming };
-    is(&then, "stopped: galera-0 goes back to the configuration before", "evict galera-0 after 0s");
+    is(&then, "stopped: galera-0 goes back to the previous configuration", "evict galera-0 after 0s");
 }
 
 #[test]
@@ -317,7 +312,7 @@ fn a_pod_that_is_broken_by_a_template_that_was_taken_back_is_replaced() {
     let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-2"));
     pod["metadata"]["labels"]["controller-revision-hash"] = json!("b");
     it.also = vec![pod];
-    is(&it, "galera-2 keeps failing with an earlier template, and is replaced", "evict galera-2 after 30s");
+    is(&it, "galera-2 keeps failing with an earlier template and is replaced", "evict galera-2 after 30s");
     // It would come back with the template that it has.
     let status = json!({ "status": { "currentRevision": "b", "updateRevision": "a", "currentReplicas": 3 } });
     it.set = status;
@@ -334,11 +329,11 @@ fn who_fails_gets_another_file_whatever_the_others_do() {
     let note =
         json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "x" } });
     let two = Situation { note: note.clone(), ..Situation::under_way(None, [old, stuck, stuck]) };
-    is(&two, "stopped: x; galera-2 goes back to the configuration before", "evict galera-2 after 0s");
+    is(&two, "stopped: x; galera-2 goes back to the previous configuration", "evict galera-2 after 0s");
     // Made while nobody guarded, it reads what was given up.
     let mut unmarked = Situation { note, ..Situation::under_way(None, [old, old, old]) };
     unmarked.members[1] = ("stuck", None);
-    is(&unmarked, "stopped: x; galera-1 goes back to the configuration before", "evict galera-1 after 0s");
+    is(&unmarked, "stopped: x; galera-1 goes back to the previous configuration", "evict galera-1 after 0s");
     // A first install: the others are not even there.
     let forming = Situation {
         live: File::New.text(),
@@ -348,7 +343,7 @@ fn who_fails_gets_another_file_whatever_the_others_do() {
         bootstrap: "running",
         ..Situation::noted()
     };
-    is(&forming, "stopped: galera-0 goes back to the configuration before", "evict galera-0 after 0s");
+    is(&forming, "stopped: galera-0 goes back to the previous configuration", "evict galera-0 after 0s");
     // By a template that rolls, and a file that was corrected since.
     let set = json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } });
     let rolls = Situation { live: File::Newer.text(), set, ..Situation::noted() };
@@ -369,14 +364,14 @@ fn a_member_that_nobody_can_give_a_copy_ends_it() {
     it.members[2] = ("ready", None);
     is(
         &it,
-        "0 of 3 run with max_connections; galera-2 is the next",
+        "0 of 3 run with max_connections; galera-2 is next",
         "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\",\"canary\":2,\"healed\":[\"galera-2\",\"pod-2\"]}} after 0s",
     );
     it.note["next"]["healed"] = json!([format!("{STATEFUL_SET}-2"), "pod-2"]);
-    is(&it, "0 of 3 run with max_connections; galera-2 is the next", "evict galera-2 after 0s");
+    is(&it, "0 of 3 run with max_connections; galera-2 is next", "evict galera-2 after 0s");
     it.note["next"]["healed"] = json!([format!("{STATEFUL_SET}-2"), "another"]);
     let (says, does) = it.stage();
-    assert_eq!(says, "galera-2 starts without a copy of its configuration");
+    assert_eq!(says, "galera-2 starts without a snapshot of its configuration");
     assert!(does.contains("\"stopped\"") && does.contains("after 0s"), "{does}");
 }
 
@@ -387,7 +382,11 @@ fn a_file_that_founds_is_never_copied() {
         live: "[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://\n",
         ..Situation::noted()
     };
-    is(&founds, "held: ConfigMap galera-instance-nodeconfig has whoever starts found a new cluster", "");
+    is(
+        &founds,
+        "held: ConfigMap galera-instance-nodeconfig makes every server that starts found a new cluster",
+        "",
+    );
     let other = Situation {
         live: "[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://a\n",
         ..Situation::noted()

@@ -57,28 +57,31 @@ fn seen(words: &[&'static str], state: &'static str, since: &str) -> (String, St
 #[test]
 fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten_minutes() {
     let now = "; to replace it now: kubectl -n db delete pod galera-2";
-    let waits = "galera-2 is not Ready, and was made from an earlier template: if it stands still for 10 minutes it is replaced";
+    let waits = "galera-2 was created from an earlier template and is not Ready: after 10 minutes without progress it is replaced";
     let (says, does) = stage(&["ready", "ready", "starting"], &["a", "a", "b"], "2026-12-01T09:25:00Z");
     assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
     // Of one that says nothing it is not known whether it copies, or catches up.
     let (says, does) = stage(&["ready", "ready", "starting"], &["a", "a", "b"], "2026-12-01T08:00:00Z");
     assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
     let (says, does) = seen(&["ready", "ready", "gives"], "CONNECTED", "2026-12-01T09:00:00Z");
-    let replaced = "galera-2 does not become Ready with an earlier template, and is replaced";
+    let replaced = "galera-2 does not become Ready with an earlier template and is replaced";
     assert_eq!((&*says, &*does), (replaced, "evict galera-2 after 30s"));
     let (says, does) = seen(&["ready", "ready", "gives"], "CONNECTED", "2026-12-01T09:25:00Z");
     assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
     let (says, does) = seen(&["ready", "ready", "gives"], "JOINING", "2026-12-01T08:00:00Z");
     assert_eq!(
         (&*says, &*does),
-        ("galera-2 was made from an earlier template, and receives a copy: it is waited for", "")
+        (
+            "galera-2 was created from an earlier template and receives a state transfer: the guard waits for it",
+            ""
+        )
     );
     // Another one is Ready, and nothing proves that it serves.
     let (says, does) = seen(&["ready", "unverified", "gives"], "CONNECTED", "2026-12-01T09:00:00Z");
     assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
     // It hangs with the second one: deleting it is refused until the first one is what it is to be.
     let (says, _) = stage(&["ready", "starting", "ready"], &["a", "b", "b"], "2026-12-01T09:25:00Z");
-    assert!(says.ends_with("if it stands still for 10 minutes it is replaced"), "{says}");
+    assert!(says.ends_with("after 10 minutes without progress it is replaced"), "{says}");
     // Another one is missing: no member leaves.
     let (_, does) = stage(&["ready", "starting", "starting"], &["a", "a", "b"], "2026-12-01T09:00:00Z");
     assert_eq!(does, "");

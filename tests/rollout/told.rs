@@ -126,6 +126,6 @@ fn members_that_are_stopped_start_together_with_what_was_changed_meanwhile() {
         ..Situation::noted()
     };
     let (said, done) = stopped.stage();
-    assert_eq!(said, "its members are stopped, and start with it together");
+    assert_eq!(said, "its members are stopped, and will all start with it");
     assert_eq!(done, "note {\"good\":\"NEW\"} after 0s");
 }

@@ -56,7 +56,7 @@ async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
         let mut new = set.clone();
         new["spec"]["revisionHistoryLimit"] = json!(revision);
         let answer = changed(set.clone(), new).await;
-        let says = "ConfigMap dump is not looked at: it holds more than 512 KiB";
+        let says = "ConfigMap dump is not examined: it holds more than 512 KiB";
         assert!(answer["warnings"].to_string().contains(says), "{answer}");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 0, "the view answers for both");

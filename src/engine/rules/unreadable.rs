@@ -24,7 +24,7 @@
 //!
 //! ```text
 //! spec:
-//!   replicas: three          # refused: a whole number is expected, not a text
+//!   replicas: three          # refused: expected a whole number, found a text
 //! ```
 //!
 //! # What to do instead

@@ -1,4 +1,4 @@
-//! `wsrep_cluster_address`: whom a server asks for the cluster when it starts.
+//! `wsrep_cluster_address`: the peers that a server contacts when it starts.
 //!
 //! Owns: reading an address and its hosts, and where a container takes its address from. Must not know: which hosts
 //! exist.
@@ -9,21 +9,23 @@ use super::options::{effective, flags};
 use super::reading::File;
 use objects::{Container, Literal};
 
-/// What an address makes a server do.
+/// What a server does with an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// `gcomm://` without a host: start a new, empty cluster.
     NewCluster,
-    /// Join whoever answers first.
+    /// Join the first host that answers.
     Peers(Vec<String>),
 }
 
 impl Address {
-    /// Reads `gcomm://host[:port],host?options`. `None`: it is no gcomm address, so Galera is off (empty, `dummy://`).
+    /// Reads `gcomm://host[:port],host?options`. `None`: it is not a gcomm address, so Galera is off (empty,
+    /// `dummy://`).
     pub fn read(text: &str) -> Option<Self> {
         let rest = text.trim().strip_prefix("gcomm://")?;
         let hosts = rest.split(['?', '/']).next().unwrap_or_default();
-        // The first host decides. (Galera takes 0.0.0.0 for none, too; that is refused for what it says, the pod itself.)
+        // The first host decides. (Galera takes 0.0.0.0 for none, too; another check refuses that, because it means the
+        // pod itself.)
         if hosts.split(',').next().is_none_or(|first| first.trim().is_empty()) {
             return Some(Self::NewCluster);
         }
@@ -36,16 +38,13 @@ impl Address {
 /// One host of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host<'a> {
-    /// A literal address.
     Ip(IpAddr),
-    /// The server's own pod.
     Localhost,
     /// A name, and its labels after the first: `POD.SERVICE.NAMESPACE` or `SERVICE.NAMESPACE`.
     Name(&'a str, &'a str),
 }
 
 impl<'a> Host<'a> {
-    /// Reads `host`, `host:port`, `[v6]:port`.
     pub fn read(text: &'a str) -> Self {
         if let Ok(ip) = text.parse() {
             return Self::Ip(ip);
@@ -64,22 +63,15 @@ impl<'a> Host<'a> {
 /// An address and the place it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed<'a> {
-    /// The place.
     pub source: Source<'a>,
-    /// What stands there.
     pub text: String,
 }
 
-/// Where an address can stand, strongest last.
+/// Where an address can be written, strongest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
     /// A key of a ConfigMap.
-    File {
-        /// The ConfigMap.
-        map: &'a str,
-        /// The key.
-        key: &'a str,
-    },
+    File { map: &'a str, key: &'a str },
     /// A variable of the container.
     Variable(&'a str),
     /// A word of the command line.
@@ -89,15 +81,15 @@ pub enum Source<'a> {
 /// Variables from which images take the address.
 const VARIABLES: [&str; 2] = ["MARIADB_GALERA_CLUSTER_ADDRESS", "WSREP_CLUSTER_ADDRESS"];
 
-/// The address a server ends up with: the command line wins over the environment, the environment over the files, a
-/// later file over an earlier one. `None`: nothing says one, or it is filled in by somebody else.
+/// Returns the address that a server uses: the command line wins over the environment, the environment over the files,
+/// a later file over an earlier one. `None`: there is none, or another program fills it in.
 pub fn of_container<'a>(container: &'a Container, files: &[File<'a>]) -> Option<Placed<'a>> {
     let said = flags(container).into_iter().rfind(|flag| flag.key == "wsrep_cluster_address");
     if let Some(flag) = said {
         let text = flag.value.map_or(String::new(), |value| value.look().to_owned());
         return visible(Source::Word(flag.field, flag.index), text);
     }
-    // A start script may set it anew, for each member another one.
+    // A start script may set it, differently for each member.
     let sets = |text: &str, name: &str| text.split(name).skip(1).any(|rest| rest.starts_with('='));
     let mut words = container.command.iter().chain(&container.args).map(Literal::look);
     if words.any(|word| VARIABLES.iter().any(|name| sets(word, name))) {
@@ -119,7 +111,7 @@ pub fn of_container<'a>(container: &'a Container, files: &[File<'a>]) -> Option<
     found.and_then(|(source, text)| visible(source, text))
 }
 
-/// A text with something to be filled in is no address yet.
+/// A text with placeholders is not an address yet.
 fn visible(source: Source<'_>, text: String) -> Option<Placed<'_>> {
     (!text.contains(['$', '{', '%'])).then_some(Placed { source, text })
 }

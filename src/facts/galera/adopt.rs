@@ -8,32 +8,30 @@ use std::str::FromStr;
 
 use objects::Labels;
 
-/// One label selector: all of its requirements hold.
+/// A label selector: all of its requirements must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);
 
-/// What one label must be.
+/// A requirement for one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// The label.
     pub key: String,
-    /// Its allowed values; empty: any value, as long as the label is there.
+    /// Its allowed values; empty: any value, as long as the label exists.
     pub values: Vec<String>,
 }
 
-/// A pod is adopted if one of these selects it.
+/// Selectors: a pod is adopted if one of them selects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adoption(Vec<Selector>);
 
-/// Not a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no label selector that can be adopted by; write it as `key`, `key=value` or `key in (a, b)`, joined by commas"
+    "{0:?} is not a label selector that can adopt pods; write it as `key`, `key=value` or `key in (a, b)`, joined by commas"
 )]
 pub struct BadSelector(String);
 
 impl Default for Adoption {
-    /// Our own label; the seed documents' labels; Bitnami's chart.
+    /// The default selectors: our own label; the seed documents' labels; Bitnami's chart.
     fn default() -> Self {
         let one = |key: &str| Requirement { key: key.into(), values: vec![] };
         let of = |key: &str, values: &[&str]| Requirement {
@@ -49,12 +47,12 @@ impl Default for Adoption {
 }
 
 impl Adoption {
-    /// From the settings file: one text per selector.
+    /// Reads the settings: one text per selector.
     pub fn from_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, BadSelector> {
         texts.into_iter().map(str::parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// What this adopts, and what others do.
+    /// Returns the selectors of both.
     #[must_use]
     pub fn and(mut self, others: Self) -> Self {
         for selector in others.0 {
@@ -65,19 +63,18 @@ impl Adoption {
         self
     }
 
-    /// These labels are Galera's.
+    /// Tells whether these labels are adopted.
     pub fn adopts(&self, labels: &Labels) -> bool {
         self.0.iter().any(|selector| selector.0.iter().all(|requirement| requirement.holds(labels)))
     }
 
-    /// One selector each, for those who must ask the API server.
+    /// Returns the selectors, for requests to the API server.
     pub fn selectors(&self) -> &[Selector] {
         &self.0
     }
 }
 
 impl Selector {
-    /// What must hold.
     pub fn requirements(&self) -> &[Requirement] {
         &self.0
     }
@@ -89,19 +86,19 @@ impl Requirement {
     }
 }
 
-/// Labels that name a cluster, the first one that is there.
+/// Labels that name a cluster; the first that exists counts.
 pub const INSTANCE_LABELS: [&str; 3] = ["gatera.dev/cluster", "instance", "app.kubernetes.io/instance"];
 
-/// On a pod that reads what a member has and does nothing else; its value is the member. It is of no cluster, so that no Service,
-/// no budget and no anti-affinity counts it.
+/// The label of a pod that only reads a member's data; its value is the member. The pod belongs to no cluster, so that
+/// no Service, budget or anti-affinity counts it.
 pub const READER: &str = "gatera.dev/reads";
 
-/// Which cluster of its namespace a pod belongs to, by the label that names it.
+/// Returns the cluster that a pod belongs to in its namespace, by the label that names it.
 pub fn instance(labels: &Labels) -> Option<&str> {
     INSTANCE_LABELS.iter().find_map(|key| labels.get(key)).map(|value| &**value)
 }
 
-/// The seed documents' label of a bootstrap node.
+/// Tells whether a pod has the seed documents' label of a bootstrap node.
 pub fn is_bootstrap(labels: &Labels) -> bool {
     labels.get("app").is_some_and(|app| app == "galera-bootstrap")
 }
@@ -114,7 +111,7 @@ impl FromStr for Selector {
         let mut requirements = Vec::new();
         let mut rest = text.trim();
         while !rest.is_empty() {
-            // A comma inside parentheses belongs to the values.
+            // A comma inside parentheses separates values.
             let (this, following) = match (rest.find(','), rest.find('('), rest.find(')')) {
                 (Some(comma), Some(open), Some(close)) if open < comma && comma < close => {
                     (&rest[..=close], rest[close + 1..].trim_start().trim_start_matches(','))
@@ -145,7 +142,7 @@ fn requirement(text: &str) -> Option<Requirement> {
         .then(|| Requirement { key: key.to_owned(), values })
 }
 
-/// As `kubectl -l` takes it.
+/// Prints the selector as `kubectl -l` accepts it.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, Requirement { key, values }) in self.0.iter().enumerate() {

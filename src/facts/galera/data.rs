@@ -1,8 +1,8 @@
 //! Where a server keeps its data: in which volume, and in which folder of it.
 //!
-//! Owns: how that follows from options, image and mounts. Must not know: rules, what is on a volume. Options win over what
-//! the image does by itself; of the mounts that one counts which is nearest to the data directory. What a manifest does not
-//! show (a script that chooses the folder, an image that nobody knows) is not guessed.
+//! Owns: how that follows from options, image and mounts. Must not know: rules, or the contents of a volume. Options
+//! win over the image's defaults; the mount nearest to the data directory counts. What a manifest does not show (a
+//! script that chooses the folder, an unknown image) is not guessed.
 
 use std::fmt;
 
@@ -18,20 +18,20 @@ use objects::{Container, Literal, Mount, Workload};
 pub struct Place {
     /// The data directory, as the server sees it.
     pub directory: String,
-    /// What is mounted there, or above it.
+    /// The volume that is mounted there, or above it.
     pub backing: Backing,
     /// The volume, by the name that mounts use; `None`: no volume.
     pub volume: Option<String>,
-    /// Which folder of that, without slashes at its ends; empty: all of it.
+    /// The folder in the volume, without slashes at its ends; empty: all of it.
     pub folder: String,
-    /// That folder is another one for each pod.
+    /// Each pod has a different folder.
     pub of_each: bool,
 }
 
-/// What holds the data, by what is found again when a pod is made anew: a volume may be called otherwise.
+/// The storage of the data, by the name that finds it again for a new pod: a volume may be renamed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// The claim that each member has from this template.
+    /// The claim of each member from this template.
     Template(String),
     /// One claim, by its name.
     Claim(String),
@@ -39,17 +39,16 @@ pub enum Backing {
     Node(String),
     /// A volume of another kind, by its name.
     Volume(String),
-    /// The container itself.
     Container,
 }
 
 impl Place {
-    /// Where the server of this workload keeps its data; `None`: that cannot be told.
+    /// Returns where the server of this workload keeps its data; `None`: unknown.
     pub fn of(workload: &Workload, server: &Container, files: &[File<'_>]) -> Option<Self> {
         Some(Self::at(workload, server, directory(server, files)?))
     }
 
-    /// What is at this folder, as the server sees it.
+    /// Returns the storage of this folder, as the server sees it.
     pub fn at(workload: &Workload, server: &Container, directory: String) -> Self {
         let (mount, rest) = covering(&server.volume_mounts, &directory);
         let Some(mount) = mount else {
@@ -72,7 +71,7 @@ impl Place {
         }
     }
 
-    /// The same data is found there.
+    /// Tells whether both are the same data.
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.backing, &self.folder) == (&other.backing, &other.folder)
     }
@@ -93,19 +92,19 @@ impl fmt::Display for Place {
     }
 }
 
-/// Where Bitnami's image keeps the data, in the folder `data` of what is mounted above it.
+/// The data directory of Bitnami's image, which is the folder `data` of the volume mounted above it.
 pub const BITNAMIS: &str = "/bitnami/mariadb/data";
 
 const DATADIR: &str = "datadir";
 
-/// The data directory, without a slash at its end.
+/// Returns the data directory, without a slash at its end.
 fn directory(server: &Container, files: &[File<'_>]) -> Option<String> {
     let plain = |path: &str| Some(path.trim_end_matches('/').to_owned()).filter(|it| it.starts_with('/'));
     let mut said = flags(server).into_iter().filter(|flag| flag.key == DATADIR);
     if let Some(flag) = said.next_back() {
         return plain(flag.value.as_ref()?.look());
     }
-    // A script may choose another, and hand it over as an option.
+    // A script may choose another directory, and pass it as an option.
     let words = || server.command.iter().chain(&server.args).map(Literal::look);
     let in_a_script = |word: &str| !word.starts_with('-') && word.contains(DATADIR);
     if runs::starts_by_a_script(server) || words().any(in_a_script) {
@@ -118,7 +117,7 @@ fn directory(server: &Container, files: &[File<'_>]) -> Option<String> {
     }
 }
 
-/// Where the image keeps it if nobody says otherwise.
+/// Returns the image's default data directory.
 fn by_image(server: &Container) -> Option<&'static str> {
     let [official, bitnami] = DATA_DIRECTORIES;
     let mounts =
@@ -133,7 +132,7 @@ fn by_image(server: &Container) -> Option<&'static str> {
     }
 }
 
-/// The mount that is nearest to this folder, and the way from there.
+/// Returns the mount that is nearest to this folder, and the path from there.
 fn covering<'a>(mounts: &'a [Mount], directory: &'a str) -> (Option<&'a Mount>, &'a str) {
     let way = |mount: &'a Mount| {
         let rest = directory.strip_prefix(mount.mount_path.trim_end_matches('/'))?;

@@ -1,25 +1,25 @@
-//! Which cluster a member belongs to: the id of the history that its data is part of, `wsrep_cluster_state_uuid`.
+//! The identity of a cluster: the id of the history that its data belongs to, `wsrep_cluster_state_uuid`.
 //!
-//! Zeros are no identity: a cluster that was formed without comparing positions has them, and so has `grastate.dat` in the
-//! middle of a DDL. They mean "not known", never "another".
+//! Zeros are not an identity: a cluster that was formed without comparing positions has them, and so has `grastate.dat`
+//! in the middle of a DDL. They mean "not known", never "another".
 
 use std::fmt;
 
-/// An id that names a cluster.
+/// The identity of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity(String);
 
-/// What a member tells of its cluster: a probe of `wait-for-sync.sh` says it, once, to a guard that does not know.
+/// A member's report about its cluster: a probe of `wait-for-sync.sh` makes it while the guard does not know the
+/// cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Answer {
-    /// Its id.
     Is(Identity),
-    /// It has none: its members formed it without comparing what they have.
+    /// The cluster has none: its members formed it without comparing their data.
     HasNone,
 }
 
 impl Answer {
-    /// Of the output of a probe, as the kubelet repeats it in an Event.
+    /// Reads the output of a probe, as the kubelet repeats it in an Event.
     pub fn read(message: &str) -> Option<Self> {
         let (_, words) = message.split_once("; its cluster ")?;
         match words.trim_end().strip_prefix("is ") {
@@ -28,7 +28,7 @@ impl Answer {
         }
     }
 
-    /// The id, if it has one.
+    /// Returns the identity, if it has one.
     pub fn id(&self) -> Option<&Identity> {
         match self {
             Self::Is(id) => Some(id),
@@ -38,7 +38,7 @@ impl Answer {
 }
 
 impl Identity {
-    /// Of a text that is nothing else.
+    /// Reads a text that is exactly an identity.
     pub fn read(text: &str) -> Option<Self> {
         let digits =
             |part: &str| part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
@@ -47,7 +47,6 @@ impl Identity {
         (lengths && known && text.split('-').all(digits)).then(|| Self(text.to_owned()))
     }
 
-    /// As it is written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

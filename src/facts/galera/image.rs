@@ -1,21 +1,21 @@
-//! Image references: whose server it is, which series, and whether that can change by itself.
+//! Image references: the vendor of the server, its series, and whether the reference can change by itself.
 //!
-//! A tag is only text. What is no known server, or no number of a known series, is not guessed about.
+//! A tag is only text. Unknown servers, and numbers of unknown series, are not guessed.
 
 use std::fmt;
 
-/// `registry:5000/library/mariadb:10.11@sha256:…`, taken apart.
+/// The parts of a reference such as `registry:5000/library/mariadb:10.11@sha256:…`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image<'a> {
     /// Registry and path, without tag and digest.
     pub repository: &'a str,
-    /// What stands after the colon.
+    /// The text after the colon.
     pub tag: Option<&'a str>,
-    /// What stands after the `@`.
+    /// The text after the `@`.
     pub digest: Option<&'a str>,
 }
 
-/// Whose server it is. Data directories of one are not another's.
+/// The vendor of a server. Data directories of one vendor do not fit another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the vendor of its name")]
 pub enum Vendor {
@@ -24,25 +24,23 @@ pub enum Vendor {
     Percona,
 }
 
-/// `10.11`: within a series files and state transfers stay compatible.
+/// A series, such as `10.11`: within it files and state transfers stay compatible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Series(pub u32, pub u32);
 
-/// From one series to another.
+/// A change from one series to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionChange {
-    /// The same series.
     Same,
-    /// The following one, or the following one with long support.
+    /// To the next series, or the next one with long support.
     Up,
-    /// Further than that; this one comes first.
+    /// Further than that; this series must come first.
     Skips(Series),
-    /// Back.
     Down,
 }
 
 impl<'a> Image<'a> {
-    /// Takes a reference apart. Nothing is an error: the kubelet will say so.
+    /// Splits a reference. Nothing is an error here: the kubelet will report one.
     pub fn read(text: &'a str) -> Self {
         let (rest, digest) =
             text.trim().split_once('@').map_or((text.trim(), None), |(rest, it)| (rest, Some(it)));
@@ -57,7 +55,7 @@ impl<'a> Image<'a> {
         self.repository.rsplit('/').next().unwrap_or_default()
     }
 
-    /// One of the official images, or a copy of it in a mirror: nobody's name stands before its own.
+    /// Tells whether it is an official image, or a copy of it in a mirror: no other name precedes its own.
     pub fn is_of_the_library(&self) -> bool {
         let registry = |part: &str| part == "localhost" || part.contains(['.', ':']);
         let path = match self.repository.split_once('/') {
@@ -67,7 +65,7 @@ impl<'a> Image<'a> {
         !path.contains('/') || path.ends_with(&format!("library/{}", self.name()))
     }
 
-    /// Whose server it is, if the name says so.
+    /// Returns the vendor, if the name shows it.
     pub fn vendor(&self) -> Option<Vendor> {
         let name = self.name();
         let named = |word: &str| name.contains(word);
@@ -79,7 +77,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The same reference names another image tomorrow.
+    /// Tells whether the same reference may name another image later.
     pub fn floats(&self) -> bool {
         const MOVING: [&str; 9] =
             ["latest", "lts", "stable", "rolling", "edge", "nightly", "main", "master", "dev"];
@@ -87,13 +85,13 @@ impl<'a> Image<'a> {
         self.digest.is_none() && self.tag.is_none_or(|tag| MOVING.contains(&first(tag)))
     }
 
-    /// The tag is a major version alone: it moves from series to series.
+    /// Tells whether the tag is only a major version, which moves from series to series.
     pub fn major_only(&self) -> bool {
         let digits = |tag: &str| tag.chars().all(|c| c.is_ascii_digit());
         self.digest.is_none() && self.vendor().is_some() && self.tag.is_some_and(digits)
     }
 
-    /// The series, if a known vendor's tag begins with a plausible one.
+    /// Returns the series, if a known vendor's tag begins with a plausible one.
     pub fn series(&self) -> Option<Series> {
         let tag = self.tag?.trim_start_matches('v');
         let mut numbers = tag.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
@@ -105,8 +103,8 @@ impl<'a> Image<'a> {
         plausible.then_some(series)
     }
 
-    /// The third number, and how many there can be of this series by now: four a year and what comes out of turn. `None`: none
-    /// is named, or nobody knows.
+    /// Returns the third number, and the highest that this series may have reached: four releases a year, and unplanned
+    /// ones. `None`: the tag has none, or the series is unknown.
     pub fn release(&self, year: i16) -> Option<(u32, u32)> {
         let series = self.series().filter(|_| self.vendor() == Some(Vendor::MariaDb))?;
         let (_, since) = MARIADB_SINCE.iter().find(|(known, _)| *known == series)?;
@@ -114,20 +112,20 @@ impl<'a> Image<'a> {
         Some((self.third()?, years.saturating_add(1).saturating_mul(8)))
     }
 
-    /// `32` of `8.0.32-debian`.
+    /// Returns the third number, such as `32` of `8.0.32-debian`.
     fn third(&self) -> Option<u32> {
         let third = self.tag?.splitn(3, '.').nth(2)?;
         third.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     }
 
-    /// Another image of the same series, of an earlier release. `None`: one of them names none.
+    /// Tells whether it is an earlier release of the same series. `None`: one of them names no release.
     pub fn is_earlier_than(&self, other: &Self) -> Option<bool> {
         let same =
             self.vendor() == other.vendor() && self.series().is_some() && self.series() == other.series();
         Some(same && self.third()? < other.third()?)
     }
 
-    /// The official image and its copies, which from 11.0 on have no programs called `mysql…`.
+    /// Tells whether it is the official image or a copy, which from 11.0 on has no programs called `mysql…`.
     pub fn dropped_old_names(&self) -> bool {
         self.name() == "mariadb"
             && !self.repository.contains("bitnami")
@@ -135,7 +133,7 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Series with long support, oldest first; the early ones all had it.
+/// Series with long support, oldest first; all early ones had it.
 const MARIADB_LONG: [Series; 12] = [
     Series(5, 5),
     Series(10, 0),
@@ -165,7 +163,7 @@ const MARIADB_LAST: [Series; 4] = [Series(5, 5), Series(10, 11), Series(11, 8), 
 const MYSQL_LAST: [Series; 1] = [Series(8, 4)];
 
 impl Vendor {
-    /// What it means to go from one series to another.
+    /// Returns what the change from one series to another is.
     pub fn step(self, from: Series, to: Series) -> VersionChange {
         let (long, last): (&[Series], &[Series]) = match self {
             Self::MariaDb => (&MARIADB_LONG, &MARIADB_LAST),
@@ -180,7 +178,7 @@ impl Vendor {
         match () {
             () if to == from => VersionChange::Same,
             () if to < from => VersionChange::Down,
-            // What comes between two with long support is an innovation, and MySQL skips those at will.
+            // Series between two with long support are innovation releases, and MySQL may skip those.
             () if self != Self::MariaDb && next_long.is_some_and(|it| to <= it) => VersionChange::Up,
             () if to == next || Some(to) == next_long => VersionChange::Up,
             () => VersionChange::Skips(next_long.unwrap_or(next)),

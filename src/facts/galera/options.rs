@@ -1,8 +1,10 @@
-//! Option files as MariaDB reads them (its mysys/my_default.c): groups, quotes, escapes, comments, later wins.
+//! Option files as MariaDB reads them (its mysys/my_default.c): groups, quotes, escapes, comments, the last value
+//! counts.
 //!
-//! Owns: what a text says, line by line, and what a server ends up with. Must not know: which values are good (that is
-//! `keys`), ConfigMaps, rules. Data: text in; lines that borrow from it out, each with its number and the place of its
-//! value. Values are hidden from `Debug`: an option file is where `wsrep_sst_auth` and client passwords live.
+//! Owns: the meaning of a text, line by line, and the values that a server uses. Must not know: which values are good
+//! (that is `keys`), ConfigMaps, rules. Data: text in; lines that borrow from it out, each with its number and the
+//! place of its value. Values are hidden from `Debug`: an option file is where `wsrep_sst_auth` and client passwords
+//! are.
 
 mod command_line;
 mod dynamic;
@@ -25,38 +27,35 @@ pub use meaning::{Meaning, Unclear};
 pub use provider::provider_options;
 pub use value::{Value, number, same, switch};
 
-/// What one line says. Empty lines and comments say nothing.
+/// The content of one line. Empty lines and comments have none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     /// `key = value`, or a bare key.
     Setting(Unread<'a>),
-    /// `!include` or `!includedir`.
     Include {
         /// Its line, counted from 1.
         line: usize,
-        /// What it names.
         what: Include<'a>,
     },
-    /// The server stops reading here: it skips the rest of an included file, and does not start over a main file.
+    /// The server stops reading here: it skips the rest of an included file, and does not start with such a main file.
     Broken {
         /// Its line, counted from 1.
         line: usize,
-        /// What it stumbles over.
+        /// The reason why it stops.
         what: &'static str,
     },
 }
 
-/// Other files that a file has the server read.
+/// Other files that a file includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Include<'a> {
-    /// This one.
     File(&'a str),
-    /// Those of this folder that end in `.cnf`.
+    /// The files of this folder that end in `.cnf`.
     Folder(&'a str),
 }
 
 impl<'a> Include<'a> {
-    /// Reads a directive; `None`: the line is not one, and a server skips it.
+    /// Reads a directive; `None`: the line is not one, and servers skip it.
     fn read(line: &'a str) -> Option<Self> {
         let directive = line.strip_prefix('!')?.trim_start_matches(is_space);
         let named = |word: &str| {
@@ -68,17 +67,17 @@ impl<'a> Include<'a> {
     }
 }
 
-/// What this file includes. Directives stand at the beginning of a line, in whatever group.
+/// Returns what this file includes. Directives are at the beginning of a line, in any group.
 pub fn includes(text: &str) -> impl Iterator<Item = Include<'_>> {
     text.lines().filter_map(|line| Include::read(line.trim_start_matches(is_space)))
 }
 
-/// A line that sets something, before it is taken apart: of a large text most lines are of no interest.
+/// An option that is not parsed yet: most lines of a large text are not needed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Unread<'a> {
-    /// The `[group]` it stands in.
+    /// The `[group]` of the line.
     pub group: &'a str,
-    /// Who reads that group.
+    /// Which programs read the group.
     pub readers: Readers,
     /// Its line, counted from 1.
     pub line: usize,
@@ -95,35 +94,34 @@ impl fmt::Debug for Unread<'_> {
 /// One `key = value` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting<'a> {
-    /// The `[group]` it stands in.
+    /// The `[group]` of the line.
     pub group: &'a str,
-    /// Who reads that group.
+    /// Which programs read the group.
     pub readers: Readers,
-    /// The key in its one spelling: lower case, `_`, without `loose_`, `skip_` and the like.
+    /// The key in its canonical spelling: lower case, `_`, without `loose_`, `skip_` and the like.
     pub key: Cow<'a, str>,
     /// The value without its quotes; `None` for a bare key.
     pub value: Option<Value<'a>>,
     /// Its line, counted from 1.
     pub line: usize,
-    /// Where the value stands in the text, with its quotes; empty for a bare key and for one that `skip_` negates.
+    /// The value's place in the text, with its quotes; empty for a bare key and for one that `skip_` negates.
     pub at: Range<usize>,
 }
 
 impl Setting<'_> {
-    /// The value, or nothing.
     pub fn look(&self) -> &str {
         self.value.as_ref().map_or("", Value::look)
     }
 }
 
-/// Everything a text says, in order. No text is an error here: what a server stumbles over is for a rule to say.
+/// Reads all lines of a text, in order. No text is an error here: a rule reports what a server cannot read.
 pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let mut group = None;
     written(text).filter_map(move |(line, start, text)| one_line(text, start, line, &mut group))
 }
 
-/// The lines on which something stands, without the space before it, each with its number and its place in the text.
-/// Space is skipped in one go, however many lines it goes on for.
+/// Returns the lines that are not empty, without leading space, each with its number and its place in the text. Space
+/// is skipped at once, however many lines it covers.
 fn written(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
     let (mut rest, mut number) = (text, 1);
     iter::from_fn(move || {
@@ -138,17 +136,17 @@ fn written(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
     })
 }
 
-/// Everything that sets something, in order.
+/// Returns all options, in order.
 pub fn read(text: &str) -> impl Iterator<Item = Setting<'_>> {
     settings(text).map(Unread::read)
 }
 
-/// The same without the lines whose keys hold none of these words, which are to be in small letters.
+/// Returns all options except those whose keys contain none of these words, which must be in lower case.
 pub fn read_with<'a>(text: &'a str, words: &[&str]) -> impl Iterator<Item = Setting<'a>> {
     settings(text).filter(|it| words.iter().any(|word| it.may_hold(word))).map(Unread::read)
 }
 
-/// Before it is taken apart.
+/// Returns all options before they are parsed.
 fn settings(text: &str) -> impl Iterator<Item = Unread<'_>> {
     lines(text).filter_map(|line| match line {
         Line::Setting(setting) => Some(setting),
@@ -156,19 +154,19 @@ fn settings(text: &str) -> impl Iterator<Item = Unread<'_>> {
     })
 }
 
-/// Everything that sets something for a server, in order.
+/// Returns all options of a server, in order.
 fn of_server(text: &str) -> impl Iterator<Item = Unread<'_>> {
     settings(text).filter(|it| it.readers == Readers::Server)
 }
 
-/// The line that counts for this key: the last one in a group that a server reads.
+/// Returns the line that counts for this key: the last one in a group that a server reads.
 pub fn last<'a>(text: &'a str, key: &str) -> Option<Setting<'a>> {
     let word = last_word(key);
     of_server(text).filter(|it| it.may_hold(word)).map(Unread::read).filter(|it| it.key == key).last()
 }
 
-/// The value the server ends up with. MariaDB tells capitals apart in the name of an option, so a text that does not
-/// hold the key's last word can be passed over.
+/// Returns the value that a server uses. MariaDB distinguishes case in the name of an option, so a text that does not
+/// contain the key's last word can be skipped.
 pub fn effective<'a>(text: &'a str, key: &str) -> Option<Value<'a>> {
     text.contains(last_word(key)).then(|| last(text, key))??.value
 }
@@ -177,8 +175,8 @@ fn last_word(key: &str) -> &str {
     key.rsplit('_').next().unwrap_or_default()
 }
 
-/// A key of a ConfigMap that is read as an option file: by its name, or because it begins with a `[group]` and a
-/// server reads one of its groups.
+/// Tells whether a key of a ConfigMap is read as an option file: by its name, or because it begins with a `[group]` and
+/// a server reads one of its groups.
 pub fn is_file(name: &str, text: &str) -> bool {
     let mut content =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
@@ -186,7 +184,7 @@ pub fn is_file(name: &str, text: &str) -> bool {
     name.rsplit('.').next() == Some("cnf") || begins_with_group && of_server(text).next().is_some()
 }
 
-/// The text sets an option of Galera's for a server. That there is to be no Galera is none.
+/// Tells whether the text sets a Galera option for a server. Switching Galera off does not count.
 pub fn configures_galera(text: &str) -> bool {
     let wsrep = |it: Unread<'_>| {
         let setting = it.may_hold("wsrep").then(|| it.read());
@@ -197,7 +195,7 @@ pub fn configures_galera(text: &str) -> bool {
     text.contains("wsrep") && of_server(text).any(wsrep)
 }
 
-/// The line of an option that a server reads, or of `key` in a group of that name, or the first in that group.
+/// Returns the line of an option that a server reads, or of `key` in a group of that name, or the first in that group.
 pub fn line_of(text: &str, name: &str, key: Option<&str>) -> Option<usize> {
     let counts = read(text).filter(|it| it.key == name && it.readers == Readers::Server).last();
     let inside = || read(text).filter(|it| it.group == name && Some(&*it.key) == key).last();
@@ -234,23 +232,22 @@ fn one_line<'a>(
 }
 
 impl<'a> Unread<'a> {
-    /// A server that does not know this option says so and goes on.
+    /// Tells whether a server that does not know this option only warns.
     fn is_loose(&self) -> bool {
         self.text.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("loose"))
     }
 
-    /// This word, in small letters, is in the key, or a capital that may stand for one of its letters.
+    /// Tells whether this word, in lower case, may be in the key, in any case.
     fn may_hold(&self, word: &str) -> bool {
         let key = self.text.split_once('=').map_or(self.text, |(key, _)| key);
         key.len() >= word.len() && (key.contains(word) || key.bytes().any(|byte| byte.is_ascii_uppercase()))
     }
 
-    /// It is long enough to set something that is judged.
+    /// Tells whether it is long enough for an option that is judged.
     fn may_be_judged(&self) -> bool {
         self.text.len() >= keys::SHORTEST
     }
 
-    /// Takes the line apart.
     pub fn read(self) -> Setting<'a> {
         let Self { group, readers, line, text, start } = self;
         let text = without_comment(text).trim_end_matches(is_space);
@@ -277,7 +274,7 @@ impl<'a> Unread<'a> {
     }
 }
 
-/// A `#` ends the line, unless it stands in quotes. A `;` does not.
+/// Removes a comment: a `#` begins one unless it is in quotes; a `;` does not.
 fn without_comment(text: &str) -> &str {
     // Most lines have no `#` at all.
     if !text.contains('#') {
@@ -299,12 +296,11 @@ fn without_comment(text: &str) -> &str {
     text
 }
 
-/// C's isspace.
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
 }
 
-/// `Loose-WSREP-Cluster-Address` and `wsrep_cluster_address` are one key.
+/// Returns the canonical spelling: `Loose-WSREP-Cluster-Address` and `wsrep_cluster_address` are one key.
 pub fn one_spelling(key: &str) -> Cow<'_, str> {
     one_spelling_and_switch(key).0
 }
@@ -323,8 +319,8 @@ const NAMED_SKIP: [&str; 10] = [
     "stack_trace",
 ];
 
-/// The one spelling of a key, and whether a prefix already says on or off. `maximum_` stays: it limits what a session
-/// may set, and sets nothing itself.
+/// Returns the canonical spelling of a key, and whether a prefix already means on or off. `maximum_` stays: it limits
+/// what a session may set, and sets nothing itself.
 fn one_spelling_and_switch(key: &str) -> (Cow<'_, str>, Option<bool>) {
     let mut key = match key.trim_matches(is_space) {
         plain if !plain.bytes().any(|byte| byte == b'-' || byte.is_ascii_uppercase()) => Cow::Borrowed(plain),

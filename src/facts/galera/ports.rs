@@ -1,31 +1,31 @@
-//! The ports that a server listens on, where anything visible says other ones than usual.
+//! The ports that a server listens on, if anything visible sets others than the defaults.
 
 use super::options::{flags, last, provider_options};
 use super::reading::File;
 use objects::Container;
 
-/// Where a server listens for clients if nothing else is said.
+/// The default port for clients.
 pub const USUAL: i64 = 3306;
 
-/// Where a member receives what it missed if nothing else is said.
+/// The default port for incremental state transfers.
 const USUAL_MISSED: i64 = 4568;
 
-/// Ports as options say them.
+/// The ports that options set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// Of clients; 3306 if nothing is said.
+    /// For clients; 3306 by default.
     pub clients: Option<i64>,
-    /// Of a member that receives a whole copy; 4444 if nothing is said.
+    /// For full state transfers; 4444 by default.
     pub transfer: Option<i64>,
-    /// Of a member that receives what it missed; 4568 if nothing is said.
+    /// For incremental state transfers; 4568 by default.
     pub missed: Option<i64>,
 }
 
-/// Bitnami's images take the port from here.
+/// Bitnami's images take the port from this variable.
 const NUMBER: &str = "MARIADB_PORT_NUMBER";
 
 impl Ports {
-    /// Of a server with these files.
+    /// Returns the ports of a server with these files.
     pub fn of(server: &Container, files: &[File<'_>]) -> Self {
         let said = |key: &str| {
             let flag = flags(server).into_iter().rfind(|flag| flag.key == key);
@@ -39,7 +39,7 @@ impl Ports {
             || server.env.iter().find(|var| var.name == NUMBER).and_then(|it| number(it.value.look()));
         let provider = said("wsrep_provider_options").unwrap_or_default();
         let option = |named: &str| provider_options(&provider).filter(|(name, _)| *name == named).last();
-        // The next after that of the group, unless it is said.
+        // The port after the group's, unless it is set.
         let next = || Some(number(option("base_port")?.1)? + 1).filter(|port| *port != USUAL_MISSED);
         Self {
             clients: said("port").map_or_else(variable, |it| number(&it)),

@@ -5,7 +5,7 @@
 
 use objects::Literal;
 
-/// Programs by their old names, and what they are called now.
+/// Programs by their old names, and their current names.
 const RENAMED: [(&str, &str); 11] = [
     ("mysql", "mariadb"),
     ("mysqladmin", "mariadb-admin"),
@@ -20,7 +20,7 @@ const RENAMED: [(&str, &str); 11] = [
     ("mysqld", "mariadbd"),
 ];
 
-/// The first program that is called by an old name: old and new.
+/// Returns the first program with an old name: old and new.
 pub fn old_name(words: &[Literal]) -> Option<(&'static str, &'static str)> {
     commands(words).iter().find_map(|command| {
         let (program, _) = program(command)?;
@@ -28,7 +28,7 @@ pub fn old_name(words: &[Literal]) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// What a probe needs besides a server that lives: a login or a certain state of Galera.
+/// Returns what a probe needs besides a server that runs: a login or a certain state of Galera.
 pub fn demand(words: &[Literal]) -> Option<&'static str> {
     if words.iter().any(|word| ["wsrep", "galera_"].iter().any(|known| word.look().contains(known))) {
         return Some("Galera's state");
@@ -37,7 +37,7 @@ pub fn demand(words: &[Literal]) -> Option<&'static str> {
         Some(("mysql" | "mariadb" | "healthcheck.sh", _)) => true,
         Some(("mysqladmin" | "mariadb-admin", arguments)) => {
             let password = |word: &String| word.starts_with("-p") || word.starts_with("--password");
-            // A ping without a password succeeds even where the login is refused.
+            // A ping without a password succeeds even if the login is refused.
             arguments.iter().any(password) || !arguments.iter().any(|word| word == "ping")
         }
         _ => false,
@@ -45,13 +45,13 @@ pub fn demand(words: &[Literal]) -> Option<&'static str> {
     logs_in.then_some("a login")
 }
 
-/// The command line runs such a program, alone or among others. `such` gets its path and its arguments.
+/// Tells whether the command line runs such a program, alone or among others. `such` gets its path and its arguments.
 pub fn runs(words: &[Literal], mut such: impl FnMut(&str, &[String]) -> bool) -> bool {
     let called = |command: &Vec<String>| called(command).is_some_and(|(path, rest)| such(path, rest));
     commands(words).iter().any(called)
 }
 
-/// The command line gives this variable one of these values, with or without `export`.
+/// Tells whether the command line gives this variable one of these values, with or without `export`.
 pub fn sets(words: &[Literal], variable: &str, values: &[&str]) -> bool {
     let sets = |word: &String| {
         word.split_once('=').is_some_and(|(name, value)| name == variable && values.contains(&value))
@@ -64,13 +64,13 @@ pub fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// The program of a command without its path, and its arguments.
+/// Returns the program of a command without its path, and its arguments.
 fn program(command: &[String]) -> Option<(&str, &[String])> {
     let (path, arguments) = called(command)?;
     Some((name(path), arguments))
 }
 
-/// The program of a command, and its arguments. Assignments, keywords and wrappers stand before it.
+/// Returns the program of a command, and its arguments. Assignments, keywords and wrappers come before it.
 fn called(command: &[String]) -> Option<(&str, &[String])> {
     const BEFORE: [&str; 24] = [
         "if",
@@ -98,7 +98,7 @@ fn called(command: &[String]) -> Option<(&str, &[String])> {
         "gosu",
         "su-exec",
     ];
-    // What stands behind these is a user.
+    // A user name follows these words.
     const AS_USER: [&str; 3] = ["gosu", "su-exec", "-u"];
     let (mut wrapped, mut user) = (false, false);
     let index = command.iter().position(|word| {
@@ -117,7 +117,7 @@ fn called(command: &[String]) -> Option<(&str, &[String])> {
     Some((program, arguments))
 }
 
-/// The simple commands of a command line: itself, or those of its script.
+/// Returns the simple commands of a command line: itself, or those of its script.
 fn commands(words: &[Literal]) -> Vec<Vec<String>> {
     let plain = || words.iter().map(|word| word.look().to_owned()).collect();
     let shell = words.first().is_some_and(|word| {
@@ -135,7 +135,7 @@ fn commands(words: &[Literal]) -> Vec<Vec<String>> {
     }
 }
 
-/// The simple commands of a shell script, each as its words.
+/// Splits a shell script into its simple commands, each as its words.
 fn split(script: &str) -> Vec<Vec<String>> {
     let (mut commands, mut command, mut word) = (Vec::new(), Vec::new(), String::new());
     let mut quote = None;

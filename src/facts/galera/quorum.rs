@@ -1,13 +1,14 @@
 //! How many members must stay.
 
-/// The smallest size that one step down from `size` may reach: a majority of the old members must still be there when
-/// the others have left, however abruptly they go. The last but one can only leave in order: there is no majority of two
-/// without both.
+/// Returns the smallest size that one step down from `size` may reach: a majority of the old members must remain after
+/// the others have left, however abruptly. The last but one can only leave in order: without both there is no majority
+/// of two.
 pub fn floor_of_one_step(size: i64) -> i64 {
     if size == 2 { 1 } else { size / 2 + 1 }
 }
 
-/// A component of weight `size` lives on after `graceful` members left in order and `abrupt` ones just vanished.
+/// Tells whether a component of weight `size` survives after `graceful` members left in order and `abrupt` ones
+/// vanished.
 pub fn survives(size: i64, graceful: i64, abrupt: i64) -> bool {
     size > graceful + 2 * abrupt
 }

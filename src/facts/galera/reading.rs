@@ -1,9 +1,8 @@
 //! Which files of a ConfigMap a server reads together, as far as a pod's containers show it.
 //!
-//! Owns: how that follows from mounts, items, `subPath`, `--defaults-file` and includes. Must not know: rules, what else stands in
-//! the files.
-//! A server reads the folders that its image names; whatever is mounted elsewhere somebody may copy or name, for each member
-//! another: that is said, and not guessed.
+//! Owns: how that follows from mounts, items, `subPath`, `--defaults-file` and includes. Must not know: rules, or the
+//! rest of the files. A server reads the folders that its image names; a file that is mounted elsewhere may be copied
+//! or named, differently for each member: it is reported as such, and not guessed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,26 +13,22 @@ use objects::{Container, Mount, PodSpec, SourceRef, Volume};
 /// A file of a ConfigMap.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'a> {
-    /// The ConfigMap.
     pub map: &'a str,
-    /// Its key.
     pub key: &'a str,
-    /// What stands there.
     pub text: &'a str,
 }
 
-/// How the keys of one ConfigMap reach one server. What no container sees is in neither.
+/// How the keys of one ConfigMap reach one server. Keys that no container sees are in neither set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading<'s, 'k> {
-    /// These it reads together.
+    /// Keys that it reads together.
     pub together: BTreeSet<&'k str>,
-    /// Of these it may read one, or some.
+    /// Keys of which it may read one, or some.
     pub chosen: BTreeSet<&'k str>,
-    /// Where those are mounted.
     pub chosen_from: Option<&'s str>,
 }
 
-/// What files include, each of which the server may read.
+/// The files that others include, each of which the server may read.
 #[derive(Clone, Debug, Default)]
 pub struct Included<'a> {
     files: BTreeSet<&'a str>,
@@ -41,17 +36,16 @@ pub struct Included<'a> {
 }
 
 impl<'a> Included<'a> {
-    /// What these files include.
+    /// Returns what these files include.
     pub fn by(files: &[File<'a>]) -> Self {
         files.iter().flat_map(|file| includes(file.text)).collect()
     }
 
-    /// No file includes another.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.folders.is_empty()
     }
 
-    /// The file at this path; of a folder those count that end in `.cnf`.
+    /// Tells whether a file at this path is included; in a folder only files that end in `.cnf`.
     fn names(&self, path: &str) -> bool {
         let in_folder = |(folder, name): (&str, &str)| {
             Path::new(name).extension() == Some("cnf".as_ref()) && self.folders.contains(folder)
@@ -73,7 +67,7 @@ impl<'a> FromIterator<Include<'a>> for Included<'a> {
     }
 }
 
-/// Where the server finds these files, as far as that is the same for every pod.
+/// Returns where the server finds these files, as far as that is the same for every pod.
 pub fn places(spec: &PodSpec, server: &Container, all: &[File<'_>]) -> BTreeSet<String> {
     let of_map = |map: &str| all.iter().filter(|it| it.map == map).map(|it| it.key).collect();
     let maps: BTreeSet<_> = all.iter().map(|file| file.map).collect();
@@ -84,7 +78,7 @@ pub fn places(spec: &PodSpec, server: &Container, all: &[File<'_>]) -> BTreeSet<
     found.filter_map(|(_, path)| path).collect()
 }
 
-/// How these keys of this ConfigMap reach the server; `None`: no container of the pod mounts it.
+/// Returns how these keys of this ConfigMap reach the server; `None`: no container of the pod mounts it.
 pub fn reading<'s, 'k>(
     spec: &'s PodSpec,
     server: &'s Container,
@@ -98,7 +92,7 @@ pub fn reading<'s, 'k>(
         named.as_ref().map_or_else(|| is_read_from(path), |named| named == path) || included.names(path)
     };
     let (mut all, mut mounted) = (Reading::default(), false);
-    // Whoever prepares the server's files may choose among those that he sees.
+    // A container that prepares the server's files may choose among those that it sees.
     let prepares = spec.init_containers.iter().map(|container| (container, false));
     for (container, serves) in std::iter::once((server, true)).chain(prepares) {
         for (mount, source) in mounts(spec, container, map) {
@@ -132,7 +126,7 @@ fn mounts<'s>(
     })
 }
 
-/// What this mount makes of these keys: a path each, or none where it is another in each pod.
+/// Returns the paths of these keys in this mount, or none where they differ for each pod.
 fn files<'k>(mount: &Mount, source: &SourceRef, keys: &BTreeSet<&'k str>) -> Vec<(&'k str, Option<String>)> {
     let is_item = |key: &str| source.items.is_empty() || source.items.iter().any(|item| item.key == key);
     let keys = keys.iter().copied().filter(|key| is_item(key));
@@ -148,7 +142,7 @@ fn files<'k>(mount: &Mount, source: &SourceRef, keys: &BTreeSet<&'k str>) -> Vec
     }
 }
 
-/// Images have their servers read this file, or the folder that it is in.
+/// Tells whether images have their servers read this file, or its folder.
 fn is_read_from(path: &str) -> bool {
     let mut parts = path.split('/').rev();
     let (file, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

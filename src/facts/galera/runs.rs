@@ -1,19 +1,17 @@
-//! What a container runs, as far as its image and its command line tell.
+//! What a container runs, as far as its image and its command line show.
 //!
-//! Owns: the names of programs and images. Must not know: pods. Which container of a pod is the server says `server.rs`.
+//! Owns: the names of programs and images. Must not know: pods. `server.rs` finds the server among a pod's containers.
 
 use super::image::Image;
 use super::{programs, start};
 use objects::{Container, Literal};
 
-/// What a container runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
-    /// A database server.
     Server,
-    /// Galera's arbitrator: it votes like a member and has no data.
+    /// Galera's arbitrator, which votes like a member and has no data.
     Arbitrator,
-    /// A client, a backup, a proxy, an exporter.
+    /// A client, a backup, a proxy or an exporter.
     Another,
     /// A script, or a program that is not in the tables here.
     Unknown,
@@ -64,7 +62,7 @@ const OTHERS: [&str; 31] = [
     "xbstream",
     "xtrabackup",
 ];
-/// What these start is not seen here.
+/// Programs whose child processes are not visible here.
 const HIDING: [&str; 12] = [
     ".",
     "source",
@@ -81,7 +79,7 @@ const HIDING: [&str; 12] = [
 ];
 
 impl Runs {
-    /// As the page about members writes it.
+    /// Returns the name, as the page about members writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Server => "a server",
@@ -91,7 +89,7 @@ impl Runs {
         }
     }
 
-    /// Of this container.
+    /// Returns what this container runs.
     pub fn of(container: &Container) -> Self {
         let image = Image::read(&container.image).name();
         let by_default = container.command.is_empty()
@@ -105,7 +103,7 @@ impl Runs {
         }
     }
 
-    /// A server that is started among other things is what counts. A script may start one where it is not seen.
+    /// A server that is started among other programs counts. A script may start one that is not visible.
     fn by_words(words: &[Literal]) -> Self {
         let runs = |what| programs::runs(words, |path, arguments| of_program(path, arguments) == what);
         let hides =
@@ -122,7 +120,7 @@ impl Runs {
     }
 }
 
-/// What this program is, with its arguments.
+/// Returns what this program is, with its arguments.
 fn of_program(path: &str, arguments: &[String]) -> Runs {
     if ENTRY_POINTS.contains(&path) {
         return match arguments.split_first() {
@@ -141,7 +139,7 @@ fn of_program(path: &str, arguments: &[String]) -> Runs {
 /// Programs that run no server whatever the image, and words of a shell.
 const IDLE: [&str; 10] = ["cat", "done", "echo", "false", "fi", "pause", "sleep", "trap", "true", "wait"];
 
-/// The program that this container runs, where all that it runs is known and none of it is, or starts, a server.
+/// Returns the program that this container runs, if all that it runs is known and none of it is, or starts, a server.
 pub fn no_server(container: &Container) -> Option<String> {
     let (words, mut first) = (started(container), None);
     let other = programs::runs(&words, |path, _| {
@@ -153,33 +151,33 @@ pub fn no_server(container: &Container) -> Option<String> {
     first.filter(|_| !other).map(str::to_owned)
 }
 
-/// Its image is one whose entry point starts a server.
+/// Tells whether the entry point of its image starts a server.
 pub fn has_a_servers_image(container: &Container) -> bool {
     IMAGES.contains(&Image::read(&container.image).name())
 }
 
-/// The image's own entry point still starts the server: no command replaces it, or one that ends in it.
+/// Tells whether the image's own entry point still starts the server: no command replaces it, or one that ends in it.
 pub fn starts_as_the_image_does(container: &Container) -> bool {
     container.command.is_empty()
         || programs::runs(&started(container), |path, _| ENTRY_POINTS.contains(&path))
 }
 
-/// A user's script starts the server, and may hand it options that are not seen.
+/// Tells whether a user's script starts the server, which may pass options that are not visible.
 pub fn starts_by_a_script(container: &Container) -> bool {
     let a_server = |path: &str, _: &[String]| SERVERS.contains(&programs::name(path));
     !starts_as_the_image_does(container) && !programs::runs(&started(container), a_server)
 }
 
-/// What runs where a command replaces the entry point: a script may stand in the arguments.
+/// Returns what runs if a command replaces the entry point: a script may be in the arguments.
 pub(super) fn started(container: &Container) -> Vec<Literal> {
     let words: Vec<_> = container.command.iter().chain(&container.args).collect();
-    // What the step in front starts.
+    // The command behind the step.
     let begin = words.iter().position(|word| start::is_step(word)).map_or(0, |step| step + 1);
     words.into_iter().skip(begin).cloned().collect()
 }
 
-/// What is decided here, by example: image, command line (a command and then arguments, as a shell would read them), what it runs.
-/// The page about members has this table.
+/// Examples of what is decided here: image, command line (a command and then arguments, as a shell would read them),
+/// what it runs. The page about members has this table.
 pub const EXAMPLES: [(&str, &str, Runs); 38] = [
     ("mariadb:10.11", "", Runs::Server),
     ("mariadb:10.11", "--wsrep-on=ON", Runs::Server),

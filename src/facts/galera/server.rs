@@ -7,27 +7,27 @@ use super::reading::File;
 use super::runs::{self, Runs};
 use objects::{Container, Meta, PodSpec, Template};
 
-/// The name of the server container, where it cannot be told.
+/// The annotation that names the server container if it cannot be recognised.
 pub const CONTAINER: &str = "container";
 
 /// Where images keep their data; a mount there makes a container a server.
 pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
-/// Group communication.
+/// The port for group communication.
 pub const GALERA_PORT: i64 = 4567;
-/// The server container of a template.
+/// Returns the server container of a template.
 pub fn of(template: &Template) -> Option<&Container> {
     container(&template.spec, template.metadata.mark(CONTAINER))
 }
 
-/// The server container of a pod, or of what pods are made from. A Job ends, so it runs none.
+/// Returns the server container of a pod or pod template. A Job ends, so it runs none.
 pub fn in_pod<'a>(metadata: &Meta, spec: &'a PodSpec) -> Option<&'a Container> {
     let of_a_job = metadata.controller().is_some_and(|owner| owner.is_of("batch", "Job"));
     if of_a_job { None } else { container(spec, metadata.mark(CONTAINER)) }
 }
 
-/// The server container: the one `gatera.dev/container` names, else one that runs a server, first of all where the data is mounted;
-/// else, of those that run what is not known, one that mounts the data, declares the group communication port, or has a server's
-/// image and a claim. `None`: something else that carries the same labels.
+/// Returns the server container: the one that `gatera.dev/container` names; else one that runs a server, preferably
+/// where the data is mounted; else, of those that run unknown programs, one that mounts the data, declares the group
+/// communication port, or has a server's image and a claim. `None`: a workload of another kind with the same labels.
 pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Container> {
     let all = &spec.containers;
     if let Some(name) = named {
@@ -52,7 +52,7 @@ pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Conta
     ranked.min_by_key(|(rank, _)| *rank).map(|(_, it)| it)
 }
 
-/// A volume that outlives the pod: a claim, or one made from the StatefulSet's templates.
+/// Tells whether it mounts a volume that outlives the pod: a claim, or one from the StatefulSet's templates.
 fn mounts_a_claim(spec: &PodSpec, container: &Container) -> bool {
     let lasts = |name: &str| {
         let volume = spec.volumes.iter().find(|volume| volume.name == name);
@@ -61,8 +61,8 @@ fn mounts_a_claim(spec: &PodSpec, container: &Container) -> bool {
     container.volume_mounts.iter().any(|mount| lasts(&mount.name))
 }
 
-/// The switch that makes this server found a new cluster, as a person would look for it; `None` if nothing visible
-/// does. The command line wins over the environment, the environment over the files.
+/// Returns the switch that makes this server found a new cluster, as a person would look for it; `None` if nothing
+/// visible does. The command line wins over the environment, the environment over the files.
 pub fn founds_new_cluster<'a>(container: &'a Container, files: &[File<'a>]) -> Option<String> {
     let flags = flags(container);
     let new_cluster = flags.iter().find(|flag| flag.key == NEW_CLUSTER && switched_on(flag.value.as_ref()));
@@ -96,7 +96,7 @@ const NEW_CLUSTER: &str = "wsrep_new_cluster";
 const BOOTSTRAP: &str = "MARIADB_GALERA_CLUSTER_BOOTSTRAP";
 const ON: [&str; 3] = ["yes", "true", "1"];
 
-/// The switch for a new cluster also works in a file.
+/// Tells whether a file switches a new cluster on.
 pub fn founds_by_file(text: &str) -> bool {
     let said = || last(text, NEW_CLUSTER);
     text.contains("new") && said().is_some_and(|it| switched_on(it.value.as_ref()))

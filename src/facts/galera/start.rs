@@ -1,4 +1,4 @@
-//! What stands in front of a server when its container starts, and whether its position is recovered there after a crash.
+//! What precedes a server when its container starts, and whether its position is recovered there after a crash.
 //!
 //! The script itself is `inject/start-member.sh`; here it is only recognised.
 
@@ -6,24 +6,24 @@ use super::image::Image;
 use super::programs::{self, name};
 use objects::{Container, Literal};
 
-/// The script that recovers the position, by whatever path a template carries it.
+/// The script that recovers the position, whatever its path in a template.
 pub const STEP: &str = "start-member.sh";
 
-/// What becomes of the position of a server that was not stopped in order.
+/// How the position of a server that crashed is recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryPoint {
-    /// The step stands in front.
+    /// The step precedes the server.
     Step,
     /// The image, or mysqld_safe, recovers the position itself.
     Itself,
-    /// The command is one in front of which the step can stand.
+    /// The command is one that the step can precede.
     Bare,
-    /// A script of somebody's, of which nothing is known.
+    /// A user's script, of which nothing is known.
     Unknown,
 }
 
 impl EntryPoint {
-    /// Of a container that runs a server.
+    /// Returns how the server of this container starts.
     pub fn of(container: &Container) -> Self {
         let words = || container.command.iter().chain(&container.args);
         if words().any(is_step) {
@@ -38,14 +38,14 @@ impl EntryPoint {
         if starts_a_server(&started(container)) { Self::Bare } else { Self::Unknown }
     }
 
-    /// A server that crashed starts from where its data is.
+    /// Tells whether a server that crashed knows its position.
     pub fn recovers(self) -> bool {
         matches!(self, Self::Step | Self::Itself)
     }
 }
 
-/// The words in front of which injection puts the step: with a command of its own a container no longer gets the image's entry
-/// point, nor its arguments.
+/// Returns the words that injection puts behind the step: a container with a command of its own no longer gets the
+/// image's entry point, nor its arguments.
 pub fn started(container: &Container) -> Vec<&str> {
     let entry_point = container.command.is_empty().then_some("docker-entrypoint.sh");
     let server = (container.command.is_empty() && container.args.is_empty()).then_some("mariadbd");
@@ -53,8 +53,8 @@ pub fn started(container: &Container) -> Vec<&str> {
     entry_point.into_iter().chain(words).chain(server).collect()
 }
 
-/// Wrappers that pass on their arguments may stand in front of the server, and what prepares it, which adds its name to options.
-/// The step itself knows the same ones (`split_command`).
+/// Tells whether these words start a server. Wrappers that pass on their arguments may precede it, and so may the entry
+/// point, which adds its name to options. The step itself knows the same ones (`split_command`).
 fn starts_a_server(words: &[&str]) -> bool {
     let (mut wrapped, mut prepared, mut sets) = (false, false, false);
     for word in words {
@@ -77,7 +77,7 @@ pub(super) fn is_step(word: &Literal) -> bool {
     name(word.look()) == STEP
 }
 
-/// What the step starts, of all words of a command; `None`: it does not stand in front.
+/// Returns the part of a command that the step starts; `None`: the step does not precede it.
 pub fn behind_the_step<'a>(words: &'a [&'a str]) -> Option<&'a [&'a str]> {
     let step = words.iter().position(|word| name(word) == STEP)?;
     Some(&words[step + 1..])

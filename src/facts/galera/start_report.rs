@@ -1,58 +1,58 @@
-//! What a member reported of its start: the line of `start-member.sh`, as it comes back in a termination message or in the
+//! A member's report of its start: the line of `start-member.sh`, as it comes back in a termination message or in the
 //! output of a startup probe.
 //!
-//! Anybody in the container may have written it, and it is the position of a *start*: it says from where the member began,
-//! not what it has by now. So nothing is decided by it alone.
+//! Every program in the container may have written it, and it is the position of a *start*: where the member began, not
+//! what it has by now. So nothing is decided by it alone.
 
 use std::fmt;
 
 use jiff::Timestamp;
 
-/// What a member reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartReport {
-    /// It started, and had not joined when it said so.
+    /// The server started, and had not joined when it reported.
     Started(Start),
     /// The step did not start the server.
     Refused(String),
 }
 
-/// A start that has not come to its end.
+/// A start of a server that has not joined yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// By the member's own clock.
+    /// When it started, by the member's own clock.
     pub at: Timestamp,
-    /// Beginning where.
+    /// Where it starts from.
     pub from: StartPosition,
-    /// What `grastate.dat` says.
+    /// The value in `grastate.dat`.
     pub safe_to_bootstrap: Option<bool>,
-    /// What it did when a probe looked.
+    /// What it did when a probe last looked.
     pub doing: Option<JoinPhase>,
-    /// Why the server ended, where that is an option that it does not take.
+    /// Why the server ended, if the cause is an option that it does not accept.
     pub ended: Option<String>,
 }
 
 /// What a server does that runs and is not Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinPhase {
-    /// Nobody it reaches is in a Primary component.
+    /// None of the peers it reaches is in a Primary component.
     Looks,
-    /// Its component has no majority: it restored its last view, and not all of that are there, or it lost the others.
+    /// Its component has no majority: it restored its last view, and some of its members are missing, or it lost the
+    /// others.
     Waits,
-    /// It copies what it missed, or everything.
+    /// It receives a state transfer.
     Receives,
-    /// It is about to, and nothing comes in.
+    /// It is about to receive a state transfer, and nothing arrives.
     Stalls,
     /// Its disk is full, whatever else it does.
     Full,
-    /// It is Synced, in another cluster than the one that is recorded.
+    /// It is Synced in another cluster than the recorded one.
     Strays,
-    /// Clients connect, and it does not answer.
+    /// Clients can connect to it, and it does not answer.
     Freezes,
 }
 
 impl JoinPhase {
-    /// Of the words of `wait-for-sync.sh`, as a kubelet repeats them.
+    /// Reads the output of `wait-for-sync.sh`, as a kubelet repeats it.
     pub fn read(text: &str) -> Option<Self> {
         let (_, rest) = text.split_once("probe failed: the server ")?;
         if rest.trim_end() == "does not answer on its port" {
@@ -76,7 +76,7 @@ impl JoinPhase {
         }
     }
 
-    /// One word for programs.
+    /// Returns one word for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Looks => "looks",
@@ -107,25 +107,24 @@ impl JoinPhase {
 pub enum StartPosition {
     /// Its last transaction, and how that is known.
     Position(Position, String),
-    /// Anything else, in the words of the script.
+    /// Any other start, in the words of the script.
     Words(String),
 }
 
 /// The number of a transaction in a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Of the history: members of one cluster share it.
+    /// The id of the history: members of one cluster share it.
     pub id: String,
-    /// Its last transaction.
     pub seqno: u64,
 }
 
 impl Position {
-    /// Of a text that is nothing else: `ID:SEQNO`.
+    /// Reads a text that is exactly `ID:SEQNO`.
     pub fn read(text: &str) -> Option<Self> {
         let (id, seqno) = text.split_once(':')?;
         let grouped = id.len() == 36 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
-        // `parse` takes a sign, too.
+        // `parse` accepts a sign, too.
         let digits = seqno.bytes().all(|byte| byte.is_ascii_digit());
         let seqno = seqno.parse().ok().filter(|_| digits)?;
         grouped.then(|| Self { id: id.to_owned(), seqno })
@@ -138,15 +137,15 @@ impl fmt::Display for Position {
     }
 }
 
-/// What a refusal begins with.
+/// A refusal begins with this text.
 pub const REFUSED: &str = "gatera did not start the server: ";
-/// What stands before the reason of the server's end.
+/// This text precedes the reason of the server's end.
 const ENDED: &str = "; the server ended: ";
-/// A line is short; what is longer was not written by the script.
+/// The script writes short lines; a longer one is not its own.
 const LONGEST_NOTE: usize = 1000;
 
 impl StartReport {
-    /// Of a text that may hold such a line.
+    /// Reads a text that may hold such a line.
     pub fn read(text: &str) -> Option<Self> {
         let line = |begins: &str| {
             let (_, rest) = text.split_once(begins)?;
@@ -172,12 +171,12 @@ impl StartReport {
         Some(Self::Started(Start { at, from, safe_to_bootstrap, doing: JoinPhase::read(text), ended }))
     }
 
-    /// What Galera will compare: no DDL was under way, and `grastate.dat` belongs to the data.
+    /// Tells whether Galera will compare the position: no DDL was under way, and `grastate.dat` belongs to the data.
     pub fn is_compared(&self) -> bool {
         matches!(self, Self::Started(Start { from: StartPosition::Position(_, how), .. }) if !how.contains("DDL"))
     }
 
-    /// What it did when a probe looked.
+    /// Returns what it did when a probe last looked.
     pub fn doing(&self) -> Option<JoinPhase> {
         match self {
             Self::Started(start) => start.doing,
@@ -185,7 +184,7 @@ impl StartReport {
         }
     }
 
-    /// Why its server ended, where that is an option that it does not take.
+    /// Returns why its server ended, if the cause is an option that it does not accept.
     pub fn ended(&self) -> Option<&str> {
         match self {
             Self::Started(start) => start.ended.as_deref(),
@@ -193,7 +192,7 @@ impl StartReport {
         }
     }
 
-    /// Only where it began.
+    /// Keeps only where it began.
     #[must_use]
     pub fn without_doing(self) -> Self {
         match self {
@@ -202,7 +201,7 @@ impl StartReport {
         }
     }
 
-    /// It has data of a cluster that was formed without an identity.
+    /// Tells whether its data is of a cluster that was formed without an identity.
     pub fn has_no_identity(&self) -> bool {
         matches!(self, Self::Started(Start { from: StartPosition::Words(words), .. }) if words.contains("formed without an identity"))
     }
@@ -216,7 +215,7 @@ impl StartReport {
     }
 }
 
-/// Where a member's data ends, as its step told when its server had stopped in order.
+/// Reads the step's report of a member's position after an orderly stop.
 pub fn end(text: &str) -> Option<Position> {
     let line = text.strip_prefix("stop of ").filter(|rest| rest.len() <= LONGEST_NOTE)?;
     let (_, words) = line.split_once(": position ")?;

@@ -1,62 +1,58 @@
-//! The override: how a person takes the responsibility for one step, for at most an hour.
+//! The override: a person takes the responsibility for one step, for at most an hour.
 //!
 //! `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=moving to new disks"`, on the object itself, in the
-//! request, or on the StatefulSet of the cluster. `gatera.dev/break-glass: "until=… reason=…"` on a namespace is one of every
-//! rule, for all that is in it. A malformed one releases nothing and says why.
+//! request, or on the StatefulSet of the cluster. `gatera.dev/break-glass: "until=… reason=…"` on a namespace suspends
+//! every rule for all objects in it. A malformed one suspends nothing and says why.
 
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Nobody remembers tomorrow what was released today.
+/// The longest an override may last: a longer one would be forgotten.
 pub const LONGEST_OVERRIDE: SignedDuration = SignedDuration::from_hours(1);
-/// Clocks differ: whoever asks for an hour of broken glass gets it.
+/// Clocks differ: a break-glass of one hour must be accepted.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
-/// In bytes. Whatever it releases repeats the reason.
+/// Bytes of an override; messages repeat the reason.
 const LONGEST_TEXT: usize = 1024;
 
-/// An end that an example may show: time enough for one step.
+/// Returns an end for an example: time enough for one step.
 pub fn example_end(now: Timestamp) -> Timestamp {
     let later = now.checked_add(SignedDuration::from_mins(30)).unwrap_or(now);
     Timestamp::from_second(later.as_second()).unwrap_or(later)
 }
 
-/// Somebody pasted an example as it stands.
+/// Tells whether the text is an example that was pasted unchanged.
 pub(super) fn is_placeholder(text: &str) -> bool {
     !text.contains(char::is_alphanumeric) || text == "TEXT"
 }
 
-/// In the place of ids: what breaking the glass releases.
+/// Replaces the ids of rules for a break-glass.
 const EVERY: &str = "every rule";
 
-/// A released rule or several.
+/// An override: one or several rules that are suspended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// Ids of the rules, or that it is every one.
+    /// The ids of the rules, or the text for all.
     pub rules: Vec<String>,
-    /// When it ends.
     pub until: Timestamp,
-    /// What the person wrote.
     pub reason: String,
 }
 
-/// Why an override releases nothing.
+/// Why an override suspends nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// The form is wrong.
     #[error("it is not of the form \"RULE until=TIME reason=TEXT\"")]
     Form,
-    /// The form is wrong, where no rule is named.
+    /// The form is wrong, for a break-glass.
     #[error("it is not of the form \"until=TIME reason=TEXT\"")]
     FormOfAll,
-    /// An example was pasted as it stands.
-    #[error("its reason is a placeholder: write after reason= why this is right now")]
+    /// An example was pasted unchanged.
+    #[error("its reason is a placeholder: write after reason= why you do this")]
     Placeholder,
     /// It is too long to be repeated.
     #[error("it is longer than {LONGEST_TEXT} bytes")]
     Overlong,
-    /// It is over.
-    #[error("it ended at {0}; take it off")]
+    #[error("it ended at {0}; remove it")]
     Ended(Timestamp),
     /// It would last too long.
     #[error("it may end an hour from now at most, not at {0}")]
@@ -74,13 +70,13 @@ impl Override {
         Self::within(rules, text, term, now, LONGEST_OVERRIDE, Invalid::Form)
     }
 
-    /// Reads the annotation of a namespace whose glass is broken.
+    /// Reads the annotation of a namespace under break-glass.
     pub fn of_all(text: &str, now: Timestamp) -> Result<Self, Invalid> {
         let term = text.trim().strip_prefix("until=").ok_or(Invalid::FormOfAll)?;
         Self::within(vec![EVERY.to_owned()], text, term, now, LONGEST_OVERRIDE + SKEW, Invalid::FormOfAll)
     }
 
-    /// `term`: what follows `until=`.
+    /// Reads an override; `term` is what follows `until=`.
     fn within(
         rules: Vec<String>,
         text: &str,
@@ -104,12 +100,12 @@ impl Override {
         }
     }
 
-    /// It is broken glass: no rule is named, and every one released.
+    /// Tells whether it is a break-glass, which suspends every rule.
     pub fn is_of_all(&self) -> bool {
         self.rules.iter().any(|id| id == EVERY)
     }
 
-    /// It names this rule, or all.
+    /// Tells whether it suspends this rule.
     pub fn releases(&self, rule: &str) -> bool {
         self.is_of_all() || self.rules.iter().any(|id| id.eq_ignore_ascii_case(rule))
     }

@@ -1,9 +1,10 @@
-//! The recovery: from which member a cluster that is down is to be started again, where that member's data ends, and until
-//! when that may be done.
+//! The recovery: from which member a cluster that is down is to be started again, where that member's data ends, and
+//! until when that is allowed.
 //!
-//! `gatera.dev/recover: "galera-2 at 66373a7e-e610-11f1-91b9-7e68ccac15f1:363 until=2026-12-01T10:00:00Z"` on the StatefulSet is
-//! what a person asks for. The guard looks whether it is true (`recovery::verify`), and only then repeats it in a mark of
-//! its own, `gatera.dev/recovery`. ` on NODE` before ` until=` asks for a place, too. Must not know: clusters.
+//! `gatera.dev/recover: "galera-2 at 66373a7e-e610-11f1-91b9-7e68ccac15f1:363 until=2026-12-01T10:00:00Z"` on the
+//! StatefulSet is a person's request. The guard checks it (`recovery::verify`), and only then repeats it in an
+//! annotation of its own, `gatera.dev/recovery`. ` on NODE` before ` until=` requests a node, too. Must not know:
+//! clusters.
 
 use std::fmt;
 
@@ -12,38 +13,33 @@ use jiff::{SignedDuration, Timestamp};
 use super::overrides::is_placeholder;
 use crate::galera::start_report::Position;
 
-/// Nobody remembers tomorrow what was begun today.
+/// The longest a recovery may last: a longer one would be forgotten.
 const LONGEST: SignedDuration = SignedDuration::from_hours(1);
-/// In bytes: the loss that somebody accepts is repeated.
+/// Bytes of a request, which repeats the loss that is accepted.
 const LONGEST_TEXT: usize = 512;
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// The pod's name.
     pub member: String,
-    /// Where its data ends.
     pub position: Position,
-    /// The node that its new pod goes back to; `None`: the scheduler chooses.
+    /// The node that its new pod returns to; `None`: the scheduler chooses.
     pub node: Option<String>,
-    /// When this is over.
     pub until: Timestamp,
-    /// What may be lost by it, in the words of whoever accepts it; `None`: nothing.
+    /// The loss that is accepted, in the person's words; `None`: nothing may be lost.
     pub loss: Option<String>,
 }
 
-/// Why nothing is asked for by this text.
+/// Why the text is not a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// The form is wrong.
     #[error(
-        "it is not of the form \"MEMBER at ID:SEQNO until=TIME\", with accept-loss=TEXT at its end where data may be lost"
+        "it is not of the form \"MEMBER at ID:SEQNO until=TIME\", with accept-loss=TEXT at its end if data may be lost"
     )]
     Form,
-    /// An example was pasted as it stands.
+    /// An example was pasted unchanged.
     #[error("write after accept-loss= what may be lost, or unknown")]
     Placeholder,
-    /// It is over.
     #[error("it ended at {0}")]
     Ended(Timestamp),
     /// It would last too long.
@@ -52,7 +48,7 @@ pub enum Invalid {
 }
 
 impl Recovery {
-    /// Of the annotation's value, as it counts now.
+    /// Reads the annotation's value, as it counts now.
     pub fn read(text: &str, now: Timestamp) -> Result<Self, Invalid> {
         let recovery = Self::of(text)?;
         match recovery.until {
@@ -62,7 +58,7 @@ impl Recovery {
         }
     }
 
-    /// Of the annotation's value, also if it is over.
+    /// Reads the annotation's value, even if it is over.
     pub fn of(text: &str) -> Result<Self, Invalid> {
         if text.len() > LONGEST_TEXT || text.contains(char::is_control) {
             return Err(Invalid::Form);
@@ -86,13 +82,13 @@ impl Recovery {
         }
     }
 
-    /// The word, the position and the end, as a pod carries it. Its node may hear nothing more of us: its own clock ends it, and a
-    /// shell compares plain numbers.
+    /// Returns the word, the position and the end, as a pod carries it. Its node may lose the API server: the member's
+    /// own clock ends the permission, and a shell compares plain numbers.
     pub fn of_pod(&self) -> String {
         format!("{} {} until={}", super::RECOVERY, self.position, self.until.strftime("%Y%m%d%H%M%S"))
     }
 
-    /// A pod that carries this may start its cluster, or did a moment ago.
+    /// Tells whether a pod with this text may start its cluster, or did a moment ago.
     pub fn is_right(text: &str) -> bool {
         let right = || text.strip_prefix(super::RECOVERY)?.strip_prefix(' ')?.split_once(" until=");
         right().is_some_and(|(position, until)| {

@@ -1,10 +1,10 @@
-//! What stands on a member's claim since `gatera stop` stopped that member: where its data ends, of how many members it was one,
-//! since when, and by whom.
+//! The record on a member's claim after `gatera stop` stopped that member: where its data ends, how many members there
+//! were, since when, and by whom.
 //!
-//! `gatera.dev/stopped: "66373a7e-e610-11f1-91b9-7e68ccac15f1:363 of=3 since=2026-12-01T09:30:00Z by=alice"`; in place of the position
-//! `unknown`, where the member did not tell it. It outlives the StatefulSet. People may write it as they please: it makes a start
-//! more careful (`grant/positions.rs`), and a cluster of 0 replicas without a pod STOPPED, not DOWN (`view/cluster.rs`). Must
-//! not know: clusters.
+//! `gatera.dev/stopped: "66373a7e-e610-11f1-91b9-7e68ccac15f1:363 of=3 since=2026-12-01T09:30:00Z by=alice"`; the
+//! position is `unknown` if the member did not report it. The record outlives the StatefulSet. People may change it as
+//! they please: it makes a start more careful (`grant/positions.rs`), and a cluster of 0 replicas without a pod
+//! STOPPED, not DOWN (`view/cluster.rs`). Must not know: clusters.
 
 use std::fmt;
 
@@ -13,27 +13,26 @@ use jiff::Timestamp;
 use super::UNKNOWN;
 use crate::galera::start_report::Position;
 
-/// More members than any Galera cluster has: whoever writes more wants something else.
+/// More members than any Galera cluster has; a higher number is not a count of members.
 const MOST: i64 = 99;
 
-/// Of a user's name, in bytes.
+/// Bytes of a user's name.
 const LONGEST_NAME: usize = 128;
 
-/// What is recorded.
+/// The record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where its data ended, if it told that.
+    /// Its position, if it reported that.
     pub position: Option<Position>,
-    /// How many members there were. Any one claim that is left tells it.
+    /// How many members there were. Every claim records it, so one that remains is enough.
     pub of: i64,
-    /// When that was written.
     pub since: Timestamp,
-    /// Who did it, as the API server calls that user; empty: not known.
+    /// The user who did it, as the API server names them; empty: unknown.
     pub by: String,
 }
 
 impl Record {
-    /// Of the annotation's value.
+    /// Reads the annotation's value.
     pub fn read(text: &str) -> Option<Self> {
         let (begin, since) = text.split_once(" since=")?;
         let (since, by) = since.split_once(" by=").unwrap_or((since, ""));
@@ -47,7 +46,7 @@ impl Record {
     }
 }
 
-/// People may write anything here, and it stands in messages: what is no name of a user is left out.
+/// Returns the name only if it can be one of a user: people may write anything here, and messages repeat it.
 fn user_name(text: &str) -> String {
     let fits = text.len() <= LONGEST_NAME && !text.contains(|c: char| c == ';' || c.is_control());
     if fits { text.to_owned() } else { String::new() }

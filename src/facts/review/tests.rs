@@ -55,9 +55,7 @@ fn names_that_no_object_has_are_not_read() {
         let problem = read(&with(100_000), Origin::Validating, &Kinds::default()).unwrap_err();
         assert_eq!(problem.uid.as_deref(), Some("u1"));
         assert!(
-            problem
-                .to_string()
-                .ends_with(&format!("request.{field} has 100000 bytes, and 253 is the most there can be")),
+            problem.to_string().ends_with(&format!("request.{field} has 100000 bytes; the limit is 253")),
             "{problem}"
         );
     }

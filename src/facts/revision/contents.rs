@@ -1,4 +1,4 @@
-//! What stands in a ConfigMap, as sums of its keys: computed once for each content that is read.
+//! Digests of a ConfigMap's keys, computed once for each content that is read.
 
 use ring::digest::{self, Context, SHA256};
 
@@ -8,7 +8,7 @@ use crate::galera::options::{self, Meaning, Unclear};
 use crate::galera::server;
 use objects::{ByName, ConfigMap, Literal};
 
-/// What stands in a ConfigMap, as far as a revision asks: the sum of each key.
+/// The digest of each key of a ConfigMap, as far as a revision needs it.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     keys: ByName<Sum>,
@@ -17,32 +17,32 @@ pub struct Contents {
 
 #[derive(Clone, Debug)]
 enum Sum {
-    /// What it means, and how it is written.
+    /// The digests of its meaning and of its spelling.
     File(Result<[Vec<u8>; 2], NoMeaning>),
     Text(Vec<u8>),
 }
 
-/// Why an option file has none.
+/// Why an option file has no meaning.
 #[derive(Clone, Copy, Debug)]
 enum NoMeaning {
     Unclear(usize),
     Founds,
 }
 
-/// Why it is not known what servers would read.
+/// Why it is unknown what servers would read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
-    /// It is not there, or was not read yet.
-    #[error("ConfigMap {0} is not there")]
+    /// The ConfigMap does not exist, or was not read yet.
+    #[error("ConfigMap {0} does not exist")]
     NotThere(String),
-    /// It is there, and the guard has no room for its text.
+    /// The ConfigMap exists, and the guard has no room for its text.
     #[error("ConfigMap {0} {1}")]
     NoRoom(String, String),
     /// A server would stop reading.
-    #[error("ConfigMap {0}: {1} cannot be followed beyond line {2}")]
+    #[error("ConfigMap {0}: {1} cannot be read beyond line {2}")]
     Unclear(String, String, usize),
-    /// Whoever starts with it founds a cluster, so nobody is held to it.
-    #[error("ConfigMap {0} has whoever starts found a new cluster")]
+    /// A server with this file founds a cluster, so members are not kept on it.
+    #[error("ConfigMap {0} makes every server that starts found a new cluster")]
     Founds(String),
     /// The guard does not keep bytes.
     #[error("ConfigMap {0} holds binaryData, which gatera does not keep")]
@@ -50,7 +50,7 @@ pub enum Unknown {
 }
 
 impl Contents {
-    /// Of a ConfigMap.
+    /// Returns the contents of a ConfigMap.
     pub fn of(map: &ConfigMap) -> Self {
         let sum = |(key, text): (&String, &Literal)| {
             let is_file = options::is_file(key, text.look());
@@ -59,7 +59,7 @@ impl Contents {
         Self { keys: map.data.iter().map(sum).collect(), binary: map.holds_bytes() }
     }
 
-    /// What these keys amount to; `None`: there is no option file among them.
+    /// Returns the digest of these keys; `None`: there is no option file among them.
     pub fn digest(&self, name: &str, keys: &Keys) -> Result<Option<Digest>, Unknown> {
         let read: Vec<_> = self.keys.iter().filter(|(key, _)| keys.hold(key)).collect();
         if !read.iter().any(|(_, sum)| matches!(sum, Sum::File(_))) {
@@ -87,7 +87,7 @@ impl Contents {
         Ok(Some(Digest::of(means, says)))
     }
 
-    /// It is what its name says, to the letter: an untouched copy of this content.
+    /// Tells whether it is exactly the content in its name: an unchanged snapshot.
     pub fn is(&self, digest: &Digest) -> bool {
         self.digest("", &Keys::ALL).ok().flatten().is_some_and(|it| it.0 == digest.0)
     }

@@ -1,5 +1,5 @@
-//! What stands beside a cluster's members under its labels: the bootstrap node, arbitrators, and what is neither (proxies, Jobs,
-//! exporters, asynchronous replicas), which counts for nothing.
+//! What runs beside a cluster's members under its labels: the bootstrap node, arbitrators, and other pods (proxies,
+//! Jobs, exporters, asynchronous replicas), which do not count.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,13 +16,12 @@ use objects::{EnvVar, Literal, Meta, PodSpec, Workload};
 /// The bootstrap node beside a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Bootstrap {
-    /// Its Deployments, by name.
     pub deployments: Vec<String>,
-    /// Its pods that are there.
+    /// Its pods that exist.
     pub pods: Vec<Arc<PodFact>>,
 }
 
-/// The bootstrap node of a cluster, and the votes of its arbitrators.
+/// Returns the bootstrap node of a cluster, and the votes of its arbitrators.
 pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64) {
     let Some(instance) = adopt::instance(&workload.spec.template.metadata.labels) else {
         return Default::default();
@@ -48,20 +47,20 @@ pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64
         deployments: deployments.into_iter().map(str::to_owned).collect(),
         pods: pods().filter(is_bootstraps).collect(),
     };
-    // That it is Ready says little of its group, so one counts, however many there are.
+    // An arbitrator that is Ready need not be in the group, so one counts, however many there are.
     let votes = pods().any(|pod| pod.votes);
     (bootstrap, i64::from(votes))
 }
 
 impl View<'_> {
-    /// A server like this one, which no StatefulSet makes, is a bootstrap node, or may be.
+    /// Tells whether a server like this one, without a StatefulSet, is or may be a bootstrap node.
     pub fn may_found(&self, namespace: &str, metadata: &Meta, spec: &PodSpec) -> bool {
         may_found(namespace, metadata, spec, &self.world.facts)
     }
 }
 
-/// Pods like this one found a cluster, or may, as far as is known. A server without a cluster address, of which everything is seen, is
-/// an asynchronous replica.
+/// Tells whether pods like this one found a cluster, or may, as far as is known. A server without a cluster address, of
+/// which everything is known, is an asynchronous replica.
 fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) -> bool {
     let labels = &metadata.labels;
     let Some(server) = server::in_pod(metadata, spec) else { return adopt::is_bootstrap(labels) };
@@ -71,7 +70,7 @@ fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) ->
         let elsewhere = var.value_from.as_ref().is_some_and(|from| from.field_ref.is_none());
         elsewhere && !var.name.contains("PASSWORD") || var.name.contains("GALERA")
     };
-    // What another image brings along, a Secret holds, or an init container writes is not seen.
+    // The contents of another image, of a Secret, or of files that an init container writes are unknown.
     let unseen = !Image::read(&server.image).is_of_the_library()
         || !server.env_from.is_empty()
         || !spec.init_containers.is_empty()
@@ -83,7 +82,7 @@ fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) ->
     }
     let mut files = Vec::new();
     let mut reaching = revision::sources(spec, server);
-    // Every pod has it.
+    // Every pod mounts this ConfigMap.
     reaching.remove("kube-root-ca.crt");
     for (map, keys) in &reaching {
         let Some(known) = facts.config_maps.get(&Id::new(namespace, map)) else { return true };

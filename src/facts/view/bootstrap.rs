@@ -1,7 +1,7 @@
-//! The bootstrap node's objects, and the note on a StatefulSet that says what becomes of them.
+//! The bootstrap node's objects, and the record on a StatefulSet that says what becomes of them.
 //!
-//! Must not know: when they go (`plan/bootstrap.rs` does). The note outlives the leader that wrote it: once the Deployment
-//! is gone, nothing else tells which Service and ConfigMap belonged to it.
+//! Must not know: when they are removed (`plan/bootstrap.rs` does). The record outlives the leader that wrote it: once
+//! the Deployment is gone, nothing else shows which Service and ConfigMap belonged to it.
 
 use super::{Cluster, View};
 use crate::galera::address::{Address, Host};
@@ -9,14 +9,11 @@ use crate::galera::adopt;
 use crate::marks;
 use objects::{ConfigMap, Kind, Labels, Meta, Service, Workload};
 
-/// One object that is removed: this one, not a successor of its name.
+/// One object that is removed: exactly this one, not a successor of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RemovalTarget {
-    /// Its kind.
     pub kind: Kind,
-    /// Its name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
 }
 
@@ -25,7 +22,7 @@ impl RemovalTarget {
         Self { kind, name: meta.name.clone(), uid: meta.uid.clone() }
     }
 
-    /// A word of the note. Whatever is not a kind, a name and a uid is somebody else's writing.
+    /// Reads one entry of the record. An entry that is not a kind, a name and a uid was not written by the guard.
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (kind, name, uid) = (parts.next()?, parts.next()?.to_owned(), parts.next()?.to_owned());
@@ -34,42 +31,42 @@ impl RemovalTarget {
         let plain = |text: &str, most: usize| {
             let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
             let known = |c: char| word(c) || c == '-' || c == '.';
-            // As names of objects are: never a step up in a path.
+            // Only names that Kubernetes allows, so never a step up in a path.
             text.len() <= most && text.starts_with(word) && text.ends_with(word) && text.chars().all(known)
         };
         (plain(&name, 253) && plain(&uid, 63) && parts.next().is_none()).then_some(Self { kind, name, uid })
     }
 
-    /// This very object, not a successor of its name.
+    /// Tells whether it is exactly this object, not a successor of the same name.
     pub fn is(&self, kind: Kind, meta: &Meta) -> bool {
         self.kind == kind && self.name == meta.name && self.uid == meta.uid
     }
 }
 
-/// "Deployment galera-bootstrap".
+/// Prints the object, as in "Deployment galera-bootstrap".
 impl std::fmt::Display for RemovalTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.kind.name(), self.name)
     }
 }
 
-/// What the note says: `removing UID KIND/NAME/UID …` or `removed UID`. The first uid is the StatefulSet's own, so that a
-/// manifest that was saved with the note says nothing about another cluster.
+/// The record: `removing UID KIND/NAME/UID …` or `removed UID`. The first uid is the StatefulSet's own, so that a
+/// manifest that was saved with the record says nothing about another cluster.
 ///
-/// Whoever may change a StatefulSet may write a note. It reminds the next leader of what was begun; what it names is
-/// removed only if the world says so too.
+/// Everyone who may change a StatefulSet may write such a record. It reminds the next leader of what was begun; the
+/// objects that it names are removed only if the world agrees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// These objects go, in this order.
+    /// These objects are removed, in this order.
     Going(Vec<RemovalTarget>),
-    /// They are gone. What is applied again stays.
+    /// The objects are gone. One that is applied again stays.
     Done,
-    /// Not the guard's writing.
+    /// The record was not written by the guard.
     Odd,
 }
 
 impl Removal {
-    /// The note on this StatefulSet, if there is one that is about it.
+    /// Reads the record of this StatefulSet, if there is one about it.
     pub fn of(meta: &Meta) -> Option<Self> {
         let note = meta.mark(marks::BOOTSTRAP)?;
         let mut words = note.split_ascii_whitespace();
@@ -84,7 +81,7 @@ impl Removal {
         })
     }
 
-    /// The note for the StatefulSet of this uid.
+    /// Returns the record for the StatefulSet of this uid.
     pub fn note(&self, uid: &str) -> String {
         match self {
             Self::Going(targets) => targets.iter().fold(format!("removing {uid}"), |note, it| {
@@ -97,10 +94,10 @@ impl Removal {
 }
 
 impl<'a> View<'a> {
-    /// The Service that leads to the bootstrap node of a cluster, while that node is needed.
+    /// Returns the Service that leads to the bootstrap node of a cluster, while that node is needed.
     pub fn bootstrap_service(&self, cluster: &'a Cluster) -> Option<&'a str> {
         let instance = cluster.instance()?;
-        // A note on a cluster without data is not the guard's, and must not cut joiners off.
+        // A record on a cluster without data is not the guard's, and must not cut joiners off.
         let goes =
             cluster.has_data() && matches!(Removal::of(&cluster.workload.metadata), Some(Removal::Going(_)));
         if goes || cluster.bootstrap.pods.is_empty() && cluster.has_data() {
@@ -110,7 +107,7 @@ impl<'a> View<'a> {
         self.services_in(namespace).find(|it| leads(&it.spec.selector, instance)).map(|it| &*it.metadata.name)
     }
 
-    /// The Deployments of this cluster's bootstrap node.
+    /// Returns the Deployments of this cluster's bootstrap node.
     pub fn founders(&self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Workload> {
         let (view, ns) = (*self, &*cluster.id.namespace);
         let founds = move |it: &Workload| {
@@ -121,7 +118,7 @@ impl<'a> View<'a> {
         self.deployments_of(ns, cluster.member_labels()).map(|(_, it)| it).filter(move |it| founds(it))
     }
 
-    /// Bootstrap nodes that run, or are about to, and whose StatefulSet is not there.
+    /// Returns bootstrap nodes that run, or are about to, and whose StatefulSet does not exist.
     pub fn lone_founders(&self) -> impl Iterator<Item = &'a Workload> {
         let view = *self;
         let is_alone = move |it: &&Workload| {
@@ -135,8 +132,8 @@ impl<'a> View<'a> {
         self.world.facts.deployments.values().map(AsRef::as_ref).filter(is_alone)
     }
 
-    /// What goes with these Deployments: the Services that lead to nobody else, and the ConfigMaps that nobody else reads
-    /// and that show that they are Galera's.
+    /// Returns what is removed with these Deployments: Services that lead to no other pods, and ConfigMaps that have no
+    /// other readers and are recognisably Galera's.
     pub fn goes_with(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<RemovalTarget> {
         let ns = &*cluster.id.namespace;
         let services = self
@@ -155,7 +152,8 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// Why a Service stays when the bootstrap node of this cluster goes; `None`: it is that node's alone.
+    /// Returns why a Service stays when the bootstrap node of this cluster is removed; `None`: it belongs to that node
+    /// alone.
     pub fn service_stays(&self, cluster: &Cluster, service: &Service) -> Option<String> {
         let (ns, name) = (&*cluster.id.namespace, &*service.metadata.name);
         if !cluster.instance().is_some_and(|instance| leads(&service.spec.selector, instance)) {
@@ -171,7 +169,8 @@ impl<'a> View<'a> {
         Some(format!("the address of StatefulSet {} names it", other.id))
     }
 
-    /// Why a ConfigMap stays when these Deployments go, as far as workloads of ours say; `None`: nobody else needs it.
+    /// Returns why a ConfigMap stays when these Deployments are removed, as far as our workloads show; `None`: nothing
+    /// else needs it.
     pub fn config_map_stays(
         &self,
         cluster: &Cluster,
@@ -192,14 +191,14 @@ impl<'a> View<'a> {
         (!self.shows_galera(map)).then(|| "nothing in it shows that it is Galera's".to_owned())
     }
 
-    /// Another cluster of the same instance: by their labels nobody can tell whose a bootstrap node is.
+    /// Returns another cluster of the same instance: their labels do not show which one a bootstrap node belongs to.
     pub fn twin(&self, cluster: &Cluster) -> Option<&'a Cluster> {
         let instance = cluster.instance()?;
         self.clusters_in(&cluster.id.namespace)
             .find(|it| it.id != cluster.id && it.instance() == Some(instance))
     }
 
-    /// The address of this cluster's members names this Service.
+    /// Tells whether the address of this cluster's members names this Service.
     fn names(&self, cluster: &Cluster, ns: &str, service: &str) -> bool {
         let placed = self.cluster_address(&cluster.id.namespace, &cluster.workload);
         let Some(Address::Peers(hosts)) = placed.and_then(|it| Address::read(&it.text)) else {
@@ -210,7 +209,7 @@ impl<'a> View<'a> {
             let Host::Name(first, rest) = Host::read(host) else { return false };
             let labels: Vec<_> = std::iter::once(first).chain(rest.split('.')).take(3).collect();
             match labels.iter().position(|label| *label == service) {
-                // SERVICE or POD.SERVICE, and then the namespace, unless it is the own one.
+                // The form is SERVICE or POD.SERVICE, followed by the namespace unless it is the same.
                 Some(at @ (0 | 1)) => match labels.get(at + 1) {
                     None | Some(&"") => own,
                     Some(label) => *label == ns,
@@ -221,7 +220,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// A Service with this selector leads to the bootstrap node of this instance, and to nobody else's.
+/// Tells whether a Service with this selector leads to the bootstrap node of this instance, and to no other pods.
 fn leads(selector: &Labels, instance: &str) -> bool {
     adopt::is_bootstrap(selector) && adopt::instance(selector) == Some(instance)
 }

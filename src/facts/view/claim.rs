@@ -1,30 +1,28 @@
-//! The claims of a cluster's members: whose each is, and what is known of what is on it.
+//! The claims of a cluster's members: which member each belongs to, and what is known of its data.
 //!
-//! Must not know: pods. A claim outlives its pod, and its StatefulSet.
+//! Must not know: pods. A claim outlives its pod and its StatefulSet.
 
 use super::{Facts, Id};
 use crate::marks;
 use crate::marks::stopped::Record;
 use objects::Workload;
 
-/// A claim of a member, of this life or an earlier one.
+/// A claim of a member that exists or existed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimOf {
-    /// Its name.
     pub name: String,
-    /// Whose it is.
+    /// The ordinal of its member.
     pub ordinal: i64,
-    /// It has a volume.
     pub bound: bool,
-    /// The StatefulSet owns it, so it goes with that.
+    /// The StatefulSet owns it, so it is deleted with the StatefulSet.
     pub owned: bool,
     /// It is deleted as soon as its pod stops.
     pub going: bool,
-    /// What was recorded when its member was stopped.
+    /// The record of its member's stop.
     pub stopped: Option<Record>,
 }
 
-/// Every claim called `<template>-<statefulset>-<ordinal>`, whatever made it.
+/// Returns every claim called `<template>-<statefulset>-<ordinal>`, whatever created it.
 pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf> {
     let mut found = Vec::new();
     for template in &workload.spec.volume_claim_templates {

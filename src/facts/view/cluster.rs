@@ -18,23 +18,21 @@ use objects::{Container, PodSpec, Workload};
 /// A member that should exist.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its ordinal.
     pub ordinal: i64,
-    /// Its pod's name, whether or not the pod exists.
+    /// The name of its pod, whether or not the pod exists.
     pub name: String,
-    /// Its pod.
     pub pod: Option<Arc<PodFact>>,
-    /// A pod that reads what it has, because its own has never run.
+    /// A pod that reads its data, because its own pod has never run.
     pub reader: Option<Arc<PodFact>>,
 }
 
 impl Member {
-    /// Ready, and not on its way out.
+    /// Ready, and not being deleted.
     pub fn ready(&self) -> bool {
         self.pod.as_ref().is_some_and(|pod| pod.ready)
     }
 
-    /// Starting: its pod is there and may become Ready by waiting.
+    /// Starting: its pod exists and may become Ready by waiting.
     pub fn starting(&self) -> bool {
         self.pod.as_ref().is_some_and(|pod| !pod.ready && !pod.going && !pod.stuck)
     }
@@ -45,19 +43,19 @@ impl Member {
         self.pod.as_deref().is_some_and(|pod| !pod.has_run && !pod.going && held_up(pod))
     }
 
-    /// It served, and does not any more.
+    /// It served, and is not Ready now.
     fn lost(&self) -> bool {
         self.pod
             .as_ref()
             .is_some_and(|pod| !pod.ready && pod.seen.is_some_and(|it| it != JoinPhase::Receives))
     }
 
-    /// It said that it receives a copy.
+    /// It reported that it receives a state transfer.
     pub(super) fn receives(&self) -> bool {
         self.pod.as_ref().filter(|pod| !pod.ready).and_then(|pod| pod.doing()) == Some(JoinPhase::Receives)
     }
 
-    /// Why it is not Ready, in a few words.
+    /// Returns why it is not Ready, in a few words.
     pub fn trouble(&self) -> Option<&'static str> {
         match &self.pod {
             None => Some("does not exist"),
@@ -74,55 +72,55 @@ impl Member {
 pub struct Cluster {
     /// Namespace and name of the StatefulSet.
     pub id: Id,
-    /// The StatefulSet; of one that is gone, as its pods show it.
+    /// The StatefulSet; if it is gone, as its pods show it.
     pub workload: Arc<Workload>,
-    /// Its StatefulSet was deleted and left its members running: nothing replaces them.
+    /// The StatefulSet was deleted and its members still run: nothing replaces them.
     pub left: bool,
     /// The members that should exist, by ordinal.
     pub members: Vec<Member>,
-    /// Pods of the StatefulSet beyond its replicas: on their way out.
+    /// Pods of the StatefulSet beyond its replicas: they are leaving.
     pub leaving: Vec<Arc<PodFact>>,
-    /// Pods that read, or have read, what members have.
+    /// Pods that read, or have read, the data of members.
     pub readers: Vec<Arc<PodFact>>,
     /// All claims made from its templates.
     pub claims: Vec<ClaimOf>,
-    /// The bootstrap node.
     pub bootstrap: Bootstrap,
     /// The votes of arbitrators that are Ready: they have no data.
     pub arbitrators: i64,
-    /// What a server that starts now would read of its ConfigMaps.
+    /// The revision that a server would read from its ConfigMaps if it started now.
     pub live: Result<Revision, Unknown>,
-    /// How far it is with rolling that out.
+    /// The record of its rollout.
     pub note: Option<RolloutRecord>,
     identity: Option<Identity>,
     recovery: Option<Box<Recovery>>,
 }
 
 impl Cluster {
-    /// The claims of members that are gone. They are kept, and so is what they hold.
+    /// Returns the claims of members that are gone. They are kept, with their data.
     pub fn left_claims(&self) -> impl Iterator<Item = &ClaimOf> {
         self.claims.iter().filter(|claim| self.members.iter().all(|member| member.ordinal != claim.ordinal))
     }
 
-    /// How many members it had when it was stopped, as its claims record it; `None`: they do not.
+    /// Returns how many members it had when it was stopped, as its claims record it; `None`: they do not.
     pub fn stopped_members(&self) -> Option<i64> {
         self.claims.iter().filter_map(|claim| Some(claim.stopped.as_ref()?.of)).max()
     }
 
-    /// Its claims outlive its StatefulSet.
+    /// Tells whether its claims outlive its StatefulSet.
     pub fn keeps_claims(&self) -> bool {
         let policy = &self.workload.spec.persistent_volume_claim_retention_policy;
-        // An owner that the policy gave them stays when the policy changes while no pod is there.
+        // Owners that the policy set on claims stay when the policy changes while no pod exists.
         policy.when_deleted != "Delete" && !self.claims.iter().any(|claim| claim.owned)
     }
 
-    /// It was stopped in order, and nothing of it runs.
+    /// Tells whether it was stopped in order, and nothing of it runs.
     pub fn is_stopped(&self) -> bool {
         self.workload.replicas() == 0 && self.pods().next().is_none() && self.stopped_members().is_some()
     }
 
     pub(super) fn gather(id: Id, workload: Arc<Workload>, facts: &Facts) -> Self {
-        // A template that carries the mark makes pods that carry it, whoever prepared them: there it proves nothing.
+        // If the template itself carries the mark, its pods carry it whether or not they were injected: there it proves
+        // nothing.
         let doubted = workload.spec.template.metadata.mark(marks::INJECTED).is_some();
         let believed = |pod: &Arc<PodFact>| {
             if doubted && pod.verified {
@@ -135,7 +133,7 @@ impl Cluster {
             facts.pods_of(&id).map(|pod| (&*pod.name, believed(pod))).collect();
         let claims = claim::of(&id, &workload, facts);
         let readers: Vec<_> = facts.readers_of(&id).map(Arc::clone).collect();
-        // A mistyped billion must not cost a billion entries: beyond this nothing is decided by names.
+        // A mistyped billion must not cost a billion entries: nothing is decided by name beyond this number.
         let members = workload.ordinals().take(MOST_MEMBERS).map(|ordinal| {
             let name = format!("{}-{ordinal}", id.name);
             let pod = own.remove(&*name);
@@ -143,7 +141,7 @@ impl Cluster {
             Member { ordinal, name, pod, reader }
         });
         let members = members.collect();
-        // A pod that is only called like a member is none.
+        // A pod that only has a member's name is not a member.
         let gone = !facts.stateful_sets.contains_key(&id);
         let leaving = own.into_values().filter(|pod| gone || !pod.left).collect();
         let (bootstrap, arbitrators) = beside::of(&id, &workload, facts);
@@ -173,8 +171,8 @@ impl Cluster {
         adopt::instance(&self.workload.spec.template.metadata.labels)
     }
 
-    /// A member holds data, or held some: the mark says so, a member is Ready, or, without a mark, a claim is Bound. Of members that were
-    /// left behind no mark is known: a pod without a claim that has run has its data in itself.
+    /// Tells whether members hold or held data: the mark says so, a member is Ready, or, without a mark, a claim is
+    /// Bound. Members of a deleted StatefulSet have no mark: a pod without a claim that has run has its data in itself.
     pub fn has_data(&self) -> bool {
         let without_claims = self.left && self.workload.spec.volume_claim_templates.is_empty();
         let held_in = |it: &Member| without_claims && it.pod.as_ref().is_some_and(|pod| pod.has_run);
@@ -188,45 +186,45 @@ impl Cluster {
         }
     }
 
-    /// What every pod is to be, and the server in it.
+    /// Returns the pod template's spec, and the server in it.
     pub fn server(&self) -> Option<(&PodSpec, &Container)> {
         let template = &self.workload.spec.template;
         Some((&template.spec, server::of(template)?))
     }
 
-    /// Its id, once that is recorded.
+    /// Returns its identity, if that is recorded.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
 
-    /// The recovery that was asked for, and that the guard found to be true; it may be over.
+    /// Returns the recovery that was requested and that the guard confirmed; it may be over.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_deref()
     }
 
-    /// It is known that it has none: its members formed it without comparing what they have.
+    /// Tells whether it is known to have no identity: its members formed it without comparing their data.
     pub fn has_no_identity(&self) -> bool {
         self.workload.metadata.mark(marks::IDENTITY) == Some(marks::NONE)
     }
 
-    /// All pods of it that are there: members, those that leave, and the bootstrap node.
+    /// Returns all its pods that exist: members, those that leave, and the bootstrap node.
     pub fn pods(&self) -> impl Iterator<Item = &PodFact> {
         let members = self.members.iter().filter_map(|member| member.pod.as_ref());
         members.chain(&self.leaving).chain(&self.bootstrap.pods).map(Arc::as_ref)
     }
 
-    /// One of its pods that are there, member or leaving.
+    /// Returns one of its pods that exist, member or leaving.
     pub fn pod(&self, name: &str) -> Option<&PodFact> {
         let members = self.members.iter().filter_map(|member| member.pod.as_ref());
         members.chain(&self.leaving).find(|pod| pod.name == name).map(Arc::as_ref)
     }
 
-    /// A member by its pod's name.
+    /// Returns the member with a pod of this name.
     pub fn member(&self, pod: &str) -> Option<&Member> {
         self.members.iter().find(|member| member.name == pod)
     }
 
-    /// Members that are not Ready, and where each reported to start from.
+    /// Returns members that are not Ready, with the start that each reported.
     pub fn starts(&self) -> impl Iterator<Item = (&str, &StartReport)> {
         let waits = self.members.iter().filter(|member| !member.ready());
         waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_deref()?)))
@@ -237,19 +235,19 @@ impl Cluster {
         self.members.iter().filter(|member| member.ready()).count()
     }
 
-    /// Ready members without a mark of injection that is believed: their Ready does not prove Synced.
+    /// Returns Ready members without a valid mark of injection: their Ready does not prove Synced.
     pub fn unverified(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified))
     }
 
-    /// Its controller is about to replace members by those of a newer template, or nobody knows yet whether it is. What the
-    /// StatefulSet tells of itself is not enough: of a rollout that was undone half-way, and of pods that it took over
-    /// from an earlier one, it counts one template only.
+    /// Tells whether its controller is about to replace members by those of a newer template, or whether that is
+    /// unknown. The status of the StatefulSet is not enough: of a rollout that was undone half-way, and of pods that it
+    /// adopted from an earlier StatefulSet, it counts only one template.
     pub fn rolls(&self) -> bool {
         self.workload.rolls() || self.members.iter().any(|it| self.is_to_be_replaced(it))
     }
 
-    /// The same once this member has been made again: it is not what its controller is about to replace then.
+    /// The same for the time after this member was re-created: its controller does not have to replace it then.
     pub fn rolls_without(&self, member: &Member) -> bool {
         let is_to_be_replaced = |it: &Member| it.ordinal != member.ordinal && self.is_to_be_replaced(it);
         self.workload.rolls() || self.members.iter().any(is_to_be_replaced)
@@ -260,24 +258,27 @@ impl Cluster {
         reached && member.pod.as_ref().is_some_and(|pod| !pod.going && self.is_earlier(pod))
     }
 
-    /// This pod was made from another template than the newest.
+    /// Tells whether this pod was created from another template than the newest.
     pub fn is_earlier(&self, pod: &PodFact) -> bool {
         let newest = &*self.workload.status.update_revision;
         ![&*pod.template, newest].contains(&"") && pod.template != newest
     }
 
-    /// The pod of `other` is made when `member`, which is not Ready and comes before it, has become Ready.
+    /// Tells whether the pod of `other` is created only when `member`, which is not Ready and comes before it, has
+    /// become Ready.
     pub fn waits_for(&self, other: &Member, member: &Member) -> bool {
         let behind = other.pod.is_none() && other.ordinal > member.ordinal;
         behind && !member.ready() && !self.workload.parallel() && !self.left
     }
 
-    /// This member is Ready or will be by waiting: its pod starts, or is made when the one before it is Ready.
+    /// Tells whether this member is Ready or becomes so by waiting: its pod starts, or is created when the one before
+    /// it is Ready.
     fn comes(&self, member: &Member) -> bool {
         member.ready() || member.starting() || member.pod.is_none() && self.comes_in_turn(member)
     }
 
-    /// Somebody before it starts, and nobody before it is in the way: then its pod is made.
+    /// Tells whether the pod of this member is created in turn: a member before it starts, and none before it is in the
+    /// way.
     pub(super) fn comes_in_turn(&self, member: &Member) -> bool {
         let mut before = self.members.iter().take_while(|it| it.ordinal < member.ordinal);
         !self.workload.parallel()
@@ -285,7 +286,7 @@ impl Cluster {
             && before.all(|it| it.ready() || it.starting() || it.pod.is_none())
     }
 
-    /// The state, if the facts are current.
+    /// Returns the state, if the facts are current.
     pub fn state(&self) -> State {
         let all_ready = !self.members.is_empty() && self.members.iter().all(Member::ready);
         match (self.has_data(), self.ready()) {
@@ -307,7 +308,8 @@ impl Cluster {
         }
     }
 
-    /// "3 of 3 members Synced", or as much of that as is known; of one that is stopped, how many there were, and since when.
+    /// Returns "3 of 3 members Synced", or as much of that as is known; for a stopped cluster, how many members it had,
+    /// and since when.
     pub fn count(&self) -> String {
         let records = self.claims.iter().filter_map(|claim| claim.stopped.as_ref());
         if let (true, Some(members), Some(last)) =
@@ -320,12 +322,12 @@ impl Cluster {
         format!("{} of {} members {word}", self.ready(), self.workload.replicas())
     }
 
-    /// The command that leads it back when it is down.
+    /// The command that recovers the cluster when it is down.
     pub fn recover_command(&self) -> String {
         format!("gatera recover {} -n {}", self.id.name, self.id.namespace)
     }
 
-    /// The command that starts it again after a stop in order.
+    /// The command that starts the cluster after an orderly stop.
     pub fn start_command(&self) -> String {
         format!("gatera start {} -n {}", self.id.name, self.id.namespace)
     }
@@ -346,7 +348,7 @@ impl Cluster {
         )
     }
 
-    /// The count, and the first member in trouble.
+    /// Returns the count, and the first member in trouble.
     pub fn describe(&self) -> String {
         let mut text = self.count();
         if let Some((member, trouble)) =
@@ -367,14 +369,15 @@ impl Cluster {
 /// More members than any Galera cluster has.
 const MOST_MEMBERS: usize = 1000;
 
-/// Asked for by a person, and repeated by the guard, word for word: neither alone counts.
+/// Returns the recovery that a person requested and the guard repeated, word for word: neither alone counts.
 fn recovery(workload: &Workload) -> Option<Recovery> {
     let (asked, granted) =
         (workload.metadata.mark(marks::RECOVER)?, workload.metadata.mark(marks::RECOVERY)?);
     Recovery::of(granted).ok().filter(|_| asked == granted)
 }
 
-/// Of exactly this pod, which has not run: else what was read may be old. With a claim of this member, and no other's.
+/// Returns the reader of exactly this pod, which has not run: otherwise the data may have changed since. The reader
+/// must have a claim of this member, and none of another.
 fn reader(pod: &PodFact, readers: &[Arc<PodFact>], claims: &[ClaimOf], ordinal: i64) -> Option<Arc<PodFact>> {
     let own: Vec<_> = claims.iter().filter(|it| it.ordinal == ordinal).map(|it| &it.name).collect();
     let others = |name: &String| claims.iter().any(|it| it.ordinal != ordinal && it.name == *name);
@@ -387,7 +390,7 @@ fn reader(pod: &PodFact, readers: &[Arc<PodFact>], claims: &[ClaimOf], ordinal: 
     readers.iter().find(of_it).filter(|_| !pod.has_run).map(Arc::clone)
 }
 
-/// What its servers would read now.
+/// Returns the revision that its servers would read now.
 fn live(id: &Id, workload: &Workload, facts: &Facts) -> Result<Revision, Unknown> {
     let template = &workload.spec.template;
     let sources = server::of(template).map(|server| revision::sources(&template.spec, server));

@@ -1,4 +1,4 @@
-//! Whom a change concerns: the clusters that an object belongs to, or that use it.
+//! The clusters that a change concerns: those that an object belongs to, or that use it.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::revision::Digest;
 use objects::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
 
 impl<'a> View<'a> {
-    /// The clusters that the object of a review belongs to, or that use it.
+    /// Returns the clusters that the object of a request belongs to, or that use it.
     pub fn concerned(&self, review: &Review) -> Vec<&'a Cluster> {
         let (ns, name) = (&*review.namespace, &*review.name);
         match review.kind {
@@ -38,19 +38,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The cluster whose bootstrap Deployment this is.
+    /// Returns the cluster whose bootstrap Deployment this is.
     pub fn bootstrapped_by(&self, namespace: &str, deployment: &str) -> Option<&'a Cluster> {
         self.clusters_in(namespace).find(|it| it.bootstrap.deployments.iter().any(|name| name == deployment))
     }
 
-    /// The bootstrap node of this cluster reads this ConfigMap.
+    /// Tells whether the bootstrap node of this cluster reads this ConfigMap.
     pub fn bootstrap_reads(&self, cluster: &Cluster, config_map: &str) -> bool {
         let own = |name: &String| self.world.facts.deployments.get(&Id::new(&cluster.id.namespace, name));
         let mut read = cluster.bootstrap.deployments.iter().filter_map(own);
         read.any(|it| it.spec.template.spec.config_maps().any(|name| name == config_map))
     }
 
-    /// The adopted Deployments of the cluster that these labels name, whether or not its StatefulSet is there.
+    /// Returns the adopted Deployments of the cluster that these labels name, whether or not its StatefulSet exists.
     pub fn deployments_of(
         &self,
         namespace: &'a str,
@@ -62,16 +62,17 @@ impl<'a> View<'a> {
         names.filter_map(|name| Some((name, &**facts.deployments.get(&Id::new(namespace, name))?)))
     }
 
-    /// The ConfigMap of this name, as far as it is known.
+    /// Returns the ConfigMap of this name, as far as it is known.
     pub fn config_map(&self, namespace: &str, name: &str) -> Option<&'a ConfigMap> {
         let known = self.world.facts.config_maps.get(&Id::new(namespace, name)).map(AsRef::as_ref);
         let is = |map: &&ConfigMap| (&*map.metadata.namespace, &*map.metadata.name) == (namespace, name);
         self.coming.filter(is).or(known).or_else(|| self.fetched.iter().find(is))
     }
 
-    /// The ConfigMaps that a template which comes reads, as files or as variables, and of which the world does not know whether they
-    /// are there, or what they say. Of those that it read before, one without room stays unread: it was judged when it was written.
-    /// One that is not there may have been made together with a new template, a moment before.
+    /// Returns the ConfigMaps that a new template reads, as files or as variables, and of which it is unknown whether
+    /// they exist or what they contain. A ConfigMap that the old template read, too, and that found no room stays
+    /// unread: it was judged when it was written. One that does not exist may have been created together with a new
+    /// template, a moment before.
     pub fn unread_config_maps(&self, review: &Review) -> Vec<String> {
         let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return Vec::new() };
         if !self.adoption().adopts(&new.spec.template.metadata.labels) {
@@ -81,7 +82,8 @@ impl<'a> View<'a> {
             Some(Object::StatefulSet(old) | Object::Deployment(old)) => Some(&old.spec),
             _ => None,
         };
-        // Where nothing changes nothing becomes worse, and somebody who asks over and over would take the turns of those who need them.
+        // A request that changes nothing makes nothing worse; if it were read for, repeated requests would take the
+        // turns of those that need them.
         if old == Some(&new.spec) {
             return Vec::new();
         }
@@ -98,7 +100,6 @@ impl<'a> View<'a> {
         names.into_iter().filter(unknown).map(str::to_owned).collect()
     }
 
-    /// One Service.
     pub fn service(&self, namespace: &str, name: &str) -> Option<&'a Service> {
         self.world.facts.services.get(&Id::new(namespace, name)).map(AsRef::as_ref)
     }
@@ -118,12 +119,12 @@ impl<'a> View<'a> {
         in_namespace(&self.world.facts.budgets, namespace)
     }
 
-    /// The autoscaler that sets the replicas of this StatefulSet, if there is one.
+    /// Returns the autoscaler that sets the replicas of this StatefulSet, if there is one.
     pub fn autoscaler_of(&self, namespace: &str, stateful_set: &str) -> Option<&'a Autoscaler> {
         in_namespace(&self.world.facts.autoscalers, namespace).find(|it| it.scales(stateful_set))
     }
 
-    /// The labels of this cluster's bootstrap nodes, as far as there are some.
+    /// Returns the labels of this cluster's bootstrap nodes, if there are any.
     pub fn bootstrap_labels(&self, cluster: &Cluster) -> impl Iterator<Item = &'a Labels> {
         let (facts, namespace) = (&self.world.facts, &cluster.id.namespace);
         let ids =
@@ -131,7 +132,7 @@ impl<'a> View<'a> {
         ids.into_iter().filter_map(|id| Some(&facts.deployments.get(&id)?.spec.template.metadata.labels))
     }
 
-    /// No other Service than this one leads clients to the members.
+    /// Tells whether no other Service than this one leads clients to the members.
     pub fn is_last_way_in(&self, cluster: &'a Cluster, service: &str) -> bool {
         let governing = &cluster.workload.spec.service_name;
         let mut others = self.services_in(&cluster.id.namespace).filter(|it| it.metadata.name != service);
@@ -151,13 +152,13 @@ impl<'a> View<'a> {
         found
     }
 
-    /// The clusters whose members have their names from this Service.
+    /// Returns the clusters whose members get their names from this Service.
     pub fn governed_by(&self, namespace: &str, service: &str) -> Vec<&'a Cluster> {
         let names = self.world.facts.index.names(By::SetOfService, namespace, service);
         names.filter_map(|name| self.cluster(namespace, name)).collect()
     }
 
-    /// The clusters that a selector can be about: those of the instance that it asks for, or all of the namespace.
+    /// Returns the clusters that a selector can be about: those of the instance that it names, or all of the namespace.
     pub fn clusters_for(&self, namespace: &str, selector: &Labels) -> impl Iterator<Item = &'a Cluster> {
         let asked =
             adopt::INSTANCE_LABELS.iter().find_map(|key| Some(format!("{key}={}", selector.get(key)?)));
@@ -185,16 +186,16 @@ impl Cluster {
         &self.workload.spec.template.metadata.labels
     }
 
-    /// Its members start with this copy of a ConfigMap.
+    /// Tells whether its members start with this snapshot of a ConfigMap.
     fn starts_with(&self, copy: &str) -> bool {
         let noted = self.note.iter().flat_map(RolloutRecord::revisions);
         let run = self.pods().filter_map(|pod| pod.revision.as_ref());
         noted.chain(run).any(|it| it.copies().any(|name| name == copy))
     }
 
-    /// Its members run as this ServiceAccount.
+    /// Tells whether its members run as this ServiceAccount.
     fn runs_as(&self, account: &str) -> bool {
-        // That one is made again by itself.
+        // Kubernetes creates that one again.
         account != "default" && self.workload.spec.template.spec.service_account_name == account
     }
 
@@ -204,7 +205,7 @@ impl Cluster {
     }
 }
 
-/// All objects of a namespace, without looking at any other.
+/// Returns all objects of a namespace, without a scan of the others.
 fn in_namespace<'a, T>(objects: &'a Map<T>, namespace: &str) -> impl Iterator<Item = &'a T> {
     let namespace = namespace.to_owned();
     objects

@@ -1,58 +1,57 @@
-//! What is the matter with a cluster that is not whole: every state by its name, with its way out.
+//! What is wrong with a cluster that is not whole: every condition by its name, with its way out.
 //!
-//! Must not know: formats, requests. What members told their probes is heard from Events (`watch/member_events.rs`); what is found here
-//! is for people, and makes no verdict milder.
+//! Must not know: formats, requests. The reports of members' probes come from Events (`watch/member_events.rs`); the
+//! conditions found here are for people, and make no verdict milder.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Cluster, Member, View, back_or_out_of_service, transfer};
 use crate::galera::start_report::{JoinPhase, StartReport};
 
-/// What is the matter with a member, or with all of them.
+/// A condition of one member, or of the whole cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Condition {
     /// The cluster was formed without comparing positions.
     NoIdentity,
     /// Members hold data of different clusters.
     TwoHistories,
-    /// The node that it is on does not answer.
+    /// The member's node does not answer.
     NodeAway,
-    /// It should exist.
+    /// The member should exist, and does not.
     Missing,
-    /// It is being deleted.
+    /// The member is being deleted.
     Leaving,
     /// Its step did not start the server.
     Refused,
-    /// Its disk is full.
     DiskFull,
-    /// It falls over again and again.
+    /// The member fails again and again.
     Fails,
-    /// It served, and too few of its cluster are left.
+    /// The member served, and too few of its cluster are left.
     CutOff,
-    /// It served, and is in no cluster any more.
+    /// The member served, and is in no cluster now.
     Left,
-    /// It joins, and nothing comes in.
+    /// The member joins, and receives nothing.
     Stalled,
-    /// It is Synced in another cluster than the one that is recorded.
+    /// The member is Synced in another cluster than the recorded one.
     Elsewhere,
-    /// Clients connect, and it does not answer.
+    /// Clients can connect to the member, and it does not answer.
     Frozen,
-    /// It waits for everybody of its last view.
+    /// The member waits for all members of its last view.
     Waits,
-    /// It reaches nobody who serves.
+    /// The member reaches no member that serves.
     Looks,
-    /// It receives a copy.
+    /// The member receives a state transfer.
     Transfer,
-    /// It starts, and has told nothing.
+    /// The member starts, and has reported nothing.
     Starts,
-    /// After a crash it would not know its position.
+    /// The member would not know its position after a crash.
     Blind,
 }
 
 /// A member that can reach a peer does so within this time.
 const ENOUGH: SignedDuration = SignedDuration::from_secs(60);
 
-/// Names, and what is said of a member.
+/// The name of each condition, and the words for a member that has it.
 const WORDS: [(Condition, &str, &str); 18] = [
     (Condition::NoIdentity, "NO-IDENTITY", "is of a cluster without an identity"),
     (Condition::TwoHistories, "TWO-HISTORIES", "has another history"),
@@ -62,40 +61,39 @@ const WORDS: [(Condition, &str, &str); 18] = [
     (Condition::Refused, "REFUSED", "was not started by its step"),
     (Condition::DiskFull, "DISK-FULL", "has a full disk"),
     (Condition::Fails, "FAILS", "keeps failing"),
-    (Condition::CutOff, "CUT-OFF", "serves nobody without a majority"),
+    (Condition::CutOff, "CUT-OFF", "does not serve: no majority"),
     (Condition::Left, "LEFT", "has left its cluster"),
     (Condition::Stalled, "STALLED", "joins and receives nothing"),
     (Condition::Elsewhere, "ELSEWHERE", "is Synced in another cluster"),
     (Condition::Frozen, "FROZEN", "does not answer"),
     (Condition::Waits, "WAITS", "waits for its last view"),
-    (Condition::Looks, "LOOKS", "finds nobody who serves"),
+    (Condition::Looks, "LOOKS", "finds no member that serves"),
     (Condition::Transfer, "TRANSFER", "receives a copy"),
     (Condition::Starts, "STARTS", "is not Ready yet"),
     (Condition::Blind, "BLIND", "would not know its position after a crash"),
 ];
 
 impl Condition {
-    /// All there are.
     pub fn all() -> impl Iterator<Item = Self> {
         WORDS.into_iter().map(|(it, ..)| it)
     }
 
-    /// As `gatera explain G02` lists it.
+    /// The name, as `gatera explain G02` lists it.
     pub fn name(self) -> &'static str {
         WORDS[self as usize].1
     }
 
-    /// Said of a member.
+    /// The words that follow a member's name.
     pub fn says(self) -> &'static str {
         WORDS[self as usize].2
     }
 
-    /// No waiting ends it.
+    /// Tells whether waiting does not end the condition.
     pub fn lasts(self) -> bool {
         matches!(self, Self::Left | Self::Stalled | Self::DiskFull | Self::Refused)
     }
 
-    /// Of a member that is not Ready.
+    /// Returns the condition of a member that is not Ready.
     pub fn of(member: &Member, view: &View<'_>) -> Option<Self> {
         let Some(pod) = &member.pod else { return Some(Self::Missing) };
         let away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.answers());
@@ -130,11 +128,9 @@ impl Condition {
 /// Members of one condition, and their way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// What it is.
     pub condition: Condition,
-    /// Whom it concerns; nobody: the whole cluster.
+    /// The members with this condition; empty: the whole cluster.
     pub members: Vec<String>,
-    /// What to do.
     pub instead: String,
 }
 
@@ -146,7 +142,7 @@ impl std::fmt::Display for Diagnosis {
     }
 }
 
-/// Everything that is the matter, worst first.
+/// Returns all conditions of a cluster, worst first.
 pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
     let scene = Scene {
         cluster,
@@ -154,7 +150,7 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
         not_created: view.not_created(cluster),
         each: cluster.members.iter().filter_map(|it| Some((it, Condition::of(it, view)?))).collect(),
     };
-    // What concerns all of them comes before anything that somebody would do for one.
+    // A condition of the whole cluster comes before anything that you would do for one member.
     if let Some((condition, instead)) = scene.whole() {
         return vec![Diagnosis { condition, members: Vec::new(), instead }];
     }
@@ -167,11 +163,11 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
     transfer::matter(cluster, view.now).into_iter().chain(by_condition).collect()
 }
 
-/// A cluster, and what is the matter with each member.
+/// A cluster, and the condition of each member.
 struct Scene<'a> {
     cluster: &'a Cluster,
     now: Timestamp,
-    /// Why members that are missing could not be created.
+    /// Why missing members could not be created.
     not_created: Option<&'a str>,
     each: Vec<(&'a Member, Condition)>,
 }
@@ -185,46 +181,44 @@ impl<'a> Scene<'a> {
         }
         let is = |it: &&(&'a Member, Condition)| it.1 == condition;
         let members = self.each.iter().filter(is).map(|(member, _)| *member);
-        // A pod that is made when the one before it is Ready is not missing.
+        // A pod that is created when the one before it is Ready is not missing.
         members.filter(|it| it.pod.is_some() || !self.cluster.comes_in_turn(it)).collect()
     }
 
-    /// Somebody does: a member, or the bootstrap node.
+    /// Tells whether a member or the bootstrap node serves.
     fn serves(&self) -> bool {
         self.cluster.ready() > 0 || self.cluster.bootstrap.pods.iter().any(|pod| pod.ready)
     }
 
-    /// Servers that may run and serve elsewhere: nobody can tell from here.
+    /// Names servers that may run and serve elsewhere: from here this cannot be seen.
     fn unheard(&self) -> String {
         let away: Vec<_> = self.which(Condition::NodeAway).iter().map(|it| &*it.name).collect();
         if away.is_empty() {
             String::new()
         } else {
-            format!(" (nobody hears {}: are their nodes switched off?)", away.join(", "))
+            format!(" ({} cannot be seen from here: are their nodes switched off?)", away.join(", "))
         }
     }
 
-    /// It has run for so long that it would have found somebody.
+    /// Tells whether it has run for so long that it would have found a peer.
     fn has_looked(&self, member: &Member) -> bool {
         let note = member.pod.as_ref().and_then(|pod| pod.start_note.as_deref());
         matches!(note, Some(StartReport::Started(start)) if self.now.duration_since(start.at) > ENOUGH)
     }
 
-    /// What concerns all of them.
+    /// Returns the condition of the whole cluster.
     fn whole(&self) -> Option<(Condition, String)> {
         let notes: Vec<_> = self.cluster.starts().map(|(_, note)| note).collect();
-        // Members that come into a cluster that was founded anew say it, too, of what they bring.
+        // Members that join a re-founded cluster report the same about the data that they bring.
         let unrecorded = self.cluster.identity().is_none();
         let told = unrecorded && notes.iter().any(|note| note.has_no_identity());
         if told && self.serves() {
             let instead = "a member comes with data of a cluster without an identity: if those that serve show zeros, too (SHOW STATUS LIKE \
-                           'wsrep_cluster_state_uuid'), restart nobody else, and follow gatera explain G04 (a cluster without an identity); \
-                           else it copies everything, and that is all";
+                           'wsrep_cluster_state_uuid'), restart no other member, and follow gatera explain G04 (a cluster without an identity); otherwise the member only copies all data";
             return Some((Condition::NoIdentity, instead.to_owned()));
         }
         if self.cluster.has_no_identity() || told {
-            let instead = "whoever leaves or restarts never joins again, so restart nobody; compare the members' tables, then found it \
-                           anew from the one that is right, as gatera explain G04 tells (a cluster without an identity)";
+            let instead = "a member that leaves or restarts never joins again, so restart none; compare the members' tables, then found the cluster again from the one that is right, as gatera explain G04 describes (a cluster without an identity)";
             return Some((Condition::NoIdentity, instead.to_owned()));
         }
         let mut ids = notes.iter().filter_map(|note| note.position()).map(|it| &it.id);
@@ -247,10 +241,10 @@ impl<'a> Scene<'a> {
                 None if self.cluster.left => "its StatefulSet is gone, so nothing creates it".to_owned(),
                 None => {
                     let set = &self.cluster.id.name;
-                    format!("kubectl -n {ns} describe statefulset {set} says why it is not created")
+                    format!("kubectl -n {ns} describe statefulset {set} shows why it is not created")
                 }
             },
-            Condition::Leaving => "a member leaves within its grace period, at its end while another one copies from it".to_owned(),
+            Condition::Leaving => "a member leaves within its grace period, or at its end if another member copies from it".to_owned(),
             Condition::Refused => match pod.and_then(|pod| pod.start_note.as_deref()) {
                 Some(StartReport::Refused(why)) => why.clone(),
                 _ => return None,
@@ -259,12 +253,12 @@ impl<'a> Scene<'a> {
                 format!("make room, or give the claim a larger volume; then {delete}: the member copies what it missed")
             }
             Condition::DiskFull => {
-                "make room, or give the claim a larger volume; delete nobody before another member serves".to_owned()
+                "make room, or give the claim a larger volume; delete no pod before another member serves".to_owned()
             }
             Condition::Fails => {
                 let ended = pod.and_then(|pod| pod.ended());
                 let ended = ended.map(|ended| format!("its server ended: {ended}; ")).unwrap_or_default();
-                format!("{ended}kubectl -n {ns} logs {name} --previous says why; when that is mended, {delete} saves the wait")
+                format!("{ended}kubectl -n {ns} logs {name} --previous shows why; when that is fixed, {delete} saves the wait")
             }
             Condition::CutOff if self.serves() => {
                 "a member that reaches the others serves again by itself: check the network".to_owned()
@@ -277,14 +271,14 @@ impl<'a> Scene<'a> {
             ),
             Condition::Left if self.serves() => {
                 format!(
-                    "the log says why (inconsistent with the others, or it could not write); then {delete}: the member copies their data"
+                    "its log shows why (inconsistent with the others, or it could not write); then {delete}: the member copies their data"
                 )
             }
-            Condition::Left => "the log says why; delete nobody before another member serves".to_owned(),
+            Condition::Left => "its log shows why; delete no pod before another member serves".to_owned(),
             Condition::Stalled if self.serves() => {
-                format!("look into its log: if nothing moves there either, {delete}: the member starts anew")
+                format!("check its log: if nothing moves there either, {delete} restarts the member")
             }
-            Condition::Stalled => "its log says why nothing comes in".to_owned(),
+            Condition::Stalled => "its log shows why it receives nothing".to_owned(),
             Condition::Waits => self.awaited(),
             Condition::Looks if self.serves() => "every start passes through this; if it lasts, members that serve are \
                                                   not reached: their headless Service has to publish members that are not ready, \
@@ -294,54 +288,53 @@ impl<'a> Scene<'a> {
             Condition::Looks => "no member may start the cluster without your decision".to_owned(),
             Condition::Transfer => transfer::copies(self.cluster, first, self.now),
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
-                format!("kubectl -n {ns} logs {name} says what it does")
+                format!("kubectl -n {ns} logs {name} shows what it does")
             }
-            Condition::Elsewhere => "clients do not reach it, because another cluster is recorded: compare their tables; gatera explain G04 \
-                                     tells how the right one stays"
+            Condition::Elsewhere => "clients do not reach it, because another cluster is recorded: compare their tables; gatera explain G04 describes how to keep the right one"
                 .to_owned(),
-            Condition::Frozen => "it may hang on its disk, or somebody has stopped it: look at its log and at its node".to_owned(),
+            Condition::Frozen => "its disk may hang, or its process was stopped: check its log and its node".to_owned(),
             Condition::Blind => blind(self.serves() || !self.cluster.has_data()).to_owned(),
             Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
         };
         Some(text)
     }
 
-    /// What was deleted beside a refused `helm uninstall` comes back with its release.
+    /// Names the command that brings back what was deleted beside a refused `helm uninstall`.
     fn brought_back(&self, why: &str) -> String {
         let release = self.cluster.workload.metadata.helm_release().filter(|_| why.contains("not found"));
         let ns = &self.cluster.id.namespace;
         let back = |it| {
             format!(
-                "; helm -n {ns} rollback {it} REVISION creates again what was deleted of its release (helm -n {ns} history {it} lists the revisions)"
+                "; helm -n {ns} rollback {it} REVISION re-creates what was deleted of its release (helm -n {ns} history {it} lists the revisions)"
             )
         };
         release.map(back).unwrap_or_default()
     }
 
-    /// Whom those that restored their last view wait for.
+    /// Names the members that those with a restored last view wait for.
     fn awaited(&self) -> String {
         let names = |wanted: &dyn Fn(&Member, Condition) -> bool| {
             let others =
                 self.each.iter().filter(|(member, it)| *it != Condition::Waits && wanted(member, *it));
             others.map(|(member, _)| &*member.name).collect::<Vec<_>>().join(", ")
         };
-        // Whoever runs for a while and does not wait has no last view, or another one.
+        // A member that has run for a while and does not wait has no last view, or another one.
         let stranger = |member: &Member, it: Condition| it == Condition::Looks && self.has_looked(member);
         let strangers = names(&stranger);
         let absent = names(&|member, it| !stranger(member, it));
-        // In turn a pod is made when the one before it is Ready, which it will not be.
+        // With OrderedReady a pod is created when the one before it is Ready, which it will not be.
         let in_turn = self.each.iter().any(|(it, _)| it.pod.is_none() && self.cluster.comes_in_turn(it));
         let form = "they form the cluster again by themselves once every member of their last view is back";
         let recover = self.cluster.recover_command();
         match (&*strangers, &*absent) {
             _ if in_turn => format!(
-                "whoever they wait for is made only after they are Ready: {recover} starts from the newest data"
+                "the members that they wait for are created only after they are Ready: {recover} starts from the newest data"
             ),
             ("", "") => format!(
                 "{form}: their last views differ, or one of them is cut off; check the network, then {recover} starts from the newest data"
             ),
             ("", absent) => format!(
-                "{form}: bring back {absent}; if that cannot be, and their servers do not run anywhere, {recover} starts from the newest \
+                "{form}: bring back {absent}; if that is not possible, and their servers do not run anywhere, {recover} starts from the newest \
                  data that is left"
             ),
             (strangers, _) => format!(
@@ -352,7 +345,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// What to do about members whose servers do not start by the step.
+/// Returns what to do about members whose servers do not start by the step.
 fn blind(serves: bool) -> &'static str {
     if serves {
         "after a crash nothing recovers the server's position: gatera explain G19 (a pod created while gatera was down only needs to be \

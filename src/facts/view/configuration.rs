@@ -1,9 +1,9 @@
-//! How far a cluster is with the configuration that its servers read: the note on its StatefulSet, and what follows for
+//! The rollout of the configuration that a cluster's servers read: the record on its StatefulSet, and what follows for
 //! each pod.
 //!
-//! Owns: the [`RolloutRecord`], as it is written down, and [`View::revision_for`]. Must not know: when the next step is due
-//! (`plan/rollout.rs`). The note is a reminder: a revision counts only while the ConfigMap is there that keeps it, with the
-//! content that its name says.
+//! Owns: the [`RolloutRecord`], as it is written, and [`View::revision_for`]. Must not know: when the next step is due
+//! (`plan/rollout.rs`). The record is a reminder: a revision counts only while the ConfigMap exists that keeps it, with
+//! the content that its name says.
 
 use std::collections::BTreeSet;
 
@@ -14,69 +14,67 @@ use crate::marks;
 use crate::revision::{self, Contents, Digest, Keys, Revision, Unknown};
 use objects::{ConfigMap, Meta, Pod, ordinal};
 
-/// Which revision members start with.
+/// The record: which revision members start with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RolloutRecord {
-    /// The one that all members ran well with.
+    /// The revision that all members ran well with.
     pub good: Revision,
-    /// The one that is rolled out.
+    /// The revision that is rolled out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Candidate>,
-    /// The one that was given up.
+    /// The revision that was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
 }
 
-/// What is rolled out.
+/// A revision that is rolled out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The new revision.
     pub revision: Revision,
-    /// The one member that starts with it; once that one is well, all do.
+    /// The canary: the only member that starts with the revision; once it is well, all do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<i64>,
-    /// Name and uid of a pod that was made without the guard, and is made again.
+    /// Name and uid of a pod that was created without the guard and is re-created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healed: Option<(String, String)>,
 }
 
 impl Candidate {
-    /// Rolled out to everybody.
+    /// Starts a rollout to all members.
     pub fn of(revision: &Revision) -> Self {
         Self { revision: revision.clone(), canary: None, healed: None }
     }
 }
 
-/// What was given up.
+/// A revision that was given up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stopped {
-    /// The revision.
     pub revision: Revision,
-    /// Who did not run with it, and what is new in it.
+    /// The member that did not run with it, and what is new in it.
     pub why: String,
-    /// The wish to try it again that it did not come true for.
+    /// The request to retry it that was already tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried: Option<String>,
 }
 
 impl RolloutRecord {
-    /// All members run this.
+    /// The record when all members run this revision.
     pub fn settled(good: Revision) -> Self {
         Self { good, next: None, stopped: None }
     }
 
-    /// As it is written down.
+    /// Returns the record as it is written.
     pub fn text(&self) -> String {
-        // Texts and a number can always be written.
+        // Strings and a number can always be written.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// As it was written down; `None` if the guard cannot have written it.
+    /// Reads the record; `None` if the guard cannot have written it.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// What a member of this ordinal starts with.
+    /// Returns the revision that a member of this ordinal starts with.
     pub fn revision_of(&self, ordinal: i64) -> &Revision {
         match &self.next {
             Some(next) if next.canary.is_none_or(|canary| canary == ordinal) => &next.revision,
@@ -84,14 +82,14 @@ impl RolloutRecord {
         }
     }
 
-    /// This one failed, and nobody has asked since then to try it again.
+    /// Tells whether this revision failed, and no retry was requested since.
     pub fn has_given_up(&self, revision: &Revision, meta: &Meta) -> bool {
         let again = RolloutRequest::of(meta).and_then(RolloutRequest::retry);
         let given_up = |it: &Stopped| it.revision == *revision && (again.is_none() || it.retried == again);
         self.stopped.as_ref().is_some_and(given_up)
     }
 
-    /// Every revision that it names.
+    /// Returns every revision that the record names.
     pub fn revisions(&self) -> impl Iterator<Item = &Revision> {
         let next = self.next.iter().map(|next| &next.revision);
         next.chain(self.stopped.iter().map(|stopped| &stopped.revision)).chain([&self.good])
@@ -111,7 +109,7 @@ impl<'de> Deserialize<'de> for Revision {
     }
 }
 
-/// The copies that a StatefulSet's annotations name.
+/// Returns the snapshots that a StatefulSet's annotations name.
 pub(super) fn copies_named(meta: &Meta) -> impl Iterator<Item = String> {
     let wish = match RolloutRequest::of(meta) {
         Some(RolloutRequest::Keep { revision, .. }) => Some(revision),
@@ -123,12 +121,13 @@ pub(super) fn copies_named(meta: &Meta) -> impl Iterator<Item = String> {
 }
 
 impl<'a> View<'a> {
-    /// What is in a ConfigMap, as far as a revision asks.
+    /// Returns what is known of a ConfigMap's content for a revision.
     pub fn contents(&self, namespace: &str, config_map: &str) -> Option<&'a Contents> {
         self.world.facts.contents.get(&Id::new(namespace, config_map)).map(AsRef::as_ref)
     }
 
-    /// The ConfigMap that keeps this content of another one, if it is there, is the guard's, and holds what its name says.
+    /// Returns the snapshot with this content of a ConfigMap, if it exists, is the guard's, and holds what its name
+    /// says.
     pub fn copy_of(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
         let name = digest.copy_name(source);
         let kept = self.contents(namespace, &name)?.is(digest);
@@ -137,14 +136,14 @@ impl<'a> View<'a> {
         self.config_map(namespace, &name).filter(|map| kept && ours(map))
     }
 
-    /// Everything is there that keeps this revision.
+    /// Tells whether all snapshots of this revision exist.
     pub fn is_kept(&self, namespace: &str, revision: &Revision) -> bool {
         revision.iter().all(|(source, digest)| self.copy_of(namespace, source, digest).is_some())
     }
 
-    /// What a pod of this cluster starts with. A pod of a template that is new takes what the ConfigMaps say now: whoever
-    /// changed both means both. So does one that somebody deletes to have it restarted (OnDelete), and everybody while nobody
-    /// holds data. `None`: nothing is kept, and nothing of it is known.
+    /// Returns the revision that a pod of this cluster starts with. A pod of a new template takes what the ConfigMaps
+    /// say now: a person who changed both means both. So does a pod that a person deletes to restart it (OnDelete), and
+    /// every pod while no member holds data. `None`: nothing is kept, and nothing is known.
     pub fn revision_for(&self, cluster: &'a Cluster, pod: &Pod) -> Option<&'a Revision> {
         let live = match &cluster.live {
             Ok(live) => Some(live).filter(|live| !live.is_empty()),
@@ -152,18 +151,19 @@ impl<'a> View<'a> {
             Err(_) => None,
         };
         let chosen = chosen_for(cluster, live, pod)?;
-        // How it is written now, the address of the cluster with it, is better than how it was.
+        // The current spelling, with the cluster's address, is better than the earlier one.
         live.filter(|live| *live == chosen).or(Some(chosen))
     }
 
-    /// A ConfigMap of a cluster with the content that this revision names, if that is known.
+    /// Returns a ConfigMap of a cluster with the content that this revision names, if that is known.
     pub fn text_of(&self, cluster: &Cluster, revision: &Revision, source: &str) -> Option<&'a ConfigMap> {
         let (ns, digest) = (&*cluster.id.namespace, revision.get(source)?);
         let is_live = cluster.live.as_ref().is_ok_and(|live| live.get(source) == Some(digest));
         self.copy_of(ns, source, digest).or_else(|| self.config_map(ns, source).filter(|_| is_live))
     }
 
-    /// The options, and the other keys of ConfigMaps, in which two revisions of a cluster differ, as far as both are there.
+    /// Returns the options, and the other keys of ConfigMaps, in which two revisions of a cluster differ, as far as
+    /// both are known.
     pub fn differences(&self, cluster: &Cluster, one: &Revision, other: &Revision) -> Vec<String> {
         let text = |revision: &Revision, source: &str| self.text_of(cluster, revision, source);
         let read = cluster.server().map(|(spec, server)| revision::sources(spec, server)).unwrap_or_default();
@@ -187,7 +187,7 @@ fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -
     let current = &*workload.status.current_revision;
     let template = meta.labels.get(TEMPLATE).map_or("", String::as_str);
     let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
-    // Where the guard restarts nobody, whoever is restarted is meant.
+    // If the guard restarts no members, a person who restarts one means it.
     let by_hand = workload.spec.update_strategy.on_delete() || workload.replicas() == 1;
     let wished = match RolloutRequest::of(&workload.metadata) {
         Some(RolloutRequest::Paused) => true,
@@ -202,7 +202,7 @@ fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -
     Some(note.revision_of(ordinal))
 }
 
-/// The StatefulSet controller's label for the template that a pod is made from.
+/// The StatefulSet controller's label for the template that a pod was created from.
 pub const TEMPLATE: &str = "controller-revision-hash";
 
 #[cfg(test)]

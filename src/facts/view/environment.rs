@@ -1,6 +1,6 @@
-//! The environment of a container as it will be: variables that come from ConfigMaps, and words that use variables.
+//! The environment of a container as it will be: variables from ConfigMaps, and words that use variables.
 //!
-//! What comes from a Secret stays unknown: the guard reads none.
+//! Values from Secrets stay unknown: the guard reads no Secrets.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::View;
 use objects::{Container, EnvVar, Literal};
 
 impl View<'_> {
-    /// This container with every variable filled in that can be known.
+    /// Returns the container with every variable filled in that can be known.
     pub(super) fn filled_in<'c>(&self, namespace: &str, container: &'c Container) -> Cow<'c, Container> {
         let words = || container.command.iter().chain(&container.args);
         let refers = !container.env_from.is_empty()
@@ -25,7 +25,7 @@ impl View<'_> {
             value: value.clone(),
             value_from: None,
         });
-        // Variables that are named one by one win over those that come all together.
+        // Variables that are named one by one win over those from `envFrom`.
         filled.env = whole.chain(container.env.iter().cloned()).collect();
         for var in &mut filled.env {
             let source = var.value_from.as_ref().and_then(|from| from.config_map_key_ref.as_ref());
@@ -43,8 +43,8 @@ impl View<'_> {
 /// Longer than any address, short enough to build for every word of a hostile command line.
 const LONGEST_VALUE: usize = 16 * 1024;
 
-/// `$(NAME)` as the kubelet fills it in: once, so a value is not looked through again. What is not known stays as it is,
-/// and so does a word that would grow without end.
+/// Expands `$(NAME)` as the kubelet does: once, so a value is not expanded again. An unknown name stays as it is, and
+/// so does a word that would grow without limit.
 fn expand(word: &Literal, env: &[EnvVar]) -> Literal {
     let (mut text, mut rest) = (String::new(), word.look());
     while let Some((before, after)) = rest.split_once("$(") {

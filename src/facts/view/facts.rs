@@ -1,7 +1,7 @@
-//! What the watches know: one map per kind, trimmed to what the rules ask for, and by what else objects are found.
+//! What the watches know: one map per kind, trimmed to what the rules ask for, with an index.
 //!
-//! Owns: which clusters a change touches. A clone of all facts shares them, and costs next to nothing: that is how a World
-//! holds those of its moment while the next ones come in. Must not know: watches, rules.
+//! Owns: which clusters a change touches. A clone shares all facts and costs almost nothing: that is how a World holds
+//! those of its moment while the next ones arrive. Must not know: watches, rules.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,21 +23,22 @@ use objects::{
     Autoscaler, Budget, Claim, ConfigMap, KINDS, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
 
-/// Nobody reads more of what an API server said.
+/// Longer messages of an API server are cut.
 const LONGEST_WORDS: usize = 300;
 
 /// The objects of one kind.
 pub(super) type Map<T> = OrdMap<Id, Arc<T>>;
 
-/// One map per kind. Objects come and go by [`Facts::put`] and [`Facts::remove`], which keep the index true.
+/// One map per kind. Objects are added and removed by [`Facts::put`] and [`Facts::remove`], which keep the index
+/// correct.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     adoption: Arc<adopt::Adoption>,
     pub stateful_sets: Map<Workload>,
     pub(super) templates: Templates,
-    /// The StatefulSet that each pod shows whose StatefulSet left it behind.
+    /// For each pod of a deleted StatefulSet, the StatefulSet that the pod shows.
     pub(super) shown: Map<Workload>,
-    /// StatefulSets that are gone, as what they left behind shows them.
+    /// Deleted StatefulSets, as their pods show them.
     pub left: Map<Workload>,
     /// The uid of each StatefulSet that carries the guard's mark although no selector adopts it: it was guarded once.
     pub(super) no_longer_adopted: OrdMap<Id, String>,
@@ -46,56 +47,56 @@ pub struct Facts {
     pub claims: Map<Claim>,
     pub services: Map<Service>,
     pub config_maps: Map<ConfigMap>,
-    /// What those amount to.
+    /// The contents of those ConfigMaps.
     pub(super) contents: Map<Contents>,
     pub(super) nodes: OrdMap<String, Arc<Node>>,
     pub(super) namespaces: OrdMap<String, Arc<Meta>>,
     pub budgets: Map<Budget>,
     pub(super) autoscalers: Map<Autoscaler>,
-    /// ConfigMaps whose text was asked for and has not come.
+    /// ConfigMaps whose text was requested and has not arrived.
     pub(super) awaited: OrdSet<Id>,
     /// Custom resources, as their packs read them.
     pub kept: Kept,
     /// Why pods of a StatefulSet could not be created the last time.
     pub(super) not_created: OrdMap<Id, NotCreated>,
-    /// What could not be read as it is now; what was read before stays in its map.
+    /// Objects whose current version could not be read; the version that was read before stays in its map.
     pub unreadable: OrdMap<(Kind, Id), Unreadable>,
     pub(super) index: Index,
-    /// How much of all this there is.
+    /// The memory that all this takes.
     pub(super) room: Room,
-    /// StatefulSets whose clusters are not what they were when the last World was drawn.
+    /// StatefulSets whose clusters have changed since the last World was built.
     touched: BTreeSet<Id>,
 }
 
 /// A pod could not be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NotCreated {
-    /// When it was tried last.
+    /// When the creation was tried last.
     pub at: Timestamp,
-    /// The API server's words, on one line.
+    /// The API server's message, on one line.
     pub why: String,
 }
 
 impl Facts {
-    /// Nothing is known yet. By this adoption pods and templates are Galera's.
+    /// Returns empty facts with this adoption, which says which pods and templates are Galera's.
     pub fn of(adoption: &adopt::Adoption) -> Self {
         Self { adoption: Arc::new(adoption.clone()), ..Self::default() }
     }
 
-    /// These facts, with the Deployments that packs keep.
+    /// Returns these facts, with the Deployments that packs keep.
     #[must_use]
     pub fn keeping(mut self, keeps: Arc<[Keeps]>) -> Self {
         self.kept.keeps = keeps;
         self
     }
 
-    /// By what pods are adopted.
+    /// Returns the adoption rules of pods.
     pub fn adoption(&self) -> &adopt::Adoption {
         &self.adoption
     }
 
-    /// Takes one object in. Removes it, if it is not adopted any more: labels can be taken off. Returns false for
-    /// kinds the view does not hold.
+    /// Stores one object, or removes it if it is not adopted any more, because labels can be removed. Returns false for
+    /// kinds that the view does not hold.
     pub fn put(&mut self, object: Object) -> bool {
         let (kind, id) = (object.kind(), Id::of(object.meta()));
         match object {
@@ -116,12 +117,12 @@ impl Facts {
         true
     }
 
-    /// Takes in what is kept of a pod, beside what it told before.
+    /// Stores what is kept of a pod, beside its earlier reports.
     pub fn put_pod(&mut self, id: &Id, fact: PodFact) {
         self.put_shown(id, fact, None);
     }
 
-    /// The same with the StatefulSet that it shows, if that left it behind.
+    /// Does the same with the StatefulSet that the pod shows, if that was deleted.
     fn put_shown(&mut self, id: &Id, fact: PodFact, shown: Option<Workload>) {
         let fact = match self.pods.get(id) {
             Some(before) => fact.remembering(before),
@@ -139,7 +140,7 @@ impl Facts {
         }
     }
 
-    /// A pod came, changed or went: its StatefulSet may have been deleted and have left it behind.
+    /// Checks, after a change of a pod, whether its StatefulSet was deleted and left it running.
     fn look_what_is_left(&mut self, pod: &Id) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
         let set = Id::new(&pod.namespace, name);
@@ -152,12 +153,11 @@ impl Facts {
         }
     }
 
-    /// A StatefulSet; one that is gone as its pods show it.
+    /// Returns a StatefulSet; one that is gone as its pods show it.
     pub(super) fn stateful_set(&self, id: &Id) -> Option<&Arc<Workload>> {
         self.stateful_sets.get(id).or_else(|| self.left.get(id))
     }
 
-    /// Forgets one object.
     pub fn remove(&mut self, kind: Kind, id: &Id) {
         self.unreadable.remove(&(kind, id.clone()));
         self.change(kind, id, |facts| match kind {
@@ -192,7 +192,7 @@ impl Facts {
         }
     }
 
-    /// Puts an object that is no pod into its map.
+    /// Puts an object other than a pod into its map.
     fn keep(&mut self, object: Object) -> bool {
         let id = Id::of(object.meta());
         let adoption = Arc::clone(&self.adoption);
@@ -244,8 +244,9 @@ impl Facts {
         }
     }
 
-    /// It is there, and nothing more is known of it now. What was read before stays, and the audit says that it is old; but what is said
-    /// of a custom resource is never said of an older one, nor of a text that found no room.
+    /// Notes that the object exists and that its current version is unknown. The version that was read before stays,
+    /// and the audit says that it is old; custom resources, and texts that found no room, are never judged by an older
+    /// version.
     pub fn cannot_read(&mut self, kind: Kind, id: Id, problem: Unreadable) {
         if kind.is_optional() {
             self.kept.remove(kind, &id);
@@ -256,7 +257,7 @@ impl Facts {
         self.unreadable.insert((kind, id), problem);
     }
 
-    /// Changes what is known of one object, keeps the index true, and notes which clusters that touches.
+    /// Changes one object, keeps the index correct, and notes which clusters that touches.
     fn change<T>(&mut self, kind: Kind, id: &Id, act: impl FnOnce(&mut Self) -> T) -> T {
         let (before, weight) = (self.words(kind, id), self.weighs(kind, id));
         self.touch(kind, id, &before);
@@ -271,19 +272,19 @@ impl Facts {
         result
     }
 
-    /// Notes the clusters that are made of this object.
+    /// Notes the clusters that use this object.
     fn touch(&mut self, kind: Kind, id: &Id, words: &[(By, String)]) {
         let found = |by, word: &str| self.index.names(by, &id.namespace, word);
         let mut names: Vec<String> = match kind {
             Kind::StatefulSet => vec![id.name.clone()],
-            // Called TEMPLATE-STATEFULSET-ORDINAL.
+            // The claim is called TEMPLATE-STATEFULSET-ORDINAL.
             Kind::Claim => id
                 .name
                 .rsplit_once('-')
                 .map(|(rest, _)| rest.match_indices('-').map(|(at, _)| rest[at + 1..].to_owned()).collect())
                 .unwrap_or_default(),
             Kind::ConfigMap => {
-                // It tells what a Deployment beside a cluster is.
+                // The ConfigMap shows what a Deployment beside a cluster is.
                 let beside = found(By::DeploymentThatReads, &id.name)
                     .filter_map(|name| self.deployments.get(&Id::new(&id.namespace, name)))
                     .filter_map(|it| adopt::instance(&it.spec.template.metadata.labels))
@@ -302,39 +303,37 @@ impl Facts {
             }
         }
         let sets = names.iter().map(|name| Id::new(&id.namespace, name));
-        // One that comes or goes touches itself; what belongs to strangers touches nobody.
+        // A StatefulSet that appears or disappears touches itself; objects of other owners touch no cluster.
         let there = |it: &Id| kind == Kind::StatefulSet || self.stateful_set(it).is_some();
         let touched: Vec<_> = sets.filter(there).collect();
         self.touched.extend(touched);
     }
 
-    /// As if everything had just come in.
+    /// Marks all clusters as changed.
     pub(super) fn touch_all(&mut self) {
         self.touched = self.stateful_sets.keys().chain(self.left.keys()).cloned().collect();
     }
 
-    /// StatefulSets whose clusters are to be drawn anew, each told once.
+    /// Returns the StatefulSets whose clusters must be built again, each once.
     pub(super) fn take_touched(&mut self) -> BTreeSet<Id> {
         std::mem::take(&mut self.touched)
     }
 
-    /// One pod.
     pub fn pod(&self, id: &Id) -> Option<&PodFact> {
         self.pods.get(id).map(AsRef::as_ref)
     }
 
-    /// All pods.
     pub fn pods(&self) -> impl Iterator<Item = &PodFact> {
         self.pods.values().map(AsRef::as_ref)
     }
 
-    /// The kind of this group and name, as far as the view holds any.
+    /// Returns the kind of this group and name, if the view holds it.
     pub fn kind_named(&self, group: &str, name: &str) -> Kind {
         let is_it = |kind: &Kind| kind.group() == group && kind.name() == name;
         KINDS.iter().copied().chain(self.kept.kinds()).find(is_it).unwrap_or(Kind::Other)
     }
 
-    /// The uid of an object that is held.
+    /// Returns the uid of an object in the view.
     pub fn uid(&self, kind: Kind, id: &Id) -> Option<&str> {
         let uid = match kind {
             Kind::StatefulSet => &self.stateful_sets.get(id)?.metadata.uid,
@@ -350,12 +349,12 @@ impl Facts {
         Some(uid)
     }
 
-    /// There is a namespace of this name.
+    /// Tells whether a namespace of this name exists.
     pub fn has_namespace(&self, name: &str) -> bool {
         self.namespaces.contains_key(name)
     }
 
-    /// What a probe of this pod's server said when it failed. False: it was known.
+    /// Stores the message of a failed probe of this pod's server. Returns false if it was known.
     pub fn hear(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) -> bool {
         let Some(known) = self.pods.get(pod).filter(|pod| pod.uid == uid) else { return false };
         let mut fact = PodFact::clone(known);
@@ -371,7 +370,7 @@ impl Facts {
         news
     }
 
-    /// Why a pod of this StatefulSet could not be created. False: it was known.
+    /// Stores why a pod of this StatefulSet could not be created. Returns false if it was known.
     pub fn not_created(&mut self, set: Id, uid: &str, at: Timestamp, message: &str) -> bool {
         if self.stateful_sets.get(&set).is_none_or(|known| known.metadata.uid != uid) {
             return false;
@@ -381,14 +380,14 @@ impl Facts {
         self.not_created.insert(set, said.clone()).as_ref() != Some(&said)
     }
 
-    /// Some StatefulSet has fewer pods than it asks for.
+    /// Tells whether a StatefulSet has fewer pods than it asks for.
     pub fn lacks_a_pod(&self) -> bool {
         let has = |id: &Id| i64::try_from(self.pods_of(id).count()).unwrap_or(i64::MAX);
         self.stateful_sets.iter().any(|(id, it)| has(id) < it.replicas())
     }
 }
 
-/// The last two words of a name.
+/// Returns the last two words of a name.
 pub(super) fn tail(name: &str) -> &str {
     name.rmatch_indices('-').nth(1).map_or(name, |(at, _)| &name[at + 1..])
 }

@@ -1,6 +1,6 @@
-//! By what objects are found besides their own names, so that what a cluster is made of is looked up and not searched for.
+//! Secondary indexes, so that a cluster's objects are looked up and not scanned for.
 //!
-//! Must not know: what the words mean. Order decides nothing: names come sorted.
+//! Must not know: what the words mean. Order decides nothing: names are sorted.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::galera::adopt;
 use crate::revision::Revision;
 use objects::Kind;
 
-/// By what an object is found.
+/// The kind of an index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum By {
     /// A StatefulSet, by the cluster that its template names.
     SetOfInstance,
     /// A StatefulSet, by a ConfigMap that its template refers to.
     SetThatReads,
-    /// A StatefulSet, by a copy of a ConfigMap that its marks name.
+    /// A StatefulSet, by a snapshot of a ConfigMap that its annotations name.
     SetThatNotes,
     /// A Deployment, by the cluster that its template names.
     DeploymentOfInstance,
@@ -28,11 +28,11 @@ pub(super) enum By {
     DeploymentThatReads,
     /// A pod, by the cluster that its labels name.
     PodOfInstance,
-    /// A pod, by the StatefulSet that owns it; by an empty name, if nobody does.
+    /// A pod, by the StatefulSet that owns it; by an empty name, if none does.
     PodOfSet,
-    /// A pod that reads what a member has, by the StatefulSet of that member.
+    /// A pod that reads a member's data, by the StatefulSet of that member.
     ReaderOfSet,
-    /// A pod, by the copy of a ConfigMap that it was given.
+    /// A pod, by the snapshot of a ConfigMap that it was given.
     PodThatReads,
     /// A claim, by the cluster that its labels name.
     ClaimOfInstance,
@@ -42,31 +42,31 @@ pub(super) enum By {
     SetOfService,
     /// A StatefulSet, by a Secret that its template refers to.
     SetOfSecret,
-    /// A claim without such labels, by the last two words of its name: those a pod's name ends with.
+    /// A claim without such labels, by the last two words of its name, which end a pod's name.
     ClaimOfTail,
 }
 
-/// Which objects are found by what. A clone shares what is not changed.
+/// The index. A clone shares what is not changed.
 ///
-/// An entry is one text, because there are many: by what, and namespace, word and name, of which the first two tell their
-/// lengths, so that no word can look like two.
+/// An entry is one text, because there are many: the kind of entry, namespace, word and name. The first two include
+/// their lengths, so that no word can look like two.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index(OrdSet<Box<str>>);
 
 impl Index {
-    /// This object is found by these.
+    /// Adds the entries of an object.
     pub(super) fn put(&mut self, id: &Id, words: &[(By, String)]) {
         self.0.extend(words.iter().map(|(by, word)| entry(*by, id, word)));
     }
 
-    /// It is not any more.
+    /// Removes the entries of an object.
     pub(super) fn remove(&mut self, id: &Id, words: &[(By, String)]) {
         for (by, word) in words {
             self.0.remove(&*entry(*by, id, word));
         }
     }
 
-    /// The names of those that are found by this word, sorted.
+    /// Returns the names of the objects with this word, sorted.
     pub(super) fn names<'a>(
         &'a self,
         by: By,
@@ -76,7 +76,7 @@ impl Index {
         self.after(entry(by, &Id::new(namespace, ""), word))
     }
 
-    /// The rest of every entry that begins so.
+    /// Returns the rest of every entry with this prefix.
     fn after(&self, begin: Box<str>) -> impl Iterator<Item = &str> + use<'_> {
         let from = (Bound::Included(&*begin), Bound::Unbounded);
         self.0.range::<_, str>(from).map_while(move |entry| entry.strip_prefix(&*begin))
@@ -93,7 +93,7 @@ fn entry(by: By, id: &Id, word: &str) -> Box<str> {
 }
 
 impl Facts {
-    /// By what this object is found, as it is known now.
+    /// Returns the words of this object, as it is known now.
     pub(super) fn words(&self, kind: Kind, id: &Id) -> Vec<(By, String)> {
         let instance = |by, labels| adopt::instance(labels).map(|instance| (by, instance.to_owned()));
         let mut words: Vec<_> = match kind {
@@ -158,7 +158,7 @@ impl Facts {
         words
     }
 
-    /// The pods that read what its members have.
+    /// Returns the pods that read the data of its members.
     pub(super) fn readers_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
         let names = self.index.names(By::ReaderOfSet, &set.namespace, &set.name);
         names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))

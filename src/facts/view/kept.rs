@@ -1,9 +1,10 @@
-//! Custom resources and whatever else packs look after, as it is read, and which kinds of them the API server offers.
+//! Custom resources and other objects that packs use, and which of their kinds the API server offers.
 //!
-//! Owns: how much of them is kept. Whoever may create a custom resource writes into it what they like, a megabyte and a half at a time, and
-//! the guard has little memory: what finds no room here is known to be there, by its name ([`Facts::cannot_read`](super::Facts::cannot_read)),
-//! and the audit says that it does not look at it. A request about it is judged by all of it. Must not know: any pack. What they say of
-//! each other is for the rules of their pack.
+//! Owns: how much of them is kept. Everyone who may create a custom resource may write a megabyte and a half into it,
+//! and the guard has little memory: an object that finds no room here is known by its name only
+//! ([`Facts::cannot_read`](super::Facts::cannot_read)), and the audit says that it does not examine it. A request about
+//! it is judged by the whole object. Must not know: any pack. How they refer to each other is for the rules of their
+//! pack.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,44 +15,44 @@ use super::Id;
 use super::facts::Map;
 use objects::{Kind, Meta, Object, Unreadable};
 
-/// Of one custom resource: a hundred users with their grants, or an operator with several hundred parameters.
+/// Bytes of one custom resource: a hundred users with their grants, or an operator with several hundred parameters.
 const LARGEST: usize = 128 << 10;
-/// Of all of them: some thousands as people write them.
+/// Bytes of all of them: some thousands as people write them.
 const ROOM: usize = 16 << 20;
 
-/// Whether a Deployment is a part of what a pack protects.
+/// Tells whether a Deployment is part of what a pack protects.
 pub type Keeps = fn(&Meta) -> bool;
 
-/// All of them. A clone shares what is not changed.
+/// All objects that are kept. A clone shares what is not changed.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     objects: OrdMap<Kind, Map<Object>>,
     weight: usize,
     served: Arc<BTreeSet<Kind>>,
     unheard: Arc<BTreeSet<Kind>>,
-    /// Deployments are kept for a pack if one of these says so.
+    /// Deployments are kept for a pack if one of these functions says so.
     pub(super) keeps: Arc<[Keeps]>,
 }
 
-/// About as many bytes as it takes in memory; 0 for everything but custom resources.
+/// Returns about the bytes that an object takes in memory; 0 for everything but custom resources.
 fn weight(object: &Object) -> usize {
     if let Object::Custom(it) = object { it.value.weight() } else { 0 }
 }
 
-/// It is not larger than any that is kept.
+/// Checks that an object is not too large to be kept.
 fn fits(object: &Object) -> Result<usize, Unreadable> {
     let weight = weight(object);
     if weight <= LARGEST { Ok(weight) } else { Err(Unreadable::TooMuch("it holds more than 128 KiB")) }
 }
 
-/// Reads one that is to be kept: what is too large is dropped at once.
+/// Reads an object that is to be kept: one that is too large is dropped at once.
 pub fn read(kind: Kind, json: &str) -> Result<Object, Unreadable> {
     let object = Object::read(kind, json)?;
     fits(&object).map(|_| object)
 }
 
 impl Kept {
-    /// This object is kept for a pack.
+    /// Tells whether this object is kept for a pack.
     pub(super) fn keeps(&self, object: &Object) -> bool {
         match object {
             Object::Deployment(it) => self.keeps.iter().any(|keeps| keeps(&it.metadata)),
@@ -59,7 +60,7 @@ impl Kept {
         }
     }
 
-    /// Takes one in, if there is room for it. What was known of it before is forgotten.
+    /// Stores an object if there is room, and forgets its earlier version.
     pub(super) fn put(&mut self, id: Id, object: Object) -> Result<(), Unreadable> {
         self.remove(object.kind(), &id);
         let weight = self.weight + fits(&object)?;
@@ -71,13 +72,13 @@ impl Kept {
         Ok(())
     }
 
-    /// Forgets one. What found no room before finds it when it is written, or listed again.
+    /// Forgets an object. One that found no room before finds it when it is written or listed again.
     pub(super) fn remove(&mut self, kind: Kind, id: &Id) {
         let known = self.objects.get_mut(&kind).and_then(|objects| objects.remove(id));
         self.weight -= known.map_or(0, |it| weight(&it));
     }
 
-    /// The API server offers this kind, or does not.
+    /// Notes whether the API server offers this kind.
     pub fn serves(&mut self, kind: Kind, is_so: bool) {
         let served = Arc::make_mut(&mut self.served);
         if is_so {
@@ -92,12 +93,13 @@ impl Kept {
         &self.served
     }
 
-    /// The kinds that are offered, or held.
+    /// Returns the kinds that are offered, or held.
     pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
         self.served.iter().chain(self.objects.keys()).copied()
     }
 
-    /// The API server lists this kind, or it offers it and does not: then it is not known what there is of it.
+    /// Notes whether the API server lists this kind. If it offers a kind and does not list it, the objects of that kind
+    /// are unknown.
     pub fn hears(&mut self, kind: Kind, is_so: bool) {
         let unheard = Arc::make_mut(&mut self.unheard);
         if is_so {
@@ -107,22 +109,20 @@ impl Kept {
         };
     }
 
-    /// The kinds that the API server offers and does not list.
+    /// Returns the kinds that the API server offers and does not list.
     pub fn unheard(&self) -> &BTreeSet<Kind> {
         &self.unheard
     }
 
-    /// Those of a kind.
     pub(super) fn of(&self, kind: Kind) -> Option<&Map<Object>> {
         self.objects.get(&kind)
     }
 
-    /// Something is kept in this namespace.
+    /// Tells whether anything is kept in this namespace.
     pub fn any_in(&self, namespace: &str) -> bool {
         self.all().any(|(_, objects)| super::within(objects, namespace).next().is_some())
     }
 
-    /// All, by kind.
     pub fn all(&self) -> impl Iterator<Item = (Kind, &Map<Object>)> {
         self.objects.iter().map(|(kind, objects)| (*kind, objects))
     }

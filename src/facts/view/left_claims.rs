@@ -1,4 +1,4 @@
-//! Claims that a StatefulSet which is gone left behind, where no member runs either: data that waits for its return.
+//! Claims of a deleted StatefulSet, while no member of it runs: their data waits for its return.
 
 use super::facts::tail;
 use super::index::By;
@@ -8,13 +8,14 @@ use crate::marks;
 use objects::{Claim, Labels};
 
 impl<'a> View<'a> {
-    /// Claims that a StatefulSet which is gone left behind for these labels.
+    /// Returns the claims that a deleted StatefulSet left behind for these labels.
     pub fn left_over_claims(&self, namespace: &str, labels: &Labels) -> Vec<&'a str> {
         let instance = adopt::instance(labels);
         instance.map(|instance| self.world.left_over(namespace, instance)).unwrap_or_default()
     }
 
-    /// Claims of members that were stopped in order and whose StatefulSet is gone: their data waits for its return.
+    /// Returns the claims of members that were stopped in order and whose StatefulSet is gone: their data waits for its
+    /// return.
     pub fn waiting_claims(&self, namespace: &'a str) -> impl Iterator<Item = &'a Claim> {
         let used = |claim: &Claim| {
             let mut clusters = self.clusters_in(namespace);
@@ -24,7 +25,7 @@ impl<'a> View<'a> {
         claims.filter(|claim| claim.metadata.mark(marks::STOPPED).is_some()).filter(move |claim| !used(claim))
     }
 
-    /// All claims that the StatefulSet left behind that left this one.
+    /// Returns all claims of the deleted StatefulSet that this claim belongs to.
     pub fn left_behind_with(&self, namespace: &str, claim: &str) -> Option<Vec<&'a str>> {
         let instance = self.world.instance_of(&Id::new(namespace, claim))?;
         let claims = self.world.left_over(namespace, instance);
@@ -33,7 +34,7 @@ impl<'a> View<'a> {
 }
 
 impl World {
-    /// Claims of a cluster whose StatefulSet is gone: data without an owner.
+    /// Returns the claims of a cluster whose StatefulSet is gone: data without an owner.
     fn left_over(&self, namespace: &str, instance: &str) -> Vec<&str> {
         if self.cluster_of_instance(namespace, instance).is_some() {
             return Vec::new();
@@ -55,8 +56,8 @@ impl World {
         found
     }
 
-    /// The cluster of a claim. One that carries no labels of it is known by the member that is there: claims get the labels
-    /// that the StatefulSet's selector asks for, and that may be fewer than its pods have.
+    /// Returns the cluster of a claim. A claim without its labels is assigned by the existing member: claims get the
+    /// labels of the StatefulSet's selector, which may be fewer than those of its pods.
     fn instance_of(&self, claim: &Id) -> Option<&str> {
         let known: &Claim = self.facts.claims.get(claim)?;
         let labels = &known.metadata.labels;

@@ -1,7 +1,7 @@
-//! What is kept of a pod: a thousandth of it matters once it runs.
+//! What is kept of a pod: once it runs, a thousandth of it matters.
 //!
-//! Must not know: which cluster it belongs to. Beside what its object says, it remembers what its server told in other ways,
-//! by a probe or its last words.
+//! Must not know: which cluster it belongs to. Beside what its object says, it keeps what its server reported through a
+//! probe or its termination message.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,35 +15,32 @@ use crate::marks;
 use crate::revision::Revision;
 use objects::{Container, Fingerprint, Handler, Labels, Pod, Volume};
 
-/// What is kept of a pod: a thousandth of it matters once it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub struct PodFact {
-    /// Its name.
     pub name: String,
-    /// Differs when it was re-created.
+    /// Differs when the pod was re-created.
     pub uid: String,
-    /// Kind and name of its controller; of a member that was left behind, the StatefulSet that is gone.
+    /// Kind and name of its controller; for a member of a deleted StatefulSet, that StatefulSet.
     pub owner: Option<(String, String)>,
     /// Its StatefulSet was deleted and left it running.
     pub left: bool,
     /// The cluster its labels name.
     pub instance: Option<String>,
-    /// Whether it has a label with a value: more of them is not asked.
+    /// Fingerprints of its labels with their values: nothing more is asked of them.
     pub(super) labels: Box<[Fingerprint]>,
-    /// Where it runs.
     pub node: String,
-    /// Ready and not going.
+    /// Ready and not being deleted.
     pub ready: bool,
     /// Will not become Ready by waiting.
     pub stuck: bool,
-    /// The image of its server cannot be had, or one before it: that is no fault of what the server reads.
+    /// The image of its server, or of a container before it, cannot be pulled: the server's configuration is not the
+    /// cause.
     pub lacks_an_image: bool,
-    /// Being deleted.
     pub going: bool,
-    /// Carries the mark of injection: only then does Ready mean Synced.
+    /// Carries a valid mark of injection: only then does Ready mean Synced.
     pub verified: bool,
-    /// Carries the mark of injection, whatever it says.
+    /// Carries a mark of injection, whatever its value.
     pub injected: bool,
     /// A database server is in it.
     pub server: bool,
@@ -51,61 +48,62 @@ pub struct PodFact {
     pub image: String,
     /// An arbitrator is in it, and Ready.
     pub votes: bool,
-    /// The server's container runs, as far as the kubelet says.
+    /// The server's container runs, as far as the kubelet reports.
     pub running: bool,
-    /// It runs, or has run.
+    /// The server's container runs, or has run.
     pub has_run: bool,
-    /// It only reads the data of a member, whose own pod does not run.
+    /// The pod only reads the data of a member, whose own pod does not run.
     pub reads: Option<Reads>,
-    /// Seconds between "stop" and "die".
+    /// The grace period for termination, in seconds.
     pub grace: i64,
     /// It calls itself a bootstrap node.
     pub bootstrap: bool,
-    /// The option file that the guard gave it.
+    /// The option file that the guard wrote for it.
     pub my_cnf: Option<String>,
-    /// What it knows of its cluster's id.
+    /// The identity of its cluster, as written on the pod.
     pub identity: Option<String>,
-    /// Its server starts by the step, or has our probes, so it can tell which cluster it is in.
+    /// Its server starts by the step, or has our probes, so it can report its cluster's identity.
     pub tells: bool,
     /// Its server starts by the step.
     pub step: bool,
-    /// Started after a crash, its server knows its position: the step asks for it, or the image does.
+    /// After a crash its server knows its position: the step or the image recovers it.
     pub recovers: bool,
-    /// How often its server's container was started again.
+    /// How often its server's container was restarted.
     pub restarts: i64,
     /// Since when it is not Ready, or no node takes it.
     pub unready: Option<Timestamp>,
-    /// What Kubernetes says of why nothing runs in it.
+    /// Kubernetes' reason why nothing runs in it.
     pub held_up_by: Option<Box<str>>,
     /// Since when its server's container runs.
     pub since: Option<Timestamp>,
-    /// What its server read of its ConfigMaps when it started, if it was given a copy.
+    /// The snapshots of ConfigMaps that its server read when it started, if it was given any.
     pub revision: Option<Revision>,
-    /// The template that it was made from, by the StatefulSet controller's word for it.
+    /// The template that it was created from, by the StatefulSet controller's name for it.
     pub template: String,
-    /// Its cluster address is left alone.
+    /// The guard does not change its cluster address.
     pub keeps_address: bool,
-    /// What its server reported of a start that has not come to its end.
+    /// The report of its server's start, while it has not joined.
     pub start_note: Option<Box<StartReport>>,
-    /// What a probe saw last of a server that has joined and is not Ready.
+    /// What a probe last reported of a server that has joined and is not Ready.
     pub seen: Option<JoinPhase>,
-    /// When its server's container began to run the last time, if it has not started well.
+    /// When its server's container last started, if it has not started well.
     pub began: Option<Timestamp>,
 }
 
-/// Whose data a pod reads. What it tells is no proof, but whoever may make a pod with a member's claim may also write to it.
+/// The member whose data a pod reads. Its report is not a proof, but everyone who may create a pod with a member's
+/// claim may also write to that claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reads {
-    /// The member.
     pub member: String,
-    /// The pod of that member, by uid: what was read is true as long as that one has not run.
+    /// The uid of that member's pod: the position is true as long as that pod has not run.
     pub uid: String,
-    /// The claims that its server has.
+    /// The claims that its server mounts.
     pub claims: Vec<String>,
 }
 
 impl Reads {
-    /// It says so, nobody makes it anew, it is of that pod, and has the step in front.
+    /// Reads the mark of a reader pod: no controller re-creates it, it is for that pod, and its server starts by the
+    /// step.
     fn of(pod: &Pod, server: Option<&Container>) -> Option<Self> {
         let member = pod.metadata.labels.get(READER).filter(|_| pod.metadata.controller().is_none())?;
         let owner =
@@ -119,60 +117,60 @@ impl Reads {
     }
 }
 
-/// Of what Kubernetes says of a pod, in characters.
+/// Characters that are kept of a message of Kubernetes.
 const LONGEST_WORDS: usize = 300;
-/// So many seconds lie between the first probe that fails and the moment when the pod is not Ready any more.
+/// Seconds between the first failed probe and the moment when the pod is not Ready any more.
 const A_FEW_PROBES: i64 = 30;
-/// A member that is not Ready for so long, without a sign of progress, hangs.
+/// A member that is not Ready for this long, without a sign of progress, hangs.
 pub const HANGS: SignedDuration = SignedDuration::from_mins(10);
 
 impl PodFact {
-    /// The Deployment that makes it: its `ReplicaSet` is named after that, with a hash at the end.
+    /// Returns the Deployment that creates it: the name of its `ReplicaSet` is the Deployment's with a hash at the end.
     pub fn deployment(&self) -> Option<&str> {
         let (kind, set) = self.owner.as_ref()?;
         (kind == "ReplicaSet").then(|| set.rsplit_once('-').map_or(&**set, |(name, _)| name))
     }
 
-    /// A Service with this selector leads to it. An empty one leads to no pod.
+    /// Tells whether a Service with this selector leads to it. An empty selector leads to no pod.
     pub fn is_selected_by(&self, selector: &Labels) -> bool {
         !selector.is_empty()
             && selector.iter().all(|(key, value)| self.labels.contains(&fingerprint(key, value)))
     }
 
-    /// What its server does as long as it has not joined: as a probe saw it last, or as it reported.
+    /// Returns what its server does while it has not joined: as a probe last reported, or as the server reported.
     pub fn doing(&self) -> Option<JoinPhase> {
         self.seen.or_else(|| self.start_note.as_deref()?.doing())
     }
 
-    /// Why its server ended at its last start, where that is an option that it does not take.
+    /// Returns why its server ended at its last start, if the cause is an option that it does not accept.
     pub fn ended(&self) -> Option<&str> {
         self.start_note.as_deref()?.ended()
     }
 
-    /// It has not been Ready for [`HANGS`], and does not say that it receives a copy.
+    /// Tells whether it has not been Ready for [`HANGS`], and does not report a state transfer.
     pub fn is_late(&self, now: Timestamp) -> bool {
-        // A container that started again begins anew.
+        // A container that was restarted counts from its restart.
         let since = self.unready.map(|unready| self.since.map_or(unready, |since| unready.max(since)));
         let lasts = since.is_some_and(|since| now.duration_since(since) >= HANGS);
         !self.ready && !self.going && lasts && self.doing() != Some(JoinPhase::Receives)
     }
 
-    /// It is late, and no waiting makes it Ready: no node takes it, or its own probe said what its server waits for. One of which
-    /// nothing is known may copy, or catch up, for hours.
+    /// Tells whether it is late, and waiting does not make it Ready: no node takes it, or its own probe reported what
+    /// its server waits for. A server without a report may copy, or catch up, for hours.
     pub fn hangs(&self, now: Timestamp) -> bool {
         self.is_late(now) && (self.node.is_empty() || self.doing().is_some())
     }
 
-    /// Its server told this, by another way than its pod. It counts in the run in which it was told: what is older was before it
-    /// went on. When that run has ended only what it left behind counts, which is emptied when it joins: it may have gone on. Of
-    /// one start the last word counts: what is told comes in its order.
+    /// Stores a report of its server that did not come with the pod. A report counts only in the run in which it was
+    /// made: an older one is out of date. Once that run has ended, only the termination message counts, which is
+    /// emptied when the server joins. Of one start the last report counts: reports arrive in order.
     pub fn heard(&mut self, note: StartReport) {
         let (StartReport::Started(start), Some(began), true) = (&note, self.began, self.running) else {
             return;
         };
         let newer = |known: &StartReport| match known {
             StartReport::Started(known) => known.at <= start.at,
-            // It refused in an earlier run; this one goes on.
+            // The server refused in an earlier run, and runs again now.
             StartReport::Refused(_) => true,
         };
         // Kubelets write whole seconds.
@@ -182,18 +180,18 @@ impl PodFact {
         }
     }
 
-    /// A readiness probe saw this, at this time; `None`: something that needs no name. It is told in its order, and what it did in an
-    /// earlier run of the server, or before it was Ready the last time, is over.
+    /// Stores what a readiness probe saw, and when; `None`: a state without a name. Reports arrive in order, and one of
+    /// an earlier run of the server, or of the time before it was last Ready, is out of date.
     pub fn seen(&mut self, doing: Option<JoinPhase>, at: Timestamp) {
         let of_this_run = self.since.is_some_and(|since| since.as_second() <= at.as_second());
-        // A pod is not Ready after some probes that failed.
+        // A pod is not Ready only after several failed probes.
         let lasts = self.unready.is_none_or(|since| since.as_second() <= at.as_second() + A_FEW_PROBES);
         if self.running && !self.ready && self.began.is_none() && of_this_run && lasts {
             self.seen = doing;
         }
     }
 
-    /// About as many bytes as it takes in memory.
+    /// Returns about the bytes that it takes in memory.
     pub(super) fn weight(&self) -> usize {
         let Self { name, uid, owner, instance, node, image, my_cnf, identity, template, .. } = self;
         let owner = owner.as_ref().map_or(0, |(kind, name)| kind.len() + name.len());
@@ -204,12 +202,12 @@ impl PodFact {
         size_of::<Self>() + size_of_val(&*self.labels) + texts + owner + marks + copies + claims
     }
 
-    /// What it told.
+    /// Returns what it reported.
     pub fn words(&self) -> (Option<JoinPhase>, Option<&StartReport>) {
         (self.seen, self.start_note.as_deref())
     }
 
-    /// The pod as it was before may have told what it still does.
+    /// Keeps the reports of the pod's earlier version that are still true.
     pub(super) fn remembering(self, before: &Self) -> Self {
         let same = self.uid == before.uid && self.since == before.since && self.began == before.began;
         if self.ready || !same {
@@ -222,7 +220,7 @@ impl PodFact {
         }
     }
 
-    /// Keeps what matters.
+    /// Returns what is kept of this pod.
     pub fn of(pod: &Pod) -> Self {
         let meta = &pod.metadata;
         let server = server::in_pod(meta, &pod.spec);
@@ -277,20 +275,21 @@ impl PodFact {
     }
 }
 
-/// Of a label with its value: keys have no `=` in them.
+/// Hashes a label with its value: keys contain no `=`.
 fn fingerprint(key: &str, value: &str) -> Fingerprint {
     Fingerprint::of(&format!("{key}={value}"))
 }
 
-/// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago, but where nobody
-/// joins.
+/// Returns the termination message of its container. Only our probes empty it after a join; elsewhere it may be old,
+/// except where no server joins.
 fn start_note(pod: &Pod, server: &Container, reads: bool) -> Option<StartReport> {
     let words = pod.last_words(&server.name)?;
-    // A server that leaves no words has the end of its log there, where the step told of this start, too: by now it is old.
+    // A server without a termination message has the end of its log there, where the step may have reported this start,
+    // too: by now that is old.
     let told =
         ["start of ", "Startup probe failed: ", START_REFUSED].iter().any(|begins| words.starts_with(begins));
     let mut note = StartReport::read(words).filter(|_| told && words.trim_end().lines().count() == 1)?;
-    // What it did in its last run is over when it runs again.
+    // What it did in its last run is out of date when it runs again.
     if pod.runs(&server.name) {
         note = note.without_doing();
     }

@@ -12,7 +12,7 @@ use crate::revision;
 use objects::{ConfigMap, Container, Literal, Meta, PodSpec, Workload};
 
 impl<'a> View<'a> {
-    /// What makes this pod a new cluster's first node, if anything does.
+    /// Returns what makes this pod the first node of a new cluster, if anything does.
     pub fn founds_new_cluster(&self, namespace: &str, metadata: &Meta, spec: &PodSpec) -> Option<String> {
         let server = self.filled_in(namespace, server::in_pod(metadata, spec)?);
         server::founds_new_cluster(&server, &self.files(namespace, spec)).or_else(|| {
@@ -20,14 +20,14 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The files of ConfigMaps that a pod sees, as far as they are known.
+    /// Returns the files of ConfigMaps that a pod sees, as far as they are known.
     pub fn files<'s>(&self, namespace: &str, spec: &'s PodSpec) -> Vec<File<'s>>
     where
         'a: 's,
     {
         let mut reaching = revision::reaching(spec);
         let known = |map: &'s str| {
-            // Several volumes may refer to it.
+            // Several volumes may refer to the ConfigMap.
             let keys = reaching.remove(map)?;
             let it = self.config_map(namespace, map)?;
             let read = it.data.iter().filter(|(key, _)| keys.hold(key));
@@ -36,12 +36,12 @@ impl<'a> View<'a> {
         spec.config_maps().filter_map(known).flatten().collect()
     }
 
-    /// Where the server of this StatefulSet keeps its data, as far as that can be told.
+    /// Returns where the server of this StatefulSet keeps its data, as far as that is known.
     pub fn place_of_data(&self, namespace: &str, workload: &Workload) -> Option<Place> {
         let template = &workload.spec.template;
         let server = server::of(template)?;
         let server = self.filled_in(namespace, server);
-        // What nobody knows may say something else.
+        // A file with unknown content may say something else.
         let unknown = |name: &String| self.config_map(namespace, name).is_none();
         if revision::reaching(&template.spec).keys().any(unknown) {
             return None;
@@ -49,7 +49,7 @@ impl<'a> View<'a> {
         Place::of(workload, &server, &self.files(namespace, &template.spec))
     }
 
-    /// The address that the members of this workload start with, where anything visible says it.
+    /// Returns the cluster address that the members of this workload start with, if anything visible says it.
     pub fn cluster_address<'s>(&self, namespace: &str, workload: &'s Workload) -> Option<address::Placed<'s>>
     where
         'a: 's,
@@ -66,19 +66,19 @@ impl<'a> View<'a> {
         Ports::of(&self.filled_in(namespace, server), &files)
     }
 
-    /// The texts of a pod's ConfigMaps, as far as they are known.
+    /// Returns the texts of a pod's ConfigMaps, as far as they are known.
     pub fn option_files(&self, namespace: &str, spec: &'a PodSpec) -> impl Iterator<Item = &'a str> {
         let known = spec.config_maps().filter_map(move |name| self.config_map(namespace, name));
         known.flat_map(|map| map.data.values().map(Literal::look))
     }
 
-    /// The clusters whose members read this ConfigMap.
+    /// Returns the clusters whose members read this ConfigMap.
     pub fn readers_of(&self, namespace: &str, config_map: &str) -> impl Iterator<Item = &'a Cluster> {
         let names = self.world.facts.index.names(By::SetThatReads, namespace, config_map);
         names.filter_map(|name| self.cluster(namespace, name))
     }
 
-    /// The adopted Deployments that read this ConfigMap.
+    /// Returns the adopted Deployments that read this ConfigMap.
     pub fn deployments_that_read(
         &self,
         namespace: &str,
@@ -89,19 +89,19 @@ impl<'a> View<'a> {
         names.filter_map(move |name| facts.deployments.get(&Id::new(namespace, name)).map(AsRef::as_ref))
     }
 
-    /// Some workload of this namespace that is adopted reads this ConfigMap.
+    /// Tells whether an adopted workload of this namespace reads this ConfigMap.
     pub fn is_read(&self, namespace: &str, config_map: &str) -> bool {
         self.readers_of(namespace, config_map).next().is_some()
             || self.deployments_that_read(namespace, config_map).next().is_some()
     }
 
-    /// This ConfigMap is Galera's: a workload of ours reads it, or it shows it. The latter catches a ConfigMap that is
-    /// created before its reader.
+    /// Tells whether this ConfigMap is Galera's: a workload of ours reads it, or its labels or text show it. The latter
+    /// finds a ConfigMap that is created before its reader.
     pub fn is_galeras(&self, namespace: &str, map: &ConfigMap) -> bool {
         self.is_read(namespace, &map.metadata.name) || self.shows_galera(map)
     }
 
-    /// It carries the labels, or its text configures Galera and nobody else manages it.
+    /// Tells whether it has Galera's labels, or its text configures Galera and no other operator manages it.
     pub(super) fn shows_galera(&self, map: &ConfigMap) -> bool {
         let meta = &map.metadata;
         let configures =

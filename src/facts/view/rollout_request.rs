@@ -1,8 +1,8 @@
-//! What a person asks of a rollout, in one annotation of the StatefulSet: `paused`, `retry` what was given up, or a revision
-//! that members are to run although the ConfigMaps say another.
+//! What a person asks of a rollout, in one annotation of the StatefulSet: `paused`, `retry` what was given up, or a
+//! revision that members are to run although the ConfigMaps say another.
 //!
-//! Owns: how that is written. The revision to keep names the one that it stands against: when the ConfigMaps change again,
-//! it is over by itself.
+//! Owns: how that is written. A revision to keep also names the revision that it replaces: when the ConfigMaps change
+//! again, the request ends by itself.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use crate::marks;
 use crate::revision::Revision;
 use objects::Meta;
 
-/// What a person asks.
+/// What a person asks of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolloutRequest {
-    /// Nobody is restarted.
+    /// No member is restarted.
     Paused,
-    /// What was given up is tried once more; asked with other words after `retry`, once more again.
+    /// The revision that was given up is tried once more; with other words after `retry`, once more again.
     Retry(String),
-    /// Members run this revision,
+    /// Members run a revision instead of the one in the ConfigMaps.
     Keep {
-        /// this one,
+        /// The revision that members run.
         revision: Revision,
-        /// as long as the ConfigMaps say that one.
+        /// The revision that the ConfigMaps hold; the request ends when they change.
         instead_of: Revision,
     },
-    /// It is not understood, so nobody is restarted.
+    /// The value is not understood, so no member is restarted.
     Odd,
 }
 
 impl RolloutRequest {
-    /// Of a StatefulSet.
+    /// Reads the annotation of a StatefulSet.
     pub fn of(meta: &Meta) -> Option<Self> {
         meta.mark(marks::ROLLOUT).map(Self::read)
     }
 
-    /// What was given up is to be tried once more, in these words.
+    /// Returns the words of a retry request.
     pub fn retry(self) -> Option<String> {
         match self {
             Self::Retry(once) => Some(once),
@@ -64,7 +64,7 @@ impl RolloutRequest {
 
 const PAUSED: &str = "paused";
 const RETRY: &str = "retry";
-/// What comes after it is written down again, when that failed, too.
+/// Characters of the words after `retry`, which are written down again when that fails, too.
 const LONGEST_WORDS: usize = 64;
 const KEEP: &str = "keep ";
 const INSTEAD_OF: &str = " instead of ";

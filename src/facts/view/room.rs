@@ -1,10 +1,10 @@
-//! How much is kept of what people write.
+//! How much memory is spent on objects that people write.
 //!
-//! An editor of one namespace can write objects of a megabyte and a half each, and the guard has little memory. So each object, each
-//! namespace, and all that is larger than people write by hand has room for a share of that memory. What finds no room is known by
-//! its name ([`Facts::cannot_read`](super::Facts::cannot_read)), and what would destroy something in its namespace is UNKNOWN. Nodes
-//! and namespaces always have room: only administrators write them. Must not know: what an object means. Custom resources and
-//! texts of ConfigMaps have room of their own.
+//! An editor of one namespace can write objects of a megabyte and a half each, and the guard has little memory. So each
+//! object, each namespace, and all unusually large objects together have a share of that memory. An object that finds
+//! no room is known by its name ([`Facts::cannot_read`](super::Facts::cannot_read)), and the verdict on a destructive
+//! request in its namespace is UNKNOWN. Nodes and namespaces always have room: only administrators write them. Must not
+//! know: what an object means. Custom resources and texts of ConfigMaps have room of their own.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,44 +13,46 @@ use imbl::OrdMap;
 use super::{Facts, Id};
 use objects::{Kind, Object, Unreadable};
 
-/// Of one object: some thousand environment variables.
+/// Bytes of one object: some thousand environment variables.
 const OF_ONE: usize = 128 << 10;
 const NEVER_FITS: &str = "it holds more than 128 KiB";
-/// Of one namespace: this part of the memory. Of 128 MiB it is enough for some hundred clusters with everything that belongs to them.
+/// One namespace may use this fraction of the memory. Of 128 MiB that is enough for some hundred clusters with all
+/// their objects.
 const PART_OF_A_NAMESPACE: usize = 32;
-/// A StatefulSet with its sidecars has half of it. How many such objects there are is limited by nothing but their namespace.
+/// Objects up to this size are ordinary: a StatefulSet with its sidecars takes half of it. Their number is limited only
+/// by the room of their namespace.
 const ORDINARY: usize = 32 << 10;
-/// Of all larger ones, in all namespaces: this part of the memory.
+/// All larger objects together may use this fraction of the memory.
 const PART_OF_LARGE_ONES: usize = 8;
 
 /// What is kept, in bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
-    /// What the process may take; `None`: nobody else depends on it.
+    /// The memory of the process; `None`: no limit.
     memory: Option<usize>,
     namespaces: OrdMap<String, usize>,
     large: usize,
-    /// Something went since it was asked.
+    /// Room was freed since the last question.
     is_freed: bool,
 }
 
 impl Room {
-    /// There is room for so much in place of what was kept before.
+    /// Checks that there is room for this weight in place of the earlier one.
     pub(super) fn takes(&self, namespace: &str, before: usize, weight: usize) -> Result<(), Unreadable> {
         let Some(memory) = self.memory.filter(|_| !namespace.is_empty()) else { return Ok(()) };
         let here = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + weight;
         let why = match () {
             () if weight > OF_ONE => NEVER_FITS,
-            () if here > memory / PART_OF_A_NAMESPACE => "its namespace has all of its room already",
+            () if here > memory / PART_OF_A_NAMESPACE => "its namespace has used all of its room",
             () if self.large - large(before) + large(weight) > memory / PART_OF_LARGE_ONES => {
-                "large objects have all of their room already"
+                "large objects have used all of their room"
             }
             () => return Ok(()),
         };
         Err(Unreadable::TooMuch(why))
     }
 
-    /// Instead of so much, so much is kept.
+    /// Replaces one weight by another.
     pub(super) fn change(&mut self, namespace: &str, before: usize, after: usize) {
         if before == after {
             return;
@@ -70,7 +72,7 @@ fn large(weight: usize) -> usize {
     if weight > ORDINARY { weight } else { 0 }
 }
 
-/// About as many bytes as this takes in memory: as many as a hash of it is made of, and some for each part.
+/// Returns about the bytes that a value takes in memory: the bytes of its hash input, and some for each part.
 pub(super) fn weight(of: &impl Hash) -> usize {
     struct Count(usize);
     impl Hasher for Count {
@@ -78,7 +80,7 @@ pub(super) fn weight(of: &impl Hash) -> usize {
             0
         }
         fn write(&mut self, bytes: &[u8]) {
-            // Whatever has no bytes of its own is kept in some.
+            // A part without bytes of its own takes some.
             self.0 += bytes.len().max(16);
         }
     }
@@ -87,19 +89,19 @@ pub(super) fn weight(of: &impl Hash) -> usize {
     count.0
 }
 
-/// What the rules of Galera need of a namespace.
+/// The kinds that the rules of Galera need of a namespace.
 const NEEDED: [Kind; 6] =
     [Kind::StatefulSet, Kind::Deployment, Kind::Pod, Kind::Claim, Kind::Service, Kind::Budget];
 
 impl Facts {
-    /// For a process that may take so many bytes of memory.
+    /// Sets the memory of the process, in bytes.
     #[must_use]
     pub fn within(mut self, memory: usize) -> Self {
         self.room.memory = Some(memory);
         self
     }
 
-    /// Something of this namespace that the rules of Galera need found no room.
+    /// Tells whether an object of this namespace that the rules of Galera need found no room.
     pub(super) fn lacks(&self, namespace: &str) -> bool {
         let found_none = |kind: Kind| {
             let from = (kind, Id::new(namespace, ""));
@@ -112,7 +114,7 @@ impl Facts {
         NEEDED.into_iter().any(found_none)
     }
 
-    /// Kinds of which something found no room and may find it now: some was freed since this was asked last.
+    /// Returns the kinds of which an object found no room and may find it now: some was freed since the last question.
     pub fn that_may_fit(&mut self) -> Vec<Kind> {
         if !std::mem::take(&mut self.room.is_freed) {
             return Vec::new();
@@ -125,13 +127,13 @@ impl Facts {
         NEEDED.into_iter().filter(waits).collect()
     }
 
-    /// There is room for so much of this object. Else it is known by its name.
+    /// Tells whether there is room for this object. If not, it is known by its name only.
     pub(super) fn has_room(&mut self, kind: Kind, id: &Id, weight: usize) -> bool {
         let takes = self.room.takes(&id.namespace, self.weighs(kind, id), weight);
         takes.map_err(|problem| self.cannot_read(kind, id.clone(), problem)).is_ok()
     }
 
-    /// What this object has of the room.
+    /// Returns the room that this object takes.
     pub(super) fn weighs(&self, kind: Kind, id: &Id) -> usize {
         match kind {
             Kind::StatefulSet => self.stateful_sets.get(id).map(weight),
@@ -151,7 +153,7 @@ impl Facts {
         .unwrap_or_default()
     }
 
-    /// What it will have, if it is kept.
+    /// Returns the room that this object will take, if it is kept.
     pub(super) fn will_weigh(&self, object: &Object) -> usize {
         match object {
             Object::StatefulSet(it) | Object::Deployment(it)

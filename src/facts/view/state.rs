@@ -1,21 +1,22 @@
-//! The states of a cluster, and what they are called.
+//! The states of a cluster, and their names.
 
-/// How a cluster is, as far as Kubernetes can tell.
+/// The state of a cluster, as far as Kubernetes shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Every member is Ready and none is going.
+    /// Every member is Ready and none is being deleted.
     Healthy,
-    /// A member is missing, going, or will not become Ready by waiting; or the cluster has lost its identity.
+    /// A member is missing, is being deleted, or will not become Ready by waiting; or the cluster has lost its
+    /// identity.
     Degraded,
-    /// A member is starting: it looks for the others, waits for them, or copies what it lacks.
+    /// A member is starting: it looks for its peers, waits for them, or copies what it lacks.
     Joining,
-    /// A member receives a copy from another.
+    /// A member receives a state transfer.
     Transfer,
     /// No member ever had data: a first install.
     Forming,
     /// There is data, and no member is Ready.
     Down,
-    /// It was stopped in order, and nothing of it runs.
+    /// The cluster was stopped in order, and nothing of it runs.
     Stopped,
     /// The view is incomplete or stale.
     Unknown,
@@ -34,7 +35,7 @@ impl State {
         Self::Unknown,
     ];
 
-    /// As messages and test cases write it.
+    /// Returns the name, as messages and test cases write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Healthy => "HEALTHY",

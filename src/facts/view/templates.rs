@@ -1,15 +1,15 @@
-//! Which template a revision of a StatefulSet stands for.
+//! The template that each revision of a StatefulSet stands for.
 //!
-//! Pods carry the name of the revision that they were made from; a request shows a template, and no name. A StatefulSet whose
-//! controller has seen its last change shows both. Must not know: rules. Each process learns this from what it watches, so one
-//! that started in the middle of a rollout knows the newest only.
+//! Pods carry the name of the revision that they were created from; a request shows a template without that name. A
+//! StatefulSet whose controller has seen its last change shows both. Must not know: rules. Each process learns this
+//! from its watch, so one that started in the middle of a rollout knows only the newest.
 
 use imbl::OrdMap;
 
 use super::{Id, View};
 use objects::{Fingerprint, Template, Workload};
 
-/// The templates of each StatefulSet, by revision: the newest, and the one from which its controller rolls it out.
+/// The templates of each StatefulSet, by revision: the newest, and the one that its controller replaces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Templates(OrdMap<Id, Vec<(String, Fingerprint)>>);
 
@@ -35,13 +35,13 @@ impl Templates {
 }
 
 impl View<'_> {
-    /// The revision of this StatefulSet that stands for this template, if that is known.
+    /// Returns the revision of this StatefulSet that stands for this template, if that is known.
     pub fn revision_of(&self, id: &Id, template: &Template) -> Option<&str> {
         let known = self.world.facts().templates.0.get(id)?;
         known.iter().find(|(_, it)| *it == template.fingerprint).map(|(revision, _)| &**revision)
     }
 
-    /// A template is known for this revision.
+    /// Tells whether the template of this revision is known.
     pub fn knows_revision(&self, id: &Id, revision: &str) -> bool {
         let known = self.world.facts().templates.0.get(id);
         known.is_some_and(|known| known.iter().any(|(it, _)| it == revision))

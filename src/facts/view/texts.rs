@@ -1,8 +1,9 @@
-//! Texts of ConfigMaps: which are worth knowing, and how many of them are kept.
+//! Texts of ConfigMaps: which ones are needed, and how many of them are kept.
 //!
-//! Owns: the [`Room`]. People who may write in one namespace may name any number of ConfigMaps there, a megabyte each, and the guard
-//! has little memory: what finds no room is known by its name ([`Facts::cannot_read`]), its readers are judged without it, in words
-//! (G00), and no namespace takes the room of all others. Must not know: how a text is asked for.
+//! Owns: the [`Room`]. People who may write in one namespace may name any number of ConfigMaps there, a megabyte each,
+//! and the guard has little memory: a text that finds no room is known by its name ([`Facts::cannot_read`]), the
+//! verdict on its readers says that it is missing (G00), and no namespace takes the room of all others. Must not know:
+//! how a text is requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,29 +12,29 @@ use super::{Facts, Id};
 use crate::revision::Unknown;
 use objects::{ConfigMap, Kind, Unreadable};
 
-/// Of one ConfigMap: option files are a few kilobytes, scripts and dumps that a first start reads some hundred.
+/// Bytes of one ConfigMap: option files are a few kilobytes, scripts and dumps that a first start reads some hundred.
 const LARGEST: usize = 512 << 10;
-/// Of those of one namespace,
+/// Bytes of all ConfigMaps of one namespace.
 const ROOM_OF_A_NAMESPACE: usize = 2 << 20;
-/// and of all.
+/// Bytes of all ConfigMaps.
 const ROOM: usize = 16 << 20;
 
-/// By what a reader of ConfigMaps is found.
+/// The index entries of readers of ConfigMaps.
 const READS: [By; 4] = [By::SetThatReads, By::SetThatNotes, By::DeploymentThatReads, By::PodThatReads];
 
-/// What texts weigh, of those that are kept and of those that found no room.
+/// The sizes of texts, of those that are kept and of those that found no room.
 #[derive(Debug, Default)]
 pub struct Room {
     kept: BTreeMap<Id, usize>,
     by_namespace: BTreeMap<String, usize>,
     all: usize,
     without: BTreeMap<Id, usize>,
-    /// Something went since all of those were looked at.
+    /// Room was freed since all of those were tried.
     is_freed: bool,
 }
 
 impl Room {
-    /// Takes room for this text, in place of the one that its ConfigMap had before.
+    /// Reserves room for this text, in place of its ConfigMap's earlier one.
     pub fn take(&mut self, map: &ConfigMap) -> Result<(), Unreadable> {
         let (id, weight) = (Id::of(&map.metadata), map.weight());
         self.leave(&id);
@@ -47,7 +48,7 @@ impl Room {
         Ok(())
     }
 
-    /// Nothing is kept of this one any more, and nothing is to be.
+    /// Drops this text, which is not needed any more.
     pub fn leave(&mut self, id: &Id) {
         self.without.remove(id);
         let Some(weight) = self.kept.remove(id) else { return };
@@ -61,7 +62,8 @@ impl Room {
         }
     }
 
-    /// Marks one that found no room to be tried again, because it has changed. False: it has room, or is unknown.
+    /// Marks a text that found no room to be tried again, because it has changed. Returns false if it has room, or is
+    /// unknown.
     pub fn try_again(&mut self, id: &Id) -> bool {
         let Some(weight) = self.without.get_mut(id) else { return false };
         *weight = 0;
@@ -69,7 +71,7 @@ impl Room {
         true
     }
 
-    /// One that found no room, and would find it now.
+    /// Returns a text that found no room, and would find it now.
     pub fn that_fits(&mut self) -> Option<Id> {
         let fits = |(id, weight): &(&Id, &usize)| self.lacks(&id.namespace, **weight).is_none();
         let next = self.without.iter().filter(|_| self.is_freed).find(fits).map(|(id, _)| id.clone());
@@ -77,7 +79,7 @@ impl Room {
         next
     }
 
-    /// Why there is no room for one more.
+    /// Returns why there is no room for one more.
     fn lacks(&self, namespace: &str, weight: usize) -> Option<&'static str> {
         let of_its_namespace = self.by_namespace.get(namespace).copied().unwrap_or_default();
         match weight {
@@ -92,20 +94,20 @@ impl Room {
 }
 
 impl Facts {
-    /// The ConfigMaps whose text this object makes worth knowing: what a template refers to, and copies that are in use or
-    /// asked for.
+    /// Returns the ConfigMaps whose text this object needs: those that a template refers to, and snapshots that are in
+    /// use or requested.
     pub fn config_maps_of(&self, kind: Kind, id: &Id) -> impl Iterator<Item = Id> + use<> {
         let (words, namespace) = (self.words(kind, id).into_iter(), id.namespace.clone());
         words.filter(|(by, _)| READS.contains(by)).map(move |(_, name)| Id::new(&namespace, &name))
     }
 
-    /// Some object makes the text of this ConfigMap worth knowing.
+    /// Tells whether an object needs the text of this ConfigMap.
     pub fn reads(&self, config_map: &Id) -> bool {
         let Id { namespace, name } = config_map;
         READS.into_iter().any(|by| self.index.names(by, namespace, name).next().is_some())
     }
 
-    /// All ConfigMaps whose text is worth knowing.
+    /// Returns all ConfigMaps whose text is needed.
     pub fn config_maps_that_are_read(&self) -> BTreeSet<Id> {
         let sets = self.stateful_sets.keys().map(|id| (Kind::StatefulSet, id));
         let deployments = self.deployments.keys().map(|id| (Kind::Deployment, id));
@@ -113,7 +115,7 @@ impl Facts {
         sets.chain(deployments).chain(pods).flat_map(|(kind, id)| self.config_maps_of(kind, id)).collect()
     }
 
-    /// The text of this ConfigMap was asked for and has not come, or it is not so.
+    /// Notes whether the text of this ConfigMap was requested and has not arrived.
     pub fn awaits(&mut self, config_map: &Id, is_so: bool) {
         if is_so {
             self.awaited.insert(config_map.clone());
@@ -122,21 +124,21 @@ impl Facts {
         }
     }
 
-    /// Why nothing is known of the text of this ConfigMap, though it is there.
+    /// Returns why the text of this ConfigMap is unknown, though it exists.
     pub fn without_room(&self, config_map: &Id) -> Option<&Unreadable> {
         let problem = self.unreadable.get(&(Kind::ConfigMap, config_map.clone()))?;
         matches!(problem, Unreadable::TooMuch(_)).then_some(problem)
     }
 
-    /// Nobody has to look what this ConfigMap says: it is known, or it found no room, or it was not there when the watches were heard
-    /// last, which is an answer unless it may have been made since then.
+    /// Tells whether this ConfigMap need not be read: its text is known, or found no room, or it did not exist when the
+    /// watches last reported, which counts unless it may be newer than that.
     pub(super) fn answers_for(&self, config_map: &Id, may_be_new: bool) -> bool {
         let is_there = || self.without_room(config_map).is_some();
         self.config_maps.contains_key(config_map)
             || !self.awaited.contains(config_map) && self.reads(config_map) && (!may_be_new || is_there())
     }
 
-    /// The same problem, if that is what it is; what found no room is there.
+    /// Returns the same problem, unless it is that the ConfigMap is missing, and it exists without room.
     pub(super) fn named(&self, namespace: &str, problem: Unknown) -> Unknown {
         match problem {
             Unknown::NotThere(name) => match self.without_room(&Id::new(namespace, &name)) {
@@ -168,7 +170,7 @@ mod tests {
     fn no_namespace_takes_the_room_of_the_others() {
         let mut room = Room::default();
         let refused = |room: &mut Room, map: &ConfigMap| room.take(map).err().map(|it| it.to_string());
-        let own = Some("is not looked at: 2 MiB of ConfigMaps of its namespace are kept already".to_owned());
+        let own = Some("is not examined: 2 MiB of ConfigMaps of its namespace are kept already".to_owned());
         for number in 0..150 {
             let found = refused(&mut room, &map("hostile", &format!("m-{number:03}"), 500));
             assert_eq!(found.is_none(), number < 4, "{number}: {found:?}");
@@ -176,7 +178,7 @@ mod tests {
         }
         assert_eq!(refused(&mut room, &map("db", "conf", 4)), None);
         let large = refused(&mut room, &map("db", "dump", 900));
-        assert_eq!(large.as_deref(), Some("is not looked at: it holds more than 512 KiB"));
+        assert_eq!(large.as_deref(), Some("is not examined: it holds more than 512 KiB"));
         assert_eq!(room.that_fits(), None, "nothing has gone");
         room.leave(&Id::new("hostile", "m-001"));
         assert_eq!(room.that_fits(), Some(Id::new("hostile", "m-004")));
@@ -194,7 +196,7 @@ mod tests {
         }
         assert!(room.all <= ROOM, "{}", room.all);
         let all = refused(&mut room, &map("other", "conf", 500));
-        assert_eq!(all.as_deref(), Some("is not looked at: 16 MiB of ConfigMaps are kept already"));
+        assert_eq!(all.as_deref(), Some("is not examined: 16 MiB of ConfigMaps are kept already"));
         for id in room.kept.keys().chain(room.without.keys()).cloned().collect::<Vec<_>>() {
             room.leave(&id);
         }

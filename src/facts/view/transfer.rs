@@ -1,7 +1,7 @@
-//! Copies that do not come to their end, and a bootstrap node that is left without a majority: what an install hangs on.
+//! State transfers that do not end, and a bootstrap node without a majority: what an installation can hang on.
 //!
-//! Must not know: rules, formats. What servers told their probes is heard from Events, so nothing here is a proof: it names
-//! what a person can look at. One rule goes by it (G05), where nothing but a copy that begins anew is at stake.
+//! Must not know: rules, formats. The reports of servers' probes come from Events, so nothing here is a proof: it names
+//! what a person can look at. One rule uses it (G05), where at worst a transfer starts again.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,14 +9,14 @@ use super::condition::{Condition, Diagnosis};
 use super::{Cluster, Member, PodFact};
 use crate::galera::start_report::JoinPhase;
 
-/// Every copy may take this long, whatever its size: servers start, and disks are slow at first.
+/// Any transfer may take this long, whatever its size: servers start, and disks are slow at first.
 const ANY_COPY: SignedDuration = SignedDuration::from_hours(1);
-/// Beyond that, a copy of all that a claim asks for comes in at least this fast: half of what one slow disk does.
+/// Beyond that, a transfer of the size that a claim asks for is at least this fast: half the speed of one slow disk.
 const BYTES_A_SECOND: u64 = 50_000_000;
-/// A server passes through states for a moment when it starts.
+/// A starting server passes through states this quickly.
 const A_MOMENT: SignedDuration = SignedDuration::from_mins(1);
 
-/// Why the copy that this member receives may never come to its end, with the way out; `None`: it takes its time.
+/// Returns why the transfer that this member receives may never end, with the way out; `None`: it still has time.
 pub fn hangs(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<String> {
     let pod = member.pod.as_deref().filter(|_| member.receives())?;
     let since = pod.began.or(pod.unready)?;
@@ -44,26 +44,26 @@ pub fn hangs(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<Strin
     ))
 }
 
-/// What is said of a copy that this member receives.
+/// Returns the text about a transfer that this member receives.
 pub(super) fn copies(cluster: &Cluster, member: &Member, now: Timestamp) -> String {
     let usual = || "a copy takes its time; no other member may leave meanwhile".to_owned();
     hangs(cluster, member, now).unwrap_or_else(usual)
 }
 
-/// How long a copy takes at most.
+/// Returns how long a transfer may take.
 fn longest(cluster: &Cluster) -> SignedDuration {
     let seconds = i64::try_from(size(cluster) / BYTES_A_SECOND).unwrap_or(i64::MAX);
     ANY_COPY.saturating_add(SignedDuration::from_secs(seconds))
 }
 
-/// What the claims of a member ask for, in bytes.
+/// Returns the size of a member's claims, in bytes.
 fn size(cluster: &Cluster) -> u64 {
     let templates = cluster.workload.spec.volume_claim_templates.iter();
     templates.filter_map(|it| it.spec.resources.requests.get("storage")?.bytes()).fold(0, u64::saturating_add)
 }
 
-/// The bootstrap node's pod, if its server waits for others of its last view, and no member has data: then nothing that it waits for
-/// can come, and what it holds is no more than what members were about to copy.
+/// Returns the bootstrap node's pod, if its server waits for others of its last view, and no member has data: then
+/// nothing that it waits for can appear, and it holds no more than the members were about to copy.
 pub fn stranded(cluster: &Cluster, now: Timestamp) -> Option<&PodFact> {
     let waits = |pod: &&PodFact| {
         let lasts = pod.began.or(pod.unready).is_some_and(|since| now.duration_since(since) > A_MOMENT);
@@ -78,7 +78,7 @@ pub fn stranded(cluster: &Cluster, now: Timestamp) -> Option<&PodFact> {
     pods.find(waits)
 }
 
-/// What is to be done about such a node.
+/// Returns what to do about such a node.
 pub fn way_out(cluster: &Cluster, founder: &PodFact) -> String {
     let again =
         if founder.owner.is_some() { "its Deployment makes" } else { "apply its manifest again: it makes" };
@@ -89,7 +89,7 @@ pub fn way_out(cluster: &Cluster, founder: &PodFact) -> String {
     )
 }
 
-/// The same among what is the matter.
+/// Returns the same as a condition of the cluster.
 pub(super) fn matter(cluster: &Cluster, now: Timestamp) -> Option<Diagnosis> {
     let founder = stranded(cluster, now)?;
     let instead = way_out(cluster, founder);

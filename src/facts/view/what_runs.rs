@@ -1,7 +1,8 @@
 //! The StatefulSet as its pods show it, where it is gone: `kubectl delete --cascade=orphan` leaves the members running.
 //!
 //! They are still the cluster. Owns: which pods are such members ([`left_by`]), the StatefulSet that one of them shows
-//! ([`shown_by`]), and what a StatefulSet that takes them over, or a ConfigMap that comes after its template, is compared with. Must not know: rules.
+//! ([`shown_by`]), and what a StatefulSet that adopts them, or a ConfigMap that is created after its template, is
+//! compared with. Must not know: rules.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use objects::{
     Retention, Template, Term, Volume, Workload, WorkloadSpec, ordinal,
 };
 
-/// The StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a claim named after it or
-/// the label in which the StatefulSet controller repeats a pod's name. A pod made by hand that only has a member's name has neither.
+/// Returns the StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a
+/// claim named after it or the label in which the StatefulSet controller repeats a pod's name. A pod created by hand
+/// that only has a member's name has neither.
 pub(super) fn left_by(pod: &Pod) -> Option<&str> {
     let meta = &pod.metadata;
     let is_a_members =
@@ -33,17 +35,18 @@ pub(super) fn left_by(pod: &Pod) -> Option<&str> {
 /// No cluster has a member with a higher ordinal. Without this bound one pod name could invent thousands of missing members.
 const MOST_ORDINALS: i64 = 10_000;
 
-/// It stays when the StatefulSet is deleted around its pods.
+/// This label stays when the StatefulSet is deleted without its pods.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
-/// The volume has the name of the claim template, and its claim is called TEMPLATE-POD.
+/// Tells whether the volume comes from a claim template: it has the template's name, and its claim is called
+/// TEMPLATE-POD.
 fn is_from_a_template(volume: &Volume, pod: &str) -> bool {
     let claim = volume.persistent_volume_claim.as_ref().map(|it| &*it.claim_name);
     claim.and_then(|claim| claim.strip_suffix(pod)?.strip_suffix('-')) == Some(&*volume.name)
 }
 
-/// The StatefulSet that left this pod behind, with the template that the pod shows: without what the StatefulSet controller, the
-/// API server and injection added to it.
+/// Returns the StatefulSet that left this pod behind, with the template that the pod shows, without the additions of
+/// the StatefulSet controller, the API server and injection.
 pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
     let (set, meta) = (left_by(pod)?, &pod.metadata);
     let mut all = Workload::default();
@@ -74,7 +77,8 @@ pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
     Some(all)
 }
 
-/// The StatefulSet as its lowest Ready pod shows it, or its lowest pod if none is Ready; `None` if every pod is being deleted.
+/// Returns the StatefulSet as its lowest Ready pod shows it, or its lowest pod if none is Ready; `None` if every pod is
+/// being deleted.
 pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
     let all: Vec<_> = shown_of(set, facts).collect();
     let ordinals = all.iter().map(|(_, ordinal, _)| *ordinal);
@@ -85,7 +89,8 @@ pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
     Some(left)
 }
 
-/// For each pod that is not being deleted: whether it is not Ready, its ordinal, and the StatefulSet that it shows.
+/// Returns for each pod that is not being deleted whether it is not Ready, its ordinal, and the StatefulSet that it
+/// shows.
 fn shown_of<'f>(set: &Id, facts: &'f Facts) -> impl Iterator<Item = (bool, i64, &'f Arc<Workload>)> {
     let (set, begins) = (set.clone(), format!("{}-", set.name));
     let from = facts.shown.range(Id::new(&set.namespace, &begins)..);
@@ -97,7 +102,7 @@ fn shown_of<'f>(set: &Id, facts: &'f Facts) -> impl Iterator<Item = (bool, i64, 
     })
 }
 
-/// By the StatefulSet controller, and by the API server where the pod has a node.
+/// Labels that the StatefulSet controller adds, and the API server to pods with a node.
 const ADDED_LABELS: [&str; 5] = [
     TEMPLATE,
     POD_NAME,
@@ -105,9 +110,9 @@ const ADDED_LABELS: [&str; 5] = [
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
 ];
-/// By the API server: the token of the ServiceAccount.
+/// The API server adds this volume: the token of the ServiceAccount.
 const TOKEN: &str = "kube-api-access-";
-/// By the API server: pods stay for some minutes on a node that is not heard.
+/// The API server adds these: pods stay for some minutes on a node that does not answer.
 const ADDED_TOLERATIONS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 fn without_additions(spec: &mut PodSpec) {
@@ -124,7 +129,7 @@ fn without_additions(spec: &mut PodSpec) {
     spec.ephemeral_containers.clear();
 }
 
-/// What injection sets itself is not shown: the template may have had the same, another, or none.
+/// Removes what injection sets: the template may have had the same, another value, or none.
 fn take_back_injection(spec: &mut PodSpec, server: &str) {
     spec.volumes.retain(|volume| !added::VOLUMES.contains(&&*volume.name));
     spec.termination_grace_period_seconds = None;
@@ -136,7 +141,7 @@ fn take_back_injection(spec: &mut PodSpec, server: &str) {
     }
 }
 
-/// Members read copies of their ConfigMaps.
+/// Points references to snapshots back at their ConfigMaps.
 fn point_at_sources(spec: &mut PodSpec, revision: &Revision) {
     let source = |copy: &str| {
         let digest = Digest::of_copy(copy)?;
@@ -154,14 +159,14 @@ fn point_at_sources(spec: &mut PodSpec, revision: &Revision) {
 }
 
 impl View<'_> {
-    /// Members of a StatefulSet of this name run, whether or not it is there and was seen.
+    /// Tells whether members of a StatefulSet of this name run, whether or not it exists and was seen.
     pub fn members_run(&self, namespace: &str, stateful_set: &str) -> bool {
         let set = Id::new(namespace, stateful_set);
         self.world.facts.pods_of(&set).any(|pod| pod.server && pod.running && !pod.going)
     }
 
-    /// If this request creates a StatefulSet whose members already run, or a ConfigMap in place of one that they read: the same
-    /// request as an update of what they run with.
+    /// Returns a request that creates a StatefulSet whose members already run, or a ConfigMap in place of one that they
+    /// read, as an update of what they run with.
     pub fn taken_over(&self, review: &Review) -> Option<Review> {
         let created = review.operation == Operation::Create && review.subresource.is_empty();
         let old = match review.new.as_ref().filter(|_| created)? {
@@ -173,7 +178,7 @@ impl View<'_> {
     }
 
     fn template_before(&self, review: &Review, new: &Workload) -> Option<Workload> {
-        // An operator that re-creates its own StatefulSet is not held up.
+        // An operator that re-creates its own StatefulSet is not delayed.
         let operators = new.metadata.operator().is_some() && !is_cluster(new, self.adoption());
         let cluster = self.cluster(&review.namespace, &review.name).filter(|it| it.left && !operators)?;
         // If members differ, compare with the one that already runs the new template.
@@ -183,8 +188,8 @@ impl View<'_> {
         Some(all.find(same).unwrap_or_else(|| as_it_was(&cluster.workload, &cluster.workload, new)))
     }
 
-    /// A template may name a ConfigMap before that exists: what members read under
-    /// the names that the template no longer has.
+    /// Returns what members read under the names that the template no longer has: a template may name a ConfigMap
+    /// before that exists.
     fn config_map_before(&self, review: &Review, new: &ConfigMap) -> Option<ConfigMap> {
         let ns = &*review.namespace;
         let cluster = self.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data())?;
@@ -193,7 +198,7 @@ impl View<'_> {
         let pods = || cluster.members.iter().filter_map(|it| it.pod.as_deref());
         let ran = pods().filter(|pod| pod.ready).chain(pods()).find_map(|pod| pod.revision.as_ref());
         let ran = ran.or_else(|| Some(&cluster.note.as_ref()?.good))?;
-        // One of several that came in place of others cannot be compared by itself.
+        // If several ConfigMaps came in place of others, one of them cannot be compared alone.
         if named.keys().any(|name| *name != new.metadata.name && ran.get(name).is_none()) {
             return None;
         }
@@ -210,8 +215,9 @@ impl View<'_> {
     }
 }
 
-/// The old side of the comparison: what a pod shows; fields that no pod shows are copied from the new StatefulSet. A retention policy and
-/// `maxUnavailable` are not copied, because they would delete claims or stop several members at once.
+/// Returns the old side of the comparison: what a pod shows; fields that no pod shows are copied from the new
+/// StatefulSet. A retention policy and `maxUnavailable` are not copied, because they would delete claims or stop
+/// several members at once.
 fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     let mut was = new.clone();
     let (shown, asked) = (&shown.spec, &new.spec);
@@ -225,7 +231,7 @@ fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     if !asked.selector.selects(&shown.template.metadata.labels) {
         was.spec.selector = shown.selector.clone();
     }
-    // A pod has them in any order.
+    // A pod has its volumes in any order.
     let names = |of: &[ClaimTemplate]| of.iter().map(|it| it.metadata.name.clone()).collect::<BTreeSet<_>>();
     if names(&shown.volume_claim_templates) != names(&asked.volume_claim_templates) {
         was.spec.volume_claim_templates.clone_from(&shown.volume_claim_templates);
@@ -241,8 +247,8 @@ fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     was
 }
 
-/// The templates are equal, apart from what other webhooks add to pods: containers, volumes and labels that the new template does not name,
-/// and resources.
+/// Tells whether the templates are equal, apart from what other webhooks add to pods: containers, volumes and labels
+/// that the new template does not name, and resources.
 fn says_all_of(was: &Template, asked: &Template) -> bool {
     let mut was = was.clone();
     let (spec, of) = (&mut was.spec, &asked.spec);
@@ -261,7 +267,7 @@ fn says_all_of(was: &Template, asked: &Template) -> bool {
     was.spec == asked.spec && labels == asked.metadata.labels && was.metadata.marks == asked.metadata.marks
 }
 
-/// Injection keeps members apart by the selector of their StatefulSet.
+/// Removes the terms by which injection keeps members apart: they use the selector of their StatefulSet.
 fn take_off_added_terms(shown: &mut AntiAffinity, asked: &WorkloadSpec) {
     let by = asked.selector.as_expressions();
     let is_added = |term: &Term| {
@@ -273,7 +279,7 @@ fn take_off_added_terms(shown: &mut AntiAffinity, asked: &WorkloadSpec) {
     shown.preferred.retain(|it| own.preferred.contains(it) || !is_added(&it.pod_affinity_term));
 }
 
-/// What a pod does not show is taken from the template that comes.
+/// Completes what a pod shows with fields of the new template.
 fn completed(shown: &Template, asked: &Template) -> PodSpec {
     let (mut spec, asked) = (shown.spec.clone(), &asked.spec);
     spec.termination_grace_period_seconds =

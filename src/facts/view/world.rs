@@ -1,7 +1,7 @@
-//! Everything known, at one moment: the facts, and the clusters that are drawn from them.
+//! Everything known, at one moment: the facts, and the clusters that are built from them.
 //!
-//! A World never changes. The next one shares with it whatever a change did not touch, so its cost follows the change and not
-//! the number of clusters.
+//! A World never changes. The next one shares with it everything unchanged, so its cost follows the change and not the
+//! number of clusters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use objects::{Node, PodSpec, Workload};
 /// Everything known, at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct World {
-    /// How current it was when it was drawn.
+    /// How current the facts were when it was built.
     pub freshness: Freshness,
     pub(super) facts: Facts,
     clusters: OrdMap<Id, Arc<Cluster>>,
 }
 
 impl World {
-    /// Before anything is known.
+    /// Returns the world before anything is known.
     pub fn empty(adoption: &adopt::Adoption, freshness: Freshness) -> Self {
         Self { freshness, facts: Facts::of(adoption), ..Self::default() }
     }
 
-    /// Draws all conclusions from the facts.
+    /// Builds all clusters from the facts.
     pub fn build(mut facts: Facts, freshness: Freshness) -> Self {
         facts.touch_all();
         Self { freshness, ..Self::default() }.after(&mut facts)
     }
 
-    /// The world that follows this one. The facts are those that it was drawn from, with what they were told since: only
-    /// clusters that this touches are drawn anew.
+    /// Returns the world that follows this one. The facts are those that it was built from, with later changes: only
+    /// clusters that these touch are built again.
     #[must_use]
     pub fn after(&self, facts: &mut Facts) -> Self {
         let mut clusters = self.clusters.clone();
@@ -51,17 +51,16 @@ impl World {
         Self { freshness: self.freshness, facts: facts.clone(), clusters }
     }
 
-    /// By what pods are adopted.
+    /// Returns the adoption rules of pods.
     pub fn adoption(&self) -> &adopt::Adoption {
         self.facts.adoption()
     }
 
-    /// The cluster of this StatefulSet.
+    /// Returns the cluster of this StatefulSet.
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Cluster> {
         self.clusters.get(&Id::new(namespace, name)).map(Arc::as_ref)
     }
 
-    /// All clusters.
     pub fn clusters(&self) -> impl Iterator<Item = &Cluster> {
         self.clusters.values().map(Arc::as_ref)
     }
@@ -72,14 +71,13 @@ impl World {
         from.take_while(move |(id, _)| id.namespace == namespace).map(|(_, cluster)| cluster.as_ref())
     }
 
-    /// The cluster that these pods call theirs. Of two with the same name the one that has something to lose counts.
+    /// Returns the cluster that these pods name. Of two with the same name, the one with data counts.
     pub(super) fn cluster_of_instance(&self, namespace: &str, instance: &str) -> Option<&Cluster> {
         let names = self.facts.index.names(By::SetOfInstance, namespace, instance);
         let clusters: Vec<_> = names.filter_map(|name| self.cluster(namespace, name)).collect();
         clusters.iter().find(|it| it.has_data()).or(clusters.last()).copied()
     }
 
-    /// What the watches know.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -93,17 +91,17 @@ impl World {
         ]
     }
 
-    /// The nodes an ordinary pod could be placed on now.
+    /// Returns how many nodes an ordinary pod could be placed on now.
     pub fn schedulable_nodes(&self) -> usize {
         self.facts.nodes.values().filter(|node| node.schedulable()).count()
     }
 
-    /// The nodes such a pod could be placed on now; `None` if that is for the scheduler alone to say.
+    /// Returns how many nodes this pod could be placed on now; `None` if only the scheduler can tell.
     pub fn nodes_for(&self, pod: &PodSpec) -> Option<usize> {
         self.places(pod).map(Iterator::count)
     }
 
-    /// The values that this label has on those nodes; `None` also if one of them lacks it.
+    /// Returns how many values this label has on those nodes; `None` also if one of them lacks it.
     pub fn domains_for(&self, pod: &PodSpec, label: &str) -> Option<usize> {
         let values: Option<BTreeSet<_>> =
             self.places(pod)?.map(|node| node.metadata.labels.get(label)).collect();
@@ -116,14 +114,14 @@ impl World {
     }
 }
 
-/// A StatefulSet is a cluster if its *template* is adopted (real manifests often label nothing else), a server runs in
-/// it, and no other operator looks after it — unless it was labelled for us on purpose.
+/// Tells whether a StatefulSet is a cluster: its *template* is adopted (real manifests often label nothing else), a
+/// server runs in it, and no other operator manages it, unless it was labelled for us on purpose.
 pub fn is_cluster(workload: &Workload, adoption: &adopt::Adoption) -> bool {
     let on_purpose = workload.spec.template.metadata.labels.contains_key("gatera.dev/cluster");
     is_cluster_by_template(workload, adoption) && (on_purpose || workload.metadata.operator().is_none())
 }
 
-/// It would be a cluster, unless another operator looks after it.
+/// Tells whether it would be a cluster if no other operator managed it.
 pub fn is_cluster_by_template(workload: &Workload, adoption: &adopt::Adoption) -> bool {
     let template = &workload.spec.template;
     adoption.adopts(&template.metadata.labels) && server::of(template).is_some()

@@ -1,9 +1,9 @@
-//! Where something changed since somebody looked last.
+//! The difference between the current world and the last one that was looked at.
 //!
-//! A World shares with the one before it whatever a change did not touch, so what differs is found without looking at the rest:
-//! whoever looks again and again pays for what changed. What is said of one namespace follows from what is in it, with few
-//! exceptions (an address that names a Service of another): those are seen when everything is looked at. Must not know: what is looked for, or a clock: times are counted by the
-//! caller, from wherever it likes.
+//! A World shares everything unchanged with the one before it, so the difference is found without comparing the rest,
+//! and the cost follows the change. What is found in one namespace depends on the objects in it, with few exceptions
+//! (an address that names a Service of another): those are seen when everything is looked at. Must not know: what is
+//! looked for, or a clock; the caller counts the time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,13 +18,12 @@ use crate::settings::Settings;
 /// Where to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// Wherever there is something.
     Everywhere,
-    /// In these namespaces; elsewhere every object is as it was.
+    /// Only these namespaces; all other objects are unchanged.
     In(BTreeSet<String>),
 }
 
-/// What was there at the last look.
+/// What existed at the last look.
 #[derive(Debug, Default)]
 pub struct WorldDiff {
     seen: Option<(World, Settings, Freshness)>,
@@ -33,8 +32,8 @@ pub struct WorldDiff {
 }
 
 impl WorldDiff {
-    /// Where this look finds something else than the last one. Some things change by time alone, so it is everywhere as often
-    /// as `at_least_every`.
+    /// Returns where this look finds something new. Some things change by time alone, so everything is looked at as
+    /// often as `at_least_every` says.
     pub fn changed(&mut self, view: &View<'_>, now: Duration, at_least_every: Duration) -> Changed {
         let seen = (view.world.clone(), view.settings.clone(), view.freshness);
         let before = self.seen.replace(seen);
@@ -54,7 +53,7 @@ impl WorldDiff {
 }
 
 impl World {
-    /// The namespaces in which an object is not what it was. Nodes are everybody's.
+    /// Returns the namespaces in which an object has changed. Nodes concern all namespaces.
     fn changed_since(&self, before: &World) -> Changed {
         let (new, old) = (&self.facts, &before.facts);
         if new.adoption() != old.adoption() || new.nodes.diff(&old.nodes).next().is_some() {

@@ -1,8 +1,7 @@
-//! The audit, again and again: what was found in a namespace stands until something in it changes, or for a
-//! minute.
+//! Repeated audits: the findings of a namespace stand until something in it changes, or for a minute.
 //!
-//! Must not know: metrics, Events, or a clock: times are counted by the caller, from wherever it likes. Of a namespace that was
-//! judged only numbers are kept, and what of it was told.
+//! Must not know: metrics, Events, or a clock; the caller counts the time. Of a judged namespace only numbers are kept,
+//! and which findings were published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use super::{Announced, Audit, Counts, News, namespaces, of};
 use engine::rulebook::Rulebook;
 use facts::view::{Changed, Freshness, State, View, WorldDiff};
 
-/// Overrides end without anything that changes; and an address may name a Service of another namespace.
+/// Overrides expire without a change; and an address may name a Service of another namespace.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
 /// What the leader remembers of its audits.
@@ -21,7 +20,7 @@ pub struct IncrementalAudit {
     places: BTreeMap<String, Place>,
 }
 
-/// What was found in a namespace.
+/// The findings of a namespace.
 #[derive(Debug, Default)]
 struct Place {
     clusters: Vec<(State, &'static str)>,
@@ -30,29 +29,30 @@ struct Place {
     refused: usize,
     warned: usize,
     told: Announced,
-    /// Some of it is still to be told.
+    /// Findings that are still to be published.
     held_back: usize,
 }
 
-/// What stands after a round.
+/// The result of a round.
 #[derive(Debug, Default)]
 pub struct Round {
-    /// The state of every cluster, and in a word how far it is with its configuration.
+    /// The state of every cluster, and the stage of its configuration's rollout as one word.
     pub clusters: Vec<(State, &'static str)>,
-    /// Objects by rule and verdict; `None` while the view is not current: what an old one shows is neither found nor gone.
+    /// Objects by rule and verdict; `None` while the view is not current, because an old view proves neither that a
+    /// finding exists nor that it is gone.
     pub counts: Option<Counts>,
-    /// How many objects were judged, now or before.
+    /// The objects that were judged, in this round or before.
     pub judged: usize,
-    /// How many of them would be refused.
+    /// The objects that would be refused.
     pub refused: usize,
-    /// How many would be allowed with a warning.
+    /// The objects that would be allowed with a warning.
     pub warned: usize,
-    /// How much more than `most` there was to tell.
+    /// The new findings beyond `most`.
     pub held_back: usize,
 }
 
 impl IncrementalAudit {
-    /// Judges where something changed, and tells what is new, `most` of it. The rest is told by a later round.
+    /// Judges what changed and publishes up to `most` new findings. A later round publishes the rest.
     pub fn next(
         &mut self,
         rulebook: &Rulebook,
@@ -105,7 +105,7 @@ impl IncrementalAudit {
 }
 
 impl Place {
-    /// What was found now, in the place of what was found before. How much of it was told.
+    /// Replaces the earlier findings by these, and returns how many were published.
     fn take(&mut self, audit: &Audit, most: usize, tell: &mut impl FnMut(&News<'_>)) -> usize {
         let (news, held_back) = self.told.news(audit, most);
         news.iter().for_each(tell);

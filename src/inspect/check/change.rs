@@ -1,7 +1,7 @@
-//! What changes between two sets of manifests: each object as an update, a creation or a deletion.
+//! The changes between two sets of manifests: each object as an update, a creation or a deletion.
 //!
-//! While one object is judged, all others are as they will be, so that what is changed together is judged together, in whatever
-//! order it is applied. Must not know: where either set comes from.
+//! While one object is judged, all others are in their new state, so that changes that belong together are judged
+//! together, in whatever order they are applied. Must not know: where either set comes from.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
         match was {
             Some(was) if was.document.json() == item.document.json() => desk.note(item, None, true),
             Some(was) if item.kind() == Kind::Namespace => {
-                // For all others it stays as it was: nothing that is changed with it is judged more mildly.
+                // The namespace keeps its old mode for the other objects: none of them is judged more mildly.
                 let review =
                     Review { operation: Operation::Update, old: was.object().cloned(), ..item.created() };
                 stage.judge(desk, item, &review, milder(was.object(), item.object(), item));
@@ -67,11 +67,11 @@ fn secrets(items: &[Item]) -> Vec<Secret> {
 }
 
 fn unknown(item: &Item) -> (Place, What) {
-    let words = format!("how {} was cannot be read, so what changes was not judged", item.named().subject);
+    let words = format!("the earlier {} cannot be read, so the change was not judged", item.named().subject);
     (item.document.start(), What::Unjudged(words))
 }
 
-/// What a namespace's label says.
+/// Returns the mode that a namespace's label sets.
 pub(super) fn mode(object: &Object) -> Option<Mode> {
     match object {
         Object::Namespace(it) => it.metadata.labels.get(MODE_LABEL).and_then(|text| Mode::read(text)),
@@ -79,12 +79,12 @@ pub(super) fn mode(object: &Object) -> Option<Mode> {
     }
 }
 
-/// A namespace in which rules refuse less than before.
+/// Warns about a namespace in which rules refuse less than before.
 pub(super) fn milder(was: Option<&Object>, is: Option<&Object>, item: &Item) -> Option<(Place, What)> {
     let (from, to) = (was.and_then(mode).unwrap_or(Mode::Enforce), is.and_then(mode)?);
     (to < from).then(|| {
         let words = format!(
-            "{}: {MODE_LABEL} {} -> {}: rules refuse less here from then on; what else changes was judged as before",
+            "{}: {MODE_LABEL} {} -> {}: from then on rules refuse less here; other changes were judged by the old mode",
             item.named().subject,
             from.name(),
             to.name()
@@ -93,16 +93,17 @@ pub(super) fn milder(was: Option<&Object>, is: Option<&Object>, item: &Item) -> 
     })
 }
 
-/// Which object was which.
+/// Each new object with its old version.
 struct Pairs<'a> {
-    /// For each object of the new set.
+    /// The old version for each object of the new set.
     was: Vec<Option<&'a Item>>,
-    /// Those that are not there any more.
+    /// The objects that were removed.
     gone: Vec<&'a Item>,
 }
 
 impl<'a> Pairs<'a> {
-    /// Of several with the same names, as folders for several clusters have them, first those in the same file.
+    /// Pairs the objects. Of several with the same name, as in folders for several clusters, those in the same file are
+    /// paired first.
     fn of(desk: &CheckSession<'_>, items: &[Item], before: &'a [Item]) -> Self {
         let mut left: BTreeMap<(Kind, &Id), Vec<&'a Item>> = BTreeMap::new();
         for was in before {
@@ -134,12 +135,11 @@ struct Stage<'a> {
     facts: Facts,
     world: World,
     adoption: &'a Adoption,
-    /// Before and after.
     secrets: [Vec<Secret>; 2],
 }
 
 impl<'a> Stage<'a> {
-    /// As all will be, but for namespaces. What is new has no members yet.
+    /// Builds the new state of all objects except namespaces. New clusters have no members yet.
     fn new(desk: &CheckSession<'a>, items: &[Item], pairs: &Pairs<'_>) -> Self {
         let adoption = &desk.question.settings.adoption;
         let mut facts = Facts::of(adoption);
@@ -155,7 +155,7 @@ impl<'a> Stage<'a> {
                 Deployed::of(object, &item.id.namespace, adoption).put_into(&mut facts);
             }
         }
-        // A ConfigMap may only have got another name: its readers are compared with what it said.
+        // A ConfigMap may only have been renamed: its readers are compared with its earlier content.
         let stays = |it: &&&Item| matches!(it.kind(), Kind::Namespace | Kind::ConfigMap);
         for was in pairs.gone.iter().filter(stays) {
             was.put_into(&mut facts);

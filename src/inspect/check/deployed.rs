@@ -1,7 +1,8 @@
-//! What there is when a manifest has been applied and all is well: the members of a cluster, Ready, and their claims.
+//! The objects that exist once a manifest has been applied and works: the members of a cluster, Ready, and their
+//! claims.
 //!
-//! A base that lies in files says what is wanted, and nothing of what is. A change to it is judged as on a good day: whatever is
-//! refused then is refused on any day. Must not know: rules.
+//! A base in files shows the wanted state, not the current one. A change to it is judged as if all were well: what is
+//! refused then is refused always. Must not know: rules.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +13,13 @@ use facts::marks;
 use facts::view::{Facts, Id, is_cluster};
 use objects::{Kind, Object, Workload};
 
-/// More members nobody has; a huge number is a mistake in a file, and told as such.
+/// No cluster has more members; a huge number is a mistake in a file, and reported as one.
 const MOST: i64 = 64;
 
-/// Members and claims of this object, if it is a cluster.
+/// Members and claims of an object, if it is a cluster.
 pub(super) struct Deployed(Vec<(Kind, Id, Object)>);
 
 impl Deployed {
-    /// Of this object.
     pub(super) fn of(object: &Object, namespace: &str, adoption: &Adoption) -> Self {
         match object {
             Object::StatefulSet(set) if is_cluster(set, adoption) => Self(members(set, namespace)),
@@ -27,14 +27,14 @@ impl Deployed {
         }
     }
 
-    /// They are there.
+    /// Adds them to the facts.
     pub(super) fn put_into(&self, facts: &mut Facts) {
         for (.., object) in &self.0 {
             facts.put(object.clone());
         }
     }
 
-    /// They are not.
+    /// Removes them from the facts.
     pub(super) fn take_out_of(&self, facts: &mut Facts) {
         for (kind, id, _) in &self.0 {
             facts.remove(*kind, id);
@@ -49,7 +49,7 @@ fn members(set: &Workload, namespace: &str) -> Vec<(Kind, Id, Object)> {
     let labels: BTreeMap<_, _> = set.spec.template.metadata.labels.iter().collect();
     let mut all = Vec::new();
     let mut put = |kind: Kind, name: String, object: serde_json::Value| {
-        // Made here, of texts that were read before.
+        // These objects are built here, from texts that were read before.
         if let Ok(object) = Object::read(kind, &object.to_string()) {
             all.push((kind, Id { namespace: namespace.to_owned(), name }, object));
         }

@@ -1,6 +1,7 @@
 //! The line of a text that a finding is about, as far as it can be shown: a line may hold a password.
 //!
-//! Owns: what of a line is quoted. Names of keys are; a value only where the finding itself says it. Must not know: rules, formats.
+//! Owns: which part of a line is quoted. Names of keys are; a value only if the finding itself names it. Must not know:
+//! rules, formats.
 
 use std::cell::OnceCell;
 
@@ -10,21 +11,21 @@ use engine::verdict::Finding;
 use objects::Kind;
 use objects::visible;
 
-/// More of a line is not quoted.
+/// Characters that are quoted of a line.
 const LONGEST: usize = 120;
-/// These are about what must not be shown.
+/// Findings of these rules are about values that must not be shown.
 const SILENT: [&str; 3] = [UNREADABLE, "G11", "G12"];
 
-/// The line, without what could be a secret.
+/// A line without values that could be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// For a terminal.
+    /// The text of the line.
     pub line: String,
-    /// How far from its beginning what is meant stands.
+    /// The column of the caret, from the beginning of the line.
     pub caret: usize,
 }
 
-/// A text by its lines.
+/// A text, by lines.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     text: &'a str,
@@ -41,7 +42,7 @@ impl<'a> Lines<'a> {
         lines.get(usize::try_from(place.line.checked_sub(1)?).ok()?).copied()
     }
 
-    /// The line that a finding is about.
+    /// Returns the line that a finding is about.
     pub(super) fn quoted(&self, place: Place, kind: Kind, finding: &Finding) -> Option<Excerpt> {
         let line = self.line(place)?;
         let says = if SILENT.contains(&finding.rule) || kind == Kind::Secret { "" } else { &*finding.says };
@@ -52,10 +53,10 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The line with an ellipsis for a value that these words do not say anyway.
+/// Returns the line with an ellipsis for a value that the finding does not name.
 fn shown(line: &str, says: &str) -> String {
     let (before, value) = line.split_at(value_of(line));
-    // A comment may say anything.
+    // A comment may hold anything.
     let bare = value.split(" #").next().unwrap_or_default().trim();
     let known = bare.trim_matches(['"', '\'']);
     let key = before.trim_matches([' ', '-', ':', '=', '"', '\'']);
@@ -65,7 +66,7 @@ fn shown(line: &str, says: &str) -> String {
     if mark || says_word(says, known) { format!("{before}{bare}") } else { format!("{before}…") }
 }
 
-/// Where the value of a line begins: behind `key:` or `key =`, and behind the dashes of lists.
+/// Returns where the value of a line begins: behind `key:` or `key =`, and behind the dashes of lists.
 fn value_of(line: &str) -> usize {
     let mut at = line.len() - line.trim_start().len();
     while let Some(rest) = line[at..].strip_prefix("- ") {
@@ -87,7 +88,7 @@ fn value_of(line: &str) -> usize {
     }
 }
 
-/// The words say this, as a word of its own.
+/// Tells whether the finding names this as a word of its own.
 fn says_word(says: &str, word: &str) -> bool {
     let apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     let mut found = says.match_indices(word).filter(|_| !word.is_empty());

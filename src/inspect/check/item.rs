@@ -1,6 +1,6 @@
 //! An object in a text, as the API server would present it.
 //!
-//! Owns: the way from a document to a review. Must not know: rules, other objects.
+//! Owns: the way from a document to a request. Must not know: rules, other objects.
 
 use serde_json::Value;
 
@@ -17,30 +17,26 @@ use super::Named;
 /// An object in a text.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// In which text.
     pub(super) sheet: usize,
-    /// What stands there.
     pub(super) document: Document,
     kind: Kind,
-    /// Its namespace and name.
     pub(super) id: Id,
-    /// Its `apiVersion`.
     pub(super) version: String,
     has_name: bool,
     object: Result<Object, Unreadable>,
 }
 
-/// A document that is no object.
+/// A document that is not an object.
 pub(super) enum NoItem {
     /// It does not look like a manifest: values of a chart, settings of a tool.
     Stranger,
-    /// It looks like one, and something is missing.
+    /// It looks like a manifest, and something is missing.
     Odd(Place, String),
-    /// It has no apiVersion, so its kind is not known: where, and in words.
+    /// It has no apiVersion, so its kind is unknown: where, and the message.
     Unreadable(Place, String),
 }
 
-/// The object of a document; an object that says no namespace is in the default one.
+/// Reads the object of a document; one that names no namespace is in the default one.
 pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> Result<Item, NoItem> {
     let mut json = document.json();
     let text = |json: &Value, pointer: &str| {
@@ -50,7 +46,7 @@ pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> R
     if kind.is_empty() {
         let has = |key: &str| json.get(key).is_some();
         let looks_like_one = has("metadata") && (has("apiVersion") || has("spec"));
-        let words = "it has no kind, so it was not judged, and kubectl does not take it";
+        let words = "it has no kind, so it was not judged, and kubectl rejects it";
         return Err(if looks_like_one {
             NoItem::Odd(document.start(), words.into())
         } else {
@@ -59,7 +55,7 @@ pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> R
     }
     if version.is_empty() {
         let looks_like_one = ["metadata", "spec"].iter().any(|key| json.get(*key).is_some());
-        let words = "it has no apiVersion, so it cannot be judged, and kubectl does not take it";
+        let words = "it has no apiVersion, so it cannot be judged, and kubectl rejects it";
         return Err(if looks_like_one {
             NoItem::Unreadable(document.start(), words.into())
         } else {
@@ -68,7 +64,7 @@ pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> R
     }
     let kind = question.rulebook.kinds().named(version.split_once('/').map_or("", |(group, _)| group), &kind);
     let namespace = match (kind, text(&json, "/metadata/namespace")) {
-        // As in a review: a namespace is in itself.
+        // As in a request: a namespace is in itself.
         (Kind::Namespace, _) => text(&json, "/metadata/name"),
         (kind, _) if kind.is_cluster_wide() => String::new(),
         (_, own) if own.is_empty() => question.namespace.to_owned(),
@@ -83,7 +79,6 @@ pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> R
 }
 
 impl Item {
-    /// What it is.
     pub(super) fn kind(&self) -> Kind {
         self.kind
     }
@@ -96,39 +91,37 @@ impl Item {
         json
     }
 
-    /// The object; `None`: it cannot be read.
+    /// Returns the object; `None`: it cannot be read.
     pub(super) fn object(&self) -> Option<&Object> {
         self.object.as_ref().ok()
     }
 
-    /// It is a Galera cluster.
+    /// Tells whether it is a Galera cluster.
     pub(super) fn is_cluster(&self, adoption: &Adoption) -> bool {
         matches!(self.object(), Some(Object::StatefulSet(set)) if view::is_cluster(set, adoption))
     }
 
-    /// By what the same object is found in another text; `None`: each is another.
+    /// Returns the key by which the same object is found in another text; `None`: it cannot be paired.
     pub(super) fn key(&self) -> Option<(Kind, &Id)> {
         (self.has_name && self.kind != Kind::Other).then_some((self.kind, &self.id))
     }
 
-    /// It is in no namespace, or is one.
+    /// Tells whether it is in no namespace, or is one.
     pub(super) fn stands_alone(&self) -> bool {
-        // What is not known is not asked for.
+        // Unknown kinds are not looked up.
         self.kind.is_cluster_wide() || self.kind == Kind::Other
     }
 
-    /// Which it is.
     pub(super) fn named(&self) -> Named {
         let subject = review::subject(self.kind, &self.id.namespace, &self.id.name);
         Named { kind: self.kind, id: self.id.clone(), subject }
     }
 
-    /// It is created.
     pub(super) fn created(&self) -> Review {
         Review::as_created(Origin::Check, self.kind, &self.id.namespace, &self.id.name, self.object.clone())
     }
 
-    /// The world has it.
+    /// Adds the object to the facts.
     pub(super) fn put_into(&self, facts: &mut Facts) {
         if let Some(object) = self.object() {
             facts.put(object.clone());

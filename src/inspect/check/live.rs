@@ -1,8 +1,10 @@
-//! What a set of manifests would change in a cluster that lives: each object as an update of what is there, or as a creation.
+//! The changes that a set of manifests would make in a live cluster: each object as an update of the current one, or as
+//! a creation.
 //!
-//! The world is the cluster's. ConfigMaps, Services and whatever else is no workload are in it as they will be, so that what is
-//! applied together is judged together; workloads and their members are as they are. Each object is judged as a request of its own,
-//! as the API server will send it. Must not know: how the cluster is asked.
+//! The world is the cluster's. ConfigMaps, Services and all other objects except workloads are in their new state, so
+//! that objects that are applied together are judged together; workloads and their members are in their current state.
+//! Each object is judged as a request of its own, as the API server will send it. Must not know: how the cluster is
+//! read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,34 +21,34 @@ use facts::revision;
 use facts::view::{Facts, Id, View, World};
 use objects::{Kind, Object};
 
-/// A cluster as it is.
+/// The current state of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Live<'a> {
-    /// What the guard would know of it.
+    /// The view that a guard would have of it.
     pub world: &'a World,
-    /// The objects of the manifests, and what those read, as far as they are there.
+    /// The objects of the manifests, and those that they read, as far as they exist.
     pub objects: &'a BTreeMap<(Kind, Id), Found>,
-    /// What whoever asks may not see, though rules go by it.
+    /// Kinds that rules depend on and that the person running the command may not list.
     pub unseen: &'a [&'static str],
 }
 
-/// An object that was asked for.
+/// An object that was looked up.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// As it is.
+    /// The object exists.
     There(Value),
-    /// In words, why that is not known.
+    /// It is unknown whether it exists, for this reason.
     Unseen(String),
 }
 
-/// The ConfigMaps that this workload would read.
+/// Returns the ConfigMaps that this workload would read.
 pub(super) fn reads(item: &Item) -> Vec<(Kind, Id)> {
     let Some(Object::StatefulSet(it) | Object::Deployment(it)) = item.object() else { return Vec::new() };
     let names = revision::reaching(&it.spec.template.spec).into_keys();
     names.map(|name| (Kind::ConfigMap, Id::new(&item.id.namespace, &name))).collect()
 }
 
-/// Judges what would change.
+/// Judges the changes.
 pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], live: Live<'_>) {
     let becomes: Vec<_> = items.iter().map(|item| Becomes::of(item, live)).collect();
     let facts = together(items, &becomes, live);
@@ -65,14 +67,14 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], live: Live<'_>)
             Becomes::Unchanged => desk.note(item, None, true),
             Becomes::Unknown(words) => {
                 let subject = item.named().subject;
-                desk.unjudged(item, format!("what changes of {subject} was not judged: {words}"));
+                desk.unjudged(item, format!("the change of {subject} was not judged: {words}"));
             }
             Becomes::Created => {
                 let review = Review { origin: Origin::Live, ..item.created() };
                 desk.judge(item, &review, &View::new(&world, now, settings), besides(item, live, None));
             }
             Becomes::Changed(change) => {
-                // While it is judged it is as it is.
+                // The object itself is in its current state while it is judged.
                 let mut facts = facts.clone();
                 if let Some(old) = &change.review.old {
                     facts.put(old.clone());
@@ -85,8 +87,8 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], live: Live<'_>)
     }
 }
 
-/// The facts as they will be, but for workloads. A namespace is in the stricter of both modes: nothing that is changed with it is
-/// judged more mildly, and what is applied after it is judged by it.
+/// Returns the facts with the new state of all objects except workloads. A namespace has the stricter of its two modes:
+/// no change together with it is judged more mildly, and later ones are judged by it.
 fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
     let mut facts = live.world.facts().clone();
     for found in live.objects.iter().filter(|((kind, _), _)| *kind == Kind::ConfigMap) {
@@ -114,7 +116,7 @@ fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
     facts
 }
 
-/// What goes without saying at the API server, and is not known here.
+/// Notes what the API server would know, and is not known here.
 fn besides(item: &Item, live: Live<'_>, change: Option<&Change>) -> Option<(crate::manifest::Place, What)> {
     if item.kind() == Kind::StatefulSet && !live.unseen.is_empty() {
         let words = format!(
@@ -129,8 +131,7 @@ fn besides(item: &Item, live: Live<'_>, change: Option<&Change>) -> Option<(crat
     }
     first.then(|| {
         let words = format!(
-            "{} was not made by kubectl apply, so fields that its manifest no longer has are taken to stay; server-side apply, or a \
-             Helm upgrade, may take them out",
+            "{} was not created by kubectl apply, so fields that its manifest no longer has are assumed to stay; server-side apply or a Helm upgrade may remove them",
             item.named().subject
         );
         (item.document.start(), What::Unjudged(words))
@@ -147,7 +148,7 @@ enum Becomes {
 
 struct Change {
     review: Review,
-    /// What its manifest said before is not known.
+    /// Its last applied manifest is not known.
     first: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Where texts lie open while their objects are judged.
+//! The texts of a check, while their objects are judged.
 //!
-//! Owns: what is quoted of a text and waived in it, and the order in which everything is told. Must not know: where texts come from,
-//! what changed.
+//! Owns: which lines are quoted and which findings waived, and the order of the results. Must not know: where texts
+//! come from, or what changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use engine::verdict::{Effect, Judged};
 use facts::review::Review;
 use facts::view::{Freshness, View, World};
 
-/// Where texts lie open while they are judged.
+/// The texts of a check, while their objects are judged.
 pub(super) struct CheckSession<'a> {
     pub(super) question: &'a Question<'a>,
     sheets: Vec<SourceFile<'a>>,
     checked: Checked,
 }
 
-/// A text that was read: what is quoted of it, and what its comments waive.
+/// A text that was read: its lines, and the findings that its comments waive.
 struct SourceFile<'a> {
     name: Arc<str>,
     in_base: bool,
@@ -42,12 +42,13 @@ impl<'a> CheckSession<'a> {
         Self { question, sheets: Vec::new(), checked }
     }
 
-    /// The text that this stands in.
+    /// Returns the name of the text that holds this object.
     pub(super) fn file(&self, item: &Item) -> &str {
         &self.sheets[item.sheet].name
     }
 
-    /// Every object in the texts; what is none is said. Of a base only what cannot be read: what else is odd in it was odd before.
+    /// Reads every object in the texts, and notes documents that are none. For a base only unreadable documents are
+    /// noted: other problems existed before.
     pub(super) fn read(&mut self, inputs: &'a [Input], in_base: bool) -> Vec<Item> {
         let mut items = Vec::new();
         for input in inputs {
@@ -94,7 +95,8 @@ impl<'a> CheckSession<'a> {
         items
     }
 
-    /// The same object twice: patches for a kustomization, or a mistake. For all others the last one counts, as in a cluster.
+    /// Notes objects that occur twice: patches for a kustomization, or a mistake. For other objects the last one
+    /// counts, as in a cluster.
     fn look_for_twins(&mut self, items: &[Item]) {
         let mut first = BTreeMap::new();
         for item in items {
@@ -103,7 +105,7 @@ impl<'a> CheckSession<'a> {
             let Some((sheet, other)) = first.insert((kind, id), (item.sheet, place)) else { continue };
             let (name, line, subject) = (&self.sheets[sheet].name, other.line, item.named().subject);
             let words = format!(
-                "{subject} stands in {name} line {line} as well; what is built of several files is judged as it comes out: kubectl kustomize DIR | gatera check -"
+                "{subject} is also in {name} line {line}; to judge a kustomization, judge its output: kubectl kustomize DIR | gatera check -"
             );
             self.checked
                 .hits
@@ -111,7 +113,7 @@ impl<'a> CheckSession<'a> {
         }
     }
 
-    /// Each as if it were created, beside all others.
+    /// Judges each object as if it were created beside all others.
     pub(super) fn judge_as_created(&mut self, items: &[Item]) {
         let mut facts = self.question.rulebook.facts(&self.question.settings.adoption);
         for item in items {
@@ -157,19 +159,19 @@ impl<'a> CheckSession<'a> {
         let odd = unjudged::of(item, review, view, self.question.rulebook.kinds())
             .map(|(place, words)| (place, What::Unjudged(words)));
         found.extend(version.into_iter().chain(odd).chain(besides).map(|(place, what)| plain(place, what)));
-        // What is only recorded is as good as allowed.
+        // A finding that is only recorded counts as allowed.
         let recorded = |hit: &&CheckFinding| matches!(&hit.what, What::Finding { judged, .. } if judged.effect == Effect::Recorded);
         let worst = found.iter().filter(|hit| !recorded(hit)).map(CheckFinding::level).max();
         self.checked.hits.append(&mut found);
         self.note(item, worst, false);
     }
 
-    /// It could not be judged, in these words.
+    /// Notes why an object was not judged.
     pub(super) fn unjudged(&mut self, item: &Item, words: String) {
         self.plain(item, What::Unjudged(words));
     }
 
-    /// It cannot be told, in these words.
+    /// Notes why an object cannot be read.
     pub(super) fn unread(&mut self, item: &Item, words: String) {
         self.plain(item, What::Unread(words));
     }
@@ -182,14 +184,14 @@ impl<'a> CheckSession<'a> {
         self.note(item, Some(worst), false);
     }
 
-    /// What became of it.
+    /// Notes the result for an object.
     pub(super) fn note(&mut self, item: &Item, worst: Option<Level>, unchanged: bool) {
         let spot = self.sheets[item.sheet].spot(item, item.document.start());
         self.checked.clusters += usize::from(item.is_cluster(&self.question.settings.adoption));
         self.checked.objects.push(Outcome { spot, object: item.named(), worst, unchanged });
     }
 
-    /// Everything in the order of the texts, with what is to be said of comments.
+    /// Returns all results in the order of the texts, with the remarks about comments.
     pub(super) fn cleared(self) -> Checked {
         let Self { question, sheets, mut checked } = self;
         let compared = sheets.iter().any(|sheet| sheet.in_base);
@@ -211,10 +213,11 @@ impl<'a> CheckSession<'a> {
     }
 }
 
-/// A document that cannot be read. In the base it is only a note, since the change may be what mends it.
+/// Returns the finding for a document that cannot be read. In the base it is only a note, because the change may repair
+/// it.
 fn unreadable(words: String, in_base: bool) -> What {
     if in_base {
-        What::Unjudged(format!("what stood here was not compared: {words}"))
+        What::Unjudged(format!("the earlier document was not compared: {words}"))
     } else {
         What::Unread(words)
     }

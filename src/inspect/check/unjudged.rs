@@ -1,4 +1,5 @@
-//! What looks like something of a cluster and is not judged, or not as it is written: nothing of that is called fine.
+//! Objects that look like part of a cluster and are not judged, or not as they are written: none of them is called
+//! fine.
 //!
 //! Owns: those remarks. Must not know: rules.
 
@@ -19,10 +20,11 @@ const OFFERED: [(Kind, &[&str]); 6] = [
     (Kind::Eviction, &["policy/v1"]),
     (Kind::Scale, &["autoscaling/v1"]),
 ];
-/// Groups of Kubernetes itself: a known kind in another one of them is a mistake, in any other group it is a stranger's.
+/// Groups of Kubernetes itself: a known kind in another one of them is a mistake; in any other group it is another
+/// kind.
 const OF_KUBERNETES: [&str; 5] = ["", "apps", "extensions", "policy", "autoscaling"];
 
-/// Why this one was not judged, if it was not.
+/// Returns why this object was not judged, if it was not.
 pub(super) fn of(item: &Item, review: &Review, view: &View<'_>, kinds: &Kinds) -> Option<(Place, String)> {
     kind(item, kinds)
         .or_else(|| contents(item))
@@ -30,7 +32,7 @@ pub(super) fn of(item: &Item, review: &Review, view: &View<'_>, kinds: &Kinds) -
         .or_else(|| adoption(item, view))
 }
 
-/// An object of a kind that no rule is about, with something in it that would be judged by itself.
+/// Finds parts that would be judged on their own in an object whose kind no rule covers.
 fn contents(item: &Item) -> Option<(Place, String)> {
     if item.kind() != Kind::Other {
         return None;
@@ -39,20 +41,20 @@ fn contents(item: &Item) -> Option<(Place, String)> {
     let kind = json["kind"].as_str()?;
     if json["objects"].as_array().is_some_and(|all| all.iter().any(|it| it["kind"].is_string())) {
         let words = format!(
-            "what is in this {kind} was not judged; judge what comes of it: oc process --local -f FILE -o yaml | gatera check -"
+            "the objects in this {kind} were not judged; judge its output: oc process --local -f FILE -o yaml | gatera check -"
         );
         return Some((item.document.find("objects"), words));
     }
     let template: Template = serde_json::from_str(&json.pointer("/spec/template")?.to_string()).ok()?;
     let server = server::of(&template)?;
     let words = format!(
-        "container {} runs a database server, and no rule is about a {kind}, so it was not judged: only a StatefulSet is a cluster",
+        "container {} runs a database server, and no rule covers a {kind}, so it was not judged: only a StatefulSet is a cluster",
         server.name
     );
     Some((item.document.find("kind"), words))
 }
 
-/// A workload or a pod that would run nothing.
+/// Finds a workload or a pod without containers.
 fn empty(item: &Item, review: &Review) -> Option<(Place, String)> {
     let (spec, field) = match review.new.as_ref()? {
         Object::StatefulSet(it) | Object::Deployment(it) => {
@@ -62,26 +64,26 @@ fn empty(item: &Item, review: &Review) -> Option<(Place, String)> {
         _ => return None,
     };
     spec.containers.is_empty().then(|| {
-        let words = format!("it has no {field}, so it was not judged, and no API server takes it");
+        let words = format!("it has no {field}, so it was not judged, and API servers reject it");
         (item.document.start(), words)
     })
 }
 
-/// A version that no server offers any more. It is judged all the same.
+/// Finds a version that no API server offers any more. The object is still judged.
 pub(super) fn version(item: &Item) -> Option<(Place, String)> {
     let (_, offered) = OFFERED.iter().find(|(kind, _)| *kind == item.kind())?;
     let version = &item.version;
     (!offered.contains(&&**version)).then(|| {
         let now = offered.join(" or ");
         let words = format!(
-            "apiVersion {version} of a {} is offered by no API server since 1.30; it was judged as {now}",
+            "no API server since 1.30 offers apiVersion {version} of a {}; it was judged as {now}",
             item.kind().name()
         );
         (item.document.find("apiVersion"), words)
     })
 }
 
-/// A kind that kubectl does not know as it is written.
+/// Finds a kind that kubectl does not know as it is written.
 fn kind(item: &Item, kinds: &Kinds) -> Option<(Place, String)> {
     if item.kind() != Kind::Other {
         return None;
@@ -101,21 +103,22 @@ fn kind(item: &Item, kinds: &Kinds) -> Option<(Place, String)> {
     if written == name {
         let offered = OFFERED.iter().find(|(kind, _)| *kind == meant);
         let offered = offered.map_or("v1".to_owned(), |(_, all)| all.join(" or "));
-        let words = format!("there is no {name} in {version}, so it was not judged; it is of {offered}");
+        let words = format!("there is no {name} in {version}, so it was not judged; it is in {offered}");
         return Some((item.document.find("apiVersion"), words));
     }
     let words = format!("there is no kind {written}, so it was not judged; kubectl knows {name}");
     Some((item.document.find("kind"), words))
 }
 
-/// A server that no selector adopts: the guard does not know it.
+/// Finds a server that no selector adopts: the guard does not know it.
 fn adoption(item: &Item, view: &View<'_>) -> Option<(Place, String)> {
     let Object::StatefulSet(workload) = item.object()? else { return None };
     let words = unadopted(workload, view, &item.id.namespace, "was not judged")?;
     Some((item.document.find("spec.template.metadata.labels"), words))
 }
 
-/// This StatefulSet runs a server that no selector adopts: in words, and what to do. `so`: what follows from that.
+/// Returns the text about a StatefulSet that runs a server and that no selector adopts, and what to do. `so` is the
+/// consequence.
 pub fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str, so: &str) -> Option<String> {
     let container = server::of(&workload.spec.template)?;
     if is_cluster(workload, view.adoption()) {
@@ -140,7 +143,7 @@ pub fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str, so: &str
     })
 }
 
-/// It listens for a group, or a file that it reads configures one.
+/// Tells whether it listens for a group, or a file that it reads configures one.
 fn is_galera(workload: &Workload, view: &View<'_>, namespace: &str) -> bool {
     let spec = &workload.spec.template.spec;
     let listens = |it: &Container| it.ports.iter().any(|port| port.container_port == server::GALERA_PORT);

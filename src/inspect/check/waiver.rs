@@ -1,7 +1,7 @@
-//! Comments that waive a finding where it stands: `# gatera: waive G11 reason=the lab's own password`.
+//! Comments that waive a finding in place: `# gatera: waive G11 reason=the lab's own password`.
 //!
-//! Owns: their form, and which finding each waives: one on its own line or on the line below it, or any of the object that begins
-//! there. They count here alone, the API server sees no comments. Must not know: what was found.
+//! Owns: their form, and which finding each waives: one on its own line or on the line below it, or any of the object
+//! that begins there. They count only here, because the API server sees no comments. Must not know: what was found.
 
 use std::cell::Cell;
 
@@ -9,7 +9,6 @@ use crate::manifest::{Document, Place};
 use engine::rulebook::Rulebook;
 use engine::rules::UNREADABLE;
 
-/// No line.
 const NOTHING: u64 = 0;
 /// How such a comment begins.
 const BEGINS: &str = "gatera: waive";
@@ -18,7 +17,7 @@ const BEGINS: &str = "gatera: waive";
 #[derive(Debug, Default)]
 pub(super) struct Waivers {
     taken: Vec<Waiver>,
-    /// Those that are not taken, and why.
+    /// Comments that are invalid, and why.
     odd: Vec<(u64, String)>,
 }
 
@@ -26,15 +25,15 @@ pub(super) struct Waivers {
 struct Waiver {
     rule: &'static str,
     reason: String,
-    /// Where the comment stands.
+    /// The line of the comment.
     line: u64,
-    /// What it is about: its own line, or the one below.
+    /// The line that it is about: its own, or the one below.
     about: u64,
     used: Cell<bool>,
 }
 
 impl Waivers {
-    /// All of a text.
+    /// Reads all comments of a text.
     pub(super) fn read(text: &str, rulebook: &Rulebook) -> Self {
         let mut all = Self::default();
         if !text.contains(BEGINS) {
@@ -44,7 +43,7 @@ impl Waivers {
         for (line, number) in text.lines().zip(1_u64..) {
             let (comment, separator) = (comment(line), line.starts_with("---"));
             let alone = line.trim().is_empty() || line.trim_start().starts_with('#') || separator;
-            // What stands at the end of a document is not about the next one.
+            // A comment at the end of a document is not about the next one.
             if separator && began {
                 all.add(above.drain(..), NOTHING, rulebook);
             }
@@ -84,7 +83,7 @@ impl Waivers {
         }
     }
 
-    /// Why what this rule found at this place is waived.
+    /// Returns the reason why the finding of this rule at this place is waived.
     pub(super) fn waives(&self, rule: &str, place: Place, document: &Document) -> Option<String> {
         let start = document.start().line;
         let here = |it: &&Waiver| it.rule == rule && (it.about == place.line || it.about == start);
@@ -93,8 +92,8 @@ impl Waivers {
         Some(waiver.reason.clone())
     }
 
-    /// What is to be said of those that are not taken or waive nothing, with their lines. Where only some rules are asked, or what is
-    /// as it was is not judged, the others may be needed all the same.
+    /// Returns remarks about comments that are invalid or waive nothing, with their lines. If only some rules were
+    /// applied, or unchanged objects were not judged, the others may still be needed.
     pub(super) fn left(&self, asked: &[&str], compared: bool) -> impl Iterator<Item = (u64, String)> {
         let idle =
             |it: &&Waiver| !compared && !it.used.get() && (asked.is_empty() || asked.contains(&it.rule));
@@ -102,21 +101,18 @@ impl Waivers {
         let said = idle.map(|it| {
             (
                 it.line,
-                format!(
-                    "{} finds nothing here, so there is nothing to waive; take this comment out",
-                    it.rule
-                ),
+                format!("{} finds nothing here, so there is nothing to waive; remove this comment", it.rule),
             )
         });
         self.odd.iter().cloned().chain(said).collect::<Vec<_>>().into_iter()
     }
 }
 
-/// What stands behind the beginning of such a comment.
+/// Returns the text after the beginning of such a comment.
 fn comment(line: &str) -> Option<&str> {
     let (before, words) = line.split_once(BEGINS)?;
     let before = before.trim_end().strip_suffix('#')?;
-    // A text in quotes is no comment.
+    // Text in quotes is not a comment.
     let quoted = ['"', '\''].iter().any(|quote| before.matches(*quote).count() % 2 == 1);
     let before = if quoted { return None } else { before };
     (before.is_empty() || before.ends_with(char::is_whitespace)).then_some(words)
@@ -223,7 +219,7 @@ spec:
             ),
             (
                 "# gatera: waive G01 reason=x",
-                "G01 finds nothing here, so there is nothing to waive; take this comment out",
+                "G01 finds nothing here, so there is nothing to waive; remove this comment",
             ),
         ] {
             let said: Vec<_> =

@@ -16,22 +16,20 @@ use objects::Kind;
 /// A replica of the guard.
 #[derive(Clone, Debug)]
 pub struct Replica {
-    /// Its pod.
     pub name: String,
-    /// Its kubelet says that it is ready.
+    /// Its kubelet reports it as ready.
     pub ready: bool,
-    /// Which version its pod is labelled with.
+    /// The version in its pod's label.
     pub version: Option<String>,
-    /// What it says of itself: the text of its `/readyz`.
+    /// The text of its `/readyz`.
     pub says: Asked<String>,
 }
 
-/// What the guard's account may do, or not.
+/// A permission of the guard's account.
 #[derive(Clone, Debug)]
 pub struct Right {
-    /// As one would say it: `list pods`.
+    /// The permission in words, as in `list pods`.
     pub words: String,
-    /// Whether it may.
     pub allowed: Asked<bool>,
 }
 
@@ -40,11 +38,11 @@ const WEBHOOKS: &str = "webhooks";
 const REPLICAS: &str = "replicas";
 const AUTHORITY: &str = "CA";
 const SETTINGS: &str = "settings";
-/// A CA is replaced months before.
+/// A CA is replaced months before its end.
 const SOON: SignedDuration = SignedDuration::from_hours(24 * 14);
 /// A leader renews its Lease every few seconds.
 const SILENT: SignedDuration = SignedDuration::from_secs(60);
-/// Conditions of webhook entries are general from here on.
+/// Match conditions of webhooks are available from this version on.
 const OLDEST_MINOR: u32 = 30;
 const AGAIN: &str = "helm upgrade gatera charts/gatera --reuse-values";
 
@@ -55,12 +53,12 @@ pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
     if !old {
         return Row::well(API_SERVER, text);
     }
-    let says = format!("{text} does not know what webhook entries of the guard need");
-    Row::wrong(API_SERVER, says, format!("take Kubernetes 1.{OLDEST_MINOR} or later"))
+    let says = format!("{text} lacks what the guard's webhook entries need");
+    Row::wrong(API_SERVER, says, format!("use Kubernetes 1.{OLDEST_MINOR} or later"))
 }
 
-/// The entries of both configurations, validating first, against those that a guard of this version writes where these kinds of packs
-/// are served.
+/// Rows about both webhook configurations, validating first, compared with those that a guard of this version writes
+/// when the kinds of these packs are served.
 pub fn webhooks(
     rulebook: &Rulebook,
     found: &[Asked<Option<Vec<Value>>>; 2],
@@ -88,12 +86,12 @@ pub fn webhooks(
         Ok(Some(found)) if found.is_empty() => Row::wrong(
             WEBHOOKS,
             format!("{kind} gatera is empty, so nothing is sent to the guard"),
-            "it fills it as soon as it is ready; its /readyz says what it waits for",
+            "the guard fills it as soon as it is ready; its /readyz shows what it waits for",
         ),
         Ok(Some(found)) => {
             let (Some(settings), Some(target)) = (settings, target) else {
                 let says = format!(
-                    "whether the {} of {kind} gatera are as its settings have them: those are not known",
+                    "the {} of {kind} gatera: the guard's settings are not known",
                     count(found.len(), "entry", "entries")
                 );
                 return Row::not_asked(WEBHOOKS, says);
@@ -109,13 +107,12 @@ pub fn webhooks(
                 Some(difference) if same_version => Row::wrong(
                     WEBHOOKS,
                     format!("{kind} gatera: {difference}"),
-                    "the leading replica writes it again within seconds; if it does not, look at its /readyz and at what else changes \
-                     webhook configurations",
+                    "the leading replica writes it again within seconds; if it does not, check its /readyz, and what else changes webhook configurations",
                 ),
                 Some(difference) => Row::remark(
                     WEBHOOKS,
                     format!("{kind} gatera: {difference}, as far as this version knows"),
-                    "ask again with the version that the guard has",
+                    "run this again with the guard's version of gatera",
                 ),
             }
         }
@@ -123,7 +120,8 @@ pub fn webhooks(
     found.iter().zip(kinds).map(row).collect()
 }
 
-/// The CA in the entries: the same in all, and how long it counts. `ends` reads the end of each certificate of a bundle.
+/// A row about the CA in the entries: the same in all, and its end. `ends` reads the end of each certificate of a
+/// bundle.
 pub fn authority(
     found: &[Asked<Option<Vec<Value>>>; 2],
     ends: impl Fn(&str) -> Asked<Vec<Timestamp>>,
@@ -139,7 +137,7 @@ pub fn authority(
         return Some(Row::wrong(
             AUTHORITY,
             says,
-            "the leading replica writes them again; if it does not, look at its /readyz",
+            "the leading replica writes them again; if it does not, check its /readyz",
         ));
     }
     let last = match ends(&bundle) {
@@ -155,18 +153,18 @@ pub fn authority(
     let left = last.duration_since(now);
     let days = left.as_hours() / 24;
     Some(if left.is_negative() || left.is_zero() {
-        let says = format!("the CA that API servers trust expired at {last}: they reach no guard");
+        let says = format!("the CA that API servers trust expired at {last}: they cannot reach the guard");
         Row::wrong(
             AUTHORITY,
             says,
-            "kubectl -n gatera delete secret gatera-tls (the guard makes another one)",
+            "kubectl -n gatera delete secret gatera-tls (the guard creates a new one)",
         )
     } else if left < SOON {
-        let says = format!("the CA that API servers trust ends at {last}, in {days} days");
+        let says = format!("the CA that API servers trust expires at {last}, in {days} days");
         Row::remark(
             AUTHORITY,
             says,
-            "the guard replaces it when a third of its life is left, unless its certificates are kept from outside",
+            "the guard replaces it when a third of its life is left, unless you manage its certificates",
         )
     } else {
         Row::well(AUTHORITY, format!("API servers trust one CA, until {last} ({days} days)"))
@@ -196,7 +194,7 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
     let ready = found.iter().filter(|it| it.ready).count();
     if ready == 0 {
         let says = format!(
-            "none of {} is ready: what the guard insists on is refused, and the rest passes",
+            "none of {} is ready: requests that must be judged are refused, all others pass",
             count(found.len(), "replica", "replicas")
         );
         rows.push(Row::wrong(
@@ -207,16 +205,16 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
     }
     for Replica { name, ready, version, says } in found {
         match says {
-            Err(why) => rows.push(Row::not_asked(REPLICAS, format!("what pod {name} says of itself: {why}"))),
+            Err(why) => rows.push(Row::not_asked(REPLICAS, format!("the /readyz of pod {name}: {why}"))),
             Ok(text) if !is_readyz(text) => {
                 rows.push(Row::not_asked(REPLICAS, format!("pod {name} does not answer as a guard does")));
             }
             Ok(text) => {
                 for line in text.lines().filter_map(trouble) {
                     let says = format!("pod {name} says: {line}");
-                    // One that begins or goes while others serve is part of every rollout.
+                    // A replica that starts or stops while others serve is part of every rollout.
                     rows.push(if *ready || found.iter().all(|it| !it.ready) {
-                        Row::wrong(REPLICAS, says, "its log says more")
+                        Row::wrong(REPLICAS, says, "see its log")
                     } else {
                         Row::remark(REPLICAS, says, "")
                     });
@@ -224,8 +222,8 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
             }
         }
         if let Some(version) = version.as_ref().filter(|it| *it != own) {
-            let says = format!("pod {name} is of version {version}, and this program of {own}");
-            rows.push(Row::remark(REPLICAS, says, "use a program of the guard's version"));
+            let says = format!("pod {name} has version {version}, but this gatera has {own}");
+            rows.push(Row::remark(REPLICAS, says, "use the guard's version of gatera"));
         }
         if !ready && !rows.iter().any(|row| row.says.contains(&**name)) {
             rows.push(Row::remark(
@@ -238,20 +236,20 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
     if rows.is_empty() {
         rows.push(Row::well(
             REPLICAS,
-            format!("{ready} of {} ready, and each says that all is well", found.len()),
+            format!("{ready} of {} ready, and each reports that all is well", found.len()),
         ));
     }
     rows
 }
 
-/// A line of `/readyz` that says that something is not as it should be.
+/// Returns a line of `/readyz` that reports a problem.
 fn trouble(line: &str) -> Option<&str> {
     let (sign, words) = line.split_at_checked(4)?;
     let (part, says) = words.split_once(": ")?;
     let well = match part {
         "view" | "settings" => says == "current",
         "webhooks" => says == "registered",
-        // What is the matter with it stands behind it.
+        // The problem follows the expiry date.
         "certificate" => {
             says.strip_prefix("valid until ").is_some_and(|until| until.parse::<Timestamp>().is_ok())
         }
@@ -260,7 +258,7 @@ fn trouble(line: &str) -> Option<&str> {
     (!well).then_some(words)
 }
 
-/// Each of these is a line of every guard's `/readyz`.
+/// Every guard's `/readyz` has a line for each of these.
 const PARTS: [&str; 5] = ["view", "certificate", "webhooks", "settings", "server"];
 
 fn is_readyz(text: &str) -> bool {
@@ -274,7 +272,7 @@ fn is_readyz(text: &str) -> bool {
 pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row {
     const LEADER: &str = "leader";
     let consequence =
-        "so entries are not renewed, no bootstrap node is removed, and no configuration rolled out";
+        "so webhook entries are not renewed, bootstrap nodes not removed, and configurations not rolled out";
     let instead = "kubectl -n gatera get pods; a ready replica takes over within seconds";
     match found {
         Err(why) => Row::not_asked(LEADER, why),
@@ -283,7 +281,7 @@ pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row
             let ago = now.duration_since(*renewed).as_secs();
             Row::wrong(
                 LEADER,
-                format!("{holder} led, and has not renewed its Lease for {ago} s, {consequence}"),
+                format!("{holder} leads, but has not renewed its Lease for {ago} s, {consequence}"),
                 instead,
             )
         }
@@ -297,13 +295,13 @@ pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
         Err(why) if why.starts_with("ConfigMap ") => Row::wrong(
             SETTINGS,
             why,
-            "correct it with helm upgrade; until then the guard goes on with the settings it had",
+            "correct it with helm upgrade; until then the guard keeps its last settings",
         ),
         Err(why) => Row::not_asked(SETTINGS, why),
         Ok(None) => Row::remark(
             SETTINGS,
-            "there is no ConfigMap gatera-settings, so the defaults were taken here",
-            "a guard that is not of the chart has its settings elsewhere",
+            "there is no ConfigMap gatera-settings, so the defaults were used here",
+            "a guard that the chart did not install has its settings elsewhere",
         ),
         Ok(Some(settings)) => {
             let milder = rulebook.rules().iter().filter(|rule| settings.mode(rule.id) < Mode::Enforce);
@@ -312,12 +310,12 @@ pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
                 return Row::well(SETTINGS, "ConfigMap gatera-settings can be read, and every rule refuses");
             }
             let says = format!(
-                "{} of {} rules refuse nothing, in no namespace: {}",
+                "{} of {} rules refuse nothing in any namespace: {}",
                 milder.len(),
                 rulebook.rules().len(),
                 milder.join(", ")
             );
-            Row::remark(SETTINGS, says, "when you have moved in: mode: enforce in the chart's settings")
+            Row::remark(SETTINGS, says, "when you are ready: mode: enforce in the chart's settings")
         }
     }
 }
@@ -330,7 +328,7 @@ pub fn rights(user: &str, all: &[Right]) -> Vec<Row> {
     }
     let lacks: Vec<_> = all.iter().filter(|it| it.allowed == Ok(false)).collect();
     if lacks.is_empty() {
-        return vec![Row::well(RIGHTS, format!("{user} may do all of the {} things it does", all.len()))];
+        return vec![Row::well(RIGHTS, format!("{user} has all {} permissions that it needs", all.len()))];
     }
     let row = |it: &&Right| Row::wrong(RIGHTS, format!("{user} may not {}", it.words), AGAIN);
     lacks.iter().map(row).collect()

@@ -31,7 +31,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
         }
         if let Some(label) = view.mode_that_is_none(ns) {
             let says = format!(
-                "namespace {ns} carries {MODE_LABEL}: {label}, which is not a mode, and counts as enforce"
+                "namespace {ns} has {MODE_LABEL}: {label}, which is not a mode and counts as enforce"
             );
             return Row::remark(
                 NAMESPACES,
@@ -41,15 +41,14 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
         }
         if let Some(problem) = view.useless_glass(ns) {
             let says =
-                format!("namespace {ns} carries {PREFIX}{BREAK_GLASS}, which opens nothing now: {problem}");
+                format!("namespace {ns} has {PREFIX}{BREAK_GLASS}, which suspends nothing now: {problem}");
             return Row::remark(NAMESPACES, says, exceptions::mend(ns));
         }
         match view.namespace_mode(ns) {
             None => Row::remark(
                 NAMESPACES,
                 format!(
-                    "namespace {ns} has no label {MODE_LABEL}: what carries no labels itself (scaling, evictions, a ConfigMap made \
-                     by hand) is judged only while a guard answers, or not at all"
+                    "namespace {ns} has no label {MODE_LABEL}: requests without labels of their own (scaling, evictions, a ConfigMap created by hand) are judged only while a guard answers, or not at all"
                 ),
                 format!("kubectl label namespace {ns} {MODE_LABEL}=enforce"),
             ),
@@ -103,14 +102,14 @@ pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
     view.no_longer_adopted().map(row).collect()
 }
 
-/// Rows about bootstrap nodes without a StatefulSet, which installations that failed leave behind.
+/// Rows about bootstrap nodes without a StatefulSet, which failed installations leave behind.
 pub fn lone_founders(view: &View<'_>) -> Vec<Row> {
     let row = |it: &Workload| {
         let Meta { namespace, name, .. } = &it.metadata;
         let instead =
             format!("kubectl -n {namespace} delete deployment {name}, then its Service and ConfigMap");
         let says = format!(
-            "Deployment {namespace}/{name} runs, and there is no StatefulSet whose members join it; if its installation failed: {instead}"
+            "Deployment {namespace}/{name} runs, but there is no StatefulSet whose members join it; if its installation failed: {instead}"
         );
         Row::remark("bootstrap node", says, instead)
     };

@@ -1,4 +1,4 @@
-//! A piece of YAML with the place of each of its pieces. What kubectl makes of it is its JSON.
+//! A piece of YAML with the place of each of its pieces. Its JSON is what kubectl makes of it.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl Node {
         entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// The text under this key.
+    /// Returns the text under this key.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match &self.get(key)?.value {
             Self::Text(text) => Some(text),
@@ -30,13 +30,13 @@ impl Node {
         }
     }
 
-    /// What stands under this key, and nothing else.
+    /// Returns only the value of this key.
     pub(super) fn into_entry(self, key: &str) -> Option<Self> {
         let Self::Map(entries) = self else { return None };
         entries.into_iter().find(|(name, _)| name == key).map(|(_, value)| value.value)
     }
 
-    /// Adds what is meant and does not stand there; its place is that of what it is added to.
+    /// Adds an implied value; its place is that of the map that it is added to.
     pub(super) fn say(&mut self, key: &str, text: &str, at: &Location) {
         if let Self::Map(entries) = self {
             entries.push((
@@ -46,7 +46,7 @@ impl Node {
         }
     }
 
-    /// One step down: a key of a map, or the item of a list that has this name or number.
+    /// Returns the value of a key, or the list item with this name or number.
     pub(super) fn step(&self, name: &str) -> Option<&Spanned<Node>> {
         let named = |item: &&Spanned<Node>| matches!(item.value.get("name"), Some(it) if matches!(&it.value, Node::Text(text) if text == name));
         match self {

@@ -1,6 +1,7 @@
-//! A text between two `---`: what is no YAML there spoils nothing of the others.
+//! The text between two `---`: a YAML error in it does not affect the others.
 //!
-//! Owns: where a text is parted, as kubectl parts it, and the words about what is no YAML. Must not know: what documents say.
+//! Owns: where a text is split, as kubectl splits it, and the messages about YAML errors. Must not know: what documents
+//! say.
 
 use serde_saphyr::Spanned;
 
@@ -11,20 +12,19 @@ use super::node::Node;
 #[derive(Debug)]
 pub(super) struct Part<'a> {
     pub(super) text: &'a str,
-    /// Lines above it.
     pub(super) above: u64,
 }
 
-/// The text is no YAML.
+/// The text is not YAML.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct NoYaml {
-    /// Where it stops being YAML.
+    /// Where the YAML error is.
     pub place: Place,
     problem: String,
 }
 
-/// All parts of a text, the line with the `---` at the beginning of what follows it.
+/// Splits a text into its parts; each `---` line belongs to the part after it.
 pub(super) fn all(text: &str) -> impl Iterator<Item = Part<'_>> {
     let (mut rest, mut above) = (text, 0);
     std::iter::from_fn(move || {
@@ -39,7 +39,7 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// How much of a text is its first part: bytes, and lines. A directive belongs to what follows it.
+/// Returns the length of the first part: bytes, and lines. A directive belongs to the part after it.
 fn until_next(text: &str) -> (usize, u64) {
     let (mut bytes, mut lines, mut only_directives) = (0, 0, true);
     for line in text.split_inclusive('\n') {
@@ -57,7 +57,8 @@ fn until_next(text: &str) -> (usize, u64) {
 }
 
 impl Part<'_> {
-    /// What YAML makes of it. Aliases may make a small text endless, so there are limits; a long text may hold as much as it is long.
+    /// Parses the YAML. Aliases may expand a small text without limit, so there are limits; a long text may hold as
+    /// much as it is long.
     pub(super) fn read(&self) -> Result<Vec<Spanned<Node>>, NoYaml> {
         let (length, few) = (self.text.len(), serde_saphyr::Budget::default());
         let options = serde_saphyr::options! {
@@ -75,7 +76,7 @@ impl Part<'_> {
         })
     }
 
-    /// The template that Helm made this of, as it writes above each document.
+    /// Returns the template that Helm rendered this from, as it notes above each document.
     pub(super) fn template(&self) -> Option<String> {
         let head = self
             .text
@@ -85,7 +86,7 @@ impl Part<'_> {
         Some(name.to_owned()).filter(|name| !name.is_empty())
     }
 
-    /// The key that stands here stands above it as well, in the same map: which, and where.
+    /// Finds a key that occurs above in the same map, too: which one, and where.
     fn twice(&self, line: usize, column: usize) -> Option<String> {
         let lines: Vec<_> = self.text.lines().take(line + 1).collect();
         let key_at = |line: &str| {
@@ -94,7 +95,7 @@ impl Part<'_> {
             (!key.is_empty() && key.len() <= 63 && key.chars().all(plain)).then_some(key)
         };
         let key = key_at(lines.last()?)?;
-        // What is indented less, or begins an item, is of another map.
+        // A line with less indentation, or one that begins an item, is in another map.
         let indent = |line: &str| line.len() - line.trim_start_matches([' ', '-']).len();
         let above = lines.iter().enumerate().take(line).rev();
         let mut same = above
@@ -104,49 +105,50 @@ impl Part<'_> {
             same.find(|(_, text)| indent(text) == column && key_at(text).as_ref() == Some(&key))?;
         let number = |line: usize| self.above + u64::try_from(line).unwrap_or_default() + 1;
         Some(format!(
-            "key {key} stands twice in the same map, on lines {} and {}",
+            "key {key} occurs twice in the same map, on lines {} and {}",
             number(first),
             number(line)
         ))
     }
 
-    /// What is wrong, in words. Nothing of the parser's is repeated that quotes the text: the text could be a password.
+    /// Returns the message for an error. It repeats no words of the parser that quote the text: the text could be a
+    /// password.
     fn problem(&self, words: &str, (line, column): (u64, u64)) -> String {
         let at = |place: u64| usize::try_from(place.saturating_sub(1)).unwrap_or(usize::MAX);
         let here = self.text.lines().nth(at(line));
-        // What a template does to the lines below it shows up there.
+        // An error that a template causes in the lines below it shows up there.
         if here.is_some_and(|it| it.contains("{{"))
             || self.text.lines().any(|it| it.trim_start().starts_with("{{"))
         {
-            return "this is a template, not a manifest; judge what comes of it: helm template CHART | gatera check -".into();
+            return "this is a template, not a manifest; judge its output: helm template CHART | gatera check -".into();
         }
         let first = words.lines().next().unwrap_or_default();
         let first = first.split(" at line ").next().unwrap_or_default().trim_end_matches(':');
         let says = |word: &str| first.contains(word);
         let known = if says("tabs") {
-            "a tab stands where YAML wants spaces"
+            "a tab where YAML needs spaces"
         } else if says("quoted scalar") && !says("escape") {
             "a quote is not closed"
         } else if says("escape") {
-            "a backslash stands in double quotes before something that cannot follow it"
+            "a backslash in double quotes before a character that cannot follow it"
         } else if ["illegal placement", "unclosed", "flow"].iter().any(|it| says(it)) {
             "a bracket or a brace is not closed"
         } else if says("string scalar") {
-            "a key is not a text"
+            "a key is not a string"
         } else if says("non-finite") {
             "there is no such number"
         } else if says("duplicate mapping key") {
             &self
                 .twice(at(line), at(column))
-                .unwrap_or_else(|| "a key stands twice in the same map".to_owned())
+                .unwrap_or_else(|| "a key occurs twice in the same map".to_owned())
         } else if says("mapping values are not allowed") {
-            "a `:` stands where no key can be; indent this line as the one above it, or put the value in quotes"
+            "a `:` where no key can be; indent this line like the one above it, or put the value in quotes"
         } else if says("Depth") {
             "its maps and lists are nested deeper than 64 levels"
         } else if says("budget") || says("alias") && says("limit") {
             "its aliases make it too large"
         } else if says("unknown anchor") {
-            "it refers to an anchor that is not there"
+            "it refers to an anchor that does not exist"
         } else {
             return format!("this is not YAML: {first}");
         };
@@ -181,33 +183,33 @@ mod tests {
     fn what_is_no_yaml_is_said_in_words() {
         for (text, line, words) in [
             ("a: \"x\nb: 1\n", 2, "this is not YAML: a quote is not closed"),
-            ("a:\n\tb: 1\n", 2, "this is not YAML: a tab stands where YAML wants spaces"),
+            ("a:\n\tb: 1\n", 2, "this is not YAML: a tab where YAML needs spaces"),
             (
                 "a: 1\nb: 2\na: hunter2\n",
                 3,
-                "this is not YAML: key a stands twice in the same map, on lines 1 and 3",
+                "this is not YAML: key a occurs twice in the same map, on lines 1 and 3",
             ),
             (
                 "- x:\n    a: 1\n  b: 1\n- b: 1\n  c: 2\n  # b\n  b: 2\n",
                 7,
-                "this is not YAML: key b stands twice in the same map, on lines 4 and 7",
+                "this is not YAML: key b occurs twice in the same map, on lines 4 and 7",
             ),
-            ("{a: 1, a: hunter2}\n", 1, "this is not YAML: a key stands twice in the same map"),
+            ("{a: 1, a: hunter2}\n", 1, "this is not YAML: a key occurs twice in the same map"),
             (
                 "a: b: c\n",
                 1,
-                "this is not YAML: a `:` stands where no key can be; indent this line as the one above it, or put the value in quotes",
+                "this is not YAML: a `:` where no key can be; indent this line like the one above it, or put the value in quotes",
             ),
-            ("a: *nope\n", 1, "this is not YAML: it refers to an anchor that is not there"),
+            ("a: *nope\n", 1, "this is not YAML: it refers to an anchor that does not exist"),
             (
                 "a: {{ .Values.a }}\n",
                 1,
-                "this is a template, not a manifest; judge what comes of it: helm template CHART | gatera check -",
+                "this is a template, not a manifest; judge its output: helm template CHART | gatera check -",
             ),
             (
                 "{{- if .Values.a }}\na: 1\n{{- end }}\n",
                 1,
-                "this is a template, not a manifest; judge what comes of it: helm template CHART | gatera check -",
+                "this is a template, not a manifest; judge its output: helm template CHART | gatera check -",
             ),
         ] {
             let problem = all(text).next().unwrap().read().unwrap_err();

@@ -1,8 +1,8 @@
-//! What becomes of an object when a manifest is applied to it, as `kubectl apply` does it: fields that the manifest says, fields that
-//! it said before and says no more, and fields that are somebody else's.
+//! The object after `kubectl apply` of a manifest: fields of the manifest, fields of the last manifest that the new one
+//! no longer has, and fields of other owners.
 //!
-//! Must not know: rules. Lists whose items have names are merged by these names, as API servers do it; in all others an item keeps
-//! what API servers add to it, as long as it stands in the same place.
+//! Must not know: rules. Lists whose items have names are merged by these names, as API servers do it; in all others an
+//! item keeps what API servers add to it, as long as its index stays the same.
 
 use serde_json::{Map, Value};
 
@@ -11,11 +11,11 @@ use super::{is_replaced, keeps_only_what_is_said, keys, name};
 const SELECTOR: &str = "/spec/selector";
 const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
 
-/// What API servers fill in where a list is replaced as a whole: claim templates, sources of a projected volume.
+/// Fields that API servers fill in where a list is replaced as a whole: claim templates, sources of a projected volume.
 const FILLED_IN: [&str; 6] =
     ["apiVersion", "kind", "status", "volumeMode", "defaultMode", "expirationSeconds"];
 
-/// What API servers write and nobody else; manifests that were exported have it, often empty.
+/// Fields that only API servers write; exported manifests contain them, often empty.
 const OF_SERVERS: [&str; 7] = [
     "creationTimestamp",
     "uid",
@@ -26,16 +26,16 @@ const OF_SERVERS: [&str; 7] = [
     "deletionTimestamp",
 ];
 
-/// The object after that.
+/// Returns the object after the manifest was applied.
 pub fn applied(live: &Value, manifest: &Value) -> Value {
     over(live, &last(live).unwrap_or_default(), manifest)
 }
 
-/// The object after that, if its manifest said this before.
+/// Returns the object after the manifest was applied, given its last manifest.
 pub(super) fn over(live: &Value, last: &Value, manifest: &Value) -> Value {
     let mut manifest = manifest.clone();
     clean(&mut manifest);
-    // kubectl writes one itself.
+    // kubectl writes this annotation itself.
     if let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
     }
@@ -55,7 +55,7 @@ pub(super) fn over(live: &Value, last: &Value, manifest: &Value) -> Value {
     after
 }
 
-/// What the manifest said when it was applied before; `None`: nobody knows, so what it says no more stays.
+/// Returns the manifest that was applied last; `None`: unknown, so removed fields stay.
 pub fn last(live: &Value) -> Option<Value> {
     let text = live.pointer(LAST_APPLIED)?.as_str()?;
     let mut said: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
@@ -63,7 +63,7 @@ pub fn last(live: &Value) -> Option<Value> {
     Some(said)
 }
 
-/// Without what only API servers write.
+/// Removes fields that only API servers write.
 fn clean(manifest: &mut Value) {
     if let Some(fields) = manifest.as_object_mut() {
         fields.remove("status");
@@ -84,7 +84,7 @@ fn merged(field: &str, live: &Value, last: &Value, wanted: &Value) -> Value {
     }
 }
 
-/// A field that the manifest said before and says no more goes, with what others wrote below it.
+/// A field of the last manifest that the new one no longer has is removed, with everything below it.
 fn map(live: &Map<String, Value>, last: &Value, wanted: &Map<String, Value>) -> Map<String, Value> {
     let stays = |(key, live): (&String, &Value)| match wanted.get(key) {
         Some(Value::Null) => None,
@@ -118,7 +118,7 @@ fn list(field: &str, live: &[Value], last: &Value, wanted: &[Value]) -> Vec<Valu
     wanted.iter().map(item).chain(others.cloned()).collect()
 }
 
-/// A list that is replaced as a whole: what the manifest says, and what API servers fill in again.
+/// Replaces a list as a whole: the items of the manifest, and what API servers fill in again.
 fn replaced(live: &[Value], wanted: &[Value]) -> Vec<Value> {
     let named = |item: &Value| item.pointer("/metadata/name").cloned();
     let before = |at: usize, wanted: &Value| match named(wanted) {
@@ -140,7 +140,7 @@ fn filled_in(live: &Value, wanted: &Value) -> Value {
                 .map(|(key, it)| (key.clone(), live.get(key).map_or(it.clone(), |live| filled_in(live, it))));
             let mut all: Map<_, _> = said.collect();
             for (key, live) in live {
-                // Older ones write "creationTimestamp: null" into claim templates.
+                // Older API servers write "creationTimestamp: null" into claim templates.
                 if (FILLED_IN.contains(&&**key) || live.is_null()) && !all.contains_key(key) {
                     all.insert(key.clone(), live.clone());
                 }

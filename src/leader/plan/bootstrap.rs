@@ -1,10 +1,11 @@
 //! When the bootstrap node goes, and what comes first.
 //!
-//! A note on the StatefulSet; then its name leaves every member's address; then a mark on everything that is to go; then
-//! its Deployment goes with its pods; then its Service and ConfigMap; then an Event and the note that it is done. Each step
-//! follows from what the API server shows, so a leader that comes in the middle goes on where the other stopped. Note and
-//! marks are reminders: people can write them too, so what goes is derived anew each time, and what the note names beyond
-//! that is left alone, with an Event. A bootstrap pod without a Deployment is left to the person who made it: nothing
+//! The removal is recorded on the StatefulSet; then the node's name is removed from every member's addresses; then
+//! everything to be removed is marked; then its Deployment is deleted with its pods; then its Service and ConfigMap;
+//! then an Event is written and the end recorded. Each step
+//! follows from what the API server shows, so a new leader continues where the last one stopped. Record and marks are
+//! reminders: people can write them too, so what to remove is derived again each time, and anything else that the
+//! record names is kept, with an Event. A bootstrap pod without a Deployment is left to the person who made it: nothing
 //! re-creates it, and the guard has no right to delete pods.
 
 use super::warrant::is_marked;
@@ -13,22 +14,20 @@ use engine::inject;
 use facts::view::{Cluster, PodFact, Removal, RemovalTarget, View, transfer};
 use objects::{Kind, Meta, Service, Workload};
 
-/// How far a cluster is with its bootstrap node.
+/// How far the removal of a cluster's bootstrap node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// There is none.
     Absent,
-    /// It is not touched, because it was applied again or does nothing.
+    /// The node is not touched, because it was applied again or has no replicas.
     LeftAlone(String),
-    /// It stays for now: why.
+    /// The node stays for now, for this reason.
     Kept(String),
-    /// It goes: what is being done, and the next step unless that is only to wait.
+    /// The node is being removed: what is being done, and the next step unless it only waits.
     Going(String, Option<Box<Step>>),
-    /// It was removed.
     Removed,
 }
 
-/// How far this cluster is.
+/// Returns how far the removal of this cluster's bootstrap node is.
 pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     let Some(removal) = Removal::of(&cluster.workload.metadata) else {
         return before(cluster, view);
@@ -37,25 +36,25 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
         return Stage::Kept(why);
     }
     match removal {
-        // A removal begins when all members are Ready, and says in the same breath that there is data.
+        // A removal begins when all members are Ready, and its first mark also records that there is data.
         Removal::Going(_) if !cluster.has_data() => taken_out(cluster, "no member ever held data"),
         Removal::Going(targets) => going(cluster, view, &targets),
-        Removal::Odd => taken_out(cluster, "it is not written as gatera writes it"),
+        Removal::Odd => taken_out(cluster, "its format is not gatera's"),
         Removal::Done => match view.founders(cluster).next() {
             None => Stage::Removed,
             Some(again) => Stage::LeftAlone(format!(
-                "Deployment {} was applied again after it was removed; take it out of what you apply",
+                "Deployment {} was applied again after it was removed; remove it from what you apply",
                 again.metadata.name
             )),
         },
     }
 }
 
-/// A note that the guard cannot have written says nothing.
+/// Removes a record that the guard cannot have written.
 fn taken_out(cluster: &Cluster, why: &str) -> Stage {
-    let says = format!("the note gatera.dev/bootstrap is not gatera's: {why}");
+    let says = format!("annotation gatera.dev/bootstrap was not written by gatera: {why}");
     let note = format!(
-        "{says}; nothing was removed for it, and it is taken out; look who wrote it: kubectl -n {} get statefulset {} --show-managed-fields --output=yaml",
+        "{says}; nothing was removed because of it, and gatera deletes the annotation; to see who wrote it: kubectl -n {} get statefulset {} --show-managed-fields --output=yaml",
         cluster.id.namespace, cluster.id.name
     );
     let told = vec![Announcement::about(cluster, NOT_REMOVED, note)];
@@ -74,7 +73,7 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
         (None, None) => return Stage::Absent,
         (None, Some(held)) => {
             return Stage::LeftAlone(format!(
-                "Deployment {} has 0 replicas and harms nobody; take it out of what you apply",
+                "Deployment {} has 0 replicas and does no harm; remove it from what you apply",
                 held.metadata.name
             ));
         }
@@ -82,7 +81,7 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     }
     if let Some(going) = running.iter().find(|it| it.metadata.going()) {
         return Stage::LeftAlone(format!(
-            "Deployment {} is being deleted by somebody else",
+            "Deployment {} is being deleted, but not by gatera",
             going.metadata.name
         ));
     }
@@ -97,7 +96,7 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
 
 fn going<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> Stage {
     if !inject::outdated(cluster, view).is_empty() {
-        return wait("taking its name out of the members' address".to_owned());
+        return wait("removing its name from the members' addresses".to_owned());
     }
     let founders: Vec<_> = view.founders(cluster).collect();
     let is_noted = |it: &Workload| noted.iter().any(|target| target.is(Kind::Deployment, &it.metadata));
@@ -106,20 +105,20 @@ fn going<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> 
         return with_deployments(cluster, view, noted, &own);
     }
     let deployments = || noted.iter().filter(|it| it.kind == Kind::Deployment);
-    // Applied again meanwhile: Service and ConfigMap are a part of what was applied.
+    // The node was applied again meanwhile: its Service and ConfigMap belong to what was applied.
     if !founders.is_empty() {
         return finish(cluster, deployments().cloned().collect(), Vec::new());
     }
-    // Members may still receive from a pod that is on its way out; it keeps its name until it is gone.
+    // Members may still receive data from a pod that is being deleted; it keeps its name until it is gone.
     for target in deployments() {
         if let Some(pod) = pods_of(&target.name, cluster).next() {
-            return wait(format!("{target} is gone, its pod {} is still there", pod.name));
+            return wait(format!("{target} is gone, but its pod {} still exists", pod.name));
         }
     }
     services(cluster, view, noted)
 }
 
-/// While its Deployments are there, everything that goes can be derived, and is marked.
+/// Marks everything that is to be removed: as long as the Deployments exist, it can be derived.
 fn with_deployments<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
@@ -127,9 +126,9 @@ fn with_deployments<'a>(
     own: &[&'a Workload],
 ) -> Stage {
     if let Some(going) = own.iter().find(|it| it.metadata.going()) {
-        return wait(format!("Deployment {} goes with its pods", going.metadata.name));
+        return wait(format!("Deployment {} and its pods are being deleted", going.metadata.name));
     }
-    // Whoever is missing may come back by way of this node.
+    // A missing member may still join through this node.
     if let Some(why) = holds_up(cluster, view) {
         return Stage::Kept(why);
     }
@@ -152,7 +151,8 @@ fn with_deployments<'a>(
     )
 }
 
-/// The note names something else than what goes: somebody wrote it, or the world is another one by now.
+/// Replaces a record that names something else than what is to be removed: a person wrote it, or the objects have
+/// changed since.
 fn corrected<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
@@ -168,11 +168,11 @@ fn corrected<'a>(
     let told = told.collect();
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { version, ..Mark::with(cluster, &Removal::Going(due)) };
-    let says = "writing down anew what goes".to_owned();
+    let says = "recording again what is to be removed".to_owned();
     Stage::Going(says, Some(Box::new(Step::Correct { told, mark })))
 }
 
-/// Why an object that the note names stays, as far as the view shows; `None`: it goes or is gone.
+/// Returns why an object that the record names stays, as far as the view shows; `None`: it is removed or gone.
 fn stays<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
@@ -181,7 +181,7 @@ fn stays<'a>(
 ) -> Option<String> {
     let ns = &*cluster.id.namespace;
     let there = seen(cluster, view, target);
-    // ConfigMaps are seen only while a workload of ours reads them.
+    // The view holds ConfigMaps only while a workload of ours reads them.
     if there.map_or(target.kind != Kind::ConfigMap, Meta::going) {
         return None;
     }
@@ -196,7 +196,7 @@ fn stays<'a>(
     Some(why.unwrap_or_else(unknown))
 }
 
-/// The Deployments and their pods are gone.
+/// Removes the Services, once the Deployments and their pods are gone.
 fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> Stage {
     let (ns, uid) = (&*cluster.id.namespace, &*cluster.workload.metadata.uid);
     let mut left = Vec::new();
@@ -219,10 +219,12 @@ fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) 
     finish(cluster, rest, left)
 }
 
-/// Marks are written while the Deployment is there and everything can be seen.
-pub(super) const UNMARKED: &str = "it was not marked while the bootstrap node was there to show whose it is";
+/// The reason to keep an object without a mark. Marks are written while the Deployment exists and all objects are in
+/// the view.
+pub(super) const UNMARKED: &str =
+    "it was not marked while the bootstrap node existed, so its owner is unknown";
 
-/// A ConfigMap is shown to the guard only while a workload of ours reads it, so the rest is looked up.
+/// Ends the removal. The guard sees a ConfigMap only while a workload of ours reads it, so the rest is looked up.
 fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget, String)>) -> Stage {
     let finish = Finish {
         id: cluster.id.clone(),
@@ -232,8 +234,8 @@ fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget,
         count: cluster.count(),
     };
     let says = match finish.left.first() {
-        Some((target, why)) => format!("{target} is left alone: {why}"),
-        None => "looking up what is left, and telling everybody".to_owned(),
+        Some((target, why)) => format!("{target} is not removed: {why}"),
+        None => "looking up what is left, then writing Events".to_owned(),
     };
     Stage::Going(says, Some(Box::new(Step::Finish(finish))))
 }
@@ -252,7 +254,7 @@ fn condemned(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> PendingD
     PendingDeletion { id: cluster.id.clone(), owner, target: target.clone(), version }
 }
 
-/// This very object, as the view shows it.
+/// Returns this very object, as the view shows it.
 fn seen<'a>(cluster: &Cluster, view: &View<'a>, target: &RemovalTarget) -> Option<&'a Meta> {
     let ns = &*cluster.id.namespace;
     let meta = match target.kind {
@@ -266,17 +268,16 @@ fn seen<'a>(cluster: &Cluster, view: &View<'a>, target: &RemovalTarget) -> Optio
     meta.filter(|meta| target.is(target.kind, meta))
 }
 
-/// It has a pod, or wants one.
+/// Tells whether the Deployment has a pod or wants one.
 fn runs(deployment: &Workload, cluster: &Cluster) -> bool {
     deployment.replicas() > 0 || pods_of(&deployment.metadata.name, cluster).next().is_some()
 }
 
-/// Pods of this Deployment.
 fn pods_of<'c>(deployment: &'c str, cluster: &'c Cluster) -> impl Iterator<Item = &'c PodFact> {
     cluster.bootstrap.pods.iter().map(AsRef::as_ref).filter(move |pod| pod.deployment() == Some(deployment))
 }
 
-/// A bootstrap pod that nothing re-creates.
+/// Returns the bootstrap pod that nothing re-creates.
 fn left_to_you(cluster: &Cluster) -> Option<String> {
     let pod = cluster.bootstrap.pods.iter().find(|pod| pod.bootstrap && pod.owner.is_none())?;
     let (ns, name) = (&cluster.id.namespace, &pod.name);
@@ -285,7 +286,7 @@ fn left_to_you(cluster: &Cluster) -> Option<String> {
     ))
 }
 
-/// What keeps the bootstrap node until a person does something about it, in words.
+/// Returns what keeps the bootstrap node until a person acts.
 pub fn kept_by_more_than_time<'a>(cluster: &'a Cluster, view: &View<'a>) -> Option<String> {
     if cluster.bootstrap.pods.is_empty() {
         return None;
@@ -300,12 +301,12 @@ pub fn kept_by_more_than_time<'a>(cluster: &'a Cluster, view: &View<'a>) -> Opti
         .or_else(again)
 }
 
-/// It is not the guard's to remove.
+/// Returns why the guard never removes this node.
 fn never_removed(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let twin = || {
         view.twin(cluster).map(|twin| {
             format!(
-                "{} has the same instance label, so it is unclear which of the two it belongs to; give one another label, or remove it yourself",
+                "{} has the same instance label, so it is unclear which of the two it belongs to; give one of them another label, or remove the bootstrap node yourself",
                 twin.id.name
             )
         })
@@ -313,13 +314,13 @@ fn never_removed(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     super::looks_only(cluster, view).or_else(twin)
 }
 
-/// What keeps the bootstrap node from going, in words; `None`: everybody can do without it.
+/// Returns what keeps the bootstrap node for now; `None`: no member needs it.
 fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if let Some(why) = never_removed(cluster, view) {
         return Some(why);
     }
     if cluster.members.is_empty() {
-        return Some("no member is asked for (0 replicas)".to_owned());
+        return Some("the StatefulSet has 0 replicas".to_owned());
     }
     if let Some(founder) = transfer::stranded(cluster, view.now) {
         let way_out = transfer::way_out(cluster, founder);
@@ -329,7 +330,7 @@ fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if !everybody || !cluster.members.iter().all(facts::view::Member::ready) || !cluster.leaving.is_empty() {
         return Some(cluster.describe());
     }
-    let rolls = || cluster.rolls().then(|| "a rollout of the StatefulSet runs".to_owned());
+    let rolls = || cluster.rolls().then(|| "a rollout of the StatefulSet is under way".to_owned());
     let reserved = || {
         let (pod, _) = view.reservations.besides(cluster, "")?;
         Some(format!("{pod} was allowed to leave moments ago"))
@@ -337,7 +338,7 @@ fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     unverified(cluster).or_else(rolls).or_else(reserved)
 }
 
-/// Members whose Ready proves nothing, and what to do about them.
+/// Returns the members whose Ready proves nothing, and what to do about them.
 pub fn unverified(cluster: &Cluster) -> Option<String> {
     let all: Vec<_> = cluster.unverified().collect();
     let first = all.first()?;
@@ -345,11 +346,11 @@ pub fn unverified(cluster: &Cluster) -> Option<String> {
     let ns = &cluster.id.namespace;
     Some(match all.iter().find(|it| it.pod.as_ref().is_some_and(|pod| pod.injected)) {
         Some(seen) => format!(
-            "{} is Ready by a probe that does not see Galera's state, so nothing proves it Synced; look yourself, then remove the bootstrap node: `gatera explain G05`",
+            "{} has a readiness probe that does not check Galera's state, so nothing proves it Synced; check it yourself, then remove the bootstrap node: `gatera explain G05`",
             seen.name
         ),
         None => format!(
-            "{names} started without gatera, so Ready does not prove Synced; unless wsrep_cluster_state_uuid is zeros (gatera explain G04), take over one at a time, the next when it is Ready again: kubectl -n {ns} delete pod {}",
+            "{names} started without gatera, so Ready does not prove Synced; unless wsrep_cluster_state_uuid is zeros (gatera explain G04), restart them one at a time, each when the one before is Ready again: kubectl -n {ns} delete pod {}",
             first.name
         ),
     })

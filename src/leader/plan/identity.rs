@@ -1,8 +1,10 @@
-//! Which cluster it is: recorded on the StatefulSet once its members agree, so that no other can be founded in its place.
+//! The identity of a cluster: recorded on its StatefulSet once its members agree, so that no other cluster can be
+//! founded in its place.
 //!
-//! Owns: when members are asked ([`asks`]) and what follows from what they told ([`concluded`]). Must not know: Events.
-//! A server tells the id of its cluster when it has joined, through a probe, again and again until it is heard; or that its
-//! cluster has none. That is recorded, too: it wants to be led out (`gatera explain G04`).
+//! Owns: when members are asked ([`asks`]) and what follows from their reports ([`concluded`]). Must not know: Events.
+//! A server that has joined reports its cluster's identity through a probe, again and again until the report is read;
+//! or it reports that its cluster has none. That is recorded, too: `gatera explain G04` tells how to repair such a
+//! cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,28 +16,27 @@ use facts::marks::recovery::Recovery;
 use facts::marks::{FOUNDS, NONE, UNKNOWN};
 use facts::view::{Cluster, PodFact, View};
 
-/// API servers forget them after an hour.
+/// API servers delete Events after an hour.
 const LIFE_OF_AN_EVENT: SignedDuration = SignedDuration::from_hours(1);
 
-/// What pods told, by uid, and when.
+/// Reports of pods, by uid, with their time.
 pub type Answers = BTreeMap<String, (Timestamp, Answer)>;
 
-/// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Concluded {
-    /// The cluster's id; `None`: it has none.
+    /// The cluster's identity; `None`: it has none.
     pub is: Option<Identity>,
     /// It is to be recorded.
     pub new: bool,
-    /// Name and uid of the pods that told it, and do not know it yet.
+    /// Name and uid of the pods that reported the identity and do not have it yet.
     pub tell: Vec<(String, String)>,
-    /// Pods that serve beside those, and what everybody should know of them.
+    /// Events about pods that serve another cluster.
     pub beside: Vec<super::Announcement>,
 }
 
-/// Somebody who is Ready may have told an id and waits to be heard, or the record is lost and pods know it. For as long as an
-/// Event lives after its server's start, a pod may tell something new: it knows an id, and nobody compared positions; or it is
-/// known to have none.
+/// Tells whether members are to be asked. A Ready member may wait for its report to be read, or the record is lost and
+/// pods know it. Until an Event of its start expires, a pod may also report something new: an identity that was never
+/// compared, or that it has none.
 pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
     let knows = |pod: &PodFact| pod.identity.as_deref().is_some_and(|it| Identity::read(it).is_some());
     let recent =
@@ -47,7 +48,7 @@ pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
     inject::identity::asked(cluster, view) && proven(cluster, view).any(|pod| pod.tells && waits(pod))
 }
 
-/// It tells until it knows an id, or that nobody asks.
+/// A pod reports until it has an identity, or until it knows that its cluster has none.
 fn waits_to_be_heard(pod: &PodFact) -> bool {
     let knows_none = |text: &str| matches!(text, UNKNOWN | FOUNDS) || Recovery::is_right(text);
     pod.identity.as_deref().is_some_and(knows_none)
@@ -58,9 +59,9 @@ pub fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item =
     inject::identity::pods(cluster, view).filter(|pod| pod.ready && pod.verified)
 }
 
-/// The cluster's id, if it follows. What is recorded stays as long as one pod that serves is in it. Where none is, and all that
-/// serve are in the same one, that is it: only a pod that was allowed to found it can have become Ready there. The first time
-/// most members have to be in it.
+/// Returns the cluster's identity, if it follows. The recorded one stays as long as one pod that serves is in it. If
+/// none is, and all that serve are in the same cluster, that one counts: only a pod that was allowed to found it can
+/// have become Ready there. The first time, most members must be in it.
 pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Answers) -> Option<Concluded> {
     use Answer::{HasNone, Is};
     let of = |pod: &PodFact| {
@@ -68,7 +69,7 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Answers) -> Option<C
             NONE => Some(HasNone),
             id => Identity::read(id).map(Is),
         };
-        // What an earlier run of its server told may be over. Kubelets write whole seconds.
+        // A report of an earlier run of the server may be outdated. Kubelets write whole seconds.
         let now = |at: &Timestamp| pod.since.is_some_and(|since| since.as_second() <= at.as_second());
         told.get(&pod.uid).filter(|(at, _)| now(at)).map(|(_, is)| is.clone()).or_else(known)
     };
@@ -99,13 +100,12 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Answers) -> Option<C
     Some(Concluded { is, new, tell, beside })
 }
 
-/// Why an Event is written.
+/// Reasons of Events.
 const BESIDE: &str = "AnotherCluster";
 
 fn beside(pod: &PodFact, its: &Identity, is: &str) -> String {
     format!(
-        "pod {} serves in cluster {its}, and {is} is recorded: what is written to both never comes together; decide which one is right, and \
-         compare their tables before anybody goes (gatera explain G04)",
+        "pod {} serves cluster {its}, but {is} is recorded: what is written to one never reaches the other; decide which one is right, and compare their tables before you remove a member (gatera explain G04)",
         pod.name
     )
 }

@@ -1,6 +1,6 @@
-//! The plan, again and again: what there is to do in a namespace stands until something in it changes, or for ten seconds.
+//! The plan, kept between two looks: the steps of a namespace stand until something in it changes, or for ten seconds.
 //!
-//! Must not know: what a step is for, or a clock: times are counted by the caller, from wherever it likes.
+//! Must not know: what a step is for, or a clock; the caller counts the time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use std::time::Duration;
 use super::{Step, no_longer_adopted, of};
 use facts::view::{Changed, Freshness, View, WorldDiff};
 
-/// Some steps follow from time alone: somebody was let go moments ago. Few follow from another namespace.
+/// Some steps follow from time alone, such as the end of a reservation. Few follow from another namespace.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 
 /// What the leader remembers of its looks.
 #[derive(Debug, Default)]
 pub struct IncrementalPlanner {
     last: WorldDiff,
-    /// By namespace, where there are any.
+    /// The steps of each namespace that has any.
     steps: BTreeMap<String, Vec<Step>>,
 }
 
 impl IncrementalPlanner {
-    /// Everything there is to do, in the order of [`super::next`].
+    /// Returns all steps that are due, in the order of [`super::next`].
     pub fn next(&mut self, view: &View<'_>, now: Duration) -> Vec<Step> {
         if view.freshness != Freshness::Current {
             *self = Self::default();
@@ -37,7 +37,7 @@ impl IncrementalPlanner {
                 }
             }
             Changed::In(mut places) => {
-                // What is planned may be over by time alone.
+                // A planned step may be outdated by time alone.
                 places.extend(self.steps.keys().cloned());
                 for place in places {
                     let steps: Vec<_> = view.clusters_in(&place).flat_map(|it| of(it, view)).collect();

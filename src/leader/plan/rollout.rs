@@ -1,11 +1,12 @@
 //! When members restart with a changed configuration: one, then the others one at a time.
 //!
-//! Owns: [`stage`], how far a cluster is (`rollout/turn.rs`: whose turn it is; `rollout/back.rs`: when it is given up, and the way
+//! Owns: [`stage`], how far a cluster is (`rollout/turn.rs`: which member is next; `rollout/back.rs`: when it is given
+//! up, and the way
 //! back; `snapshot.rs`: what a snapshot is). Must not know: clients; how a pod gets its revision (`inject/configuration.rs`).
-//! The first member to start with a revision is the canary: only when it is well do the others follow, and if it is not,
-//! everybody goes back to the revision that was good. The note on the StatefulSet says which revision that is and who starts
-//! with the new one; what is due next follows from it and from what pods run, so a leader that comes in the middle goes on
-//! where the other stopped. Nobody is deleted: members are evicted, and that is judged like anybody's eviction.
+//! The first member to start with a revision is the canary: the others follow only when it is well; if it is not, all
+//! members go back to the revision that was good. The record on the StatefulSet names that revision and the canary;
+//! what is due next follows from it and from what pods run, so a new leader continues where the last one stopped.
+//! Members are never deleted: they are evicted, and each eviction is judged like any other.
 
 mod back;
 mod turn;
@@ -19,42 +20,42 @@ use facts::view::{Candidate, Cluster, Member, RolloutRecord, RolloutRequest, Sta
 /// Helm and kubectl apply a ConfigMap before the StatefulSet that goes with it.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Whoever starts with a new configuration may still fall over when it serves: for so long the first one is watched.
+/// A member that starts with a new configuration may still fail when it serves: the canary is watched for this long.
 const PROVES: Duration = Duration::from_secs(10);
 
 /// More options than this are counted, not named.
 const MOST: usize = 4;
 
-const TEMPLATE_ROLLS: &str = "a rollout of the StatefulSet runs";
+const TEMPLATE_ROLLS: &str = "a rollout of the StatefulSet is under way";
 const ROLLS: &str = "RollingOut";
 const ROLLED: &str = "RolledOut";
-/// The one that somebody should look at.
+/// The Event reason of a rollout that was given up.
 pub const STOPPED: &str = "RolloutStopped";
-/// Somebody, or something, is in its way.
+/// The Event reason of a rollout that something holds up.
 pub const WAITS: &str = "RolloutWaits";
 
-/// How far a cluster is with its configuration.
+/// How far the rollout of a cluster's configuration is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing of it is looked after.
+    /// The guard does not manage the cluster's configuration.
     Absent,
-    /// Everybody runs what they should.
+    /// All members run the revision that they should.
     Settled,
-    /// It does not go on by itself: why.
+    /// The rollout does not continue by itself, for this reason.
     Held(String),
-    /// It goes on when something else is over: what.
+    /// The rollout continues when something else ends: what.
     Waits(String),
-    /// It goes on: what is done, and the next step unless that is only to wait.
+    /// The rollout continues: what is done, and the next step unless it only waits.
     Rolls(String, Option<Box<Step>>),
-    /// It was given up: why, and the next step of the way back.
+    /// The rollout was given up: why, and the next step of the way back.
     Stopped(String, Option<Box<Step>>),
 }
 
 impl Stage {
-    /// Every word for one.
+    /// The words for the stages, in order.
     pub const WORDS: [&str; 6] = ["absent", "settled", "held", "waits", "rolls", "stopped"];
 
-    /// In one word, for metrics.
+    /// Returns the stage as one word, for metrics.
     pub fn word(&self) -> &'static str {
         let [absent, settled, held, waits, rolls, stopped] = Self::WORDS;
         match self {
@@ -75,24 +76,21 @@ impl Stage {
     }
 }
 
-/// A new note, and what everybody should know of it.
+/// A new record, and the Events that go with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Configure {
-    /// The StatefulSet.
     pub id: super::Id,
-    /// Its uid.
     pub uid: String,
-    /// Counts its changes: after another one this is judged anew.
+    /// Counts changes of the StatefulSet: after another one the step is judged again.
     pub generation: i64,
     /// What is written on it.
     pub note: RolloutRecord,
-    /// What is told.
     pub told: Vec<Announcement>,
-    /// It has to be due for so long before it is done.
+    /// The step must be due for this long before it is done.
     pub patience: Duration,
 }
 
-/// How far this cluster is.
+/// Returns how far this cluster's rollout is.
 pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     if cluster.left {
         return Stage::Held("its StatefulSet is gone".to_owned());
@@ -115,7 +113,7 @@ fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     let Some(note) = &cluster.note else { return first(cluster, view) };
     let it = Rollout { cluster, view, note };
     match (&note.next, it.wanted()) {
-        // Whoever fails is helped, whatever holds up the others.
+        // A member that fails is restarted, whatever holds up the others.
         (Some(next), Err(why)) => it.ill_of(&next.revision).unwrap_or(Stage::Held(why)),
         (None, Err(why)) => it.put_back(true).unwrap_or(Stage::Held(why)),
         (Some(next), Ok(wanted)) if next.revision == wanted => it.goes_on(next),
@@ -125,9 +123,9 @@ fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     }
 }
 
-/// Nothing is written down yet: what members run is good, or what they would start with.
+/// Writes the first record: what members run is good, or what they would start with.
 fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
-    // Of those that serve: whoever fails may fail by what it runs.
+    // Only members that serve count: one that fails may fail because of what it runs.
     let serves =
         cluster.members.iter().filter_map(|it| it.pod.as_ref().filter(|pod| pod.ready && pod.verified));
     let runs = || serves.clone().filter_map(|pod| pod.revision.as_ref());
@@ -162,7 +160,7 @@ struct Rollout<'a, 'v> {
 }
 
 impl Rollout<'_, '_> {
-    /// What members are to run; or why that cannot be told, or may not be done.
+    /// Returns what members are to run; or why that is unknown, or not allowed.
     fn wanted(&self) -> Result<Revision, String> {
         let live = match &self.cluster.live {
             Ok(live) if live.is_empty() => {
@@ -175,14 +173,14 @@ impl Rollout<'_, '_> {
             None | Some(RolloutRequest::Retry(_)) => Ok(live.clone()),
             Some(RolloutRequest::Paused) => Err("paused by gatera.dev/rollout".to_owned()),
             Some(RolloutRequest::Odd) => {
-                Err("gatera.dev/rollout says nothing that gatera understands".to_owned())
+                Err("gatera.dev/rollout has a value that gatera does not know".to_owned())
             }
             Some(RolloutRequest::Keep { instead_of, .. }) if instead_of != *live => Ok(live.clone()),
             Some(RolloutRequest::Keep { revision, .. }) if !revision.is_about_the_same(live) => {
                 Err(format!("members do not read all of {revision}, which gatera.dev/rollout asks for"))
             }
             Some(RolloutRequest::Keep { revision, .. }) => {
-                let gone = format!("there is no copy of {revision}, which gatera.dev/rollout asks for");
+                let gone = format!("there is no snapshot of {revision}, which gatera.dev/rollout asks for");
                 Some(revision).filter(|it| self.is_kept(it)).ok_or(gone)
             }
         }
@@ -211,7 +209,7 @@ impl Rollout<'_, '_> {
         Some(Box::new(Step::Evict { id, pod, uid, patience }))
     }
 
-    /// For so long whoever restarted is to be Ready before the next one goes.
+    /// A restarted member must be Ready for this long before the next one restarts.
     fn between_two(&self) -> Duration {
         Duration::from_secs(self.cluster.workload.spec.min_ready_seconds.into())
     }
@@ -224,30 +222,30 @@ impl Rollout<'_, '_> {
     fn names(&self, revision: &Revision) -> String {
         let all = self.view.differences(self.cluster, &self.note.good, revision);
         match all.len() {
-            0 => "what it reads".to_owned(),
+            0 => "the changed files".to_owned(),
             1..=MOST => all.join(", "),
             more => format!("{} and {} more", all[..MOST].join(", "), more - MOST),
         }
     }
 
-    /// What is wanted is good already.
+    /// The revision that is wanted is good already.
     fn is_good(&self) -> Stage {
         if let Some(back) = self.put_back(false) {
             return back;
         }
         let live = self.cluster.live.as_ref().ok().filter(|live| **live == self.note.good);
         match &self.note.stopped {
-            // What failed is not asked for any more.
+            // The revision that failed is not wanted any more.
             Some(_) => {
                 let note = RolloutRecord::settled(self.note.good.clone());
                 Stage::Rolls(
-                    "forgetting what failed".to_owned(),
+                    "clearing the record of what failed".to_owned(),
                     Some(self.write(note, None, Duration::ZERO)),
                 )
             }
             None => match live.filter(|_| !self.is_kept(&self.note.good)) {
                 Some(live) => {
-                    let says = "making a copy again that is gone".to_owned();
+                    let says = "making a missing snapshot again".to_owned();
                     let note = RolloutRecord::settled(live.clone());
                     Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
                 }
@@ -256,20 +254,20 @@ impl Rollout<'_, '_> {
         }
     }
 
-    /// Something new is wanted.
+    /// A new revision is wanted.
     fn begins(&self, wanted: &Revision) -> Stage {
         if self.is_given_up(wanted) {
             let why = self.note.stopped.iter().map(|it| it.why.clone()).collect::<String>();
             return self.put_back(false).unwrap_or(Stage::Stopped(why, None));
         }
-        // By a template that changed with it, or before anybody held data.
+        // All members run it: the template changed with it, or no member held data yet.
         if self.all_run(wanted) && !self.cluster.rolls() {
             return self.is_done(wanted);
         }
         let nobody_runs = match self.view.state(self.cluster) {
-            State::Forming => "nobody holds data yet",
-            // Members would otherwise start with the old one, and take the new one over one by one.
-            State::Stopped => "its members are stopped, and start with it together",
+            State::Forming => "no member holds data yet",
+            // Members would otherwise start with the old revision and change to the new one, one by one.
+            State::Stopped => "its members are stopped, and will all start with it",
             _ => "",
         };
         if !nobody_runs.is_empty() {
@@ -297,7 +295,7 @@ impl Rollout<'_, '_> {
         Stage::Rolls(format!("{names}: {name} is the first"), Some(self.write(note, Some(told), QUIET)))
     }
 
-    /// Under way, and what is wanted is another by now.
+    /// Another revision is wanted while a rollout is under way.
     fn turns_to(&self, wanted: &Revision) -> Stage {
         let took =
             self.cluster.members.iter().any(|it| Self::runs(it).is_some_and(|it| *it != self.note.good));
@@ -308,20 +306,20 @@ impl Rollout<'_, '_> {
         Stage::Rolls(says, Some(self.write(note, None, QUIET)))
     }
 
-    /// Under way.
+    /// Continues a rollout that is under way.
     fn goes_on(&self, next: &Candidate) -> Stage {
         let revision = &next.revision;
         let taken = |it: &&Member| Self::runs(it) == Some(revision);
         let canary =
             next.canary.and_then(|canary| self.cluster.members.iter().find(|it| it.ordinal == canary));
         match (self.ill_of(revision), canary.filter(|it| !taken(it) && turn::fails(it))) {
-            // Whoever only starts does not hold up one that fails by something else.
+            // A member that is only starting does not hold up one that fails for another reason.
             (Some(Stage::Rolls(_, None)), Some(fails)) => return self.restarts(fails, revision),
             (Some(ill), _) => return ill,
             (None, _) => {}
         }
         match canary {
-            // It is well: whoever restarts now may take it, too.
+            // The canary is well: other members that restart now may take the revision, too.
             Some(member) if taken(&member) => {
                 let next = Candidate { canary: None, ..next.clone() };
                 let note = RolloutRecord { next: Some(next), ..self.note.clone() };
@@ -359,10 +357,11 @@ impl Rollout<'_, '_> {
         let name = &member.name;
         let without = member.pod.as_ref().filter(|pod| pod.revision.is_none());
         match (without, self.note.next.as_ref().and_then(|next| next.healed.as_ref())) {
-            // It was made without the guard. Once it is made again; if that does not help, restarting it never will.
+            // The pod was created without the guard. It is created again once; if that does not help, another restart
+            // does not either.
             (Some(pod), Some((healed, uid))) if healed == name && *uid != pod.uid => self.gives_up(
                 revision,
-                format!("{name} starts without a copy of its configuration"),
+                format!("{name} starts without a snapshot of its configuration"),
                 Duration::ZERO,
             ),
             (Some(pod), healed) if healed.is_none_or(|(healed, _)| healed != name) => {
@@ -372,24 +371,18 @@ impl Rollout<'_, '_> {
                     .clone()
                     .map(|next| Candidate { healed: Some((name.clone(), pod.uid.clone())), ..next });
                 let note = RolloutRecord { next, ..self.note.clone() };
-                Stage::Rolls(
-                    format!("{says}; {name} is the next"),
-                    Some(self.write(note, None, Duration::ZERO)),
-                )
+                Stage::Rolls(format!("{says}; {name} is next"), Some(self.write(note, None, Duration::ZERO)))
             }
             _ => Stage::Rolls(
-                format!("{says}; {name} is the next"),
+                format!("{says}; {name} is next"),
                 self.evict(member, if turn::fails(member) { Duration::ZERO } else { self.between_two() }),
             ),
         }
     }
 
     fn is_done(&self, revision: &Revision) -> Stage {
-        let told = format!(
-            "all {} members run the new {} ({revision})",
-            self.cluster.members.len(),
-            self.names(revision)
-        );
+        let told =
+            format!("all {} members run {} ({revision})", self.cluster.members.len(), self.names(revision));
         let told = Announcement::about(self.cluster, ROLLED, told);
         let note = RolloutRecord::settled(revision.clone());
         let says = "every member runs the new configuration".to_owned();

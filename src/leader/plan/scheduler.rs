@@ -1,37 +1,38 @@
-//! When a planned step is done: what was done and is not yet seen in the world rests, and some steps have to be due for a while.
+//! When a planned step is done: a step that was done and is not yet visible in the world rests, and some steps must be
+//! due for a while.
 //!
-//! Must not know: what a step does, or a clock: times are counted by the caller, from wherever it likes. All of it is
-//! forgotten with the leader: whoever leads next waits anew.
+//! Must not know: what a step does, or a clock; the caller counts the time. A new leader starts with nothing
+//! remembered.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::Step;
 
-/// A step that failed, or that the world does not show, is tried again after this.
+/// Retry interval of a step that failed, or that the world does not show.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Where nothing is due something may become so without any change: that somebody was let go moments ago ends by itself.
+/// Where nothing is due, a step may become due without any change: a reservation expires.
 const IDLE: Duration = Duration::from_secs(30);
-/// The watch shows somebody else's change within this.
+/// The watch shows another client's change within this time.
 const SOON: Duration = Duration::from_millis(200);
-/// Somebody who tells nothing is asked less and less often.
+/// Members that report nothing are asked less and less often, down to this interval.
 const MOST_PATIENT: Duration = Duration::from_secs(600);
 
 /// What the leader remembers between two looks.
 #[derive(Default)]
 pub struct StepScheduler {
-    /// Until when each is not done again; `None`: as long as it is planned.
+    /// Steps that rest, each until this time; `None`: as long as it is planned.
     rests: HashMap<Step, Option<Duration>>,
-    /// How long somebody who did not tell is not asked again.
+    /// How long a member that reported nothing is not asked again.
     asked: HashMap<Step, Duration>,
-    /// Since when each that needs patience is planned.
+    /// Since when each step that must be due for a while is planned.
     waits: HashMap<Step, Duration>,
-    /// What somebody had against it.
+    /// The last refusal of each step.
     refused: HashMap<Step, String>,
 }
 
 impl StepScheduler {
-    /// What is to be done now.
+    /// Returns the steps to do now.
     pub fn due<'s>(&mut self, steps: &'s [Step], now: Duration) -> Vec<&'s Step> {
         self.asked.retain(|step, _| steps.contains(step));
         self.rests.retain(|step, until| steps.contains(step) && until.is_none_or(|until| now < until));
@@ -44,7 +45,7 @@ impl StepScheduler {
         steps.iter().filter(|step| !self.rests.contains_key(step) && lasts(step)).collect()
     }
 
-    /// How long until something may be due that is not now.
+    /// Returns how long until another step may be due.
     pub fn again(&self, steps: &[Step], now: Duration) -> Duration {
         if steps.is_empty() {
             return IDLE;
@@ -55,10 +56,10 @@ impl StepScheduler {
         next.map_or(AGAIN, |next| next.saturating_sub(now).min(AGAIN))
     }
 
-    /// It was done; or it was tried, and is not repeated any sooner for that.
+    /// Notes that a step was done or tried, so that it is not repeated at once.
     pub fn did(&mut self, step: &Step, now: Duration) {
         let pause = match step {
-            // What was told is not told again while it lasts.
+            // An Event is not repeated while its cause lasts.
             Step::Announce(_) => None,
             Step::Ask { .. } => {
                 let pause = self.asked.entry(step.clone()).or_insert(AGAIN / 2);
@@ -70,17 +71,17 @@ impl StepScheduler {
         self.rests.insert(step.clone(), pause.map(|pause| now + pause));
     }
 
-    /// It was refused, and not for the same reason as before.
+    /// Tells whether a refusal has another reason than the last one.
     pub fn is_news(&mut self, step: &Step, why: &str) -> bool {
         self.refused.insert(step.clone(), why.to_owned()).is_none_or(|before| before != why)
     }
 
-    /// What was to be told could not be told, so it is not over.
+    /// Notes that an Event could not be written, so the step stays due.
     pub fn failed(&mut self, step: &Step, now: Duration) {
         self.rests.insert(step.clone(), Some(now + AGAIN));
     }
 
-    /// Its object was changed meanwhile, as a StatefulSet is when its last member becomes Ready.
+    /// Notes that the object changed meanwhile, as a StatefulSet does when its last member becomes Ready.
     pub fn missed(&mut self, step: &Step, now: Duration) {
         self.rests.insert(step.clone(), Some(now + SOON));
     }

@@ -1,7 +1,7 @@
-//! The right to delete one object of a bootstrap node, derived from the world and not from what was written down.
+//! The permission to delete one object of a bootstrap node, derived from the world and not from a record.
 //!
-//! A Deployment and a Service are in the view, so `plan/bootstrap.rs` derives theirs. A ConfigMap is in it only while a
-//! workload of ours reads it, and whoever else may read it never is: both are [`Found`] right before.
+//! Deployments and Services are in the view, so `plan/bootstrap.rs` derives theirs. A ConfigMap is in it only while a
+//! workload of ours reads it, and its other readers never are: both are looked up right before ([`Found`]).
 
 use super::Finish;
 use super::bootstrap::UNMARKED;
@@ -9,12 +9,12 @@ use facts::marks;
 use facts::view::{Cluster, RemovalTarget, View};
 use objects::{ConfigMap, Kind, Meta, Reader};
 
-/// What the API server showed right before.
+/// The objects that the API server showed right before.
 #[derive(Debug)]
 pub struct Found {
     /// The ConfigMap of the target's name, if the target is one and it is there.
     pub map: Option<ConfigMap>,
-    /// Everything that may read it; or why that could not be found out.
+    /// Everything that may read it; or why that could not be looked up.
     pub readers: Result<Vec<Reader>, String>,
 }
 
@@ -31,17 +31,17 @@ impl Found {
 /// What becomes of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warrant {
-    /// It is the bootstrap node's alone, in this version of it: it may be deleted.
+    /// The object belongs to the bootstrap node alone and may be deleted in this version.
     Given(String),
     /// It is not there any more.
     Gone,
-    /// Something else goes first: what.
+    /// Another object must be deleted first.
     Waits(String),
-    /// It is left alone: why.
+    /// The object stays, for this reason.
     Stays(String),
 }
 
-/// Whether this object of a clean-up may be deleted now.
+/// Returns whether this object of a clean-up may be deleted now.
 pub fn warrant(
     cluster: &Cluster,
     view: &View<'_>,
@@ -51,7 +51,7 @@ pub fn warrant(
 ) -> Warrant {
     let readers = match &found.readers {
         Ok(readers) => readers,
-        Err(why) => return Warrant::Stays(format!("{why}, so nobody can tell who needs it")),
+        Err(why) => return Warrant::Stays(format!("{why}, so its readers are unknown")),
     };
     match target.kind {
         Kind::Deployment => deployment(cluster, target, readers),
@@ -60,7 +60,7 @@ pub fn warrant(
     }
 }
 
-/// Those of a bootstrap node are gone by now.
+/// The Deployments of the bootstrap node are gone by now.
 fn deployment(cluster: &Cluster, target: &RemovalTarget, all: &[Reader]) -> Warrant {
     let there = all.iter().any(|it| it.kind == "Deployment" && target.is(Kind::Deployment, &it.metadata));
     if there {
@@ -78,7 +78,7 @@ fn config_map(
     map: Option<&ConfigMap>,
     readers: &[Reader],
 ) -> Warrant {
-    // A successor of its name is somebody's who applied it.
+    // Another object of the same name was applied since, and is not ours.
     let Some(map) = map.filter(|map| target.is(Kind::ConfigMap, &map.metadata) && !map.metadata.going())
     else {
         return Warrant::Gone;
@@ -91,16 +91,16 @@ fn config_map(
         return Warrant::Stays(format!("{kind} {} reads it", metadata.name));
     }
     if let Some(Reader { kind, metadata, .. }) = reading().next() {
-        return Warrant::Waits(format!("{kind} {} goes first", metadata.name));
+        return Warrant::Waits(format!("{kind} {} must be deleted first", metadata.name));
     }
-    // Written while its Deployment was there and everything could be seen.
+    // The mark is written while the Deployment exists and all objects are in the view.
     if !is_marked(&map.metadata, &cluster.workload.metadata.uid) {
         return Warrant::Stays(UNMARKED.to_owned());
     }
     Warrant::Given(map.metadata.resource_version.clone())
 }
 
-/// It belongs to a Deployment that is gone, and goes after it.
+/// Tells whether the reader belongs to a Deployment that is gone and is deleted after it.
 fn goes(reader: &Meta, finish: &Finish, all: &[Reader]) -> bool {
     let of_deployment = |meta: &Meta| {
         meta.controller().is_some_and(|owner| {
@@ -117,7 +117,7 @@ fn goes(reader: &Meta, finish: &Finish, all: &[Reader]) -> bool {
         || reader.controller().is_some_and(|owner| owner.kind == "ReplicaSet" && of_replica_set(&owner.uid))
 }
 
-/// The guard's mark, for the StatefulSet of this uid.
+/// Tells whether the object has the guard's mark for the StatefulSet of this uid.
 pub fn is_marked(meta: &Meta, uid: &str) -> bool {
     meta.mark(marks::REMOVING) == Some(uid)
 }

@@ -1,6 +1,7 @@
-//! What makes every member tell where its data ends: pods are made, made anew, or stand in for one that does not run.
+//! What makes every member report where its data ends: its pod is created or re-created, or another pod reads the data
+//! of one that does not run.
 //!
-//! Must not know: who will start first.
+//! Must not know: which member will start first.
 
 use std::sync::Arc;
 
@@ -13,14 +14,14 @@ use facts::galera::start_report::{JoinPhase, StartReport};
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, PodFact, View};
 
-/// A server that fell before in the same pod may have told long ago: of a pod that made many Events kubelets drop the next ones, for
-/// minutes. That it still recovers from its crash looks the same; it begins anew, once.
+/// Kubelets drop Events of a pod that made many, for minutes: a server that failed in the same pod before may have
+/// reported unseen. A server that still recovers from its crash looks the same; it is restarted, once.
 const UNHEARD: SignedDuration = SignedDuration::from_secs(60);
 
-/// A volume that is taken from a node which does not answer takes less.
+/// A volume that is detached from a node which does not answer arrives within this time.
 const ON_ITS_WAY: SignedDuration = SignedDuration::from_mins(10);
 
-/// Until every member told where its data ends.
+/// Returns what to do until every member has reported where its data ends.
 pub(super) fn next(
     cluster: &Cluster,
     rows: &[MemberData<'_>],
@@ -36,21 +37,17 @@ pub(super) fn next(
         if let Some(why) = by_hand::beside(cluster, view) {
             return Some(Step::Cannot(why));
         }
-        let why = "so that it tells where its data ends".to_owned();
+        let why = "so that it reports where its data ends".to_owned();
         return Some(Step::Create { member: member.name.clone(), ordinal: member.ordinal, why });
     }
-    // Whoever still has the right of an earlier recovery might use it beside the next.
+    // A member that still has the permission of an earlier recovery might use it beside the next.
     let with_a_right =
         cluster.members.iter().find(|it| it.pod.as_deref().is_some_and(|pod| has_a_right(pod) && !pod.going));
     if let Some(member) = with_a_right {
         return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
     }
     if let Some(row) = rows.iter().find(|row| is_asked_again(row, cluster, view, want, still)) {
-        return Some(restart(
-            cluster,
-            row.member,
-            "so that it is asked again where its data ends".to_owned(),
-        ));
+        return Some(restart(cluster, row.member, "so that it reports again where its data ends".to_owned()));
     }
     if let Some(step) = rows.iter().find_map(|row| is_to_be_read(row, rows, cluster, want, still)) {
         return Some(step);
@@ -60,7 +57,7 @@ pub(super) fn next(
     };
     let served = rows.iter().find(lost);
     if let Some(row) = served {
-        return Some(restart(cluster, row.member, "so that it tells where its data ends now".to_owned()));
+        return Some(restart(cluster, row.member, "so that it reports where its data ends now".to_owned()));
     }
     let silent = rows.iter().find_map(|row| match &row.told {
         DataEnd::NotYet(_) if row.member.does_not_run() && row.member.reader.is_none() => {
@@ -70,9 +67,9 @@ pub(super) fn next(
         _ => None,
     });
     let asked = |row: &MemberData<'_>| {
-        // The server itself is asked, which takes its time after a crash.
+        // The server itself is asked, which takes time after a crash.
         let runs = |pod: &Arc<PodFact>| pod.running && pod.step && !pod.stuck;
-        // Its volume may have to come to its node.
+        // The volume may have to be attached to the pod's node.
         let comes = |reader: &Arc<PodFact>| !reader.stuck && !reader.node.is_empty() && still < ON_ITS_WAY;
         let Member { pod, reader, .. } = row.member;
         let runs = pod.iter().chain(reader).any(runs) || reader.as_ref().is_some_and(comes);
@@ -90,14 +87,14 @@ pub(super) fn next(
     forms.filter(|_| still < SETTLED).map(|row| {
         let name = &row.member.name;
         Step::Wait(format!(
-            "{name} has restored its last view: if all of that are back, they form the cluster by themselves"
+            "{name} has restored its last view: once all members of that view are back, they form the cluster by themselves"
         ))
     })
 }
 
-/// Its pod was there when the person asked, and its server is not started at the moment: what its step refused may have been mended
-/// since, and a server that fell again and again before it told anything is let rest by its kubelet for minutes. Or it runs again,
-/// and what it told is not heard. Once: of a new pod what it says counts.
+/// Tells whether the member is to report once more. Its pod existed when the person asked, and its server is not
+/// running: what its step refused may be repaired since, and a kubelet may wait for minutes before it restarts a server
+/// that kept failing. Or it runs again, and its report was dropped. This is done once: the report of a new pod counts.
 fn is_asked_again(
     row: &MemberData<'_>,
     cluster: &Cluster,
@@ -120,8 +117,9 @@ fn is_asked_again(
     refused || silent && still >= if pod.running { UNHEARD } else { SETTLED }
 }
 
-/// Its pod does not run, and somebody else's does, who could start if it is known what this one has. Only of volumes that are there:
-/// a claim without one would get its volume where the reader happens to be.
+/// Tells whether another pod is to read this member's data: its own pod does not run, and another member could start if
+/// this position were known. Only claims with a volume are read: a claim without one would get its volume wherever the
+/// reader happens to run.
 fn is_to_be_read(
     row: &MemberData<'_>,
     rows: &[MemberData<'_>],
@@ -140,8 +138,8 @@ fn is_to_be_read(
     reads.then(|| Step::Read { member: member.name.clone(), uid: pod.uid.clone() })
 }
 
-/// A pod that reads what a member has, and is of no use: somebody serves; the member's own pod runs by now, or is another one; or it
-/// could not read it before the person asked, and that may have been mended.
+/// Deletes a reader pod that is of no use: the cluster serves; the member's own pod runs by now, or is another one; or
+/// the reader failed before the person asked, and the cause may be repaired.
 pub(super) fn no_longer_read(cluster: &Cluster, want: &Want) -> Option<Step> {
     let useless = |reader: &&Arc<PodFact>| {
         let reads =

@@ -1,5 +1,6 @@
-//! Members whose servers do not start by gatera's step: they tell nobody where their data ends, and go on without comparing it, so
-//! that members made now could form a cluster that lacks what only one of them has. No pod of theirs is made.
+//! Members whose servers do not start by gatera's step: they report no position and start without comparing it, so
+//! members that are created now could form a cluster that lacks rows which only one of them has. No pods are created
+//! for them.
 //!
 //! Must not know: how they are started instead (`gatera explain G20`, "Without the step").
 
@@ -10,7 +11,7 @@ use facts::galera::start::EntryPoint;
 use facts::view::{Cluster, PodFact, View};
 use objects::{Kind, Object};
 
-/// Why servers of new pods would not start by the step; `None`: they would.
+/// Returns why servers of new pods would not start by the step; `None`: they would.
 pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
     let (spec, server) = cluster.server()?;
     if EntryPoint::of(server) == EntryPoint::Step {
@@ -24,7 +25,7 @@ pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
     }
 }
 
-/// Why no pod is made beside those that are there.
+/// Returns why no pod is created beside those that exist.
 pub(super) fn beside(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let blind = |pod: &&PodFact| pod.server && !pod.step && !pod.going;
     let pod = cluster.members.iter().filter_map(|member| member.pod.as_deref()).find(blind)?;
@@ -37,7 +38,7 @@ pub(super) fn beside(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     ))
 }
 
-/// The server in this pod, as an API server would make it.
+/// Tells whether the server in this pod starts by the step, given the pod as an API server would make it.
 pub fn starts_by_the_step(pod: &Value) -> bool {
     match Object::read(Kind::Pod, &pod.to_string()) {
         Ok(Object::Pod(pod)) => PodFact::of(&pod).step,

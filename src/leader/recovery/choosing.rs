@@ -1,13 +1,13 @@
-//! Who starts the cluster, once every member told where its data ends.
+//! Which member starts the cluster, once every member has reported where its data ends.
 //!
-//! Must not know: what happens next to whoever that is.
+//! Must not know: what happens to that member next.
 
 use super::held_up;
 use super::steps::{Step, Want};
 use engine::grant::{DataLoss, MemberData, best, stake};
 use facts::view::{Cluster, Member};
 
-/// The newest, or whom the person names.
+/// Chooses the newest member, or the one that the person names.
 pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> Step {
     let best = best(rows, cluster);
     let chosen = match &want.from {
@@ -40,7 +40,7 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> S
             Step::Ask { member, at: at.clone(), node, loss: stake.loss() }
         }
         at => {
-            // Of two histories the longer one need not be the right one: a person has to say which.
+            // Of two histories the longer one need not be the right one: a person has to decide.
             let ids = || rows.iter().filter_map(|row| row.told.position()).map(|it| &it.id);
             let one = cluster.identity().is_some()
                 || want.from.is_some()
@@ -50,7 +50,7 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> S
     }
 }
 
-/// The node that another member's pod, which no node takes, would be given as soon as this one leaves.
+/// Returns the node that would be given to another member's pending pod as soon as this member's pod is deleted.
 fn place_to_keep(cluster: &Cluster, member: &Member) -> Option<String> {
     let waits = |it: &Member| it.pod.as_deref().is_some_and(|pod| pod.node.is_empty() && !pod.going);
     let node = &member.pod.as_deref()?.node;

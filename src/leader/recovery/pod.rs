@@ -1,9 +1,10 @@
-//! The pod of a member, as its StatefulSet would make it. With OrderedReady that makes no pod before those of lower ordinals
-//! are Ready, which they will not be; a pod that is its own by name, labels and owner it takes as it is.
+//! The pod of a member, as its StatefulSet would create it. With OrderedReady the StatefulSet creates no pod before
+//! those of lower ordinals are Ready, which they will not be; it accepts a pod that has the right name, labels and
+//! owner.
 
 use serde_json::{Value, json};
 
-/// Of the StatefulSet as the API server holds it; `None`: it is none.
+/// Returns the member's pod for the StatefulSet as the API server holds it; `None`: it is not a StatefulSet.
 pub fn member_pod(set: &Value, ordinal: i64) -> Option<Value> {
     let (meta, spec) = (&set["metadata"], &set["spec"]);
     let (set_name, uid) = (meta["name"].as_str()?, meta["uid"].as_str()?);
@@ -24,7 +25,7 @@ pub fn member_pod(set: &Value, ordinal: i64) -> Option<Value> {
         .flatten()
         .filter_map(|claim| claim["metadata"]["name"].as_str())
         .collect();
-    // A claim takes the place of a volume of its name.
+    // A claim replaces a volume of the same name.
     let own = template["spec"]["volumes"].as_array().cloned().unwrap_or_default();
     let own = own.into_iter().filter(|volume| !claims.iter().any(|claim| volume["name"] == *claim));
     let claimed = claims.iter().map(
@@ -54,11 +55,11 @@ pub fn member_pod(set: &Value, ordinal: i64) -> Option<Value> {
     }))
 }
 
-/// The same StatefulSet as it was at this revision, which it keeps by this name: in the middle of a rollout it makes pods of
-/// members that are not reached from there. `None`: there is no template in it.
+/// Returns the StatefulSet as it was at this revision, which it keeps under this name: in the middle of a rollout it
+/// creates the pods of members that are not reached yet from there. `None`: there is no template in it.
 pub fn at_revision(mut set: Value, name: &str, kept: &Value) -> Option<Value> {
     let mut template = kept["spec"]["template"].as_object()?.clone();
-    // It is kept as a patch.
+    // The revision is kept as a patch.
     template.remove("$patch");
     set["spec"]["template"] = Value::Object(template);
     set["status"]["updateRevision"] = json!(name);

@@ -1,8 +1,8 @@
-//! A pod that only reads what a member has, and tells it: for a member whose own pod does not run, because no node takes it or
-//! nothing can be started in it.
+//! A pod that only reads a member's data and reports its position: for a member whose own pod does not run, because no
+//! node takes it or nothing can be started in it.
 //!
-//! It is the member's pod as it was prepared, without what may keep it from running, and with the step alone, which ends when it
-//! has told. It brings the step's text along, so that whoever prepares pods need not be there.
+//! It is the member's pod as it was prepared, without what may keep it from running, and with the step alone, which
+//! ends when it has reported. It carries the step's text, so that it works where pods are not injected.
 
 use serde_json::{Map, Value, json};
 
@@ -11,11 +11,11 @@ use facts::galera::adopt::READER;
 use facts::galera::start::{STEP, behind_the_step};
 use facts::marks::{CONTAINER, PREFIX};
 
-/// It is never Ready: nobody sets this condition.
+/// The pod is never Ready: nothing sets this condition.
 const NEVER: &str = "gatera.dev/never";
-/// A crash that takes longer to recover from than this has to be looked at by a person.
+/// A crash recovery that takes longer than this needs a person.
 const LONGEST: i64 = 3600;
-/// What it keeps of the container: where its data and its options are, and as whom it reads them.
+/// Fields of the container that are kept: where its data and its options are, and as which user it reads them.
 const KEPT: [&str; 8] = [
     "name",
     "image",
@@ -26,7 +26,7 @@ const KEPT: [&str; 8] = [
     "terminationMessagePath",
     "workingDir",
 ];
-/// What it leaves of the pod: where it may not run, and what makes it a member.
+/// Fields of the pod that are dropped: where it may not run, and what makes it a member.
 const LEFT: [&str; 13] = [
     "affinity",
     "nodeSelector",
@@ -43,24 +43,24 @@ const LEFT: [&str; 13] = [
     "resourceClaims",
 ];
 
-/// Why there is no such pod.
+/// Why there is no reader pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoReader {
-    /// It is no pod with this container.
+    /// The pod has no container with this name.
     #[error("its pod has no server")]
     NoServer,
-    /// Nothing in it could tell.
+    /// No container in it starts by the step.
     #[error("its server does not start by gatera's step, so no other pod can read its data")]
     NoStep,
-    /// Its server would be asked with other options than its own.
+    /// The server would be asked with other options than its own.
     #[error(
         "an init container makes files for its server, perhaps its options, so no other pod can read its data"
     )]
     Prepared,
 }
 
-/// Of the pod of a member as the API server holds it, and the container of its server. `image` takes the place of one that
-/// cannot be had.
+/// Returns the reader pod for a member's pod as the API server holds it, and for its server's container. `image`
+/// replaces an image that cannot be pulled.
 pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<Value, NoReader> {
     let spec = own["spec"].as_object().ok_or(NoReader::NoServer)?;
     let [member, uid] = ["name", "uid"].map(|field| own["metadata"][field].as_str().unwrap_or_default());
@@ -90,7 +90,7 @@ pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<V
         ("activeDeadlineSeconds".to_owned(), json!(LONGEST)),
         ("readinessGates".to_owned(), json!([{ "conditionType": NEVER }])),
     ]);
-    // Its volume is on that node already.
+    // The volume is attached to that node already.
     if let Some(node) = own["spec"]["nodeName"].as_str() {
         let there =
             json!([{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] }]);
@@ -106,23 +106,23 @@ pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<V
             "namespace": own["metadata"]["namespace"],
             "labels": { READER: member },
             "annotations": { format!("{PREFIX}{CONTAINER}"): container },
-            // It goes with the pod that it stands beside.
+            // The reader is deleted with the pod that it stands in for.
             "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": member, "uid": uid }],
         },
         "spec": pod,
     }))
 }
 
-/// The step, and what it would start.
+/// Returns the command: the step, and what the step would start.
 fn command(server: &Map<String, Value>) -> Option<Value> {
     let words = ["command", "args"].into_iter().filter_map(|field| server.get(field)?.as_array()).flatten();
     let words: Vec<&str> = words.filter_map(Value::as_str).collect();
-    // Kubernetes makes one of two dollars, and puts variables in place of some that stand alone.
+    // Kubernetes turns two dollars into one, and expands some variables.
     let step = START_SCRIPT_TEXT.replace('$', "$$");
     Some(["sh", "-c", &step, STEP].into_iter().chain(behind_the_step(&words)?.iter().copied()).collect())
 }
 
-/// Its own, where none has to be there: the step needs no password.
+/// Returns the server's variables, each without its Secret being required: the step needs no password.
 fn environment(server: &Map<String, Value>) -> Value {
     let own = server.get("env").and_then(Value::as_array).into_iter().flatten().cloned();
     let own = own.map(|mut variable| {
@@ -142,7 +142,7 @@ fn let_be_missing(source: &mut Value) {
     }
 }
 
-/// Little, so that there is room for it, and no more than its own: a quota wants both named.
+/// Returns small resource requests, no larger than the server's own, so that a node has room. A quota wants both named.
 fn resources(server: &Map<String, Value>) -> Value {
     let limits = server.get("resources").and_then(|it| it["limits"].as_object()).cloned().unwrap_or_default();
     let limits: Map<_, _> =
@@ -150,7 +150,8 @@ fn resources(server: &Map<String, Value>) -> Value {
     json!({ "requests": { "cpu": "10m", "memory": "64Mi" }, "limits": limits })
 }
 
-/// An init container writes where the server reads, and not only on its claims: without it the server may look elsewhere for its data.
+/// Tells whether an init container writes where the server reads outside its claims: without it, the server may look
+/// elsewhere for its data.
 fn is_prepared(spec: &Value, server: &Value) -> bool {
     let each = |of: &Value| of.as_array().cloned().unwrap_or_default();
     let mounts = |of: &Value, volume: &Value| each(of).iter().any(|it| it["name"] == volume["name"]);

@@ -1,4 +1,4 @@
-//! A code quality report of GitLab, which shows it in a merge request.
+//! A GitLab code quality report, which GitLab shows in a merge request.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Annotations of a GitHub Actions job: commands that its runner reads from what a step prints. It shows ten of each kind for a step.
+//! Annotations of a GitHub Actions job: commands that its runner reads from the output of a step. It shows ten of each
+//! kind per step.
 
 use super::{code, findings, name, objects, place, whole};
 use inspect::check::{CheckFinding, Checked, Level};
@@ -29,7 +30,7 @@ fn annotation(checked: &Checked, hit: &CheckFinding) -> String {
     format!("::{kind} file={file},line={line}{column},title={title}::{}\n", data(&whole(hit)))
 }
 
-/// As the runner takes it apart.
+/// Escapes a text as the runner decodes it.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }

@@ -1,4 +1,4 @@
-//! For programs. A contract, described by docs/check.schema.json; fields are added, never renamed.
+//! JSON output. It is a contract, described by docs/check.schema.json; fields are added, never renamed.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! JUnit XML: a file is a suite, an object is a test. What would be refused fails it, what cannot be read is an error, what is
-//! waived is skipped; warnings are what the test printed.
+//! JUnit XML: each file is a suite, each object a test. An object that would be refused fails, one that cannot be read
+//! is an error, one that is waived is skipped; warnings are the test's output.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -98,7 +98,7 @@ fn test(text: &mut String, outcome: &Outcome, hits: &[&CheckFinding]) {
     } else if outcome.unchanged {
         text.push_str("      <skipped message=\"unchanged\"/>\n");
     } else if outcome.is_of_no_rule() {
-        text.push_str("      <skipped message=\"no rule is about such a kind\"/>\n");
+        text.push_str("      <skipped message=\"no rule covers this kind\"/>\n");
     } else if outcome.worst == Some(Level::Waived) {
         let all: String = of_this(Level::Waived).map(|it| said(it)).collect();
         let _ = writeln!(text, "      <skipped message=\"waived\">{}</skipped>", xml(&all));
@@ -115,7 +115,7 @@ fn said(hit: &CheckFinding) -> String {
     format!("{}{place}\n{}\n", visible(&hit.spot.file), whole(hit))
 }
 
-/// Text as it stands in XML, which has no control characters.
+/// Escapes a text for XML, which has no control characters.
 fn xml(text: &str) -> String {
     let escaped = |c: char| match c {
         '&' => "&amp;".to_owned(),

@@ -1,4 +1,4 @@
-//! A summary for a pull request: a table, and below it what stands behind each refusal.
+//! A summary for a pull request: a table, and below it the details of each refusal.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{code, findings, headline, name, objects, place, whole};
 use inspect::check::{CheckFinding, Checked, Level, What};
 use objects::visible;
 
-/// More nobody reads, and a comment has 65,536 characters.
+/// Rows of the table; a comment has at most 65,536 characters.
 const MOST: usize = 50;
 
 pub(super) fn of(checked: &Checked) -> String {
@@ -60,19 +60,19 @@ pub(super) fn of(checked: &Checked) -> String {
 
 fn details(hit: &CheckFinding) -> String {
     let (words, subject) = (whole(hit), hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default());
-    // Longer than any fence within.
+    // Longer than any fence in the text.
     let within = words.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(within.max(2) + 1);
     let summary = html(&visible(&format!("{} {subject}", code(hit))));
     format!("\n<details><summary>{summary}</summary>\n\n{fence}text\n{words}\n{fence}\n\n</details>\n")
 }
 
-/// A cell is no longer.
+/// Characters of one cell.
 const LONGEST: usize = 300;
-/// A comment of GitHub's may have 65,536 characters.
+/// Bytes of the whole summary; a GitHub comment may have 65,536 characters.
 const ROOM: usize = 60_000;
 
-/// What somebody wrote is text here: no column, no link, no mention of a person.
+/// Escapes a user's text so that it makes no column, no link and no mention of a person.
 fn cell(text: &str) -> String {
     let escaped = |c: char| match c {
         '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '!' | '~' => format!("\\{c}"),
@@ -85,14 +85,14 @@ fn cell(text: &str) -> String {
     html(&short.chars().map(escaped).collect::<String>())
 }
 
-/// And no HTML.
+/// Escapes HTML.
 fn html(text: &str) -> String {
     let escaped = |c: char| match c {
         '\n' => " ".to_owned(),
         '&' => "&amp;".to_owned(),
         '<' => "&lt;".to_owned(),
         '>' => "&gt;".to_owned(),
-        // An entity would be a mention all the same.
+        // An HTML entity would still be a mention.
         '@' => "@\u{200b}".to_owned(),
         c => c.to_string(),
     };

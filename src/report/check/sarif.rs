@@ -1,5 +1,5 @@
-//! SARIF 2.1.0, for code scanning. A rule's page is its help; what a comment waives is suppressed; what cannot be read is a
-//! notification of a run that did not succeed.
+//! SARIF 2.1.0, for code scanning. A rule's page is its help; a waived finding is suppressed; a file that cannot be
+//! read is a notification of a run that did not succeed.
 
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn location(hit: &CheckFinding) -> Value {
     location
 }
 
-/// A path as a relative reference.
+/// Returns a path as a relative reference.
 fn uri(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=@".contains(&byte);
     let path = path.strip_prefix("./").unwrap_or(path);

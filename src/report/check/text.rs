@@ -1,14 +1,14 @@
-//! For people: the place, the line with what is meant marked, the reason, the way out; or a line each.
+//! Text for people: the place, the line with a caret, the reason and the way out; or one line per finding.
 
 use inspect::check::{CheckFinding, Checked, Excerpt, Level, Location, Outcome, What};
 use objects::visible;
 
-/// Everything that is known of each, and how many there are.
+/// Returns all findings in full, and the counts.
 pub(super) fn text(checked: &Checked, colour: bool) -> String {
     hits(checked, colour) + &summary(checked)
 }
 
-/// Everything that is known of each.
+/// Returns all findings in full.
 pub(super) fn hits(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
     let mut text = String::new();
@@ -31,7 +31,7 @@ pub(super) fn hits(checked: &Checked, colour: bool) -> String {
     text
 }
 
-/// A line for each object that nothing is said of.
+/// Returns a line for each object without a finding.
 pub(super) fn fine(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
     let fine = checked.objects.iter().filter(|it| it.is_fine());
@@ -41,12 +41,12 @@ pub(super) fn fine(checked: &Checked, colour: bool) -> String {
     fine.map(line).collect()
 }
 
-/// A line each, and how many there are.
+/// Returns one line per finding, and the counts.
 pub(super) fn concise(checked: &Checked, colour: bool) -> String {
     lines(checked, colour) + &summary(checked)
 }
 
-/// A line each.
+/// Returns one line per finding.
 pub(super) fn lines(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
     let line = |hit: &CheckFinding| {
@@ -56,9 +56,9 @@ pub(super) fn lines(checked: &Checked, colour: bool) -> String {
     checked.hits.iter().map(line).collect()
 }
 
-/// "galera.yaml:97:50", as editors and terminals make it a link.
+/// Returns the place, as in "galera.yaml:97:50", which editors and terminals make a link.
 fn at(spot: &Location) -> String {
-    // A line that begins like a command of a pipeline's is one.
+    // A line that begins like a command of a pipeline would be one.
     let here = if spot.file.starts_with("::") { "./" } else { "" };
     let file = format!("{here}{}", visible(&spot.file));
     let place = spot.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
@@ -87,7 +87,7 @@ fn summary(checked: &Checked) -> String {
     text + &format!("{}\n", super::objects(checked))
 }
 
-/// Colours, where there are any.
+/// Colours, if the output is a terminal.
 struct Paint(bool);
 
 impl Paint {

@@ -10,11 +10,11 @@ use std::borrow::Cow;
 /// One option on a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag<'a> {
-    /// The field of the container it stands in.
+    /// The field of the container that holds it.
     pub field: &'static str,
-    /// Which word of the field.
+    /// The word's index in the field.
     pub index: usize,
-    /// The key in its one spelling.
+    /// The key in its canonical spelling.
     pub key: Cow<'a, str>,
     /// The value; `None` for a bare option.
     pub value: Option<Value<'a>>,
@@ -24,7 +24,8 @@ pub struct Flag<'a> {
 const VARIABLES: [(&str, &str, &str); 1] =
     [("MARIADB_GALERA_CLUSTER_NAME", "wsrep_cluster_name", "env[MARIADB_GALERA_CLUSTER_NAME]")];
 
-/// Every option that a container hands its server: `--key=value`, `--key value`, `--key`. Later wins.
+/// Returns every option that a container passes to its server: `--key=value`, `--key value`, `--key`. The last one
+/// counts.
 pub fn flags(container: &Container) -> Vec<Flag<'_>> {
     let command = container.command.iter().map(Literal::look).collect::<Vec<_>>();
     let args = container.args.iter().map(Literal::look).collect::<Vec<_>>();
@@ -52,7 +53,8 @@ fn of_variable<'c>(
     Some(Flag { field, index: 0, key: (*option).into(), value: Some(variable.value.look().into()) })
 }
 
-/// What a script hands its server. What depends on a condition is not known, nor is what the shell fills in.
+/// Returns the options that a script passes to its server. Options that depend on a condition are unknown, and so are
+/// values that the shell fills in.
 fn of_script(container: &Container) -> Vec<Flag<'_>> {
     let words: Vec<_> = container.command.iter().chain(&container.args).cloned().collect();
     let mut servers = Vec::new();
@@ -79,7 +81,7 @@ fn of_script(container: &Container) -> Vec<Flag<'_>> {
     read.collect()
 }
 
-/// `--key=value`, `--key value`, `--key`.
+/// Reads `--key=value`, `--key value` or `--key`.
 fn read<'w>(word: &'w str, next: Option<&'w str>) -> Option<(Cow<'w, str>, Option<&'w str>)> {
     let option = word.strip_prefix("--").filter(|it| !it.is_empty())?;
     let (key, value) = match option.split_once('=') {

@@ -1,9 +1,8 @@
-//! Which options a running server takes by `SET GLOBAL`, in every series from MariaDB 10.6 on: nobody would have to restart
-//! for them.
+//! Options that a running server accepts by `SET GLOBAL` in every series from MariaDB 10.6 on, without a restart.
 //!
-//! An option that is not here may be one, too: then a restart is announced that could be avoided, which harms nobody.
+//! An option that is missing here may be dynamic, too: then gatera announces a restart that could be avoided, which
+//! does no harm.
 
-/// Sorted.
 const DYNAMIC: &[&str] = &[
     "aria_pagecache_age_threshold",
     "auto_increment_increment",
@@ -160,7 +159,7 @@ const DYNAMIC: &[&str] = &[
     "wsrep_trx_fragment_unit",
 ];
 
-/// A running server can be told.
+/// Tells whether a running server accepts the option.
 pub fn is_dynamic(key: &str) -> bool {
     DYNAMIC.binary_search(&key).is_ok()
 }

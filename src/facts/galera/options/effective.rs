@@ -1,5 +1,5 @@
-//! What a server ends up with from several files: of each key the last value in a group it reads, and of
-//! `wsrep_provider_options` the last line alone.
+//! The options that a server uses from several files: for each key the last value in a group that it reads, and only
+//! the last line of `wsrep_provider_options`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,21 +15,20 @@ pub struct Placed<'a> {
     pub line: usize,
     /// The value; `None` for a bare key.
     pub value: Option<Value<'a>>,
-    /// Where the same is said before: file and line.
+    /// Earlier places with the same key: file and line.
     pub also: Vec<(&'a str, usize)>,
     of_provider: bool,
 }
 
-/// More places than this nobody reads.
+/// The most places that a message lists.
 const MOST: usize = 8;
 
 impl Placed<'_> {
-    /// The value, or nothing.
     pub fn look(&self) -> &str {
         self.value.as_ref().map_or("", Value::look)
     }
 
-    /// It counts, and what was there before does not.
+    /// Lets this value win over an earlier one.
     fn after(mut self, earlier: Option<Self>) -> Self {
         if let Some(earlier) = earlier.filter(|it| it.value == self.value) {
             self.also = earlier.also;
@@ -40,12 +39,11 @@ impl Placed<'_> {
     }
 }
 
-/// A line of `wsrep_provider_options` that a later one replaces, and with it options that nobody repeats.
+/// A line of `wsrep_provider_options` that a later line replaces, with options that the later one does not repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost<'a> {
     /// Its file, or the field of a container.
     pub file: &'a str,
-    /// Its line.
     pub line: usize,
     /// The options that are lost.
     pub options: Vec<String>,
@@ -59,7 +57,7 @@ pub struct Effective<'a> {
 }
 
 impl<'a> Effective<'a> {
-    /// Files in the order in which they are read: by name.
+    /// Reads files in the order in which servers read them: by name.
     pub fn of_files(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut all = Self::default();
         for (file, text) in files {
@@ -77,7 +75,6 @@ impl<'a> Effective<'a> {
         all
     }
 
-    /// A command line.
     pub fn of_flags(flags: Vec<Flag<'a>>) -> Self {
         let mut all = Self::default();
         for Flag { field, index, key, value } in flags {
@@ -86,16 +83,16 @@ impl<'a> Effective<'a> {
         all
     }
 
-    /// With what is said after it, which wins.
+    /// Adds later options, which win.
     #[must_use]
     pub fn then(mut self, later: Self) -> Self {
         self.settings.extend(later.settings);
         self
     }
 
-    /// A later one wins. Keys that nobody judges are not kept.
+    /// Stores a value; a later one wins. Keys that no rule judges are not kept.
     fn put(&mut self, key: Cow<'a, str>, placed: Placed<'a>) {
-        // Options of the provider may stand behind the address, too.
+        // Options of the provider may follow the address, too.
         if key == "wsrep_cluster_address" {
             let (_, options) = placed.look().split_once('?').unwrap_or_default();
             for (name, value) in options.split('&').filter_map(|it| it.split_once('=')) {
@@ -106,7 +103,7 @@ impl<'a> Effective<'a> {
             }
             return;
         }
-        // Of plugins those count that have the keys of encrypted pages.
+        // Only the plugins that hold the keys of encrypted pages count.
         if key.starts_with("plugin_load") {
             if placed.look().contains("key_management") {
                 self.settings.insert(Cow::Borrowed("plugin_load_add"), placed);
@@ -136,7 +133,6 @@ impl<'a> Effective<'a> {
         self.provider.push(placed);
     }
 
-    /// What counts, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Placed<'a>)> {
         self.settings.iter().map(|(key, placed)| (&**key, placed))
     }
@@ -146,7 +142,7 @@ impl<'a> Effective<'a> {
         self.settings.get(key)
     }
 
-    /// Lines of `wsrep_provider_options` whose options are lost, because the server only sees the last line.
+    /// Returns lines of `wsrep_provider_options` whose options are lost, because the server uses only the last line.
     pub fn lost(&self) -> Vec<Lost<'a>> {
         let Some((last_line, earlier)) = self.provider.split_last() else { return Vec::new() };
         let kept: BTreeSet<_> = provider_options(last_line.look()).map(|(name, _)| name).collect();

@@ -1,13 +1,12 @@
 //! Which program reads which `[group]`.
 
-/// Who reads a group.
+/// The programs that read a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// mariadbd.
     Server,
     /// Another program: a client, a backup, the state transfer's script.
     Others,
-    /// Nobody. `[innodb]` looks as if it were read.
+    /// No program. `[innodb]` only looks as if it were read.
     Nobody,
 }
 
@@ -65,7 +64,7 @@ const OTHERS: [&str; 47] = [
     "xtrabackup",
 ];
 
-/// Who reads this group. `mariadb-10.11` is read by the servers of that series, `client…` by clients.
+/// Returns which programs read this group. `mariadb-10.11` is read by the servers of that series, `client…` by clients.
 pub fn readers(group: &str) -> Readers {
     let is = |known: &&str| group.eq_ignore_ascii_case(known);
     let begins = |prefix: &str| {

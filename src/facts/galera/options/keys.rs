@@ -1,57 +1,53 @@
-//! The options that matter to a Galera cluster: which class each is of, and why. One row per key, sorted by key.
+//! The options that matter to a Galera cluster: the class of each, and why. One row per key, sorted by key.
 //!
-//! Owns: the table and how it is asked. Must not know: files, rules, verdicts. Options of the provider are keys with a
-//! dot. A key that can be changed at any time on one member alone has no row.
+//! Owns: the table and its lookups. Must not know: files, rules, verdicts. Options of the provider are keys with a dot.
+//! A key that can be changed at any time on one member alone has no row.
 
 /// An option with its class.
 #[derive(Debug)]
 pub struct Key {
-    /// In its one spelling.
+    /// The name in its canonical spelling.
     pub name: &'static str,
-    /// What it must not be, or not do.
+    /// The condition that it must meet.
     pub class: Class,
-    /// One fact about it.
     pub why: &'static str,
-    /// What to write instead.
     pub instead: &'static str,
 }
 
-/// What an option must not be, or not do.
+/// A condition that an option must meet.
 #[derive(Debug)]
 pub enum Class {
     /// Never one of these values: the member does not start, does not replicate, or splits the cluster.
     Deny(Bad),
-    /// One of these values costs something that people should know.
+    /// One of these values has a cost that people should know.
     Warn(Bad),
-    /// It belongs to one member, so it must not stand where all members read it.
+    /// The option belongs to one member, so it must not be where all members read it.
     Node,
-    /// Fixed for the life of the data. With the values a server has if nothing is set, where they are known.
+    /// Fixed for the life of the data. Lists the server's default values, if they are known.
     Format(&'static [&'static str]),
-    /// The same on every member: while it is changed one by one the members differ. `fatal`: they cannot live together.
+    /// The same on every member: while it is changed one by one, the members differ. `fatal`: they cannot work
+    /// together.
     Cluster {
-        /// The values a server has if nothing is set.
+        /// The server's default values.
         default: &'static [&'static str],
         /// Members that differ cannot form one cluster.
         fatal: bool,
     },
-    /// Set, and stays so: without it a server has one of these values, and with that it is in no cluster.
+    /// Must stay set: without it a server has one of these values, with which it is in no cluster.
     Kept(&'static [&'static str]),
 }
 
-/// Values that are bad.
+/// The bad values.
 #[derive(Debug)]
 pub enum Bad {
-    /// Whatever stands there.
     Any,
-    /// One of these, in any spelling of theirs.
+    /// One of these, in any spelling.
     Is(&'static [&'static str]),
-    /// Anything but these.
     Not(&'static [&'static str]),
-    /// One of these is among several.
+    /// A list that contains one of these.
     Among(&'static [&'static str]),
-    /// Switched on; a bare key is.
+    /// Switched on; a bare key counts.
     On,
-    /// Switched off.
     Off,
     /// Reachable from the same pod only.
     Local,
@@ -64,7 +60,7 @@ use Bad::{Among, Any, Closed, Is, Local, Not, Off, On};
 use Class::{Cluster, Deny, Format, Kept, Node, Warn};
 
 impl Bad {
-    /// This value is one of them.
+    /// Tells whether this value is bad.
     pub fn is(&self, value: Option<&str>) -> bool {
         let text = value.unwrap_or_default().trim();
         let one_of = |known: &[&str]| known.iter().any(|other| same(text, other));
@@ -89,7 +85,7 @@ impl Bad {
     }
 }
 
-/// Rows of this key: it may be of more than one class.
+/// Returns the rows of this key, which may be of more than one class.
 pub fn rows(key: &str) -> &'static [Key] {
     let first = KEYS.partition_point(|row| row.name < key);
     let count = KEYS[first..].partition_point(|row| row.name == key);
@@ -108,12 +104,12 @@ pub const SHORTEST: usize = {
     least
 };
 
-/// Somebody judges this key.
+/// Tells whether a rule judges this key.
 pub fn is_judged(key: &str) -> bool {
     KEYS.binary_search_by(|row| row.name.cmp(key)).is_ok()
 }
 
-/// A server would understand this key, as far as it can be told without a list of all options.
+/// Tells whether a server would know this key, as far as that is possible without a list of all options.
 pub fn is_the_servers(key: &str) -> bool {
     const PREFIXES: [&str; 12] = [
         "aria_",
@@ -148,7 +144,7 @@ pub fn is_the_servers(key: &str) -> bool {
     is_judged(key) || NAMES.contains(&key) || PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The value of this key may be shown. Names of files with keys in them are not worth the risk.
+/// Tells whether the value of this key may be printed. Names of files that hold keys are not worth the risk.
 pub fn may_be_shown(key: &str) -> bool {
     let words = ["password", "passphrase", "passwd", "secret", "auth", "credential"];
     let names_a_key = key.contains('.') && key.contains("key");
@@ -159,18 +155,19 @@ const fn key(name: &'static str, class: Class, why: &'static str, instead: &'sta
     Key { name, class, why, instead }
 }
 
-const TAKE_OUT: &str = "take it out";
-const NO_NODE: &str = "take it out, since the server finds it out by itself; or give it per pod, as an argument with $(POD_NAME) or $(POD_IP)";
+const TAKE_OUT: &str = "remove it";
+const NO_NODE: &str = "remove it, because the server finds it by itself; or set it per pod, as an argument with $(POD_NAME) or $(POD_IP)";
 const ENCRYPTED: &str = "pages that are encrypted are read only by a server that has the plugin, with their keys: without it a member does not start, or starts without those tables";
-const DECRYPT: &str = "leave it where it was, until SET GLOBAL innodb_encrypt_tables = OFF has decrypted all: no row of information_schema.innodb_tablespaces_encryption has a min_key_version other than 0";
-const RELOAD: &str = "take the change back; another value needs a new cluster into which a dump is loaded";
+const DECRYPT: &str = "leave it in place until SET GLOBAL innodb_encrypt_tables = OFF has decrypted all: no row of information_schema.innodb_tablespaces_encryption has a min_key_version other than 0";
+const RELOAD: &str = "revert the change; another value needs a new cluster, into which you load a dump";
 const WRONG_FORMAT: &str = "it is written into the data files: with another value a member does not start, or starts without its data";
 const DIFFERENT: &str =
-    "members take a changed file over one by one, and until the last has restarted they do not agree on it";
-const FILTERED: &str = "what is filtered out of the replication is missing on the other members: they differ, and one day a member leaves over it";
+    "members restart with a changed file one by one, and differ until the last has restarted";
+const FILTERED: &str = "rows that are filtered out of replication are missing on the other members: they differ, until a member leaves the cluster because of it";
 const ONE_ADDRESS: &str =
     "every member that reads it claims the same name or address, and state transfers go to the wrong one";
-const ALONE: &str = "the member runs as a server of its own: it is Ready, and its writes reach nobody";
+const ALONE: &str =
+    "the member runs as a server of its own: it is Ready, and its writes reach no other member";
 const NO_TRANSFER: &str = "other members cannot reach it, so no state transfer ever arrives";
 const ALL_AT_ONCE: &str = "it must be the same on all members: restart them one after the other soon";
 
@@ -182,10 +179,10 @@ pub const KEYS: &[Key] = &[
     key("bind_address", Deny(Local), NO_TRANSFER, "write bind_address = 0.0.0.0"),
     key("binlog_do_db", Deny(Any), FILTERED, TAKE_OUT),
     key("binlog_format", Deny(Is(&["STATEMENT", "MIXED", "0", "1"])), "Galera replicates rows: with another format the server does not start", "write binlog_format = ROW"),
-    key("binlog_format", Kept(&["MIXED"]), "without it a server writes MIXED, and Galera does not start with that", "leave binlog_format = ROW where it was"),
+    key("binlog_format", Kept(&["MIXED"]), "without it a server writes MIXED, and Galera does not start with that", "leave binlog_format = ROW in place"),
     key("binlog_ignore_db", Deny(Any), FILTERED, TAKE_OUT),
     key("character_set_server", Cluster { default: &[], fatal: false }, "tables that are created later get it; those that exist keep theirs", ALL_AT_ONCE),
-    key("datadir", Format(&["/var/lib/mysql", "/var/lib/mysql/"]), "a member that starts in another folder finds no database there and takes a full copy from the others", "take the change back"),
+    key("datadir", Format(&["/var/lib/mysql", "/var/lib/mysql/"]), "a member that starts in another folder finds no database there and takes a full copy from the others", "revert the change"),
     key("default_storage_engine", Deny(Not(&["InnoDB"])), "only InnoDB tables are replicated: rows of all others stay on one member", "write default_storage_engine = InnoDB"),
     key("enforce_storage_engine", Deny(Not(&["InnoDB"])), "only InnoDB tables are replicated: rows of all others stay on one member", "write enforce_storage_engine = InnoDB"),
     key("evs.inactive_timeout", Cluster { default: &["PT15S"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
@@ -195,23 +192,23 @@ pub const KEYS: &[Key] = &[
     key("gcache.dir", Cluster { default: &[], fatal: false }, "a member that cannot find its write-set cache needs a full copy at its next start", "change it only while a full state transfer to every member is affordable"),
     key("gcache.name", Cluster { default: &["galera.cache"], fatal: false }, "a member that cannot find its write-set cache needs a full copy at its next start", "change it only while a full state transfer to every member is affordable"),
     key("gcs.max_packet_size", Cluster { default: &["64500"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
-    key("gcs.vote_policy", Cluster { default: &["0"], fatal: true }, "members that count votes differently expel each other", "take the change back; it is chosen before the cluster starts"),
+    key("gcs.vote_policy", Cluster { default: &["0"], fatal: true }, "members that count votes differently expel each other", "revert the change; it is chosen before the cluster starts"),
     key("gmcast.isolate", Deny(Not(&["0", "false"])), "it cuts the member off at every start", TAKE_OUT),
-    key("gmcast.listen_addr", Warn(Local), "the others cannot reach a member that listens on itself alone: of members that all do so no two form a cluster", "take it out, or write gmcast.listen_addr=tcp://0.0.0.0:4567"),
-    key("gmcast.mcast_addr", Cluster { default: &[""], fatal: true }, "a member with multicast does not hear one without", "take the change back; it needs a full stop: gatera stop CLUSTER, then the change, then gatera start CLUSTER"),
+    key("gmcast.listen_addr", Warn(Local), "the others cannot reach a member that listens only on localhost: if all do so, no two members form a cluster", "remove it, or write gmcast.listen_addr=tcp://0.0.0.0:4567"),
+    key("gmcast.mcast_addr", Cluster { default: &[""], fatal: true }, "a member with multicast cannot reach one without", "revert the change; it needs a full stop: gatera stop CLUSTER, then the change, then gatera start CLUSTER"),
     key("innodb_autoinc_lock_mode", Deny(Is(&["0", "1"])), "Galera needs interleaved numbers: with another mode members deadlock, and parallel appliers do not start", "write innodb_autoinc_lock_mode = 2"),
-    key("innodb_autoinc_lock_mode", Kept(&["1"]), "without it a server has 1, with which members deadlock, and parallel appliers do not start", "leave innodb_autoinc_lock_mode = 2 where it was"),
+    key("innodb_autoinc_lock_mode", Kept(&["1"]), "without it a server has 1, with which members deadlock, and parallel appliers do not start", "leave innodb_autoinc_lock_mode = 2 in place"),
     key("innodb_checksum_algorithm", Cluster { default: &[], fatal: false }, "the strict forms refuse pages that were written before", "write crc32 or full_crc32"),
     key("innodb_data_file_path", Format(&["ibdata1:12M:autoextend"]), WRONG_FORMAT, RELOAD),
     key("innodb_data_home_dir", Format(&[""]), WRONG_FORMAT, RELOAD),
     key("innodb_doublewrite", Deny(Off), "after a crash a half-written page makes the member unusable", "write innodb_doublewrite = ON"),
-    key("innodb_flush_log_at_trx_commit", Warn(Is(&["0", "2"])), "a commit reaches the disk up to a second later: if all members lose power together it is lost", "write innodb_flush_log_at_trx_commit = 1, unless nobody minds that loss"),
+    key("innodb_flush_log_at_trx_commit", Warn(Is(&["0", "2"])), "a commit reaches the disk up to a second later: if all members lose power together it is lost", "write innodb_flush_log_at_trx_commit = 1, unless that loss is acceptable"),
     key("innodb_force_recovery", Deny(Not(&["0"])), "a member that may not write cannot apply what the others send", TAKE_OUT),
     key("innodb_log_group_home_dir", Format(&["./"]), WRONG_FORMAT, RELOAD),
     key("innodb_page_size", Format(&["16K"]), WRONG_FORMAT, RELOAD),
     key("innodb_read_only", Deny(On), "a member that may not write cannot apply what the others send", TAKE_OUT),
     key("innodb_undo_directory", Format(&["./"]), WRONG_FORMAT, RELOAD),
-    key("innodb_undo_tablespaces", Cluster { default: &[], fatal: false }, "before MariaDB 11 a member does not start with another number than its data was made with", "take the change back, unless the image is of MariaDB 11 or later"),
+    key("innodb_undo_tablespaces", Cluster { default: &[], fatal: false }, "before MariaDB 11 a member does not start with another number than its data was made with", "revert the change, unless the image is MariaDB 11 or later"),
     key("ist.recv_addr", Node, ONE_ADDRESS, NO_NODE),
     key("ist.recv_bind", Deny(Local), NO_TRANSFER, TAKE_OUT),
     key("locked_in_memory", Deny(On), "a server with wsrep_on does not start with locked memory", TAKE_OUT),
@@ -221,11 +218,11 @@ pub const KEYS: &[Key] = &[
     key("lower_case_table_names", Format(&["0"]), "tables that were made with another value cannot be found any more", RELOAD),
     key("max_allowed_packet", Cluster { default: &["16M"], fatal: false }, "a member with less than the others cannot apply a large write and leaves the cluster", ALL_AT_ONCE),
     key("memlock", Deny(On), "a server with wsrep_on does not start with locked memory", TAKE_OUT),
-    key("pc.bootstrap", Deny(On), "the member makes itself the primary component, whoever else there is: two clusters", TAKE_OUT),
-    key("pc.ignore_quorum", Deny(On), "both halves of a cut network go on writing: two clusters", TAKE_OUT),
-    key("pc.ignore_sb", Deny(On), "both halves of a cut network go on writing: two clusters", TAKE_OUT),
-    key("pc.recovery", Warn(Off), "after a power failure the members do not find together by themselves", "take it out, or somebody must bootstrap after every power failure"),
-    key("pc.wait_prim", Warn(Off), "a member starts without its cluster and refuses every query", "take it out, or a member counts as started before it has found its cluster"),
+    key("pc.bootstrap", Deny(On), "the member makes itself the primary component, whatever other members exist: two clusters", TAKE_OUT),
+    key("pc.ignore_quorum", Deny(On), "both halves of a split network continue to write: two clusters", TAKE_OUT),
+    key("pc.ignore_sb", Deny(On), "both halves of a split network continue to write: two clusters", TAKE_OUT),
+    key("pc.recovery", Warn(Off), "after a power failure the members do not form the cluster by themselves", "remove it, or you must bootstrap after every power failure"),
+    key("pc.wait_prim", Warn(Off), "a member starts without its cluster and refuses every query", "remove it, or a member counts as started before it has found its cluster"),
     key("pc.weight", Deny(Is(&["0"])), "where all members weigh nothing there is no majority", TAKE_OUT),
     key("plugin_load_add", Kept(&[""]), ENCRYPTED, DECRYPT),
     key("read_only", Warn(On), "the member refuses writes of its clients", "clients of the member cannot write; set it per session instead"),
@@ -237,41 +234,41 @@ pub const KEYS: &[Key] = &[
     key("replicate_wild_do_table", Warn(Any), FILTERED, TAKE_OUT),
     key("replicate_wild_ignore_table", Warn(Any), FILTERED, TAKE_OUT),
     key("report_host", Node, ONE_ADDRESS, NO_NODE),
-    key("skip_grant_tables", Warn(On), "everybody who reaches its port is root, without a password", "take it out; a root password that is lost is set with the option on one member, for minutes, without Services to it"),
+    key("skip_grant_tables", Warn(On), "everyone who reaches its port is root, without a password", "remove it; to reset a lost root password, set the option on one member for minutes, without Services to it"),
     key("skip_networking", Deny(On), NO_TRANSFER, TAKE_OUT),
-    key("socket.dynamic", Cluster { default: &["NO"], fatal: true }, "without it a member that speaks TLS and one that does not cannot talk, and not all members have made the same choice yet", "keep it until every member has restarted with the same socket.ssl: gatera status CLUSTER shows how far that is"),
-    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, "a member that speaks TLS and one that does not cannot talk: the first that restarts is alone", "set socket.dynamic=yes, wait until every member runs with it (gatera status CLUSTER), then switch, then take it out again: three rollouts"),
+    key("socket.dynamic", Cluster { default: &["NO"], fatal: true }, "without it a member that speaks TLS and one that does not cannot connect, and not all members have the same setting yet", "keep it until every member has restarted with the same socket.ssl: gatera status CLUSTER shows the progress"),
+    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, "a member that speaks TLS and one that does not cannot connect: the first that restarts is alone", "set socket.dynamic=yes, wait until every member runs with it (gatera status CLUSTER), then switch, then remove it again: three rollouts"),
     key("sql_mode", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_certify_nonpk", Cluster { default: &["ON"], fatal: false }, "members that differ in it accept different writes", ALL_AT_ONCE),
     key("wsrep_cluster_name", Cluster { default: &["my_wsrep_cluster"], fatal: true }, "a member only joins members of the same cluster name: the first that restarts is alone", "keep the name; another one needs a full stop: gatera stop CLUSTER, then the change, then gatera start CLUSTER"),
-    key("wsrep_data_home_dir", Format(&[]), "the member's position in the cluster is kept there; without it a full copy follows", "take the change back"),
+    key("wsrep_data_home_dir", Format(&[]), "the member's position in the cluster is kept there; without it a full copy follows", "revert the change"),
     key("wsrep_desync", Deny(On), "the member does not keep up with the others; if all members do so, writes stop", TAKE_OUT),
-    key("wsrep_dirty_reads", Warn(On), "a member that has lost the others goes on answering with old data", "set it per session instead"),
+    key("wsrep_dirty_reads", Warn(On), "a member that has lost the others continues to answer with old data", "set it per session instead"),
     key("wsrep_forced_binlog_format", Deny(Is(&["STATEMENT", "MIXED", "0", "1"])), "Galera replicates rows: with another format members differ", TAKE_OUT),
-    key("wsrep_gtid_domain_id", Cluster { default: &["0"], fatal: true }, "members with different domains give one transaction different names", "take the change back; it is chosen before the cluster starts"),
+    key("wsrep_gtid_domain_id", Cluster { default: &["0"], fatal: true }, "members with different domains give one transaction different names", "revert the change; it is chosen before the cluster starts"),
     key("wsrep_gtid_mode", Cluster { default: &["OFF"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_max_ws_rows", Cluster { default: &["0"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_max_ws_size", Cluster { default: &["2147483647"], fatal: false }, "a member with less than the others cannot apply a large write and leaves the cluster", ALL_AT_ONCE),
-    key("wsrep_mode", Warn(Among(&["REPLICATE_MYISAM", "REPLICATE_ARIA"])), "replicating MyISAM and Aria is experimental: nothing rolls back, and members can differ", "take REPLICATE_MYISAM and REPLICATE_ARIA out of it; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
+    key("wsrep_mode", Warn(Among(&["REPLICATE_MYISAM", "REPLICATE_ARIA"])), "replicating MyISAM and Aria is experimental: nothing rolls back, and members can differ", "remove REPLICATE_MYISAM and REPLICATE_ARIA from it; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
     key("wsrep_node_address", Node, ONE_ADDRESS, NO_NODE),
     key("wsrep_node_incoming_address", Node, ONE_ADDRESS, NO_NODE),
     key("wsrep_node_name", Node, "members with one name cannot be told apart, and a donor is chosen by name", NO_NODE),
     key("wsrep_notify_cmd", Warn(Any), "the member stands still while the command runs", "make it end within a second"),
     key("wsrep_on", Deny(Off), ALONE, "write wsrep_on = ON"),
-    key("wsrep_on", Kept(&["OFF"]), ALONE, "leave wsrep_on = ON where it was; to move it, write and apply it in its new place first, and take it out here then"),
+    key("wsrep_on", Kept(&["OFF"]), ALONE, "leave wsrep_on = ON in place; to move it, first apply it in its new place, then remove it here"),
     key("wsrep_osu_method", Deny(Is(&["RSU", "1"])), "a change of a table then happens on one member alone, and the tables differ", "write wsrep_OSU_method = TOI; RSU is for one session at a time"),
     key("wsrep_provider", Deny(Is(&["none", ""])), ALONE, "write the path of Galera's library: /usr/lib/galera/libgalera_smm.so in the official image"),
-    key("wsrep_provider", Kept(&["none", ""]), ALONE, "leave it where it was; to move it, write and apply it in its new place first, and take it out here then"),
+    key("wsrep_provider", Kept(&["none", ""]), ALONE, "leave it in place; to move it, first apply it in its new place, then remove it here"),
     key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", TAKE_OUT),
     key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "write OFF; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
     key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", TAKE_OUT),
     key("wsrep_sst_auth", Cluster { default: &[], fatal: false }, "the donor logs in with its own value, so until all members have restarted a state transfer may fail", "the user must exist with it on every donor before the first member restarts"),
     key("wsrep_sst_donor", Warn(Closed), "if the donors it names are away, the joiner does not start", "end the list with a comma"),
     key("wsrep_sst_method", Cluster { default: &["rsync"], fatal: false }, "the donor runs the method that the joiner asks for: its image must have the program, and its user the rights", "MariaDB has mariabackup, rsync and mysqldump: restart one member first, and watch its transfer"),
-    key("wsrep_sst_method", Warn(Not(&["backup", "clone", "mariabackup", "mysqldump", "rsync", "rsync_wan", "skip", "xtrabackup", "xtrabackup-v2"])), "no server brings a program for it along (wsrep_sst_METHOD): a member that needs a full copy never starts", "write mariabackup, rsync or mysqldump, which MariaDB has in every series"),
+    key("wsrep_sst_method", Warn(Not(&["backup", "clone", "mariabackup", "mysqldump", "rsync", "rsync_wan", "skip", "xtrabackup", "xtrabackup-v2"])), "no server includes a program for it (wsrep_sst_METHOD): a member that needs a full copy never starts", "write mariabackup, rsync or mysqldump, which MariaDB has in every series"),
     key("wsrep_sst_receive_address", Deny(Local), NO_TRANSFER, TAKE_OUT),
     key("wsrep_sst_receive_address", Node, ONE_ADDRESS, NO_NODE),
-    key("wsrep_start_position", Warn(Not(&["", "00000000-0000-0000-0000-000000000000:-1"])), "a server believes it at every start, whatever its data says: it joins with what it lacks, and nobody notices", "take it out; gatera's step gives each member its own position at each start"),
+    key("wsrep_start_position", Warn(Not(&["", "00000000-0000-0000-0000-000000000000:-1"])), "a server believes it at every start, whatever its data says: it joins with missing rows, and nothing shows that", "remove it; gatera's step gives each member its own position at each start"),
     key("wsrep_sync_wait", Warn(Not(&["0"])), "every statement waits for the other members, probes included, and hangs where there is no majority", "set it per session instead"),
 ];
 

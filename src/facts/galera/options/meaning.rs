@@ -1,26 +1,26 @@
-//! What an option file means: of every group that a program reads its options with their values, as a text that is the same
-//! for all files that mean the same.
+//! The meaning of an option file: the options and values of every group that a program reads, as a text that is the
+//! same for all files with the same meaning.
 //!
-//! Owns: when two files mean the same. Must not know: ConfigMaps, which options are good. Comments, order, spaces and groups
-//! that nobody reads mean nothing; in a file that includes others, and in one of more than 64 KiB, everything does. The
-//! address of the cluster is left out of all others, wherever it stands: it follows the number of members, and nobody
-//! restarts for it.
+//! Owns: when two files mean the same. Must not know: ConfigMaps, or which options are good. Comments, order, spaces
+//! and unread groups have no meaning; in a file that includes others, and in one of more than 64 KiB, everything
+//! counts. The cluster's address is left out everywhere: it follows the number of members, and no member restarts for
+//! it.
 
 use std::collections::BTreeMap;
 
 use super::value::number;
 use super::{Line, Readers, Setting, Unread, lines};
 
-/// Options by the group that counts and their name, each with all values that stand there: some options add up.
+/// Options by their group and name, each with all its values: some options add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meaning(BTreeMap<(String, String), Vec<String>>);
 
-/// A line that cannot be followed, counted from 1.
+/// A line that cannot be interpreted, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unclear(pub usize);
 
 impl Meaning {
-    /// Of a text. A server that stops in the middle of a file takes none of what follows, or does not start.
+    /// Reads a text. A server that stops in the middle of a file ignores the rest, or does not start.
     pub fn of(text: &str) -> Result<Self, Unclear> {
         let (mut all, mut includes) = (Self::default(), false);
         let is_short = text.len() <= LONGEST_TEXT;
@@ -32,7 +32,7 @@ impl Meaning {
                 Line::Setting(_) => {}
             }
         }
-        // What another file says may stand before or after what this one says.
+        // The options of another file may come before or after those of this one.
         if includes {
             all.add_whole("!include", text);
         }
@@ -47,7 +47,7 @@ impl Meaning {
     }
 
     fn add(&mut self, setting: Unread<'_>) {
-        // A server that does not know such an option goes on without it.
+        // A server that does not know such an option continues without it.
         let loose = if setting.is_loose() { "loose " } else { "" };
         let it = setting.read();
         if it.key == "wsrep_cluster_address" {
@@ -59,7 +59,7 @@ impl Meaning {
         values.push(format!("{loose}{value}"));
     }
 
-    /// The same for all texts that mean the same, and different for all others.
+    /// Returns a text that is the same for all files with the same meaning, and differs for all others.
     pub fn canonical(&self) -> String {
         let quoted = |text: &String| format!("{}:{text}", text.len());
         let one = |((group, key), values): (&(String, String), &Vec<String>)| {
@@ -69,14 +69,14 @@ impl Meaning {
         self.0.iter().map(one).collect()
     }
 
-    /// The options in which two differ, in the order of their names; those of other programs with their group.
+    /// Returns the options in which two files differ, by name; those of other programs with their group.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let all = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
         let differ = all.filter(|key| self.0.get(*key) != other.0.get(*key));
         let mut named: Vec<_> = differ
             .map(|(group, key)| match (is_word(key), group == SERVER) {
                 _ if key == TOO_LONG => "a file of more than 64 KiB".to_owned(),
-                (false, _) => "a line that is no option".to_owned(),
+                (false, _) => "a line that is not an option".to_owned(),
                 (true, false) if is_word(group) => format!("[{group}] {key}"),
                 (true, _) => key.clone(),
             })
@@ -86,37 +86,37 @@ impl Meaning {
         named
     }
 
-    /// What a server is told of this option last.
+    /// Returns the last value of this option for a server.
     pub fn server(&self, key: &str) -> Option<&str> {
         let values = self.0.get(&(SERVER.to_owned(), key.to_owned()))?;
         values.last().map(String::as_str)
     }
 }
 
-/// A longer text means what it says, to the letter. Nobody writes one, and somebody who sends one holds up nobody.
+/// A longer text counts literally. Real option files are shorter, and a large one must not delay others.
 const LONGEST_TEXT: usize = 64 * 1024;
-/// How such a text is named among what differs.
+/// How such a text is named among the differences.
 const TOO_LONG: &str = "!text";
 
-/// Groups that a server of every version reads, and nobody else, are one.
+/// Groups that servers of every version read, and no other program, count as one.
 const SERVER: &str = "mysqld";
 
 fn is_every_servers(group: &str) -> bool {
     ["mysqld", "server", "mariadb", "mariadbd", "galera"].contains(&group)
 }
 
-/// What could be an option may be shown. Somebody may have pasted a password, or a book.
+/// Tells whether a text could be an option and may be printed: a user may have pasted a password.
 fn is_word(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '!');
     text.len() <= 64 && text.chars().all(plain)
 }
 
-/// A value as it is; a bare key is not an empty value.
+/// Returns a value literally; a bare key is not an empty value.
 fn verbatim(setting: &Setting<'_>) -> String {
     setting.value.as_ref().map_or_else(String::new, |value| format!("={}", value.look()))
 }
 
-/// A server's value in its one spelling.
+/// Returns a server's value in its canonical spelling.
 fn plain(setting: &Setting<'_>) -> String {
     let text = setting.look();
     let on = |words: [&str; 3]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
@@ -157,7 +157,7 @@ mod tests {
             (text.replace("a=1", "a=2"), "a"),
             (text.replace("a=1", "a"), "a"),
             (text.replace("a=1", "loose_a=1"), "a"),
-            (text.replace("a=1", "a=1\nmy password: hunter2"), "a line that is no option"),
+            (text.replace("a=1", "a=1\nmy password: hunter2"), "a line that is not an option"),
             (text.replace("a=1", ""), "a"),
             (text.replace("plugin_load_add=x\n", ""), "plugin_load_add"),
             (text.replace("xbstream", "mbstream"), "[sst] streamfmt"),

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// The value of an option, borrowed unless it had to be unescaped. Hidden from `Debug`, like every text that may hold a
-/// password.
+/// The value of an option, borrowed unless it had to be unescaped. It is hidden from `Debug`, like every text that may
+/// hold a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Value<'a>(Cow<'a, str>);
 
 impl<'a> Value<'a> {
-    /// As it stands in a file: one pair of quotes around it is not part of it, and `\n` is a line break.
+    /// Reads a value as it is written in a file: one pair of quotes around it is not part of it, and `
+    /// ` is a line break.
     pub(super) fn read(raw: &'a str) -> Self {
         let inner = ['"', '\'']
             .iter()
@@ -18,7 +19,7 @@ impl<'a> Value<'a> {
         if inner.contains('\\') { Self(Cow::Owned(unescaped(inner))) } else { Self(Cow::Borrowed(inner)) }
     }
 
-    /// The text, for judging it. For a message only where its key holds no secret.
+    /// Returns the text, to judge it. Use it in a message only if its key holds no secret.
     pub fn look(&self) -> &str {
         &self.0
     }
@@ -42,7 +43,7 @@ impl fmt::Debug for Value<'_> {
     }
 }
 
-/// A backslash before anything else stays, and so does one at the end.
+/// Unescapes a text. A backslash before any other character stays, and so does one at the end.
 fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -61,7 +62,8 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// `ON`, `1` and `true` are one value, and `yes`, which Galera's own options also know. `None`: no switch.
+/// Reads a switch: `ON`, `1` and `true` are one value, and `yes`, which Galera's own options also know. `None`: not a
+/// switch.
 pub fn switch(text: &str) -> Option<bool> {
     let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
     match () {
@@ -71,7 +73,7 @@ pub fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// Two ways to write one value: `16K` and `16384`, `ON` and `1`, with and without capitals unless it is a path.
+/// Tells whether both are the same value: `16K` and `16384`, `ON` and `1`, in any case unless it is a path.
 pub fn same(one: &str, other: &str) -> bool {
     one == other
         || !one.contains('/') && one.eq_ignore_ascii_case(other)
@@ -79,7 +81,7 @@ pub fn same(one: &str, other: &str) -> bool {
         || switch(one).is_some_and(|it| Some(it) == switch(other))
 }
 
-/// A number with its suffix: K, M, G, T, P, E.
+/// Reads a number with its suffix: K, M, G, T, P, E.
 pub fn number(text: &str) -> Option<u128> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let power = match text[digits.len()..].to_ascii_lowercase().as_str() {

@@ -1,6 +1,6 @@
-//! Whose turn it is to restart, and why it is nobody's now.
+//! Which member restarts next, and why none does now.
 //!
-//! Must not know: with what they restart, or why.
+//! Must not know: with what members restart, or why.
 
 use super::super::bootstrap;
 use super::Rollout;
@@ -8,7 +8,8 @@ use facts::revision::Revision;
 use facts::view::{Member, PodFact};
 
 impl<'a> Rollout<'a, '_> {
-    /// The next one to start with this revision: one that fails anyway, one that was made without the guard, or the highest.
+    /// Returns the next member to start with this revision: one that fails anyway, one that was created without the
+    /// guard, or the highest.
     pub(super) fn next_for(&self, revision: &Revision) -> Option<&'a Member> {
         let held_back = self.cluster.workload.reaches_from();
         let other = |it: &&Member| Self::runs(it) != Some(revision) && it.ordinal >= held_back;
@@ -18,19 +19,20 @@ impl<'a> Rollout<'a, '_> {
         with(&|pod| pod.stuck).or_else(|| with(&|pod| !pod.verified)).or_else(|| members().next())
     }
 
-    /// Why this member does not restart now. All others have to be well; it may itself fail, or run what is not good.
+    /// Returns why this member does not restart now. All others must be well; it may itself fail, or run a revision
+    /// that is not good.
     pub(super) fn not_now(&self, whom: &Member) -> Option<String> {
         let may_be_ill = fails(whom) || self.is_astray(whom);
         let waits = !whom.ready() && !may_be_ill;
         waits.then(|| self.cluster.describe()).or_else(|| self.others_need(whom))
     }
 
-    /// It runs something that is not known to be good.
+    /// Tells whether the member runs a revision that is not known to be good.
     pub(super) fn is_astray(&self, member: &Member) -> bool {
         Self::runs(member).is_some_and(|it| *it != self.note.good)
     }
 
-    /// Why the others cannot do without this one now, however it is itself. Of one that fails nobody has anything.
+    /// Returns why the others need this member now, whatever its own state. They do not need one that fails.
     pub(super) fn others_need(&self, whom: &Member) -> Option<String> {
         let Self { cluster, view, .. } = self;
         if fails(whom) {
@@ -38,7 +40,8 @@ impl<'a> Rollout<'a, '_> {
         }
         if cluster.has_no_identity() {
             return Some(
-                "it has no identity, and whoever leaves never joins again: gatera explain G04".to_owned(),
+                "it has no identity, so a member that leaves never joins again: gatera explain G04"
+                    .to_owned(),
             );
         }
         let workload = &cluster.workload;
@@ -51,13 +54,13 @@ impl<'a> Rollout<'a, '_> {
             return Some(super::TEMPLATE_ROLLS.to_owned());
         }
         if let bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..) = bootstrap::stage(cluster, view) {
-            return Some("the bootstrap node is there".to_owned());
+            return Some("the bootstrap node still exists".to_owned());
         }
         if let Some((pod, _)) = view.reservations.besides(cluster, "") {
             return Some(format!("{pod} was allowed to leave moments ago"));
         }
         if cluster.members.len() == 1 {
-            return Some("it has one member, and who restarts it stops the cluster".to_owned());
+            return Some("it has one member, and a restart stops the cluster".to_owned());
         }
         let unproven = others.find(|it| it.pod.as_ref().is_some_and(|pod| !pod.verified))?;
         Some(format!(
@@ -66,7 +69,7 @@ impl<'a> Rollout<'a, '_> {
         ))
     }
 
-    /// Whoever may restart is done; the rest are not to.
+    /// Returns why the remaining members do not restart, once all that may have done so.
     pub(super) fn held_back(&self) -> String {
         if self.cluster.workload.spec.update_strategy.on_delete() {
             "its updateStrategy is OnDelete, so members restart when you delete them".to_owned()
@@ -79,7 +82,7 @@ impl<'a> Rollout<'a, '_> {
     }
 }
 
-/// Its server falls over again and again, or is not even started; a container beside it is another matter.
+/// The server fails again and again, or does not even start; a container beside it is another matter.
 pub(super) fn fails(member: &Member) -> bool {
     member.pod.as_ref().is_some_and(|pod| pod.stuck && !pod.running && !pod.going)
 }
