@@ -4,14 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A pronoun for a machine, or a word with a plainer one beside it.
-const NOT_SAID: [(&str, &str); 9] = [
+const NOT_SAID: [(&str, &str); 8] = [
     ("whoever", "the noun: a caller, a member, a client, you"),
     ("whomever", "the noun"),
     ("somebody", "the noun: another caller, another program"),
     ("nobody", "\"no member\", \"no request\", \"nothing\""),
     ("everybody", "\"all members\", \"every caller\""),
     ("anybody", "\"any caller\""),
-    ("whatever", "\"anything that\", \"any\""),
     ("good-bye", "what happens to the connection"),
     ("for ever", "\"never ends\", \"until …\""),
 ];

@@ -127,7 +127,7 @@ pub struct View<'a> {
     pub supposed: bool,
 }
 
-static NOBODY: Reservations = Reservations::nobody();
+static NO_RESERVATIONS: Reservations = Reservations::none();
 
 impl<'a> View<'a> {
     /// Returns a view of a world as it was built, without reservations.
@@ -138,7 +138,7 @@ impl<'a> View<'a> {
             settings,
             known_rules: &[],
             freshness: world.freshness,
-            reservations: &NOBODY,
+            reservations: &NO_RESERVATIONS,
             made: &[],
             fetched: &[],
             coming: None,

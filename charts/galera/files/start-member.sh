@@ -138,8 +138,8 @@ is_id() {
 # Sets right: the position from which this member may start the cluster again, by the guard's word, and until when;
 # and recorded: the cluster that this member belongs to, by the guard's word in an annotation of the pod; `none`: one
 # that lost its identity. Before the guard knows it (`unknown`) this pod remembers what it has seen itself, for a
-# container that starts again without its data. `founds` (somebody has taken the responsibility) and `free` (nothing
-# is refused here) stop nobody.
+# container that starts again without its data. `founds` (a person has taken the responsibility) and `free` (nothing
+# is refused here) stop no server.
 read_recorded() {
     recorded='' seen='' right=''
     read -r recorded <"$identity"
@@ -300,7 +300,7 @@ look_back() {
     [ "$view" = "$known" ] || unjoined=yes
 }
 
-# Members that restore a view ask nobody else. If all are in it, the newest data is among theirs, and Galera compares what they
+# Members that restore a view ask no others. If all are in it, the newest data is among theirs, and Galera compares what they
 # have. If not, the one that gave the data may be missing, and the others would go on from less, or as a new cluster.
 judge_view() {
     [ -e "$home/gvwstate.dat" ] || return 0
@@ -354,7 +354,7 @@ recover() {
     case $position in
         *[!0-9a-f:,-]*) position='' ;;
         "$zeros":-1) position=none ;;
-        "$zeros":*) number=${position#*:} position=nobody ;;
+        "$zeros":*) number=${position#*:} position=anonymous ;;
     esac
     if [ "$code" != 0 ] || [ -z "$position" ]; then
         while IFS= read -r line; do echo "$line"; done <"$log" >&2
@@ -476,7 +476,7 @@ prepare() {
                 ;;
             '')
                 tell "position unknown, because wsrep is off"
-                compared=yes # by nobody: it restores no view
+                compared=yes # with no member: it restores no view
                 ;;
             none)
                 position=''
@@ -488,7 +488,7 @@ prepare() {
                 tell "position unknown: the server could not be asked, and grastate.dat has no id"
                 set_view_aside "the data has no position"
                 ;;
-            nobody)
+            anonymous)
                 position=''
                 tell "position unknown: its cluster was formed without an identity (transaction $number)"
                 set_view_aside "positions without an identity cannot be compared"
@@ -505,7 +505,7 @@ prepare() {
     name_stranger
 }
 
-# Where the data ends, for whoever stops the cluster: the kubelet keeps it until the pod is gone.
+# Where the data ends, for `gatera stop`: the kubelet keeps it until the pod is gone.
 tell_end() {
     read_state
     [ -n "$uuid" ] && [ -n "$seqno" ] || return 0

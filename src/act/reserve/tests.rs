@@ -21,10 +21,10 @@ fn ago(seconds: i64) -> Timestamp {
 #[tokio::test(start_paused = true)]
 async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_again() {
     let reservations = ReservationStore::of_one_replica();
-    let counts = || reservations.current() != Reservations::nobody();
+    let counts = || reservations.current() != Reservations::none();
     assert_eq!(reservations.reserve(&member_removal("a", "a-0"), |_| true).await, Reserving::Reserved);
     let lost =
-        reservations.reserve(&member_removal("a", "a-1"), |known| *known == Reservations::nobody()).await;
+        reservations.reserve(&member_removal("a", "a-1"), |known| *known == Reservations::none()).await;
     assert_eq!(lost, Reserving::Lost(reservations.current()));
     let almost = Duration::from_secs(29);
     advance(almost).await;
@@ -41,7 +41,7 @@ async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_a
 async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
     let (shard, note) = (shard_of(&member_removal.cluster), ReservationNote::of(&member_removal, 1, None));
-    let all_over = |ledger: &Ledger| ledger.reservations(Instant::now()) == Reservations::nobody();
+    let all_over = |ledger: &Ledger| ledger.reservations(Instant::now()) == Reservations::none();
     let learn =
         |ledger: &mut Ledger, shard, notes| ledger.learn(shard, notes, Instant::now(), Instant::now());
     learn(&mut ledger, shard, vec![note.clone()]);
@@ -74,7 +74,7 @@ async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
         ledger.hears(Some(shown_now(ago(0))));
         ledger.learn(shard_of(&member_removal.cluster), vec![note], Instant::now(), Instant::now());
         let counts_for = |seconds| {
-            ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::nobody()
+            ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::none()
         };
         let seen = (0..60).take_while(|seconds| counts_for(*seconds)).count();
         assert_eq!(seen, counts, "{at:?}");
@@ -91,9 +91,8 @@ async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
     ledger.hears(Some(shown_now(ago(0))));
     let note = ReservationNote::of(&member_removal, 1, Some(ago(3600)));
     ledger.learn(shard, vec![note], Instant::now(), Instant::now());
-    let counts_for = |seconds| {
-        ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::nobody()
-    };
+    let counts_for =
+        |seconds| ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::none();
     assert!(counts_for(19) && !counts_for(20));
 }
 
@@ -111,7 +110,7 @@ async fn after_a_clock_was_set_no_note_is_old() {
             Instant::now(),
             Instant::now(),
         );
-        ledger.reservations(Instant::now()) != Reservations::nobody()
+        ledger.reservations(Instant::now()) != Reservations::none()
     };
     assert!(counts(0, 1));
     advance(LASTS).await;

@@ -59,7 +59,7 @@ written_by_this_server() {
     written=$(stat -c %Y "$status_file")
     [ -n "$boot" ] && [ -n "$ticks" ] && [ -n "$written" ] || return 1
     [ "$written" -ge $((boot + ticks / 100)) ] || return 1
-    mkdir "$mark" 2>/dev/null || : # a directory: made in one step, and never through somebody's symlink
+    mkdir "$mark" 2>/dev/null || : # a directory: made in one step, and never through another user's symlink
 }
 
 # The object "status" comes last in the file. A message before it may quote another, but with a backslash before
@@ -163,7 +163,7 @@ has_no_id() {
 }
 
 # A guard that does not know the cluster is told, by a probe that fails once: the kubelet makes an Event of its words. It
-# drops Events of a pod that made many, but for one in five minutes; so it is told again, as long as nobody has heard it.
+# drops Events of a pod that made many, but for one in five minutes; so it is sent again until the guard has received it.
 # The pod itself remembers it, for start-member.sh.
 tell_cluster() {
     [ -n "$id" ] || return 0
@@ -200,7 +200,7 @@ joined() {
 } 2>/dev/null
 
 # A server that is frozen leaves SYNCED in its file, and the kernel takes connections for it. Where some wait to be
-# accepted (the receive queue of a port in state 0A), only its greeting shows that somebody is there. It is not asked
+# accepted (the receive queue of a port in state 0A), only its greeting shows that it answers. It is not asked
 # without need: the server warns of every connection that does not log in.
 answers() {
     port=${GATERA_PORT:-3306}
@@ -286,8 +286,8 @@ require() {
     exit 1
 }
 
-# Of a pod that made many Events kubelets drop the next. Whoever gives up joining leaves as its last words what it did. The step
-# asks, too: who looked a moment ago must not write what is over by now.
+# Of a pod that made many Events kubelets drop the next. A member that gives up joining leaves in its last words what it did. The step
+# asks, too: one that looked a moment ago must not write what is over by now.
 leave_words() {
     case ${start:+$now} in '' | GONE | STALE | UNKNOWN) ;; *)
         echo "Startup probe failed: $said; $start" >"${GATERA_TERMINATION_LOG:-/dev/termination-log}" ;;
@@ -306,7 +306,7 @@ leave() {
     while :; do
         now=$(state) reason=''
         case $now in
-            GONE | DISCONNECTED | JOINING) break ;; # waiting helps nobody: such a member feeds no joiner
+            GONE | DISCONNECTED | JOINING) break ;; # waiting does not help: such a member feeds no joiner
             DONOR) reason="this member gives a state transfer" ;;
             *) if joiner_is_connected; then reason="a joiner is still connected"; fi ;;
         esac

@@ -23,7 +23,7 @@ pub struct Reservations(Vec<Reservation>);
 
 impl Reservations {
     /// No reservation.
-    pub const fn nobody() -> Self {
+    pub const fn none() -> Self {
         Self(Vec::new())
     }
 

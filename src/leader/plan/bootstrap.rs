@@ -326,8 +326,8 @@ fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
         let way_out = transfer::way_out(cluster, founder);
         return Some(format!("{} has lost its majority: {way_out}", founder.name));
     }
-    let everybody = i64::try_from(cluster.members.len()) == Ok(cluster.workload.replicas());
-    if !everybody || !cluster.members.iter().all(facts::view::Member::ready) || !cluster.leaving.is_empty() {
+    let complete = i64::try_from(cluster.members.len()) == Ok(cluster.workload.replicas());
+    if !complete || !cluster.members.iter().all(facts::view::Member::ready) || !cluster.leaving.is_empty() {
         return Some(cluster.describe());
     }
     let rolls = || cluster.rolls().then(|| "a rollout of the StatefulSet is under way".to_owned());

@@ -7,7 +7,7 @@ pub enum Readers {
     /// Another program: a client, a backup, the state transfer's script.
     Others,
     /// No program. `[innodb]` only looks as if it were read.
-    Nobody,
+    NoServer,
 }
 
 /// mariadbd's `load_default_groups`, besides those of its series.
@@ -80,7 +80,7 @@ pub fn readers(group: &str) -> Readers {
         () if ["mariadb-", "mysqld-", "mariadbd-"].iter().any(|prefix| numbered(prefix)) => Readers::Server,
         // `mysqld1`: mysqld_multi's servers.
         () if OTHERS.iter().any(is) || begins("client").is_some() || numbered("mysqld") => Readers::Others,
-        () => Readers::Nobody,
+        () => Readers::NoServer,
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
             assert_eq!(readers(group), Readers::Others, "{group}");
         }
         for group in ["innodb", "mysqd", "mariadb-server", "galera ", "", "é", "myysql"] {
-            assert_eq!(readers(group), Readers::Nobody, "{group}");
+            assert_eq!(readers(group), Readers::NoServer, "{group}");
         }
     }
 }

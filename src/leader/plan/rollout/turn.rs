@@ -46,8 +46,8 @@ impl<'a> Rollout<'a, '_> {
         }
         let workload = &cluster.workload;
         let mut others = cluster.members.iter().filter(|it| it.ordinal != whom.ordinal);
-        let everybody = i64::try_from(cluster.members.len()) == Ok(workload.replicas());
-        if !everybody || !cluster.leaving.is_empty() || !others.clone().all(Member::ready) {
+        let complete = i64::try_from(cluster.members.len()) == Ok(workload.replicas());
+        if !complete || !cluster.leaving.is_empty() || !others.clone().all(Member::ready) {
             return Some(cluster.describe());
         }
         if cluster.rolls() {
