@@ -143,7 +143,9 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
     alive.apply_text(&living_cluster::unproven(), &[]).succeeded();
     alive.until_formed();
     let note = eventually("the Event", || {
-        events(&alive, "BootstrapKept").into_iter().find(|note| note.contains("does not see Galera's state"))
+        events(&alive, "BootstrapKept")
+            .into_iter()
+            .find(|note| note.contains("does not check Galera's state"))
     });
     assert!(
         note.starts_with("the bootstrap node stays: galera-instance-galera-0 has a readiness probe"),

@@ -56,7 +56,7 @@ fn a_release_lives_under_the_guard() {
     );
     refused(
         &alive.upgrade_chart(&["--set=auth.rootPassword=another-one"]),
-        "a password is changed in MariaDB first and in the Secret then",
+        "change a password in MariaDB first, then in the Secret",
     );
 
     quiet(&alive.helm(&["rollback", INSTANCE, "1"]));

@@ -213,7 +213,7 @@ fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads() {
         plane.kubectl(User::Admin, &[words, &[&format!("--kubeconfig={}", kubeconfig.display())]].concat())
     };
     let page = read(&words).succeeded();
-    assert!(page.starts_with("G11: passwords live in Secrets, not in manifests.\n"), "{page}");
+    assert!(page.starts_with("G11: passwords belong in Secrets, not in manifests.\n"), "{page}");
     let other = read(&["get", "configmap/kube-root-ca.crt", "--namespace", &release.ns]);
     assert!(other.status == 1 && other.stderr.contains("cannot get resource \"configmaps\""), "{other}");
     drop(guard);
