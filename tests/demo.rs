@@ -126,14 +126,14 @@ impl Demo<'_> {
         say("Somebody makes every member found a cluster of its own at its next start.");
         let patch = r#"{"data":{"galera.cnf":"[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nwsrep_cluster_address = gcomm://\n"}}"#;
         self.kubectl(&["patch", "configmap", "galera-instance-nodeconfig", "--patch", patch]);
-        say("Somebody sets the password in a hurry.");
+        say("A password is set in a hurry.");
         self.kubectl(&[
             "set",
             "env",
             &format!("statefulset/{STATEFUL_SET}"),
             "MARIADB_ROOT_PASSWORD=hunter2",
         ]);
-        say("What is right is left alone: two more members.");
+        say("A correct change is allowed: two more members.");
         self.kubectl(&["scale", "statefulset", STATEFUL_SET, "--replicas=5"]);
     }
 
