@@ -10,7 +10,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::missing_panics_doc,
-    reason = "the modules of a demo are nobody else's, and a panic is how it fails"
+    reason = "the modules of a demo are used by the demo alone, and a panic is how it fails"
 )]
 
 #[path = "guarded.rs"]
@@ -102,7 +102,7 @@ impl Demo<'_> {
         );
         self.kubectl(&["delete", "pods", "--selector=app=galera", "--wait=false"]);
         say(
-            "One member restarts, two stay. But a power cut asks nobody: now all members have stopped. Nobody is left to join, so nobody may start first; the data is intact. Then somebody applies the original manifests again \"to fix it\". Without a guard this starts a second, empty cluster, the members that join it are wiped, and every pod is 1/1 Running.",
+            "One member restarts, two stay. A power cut asks no webhook: now all members have stopped. No member is left to join, so none may start first; the data is intact. Then you apply the original manifests again \"to fix it\". Without a guard this starts a second, empty cluster, the members that join it are wiped, and every pod is 1/1 Running.",
         );
         self.plane.finish_deletes(NAMESPACE);
         for ordinal in 0..3 {
@@ -116,14 +116,14 @@ impl Demo<'_> {
             "The way back is `gatera recover`, rows kept. (Here the lab lets the members become Ready again.)",
         );
         self.plane.run_stateful_set(NAMESPACE, STATEFUL_SET);
-        say("Somebody saves money over the weekend.");
+        say("You scale down to save money over the weekend.");
         self.kubectl(&["scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
         self.kubectl(&["scale", "statefulset", STATEFUL_SET, "--replicas=1"]);
-        say("Somebody cleans up claims, and the StatefulSet itself.");
+        say("You clean up claims, and the StatefulSet itself.");
         let claim = format!("persistentvolumeclaim/galera-instance-datadir-{STATEFUL_SET}-0");
         self.kubectl(&["delete", &claim, "--wait=false"]);
         self.kubectl(&["delete", "statefulset", STATEFUL_SET, "--wait=false"]);
-        say("Somebody makes every member found a cluster of its own at its next start.");
+        say("A change of the address makes every member create a cluster of its own at its next start.");
         let patch = r#"{"data":{"galera.cnf":"[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nwsrep_cluster_address = gcomm://\n"}}"#;
         self.kubectl(&["patch", "configmap", "galera-instance-nodeconfig", "--patch", patch]);
         say("A password is set in a hurry.");
