@@ -39,3 +39,52 @@ pub fn rulebook() -> &'static Rulebook {
     static RULEBOOK: LazyLock<Rulebook> = LazyLock::new(|| Rulebook::new(PACKS));
     &RULEBOOK
 }
+
+#[cfg(test)]
+mod tests {
+    use super::rulebook;
+
+    #[test]
+    fn ids_are_unique_and_in_order() {
+        assert!(rulebook().rules().windows(2).all(|pair| pair[0].id < pair[1].id));
+    }
+
+    #[test]
+    fn words_of_every_rule_are_known_by_their_beginning() {
+        for page in rulebook().pages() {
+            assert_eq!(
+                rulebook().said_by(&format!("[{}] Pod a/b: c", page.id)).map(|it| it.id),
+                Some(page.id)
+            );
+        }
+        for words in ["[G99] x", "G07 x", "[G07", "[g07] x", "[G07]x", ""] {
+            assert!(rulebook().said_by(words).is_none(), "{words}");
+        }
+    }
+
+    #[test]
+    fn every_manual_page_says_what_why_and_what_instead() {
+        for rule in rulebook().rules() {
+            let manual = rule.manual();
+            assert!(manual.starts_with(&format!("{}: ", rule.id)), "{}", rule.id);
+            for heading in ["# Why", "# Example", "# What to do instead", "# Exceptions"] {
+                assert!(manual.contains(heading), "{} has no {heading:?}", rule.id);
+            }
+        }
+    }
+
+    #[test]
+    fn every_page_fits_but_for_its_examples_and_commands() {
+        for page in rulebook().pages() {
+            for width in [40, 80, 200] {
+                for line in report::manual::rendered(&page.text(), width, false)
+                    .lines()
+                    .filter(|line| !line.starts_with("    "))
+                {
+                    let fits = line.chars().count() <= width || line.contains('`');
+                    assert!(fits, "{} at {width}: {line}", page.id);
+                }
+            }
+        }
+    }
+}

@@ -246,35 +246,3 @@ fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
     let ns = &review.namespace;
     half.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without the cluster's labels not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_unique_and_in_order() {
-        assert!(Rulebook::new(&[]).rules().windows(2).all(|pair| pair[0].id < pair[1].id));
-    }
-
-    #[test]
-    fn words_of_every_rule_are_known_by_their_beginning() {
-        let rulebook = Rulebook::new(&[]);
-        for page in rulebook.pages() {
-            assert_eq!(rulebook.said_by(&format!("[{}] Pod a/b: c", page.id)).map(|it| it.id), Some(page.id));
-        }
-        for words in ["[G99] x", "G07 x", "[G07", "[g07] x", "[G07]x", ""] {
-            assert!(rulebook.said_by(words).is_none(), "{words}");
-        }
-    }
-
-    #[test]
-    fn every_manual_page_says_what_why_and_what_instead() {
-        for rule in Rulebook::new(&[]).rules() {
-            let manual = rule.manual();
-            assert!(manual.starts_with(&format!("{}: ", rule.id)), "{}", rule.id);
-            for heading in ["# Why", "# Example", "# What to do instead", "# Exceptions"] {
-                assert!(manual.contains(heading), "{} has no {heading:?}", rule.id);
-            }
-        }
-    }
-}

@@ -111,18 +111,4 @@ mod tests {
             "{coloured}"
         );
     }
-
-    #[test]
-    fn every_page_fits_but_for_its_examples_and_commands() {
-        for page in engine::rulebook::Rulebook::new(&[]).pages() {
-            for width in [40, 80, 200] {
-                for line in
-                    rendered(&page.text(), width, false).lines().filter(|line| !line.starts_with("    "))
-                {
-                    let fits = line.chars().count() <= width || line.contains('`');
-                    assert!(fits, "{} at {width}: {line}", page.id);
-                }
-            }
-        }
-    }
 }
