@@ -38,9 +38,9 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
     let Some(row) = rows.iter().find(|row| row.member.name == asked.member) else {
         return Some(format!("{} is not a member of cluster {}", asked.member, cluster.id.name));
     };
-    match &row.told {
+    match &row.data_end {
         DataEnd::Position { position, .. } if **position == asked.position => {}
-        told => return Some(format!("{} {told}, not at {}", asked.member, asked.position)),
+        data_end => return Some(format!("{} {data_end}, not at {}", asked.member, asked.position)),
     }
     let there = row.member.pod.as_deref().map_or("", |pod| &*pod.node);
     if let Some(node) = asked.node.as_deref().filter(|node| *node != there) {
@@ -96,9 +96,9 @@ pub fn has_a_right(pod: &PodFact) -> bool {
 pub fn still_true(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool {
     let mut rows = rows(cluster, view);
     let Some(own) = rows.iter_mut().find(|row| row.member.name == asked.member) else { return false };
-    own.told = DataEnd::Position { position: &asked.position, how: "", safe: false };
+    own.data_end = DataEnd::Position { position: &asked.position, how: "", safe: false };
     let own = own.clone();
-    let gone_on = rows.iter().any(|row| row.told == DataEnd::Served);
+    let gone_on = rows.iter().any(|row| row.data_end == DataEnd::Served);
     !gone_on && stake(&rows, &own, cluster).loss() == asked.loss
 }
 

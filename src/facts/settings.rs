@@ -324,6 +324,9 @@ mod tests {
             ["G01", "G02", "G03"].map(|rule| both.mode(rule)),
             [Mode::Enforce, Mode::Warn, Mode::Warn]
         );
+        // A pack that is turned off is milder as well.
+        let off = Settings::read("packs: {wordpress: false}", &names(&[])).unwrap();
+        assert_eq!(off.no_milder_than(&Settings::default(), &["W01"]).mode("W01"), Mode::Enforce);
     }
 
     #[test]

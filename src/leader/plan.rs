@@ -63,7 +63,7 @@ pub enum Step {
     Delete(PendingDeletion),
     /// Correct a record that names objects which must stay, and publish Events about it.
     Correct {
-        told: Vec<Announcement>,
+        events: Vec<Announcement>,
         /// The corrected mark; a mark without a record removes the record.
         mark: Mark,
     },
@@ -158,7 +158,7 @@ pub struct Finish {
 
 impl Finish {
     /// Returns the Events to publish if these objects stay.
-    pub fn told(&self, left: &[(RemovalTarget, String)]) -> Vec<Announcement> {
+    pub fn events(&self, left: &[(RemovalTarget, String)]) -> Vec<Announcement> {
         let stays = |target: &RemovalTarget| left.iter().any(|(it, _)| it == target);
         let gone: Vec<_> = self.rest.iter().filter(|it| !stays(it)).map(ToString::to_string).collect();
         let about = |reason, note| Announcement { id: self.id.clone(), uid: self.uid.clone(), reason, note };

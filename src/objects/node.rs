@@ -56,8 +56,8 @@ impl Node {
 
     /// Tells whether its kubelet reports. A node without a report is not taken for lost.
     pub fn answers(&self) -> bool {
-        let told = |condition: &Condition| condition.kind == "Ready" && condition.status == "Unknown";
-        !self.status.conditions.iter().any(told)
+        let is_silent = |condition: &Condition| condition.kind == "Ready" && condition.status == "Unknown";
+        !self.status.conditions.iter().any(is_silent)
     }
 
     /// Tells whether an ordinary pod without tolerations could be placed here now.

@@ -100,11 +100,11 @@ fn marks(fields: &Map<String, Value>) -> Value {
         let guards = marks::of(Whose::Guards).any(|name| name == mark);
         guards && !SCRIPTS.contains(&mark)
     };
-    let told = |(key, value): (&String, &Value)| {
+    let kept_field = |(key, value): (&String, &Value)| {
         let text = value.as_str().filter(|_| kept(key)).map_or(TEXT.to_owned(), visible);
         (visible(key), json!(text))
     };
-    Value::Object(fields.iter().map(told).collect())
+    Value::Object(fields.iter().map(kept_field).collect())
 }
 
 /// Returns the value without characters that move a terminal's cursor.

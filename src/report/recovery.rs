@@ -18,10 +18,11 @@ pub fn table(cluster: &Cluster, view: &View<'_>) -> String {
         let _ = writeln!(text, "  recorded identity: {identity}");
     }
     for row in rows(cluster, view) {
-        let read = row.member.reader.iter().filter(|_| row.told.position().is_some());
-        let told =
-            read.fold(row.told.to_string(), |told, reader| format!("{told}; read by pod {}", reader.name));
-        let ready = if row.member.ready() { "is Ready".to_owned() } else { told };
+        let read = row.member.reader.iter().filter(|_| row.data_end.position().is_some());
+        let data_end = read.fold(row.data_end.to_string(), |data_end, reader| {
+            format!("{data_end}; read by pod {}", reader.name)
+        });
+        let ready = if row.member.ready() { "is Ready".to_owned() } else { data_end };
         let _ = writeln!(text, "  {} {}", row.member.name, visible(&ready));
     }
     for claim in cluster.left_claims().filter(|claim| claim.bound) {

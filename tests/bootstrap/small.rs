@@ -117,8 +117,8 @@ impl Small {
             }
             Step::Condemn(it) => self.condemn(it),
             Step::Delete(it) => self.delete(it),
-            Step::Correct { told, mark } => {
-                for told in told {
+            Step::Correct { events, mark } => {
+                for told in events {
                     self.tell(told);
                 }
                 self.mark(mark);
@@ -146,7 +146,7 @@ impl Small {
                 Warrant::Stays(why) => left.push((target.clone(), why)),
             }
         }
-        for told in it.told(&left) {
+        for told in it.events(&left) {
             self.tell(&told);
         }
         self.mark(&it.mark());

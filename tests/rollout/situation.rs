@@ -175,7 +175,7 @@ impl Situation {
             None => String::new(),
             Some(Step::Configure(it)) => {
                 let told: Vec<_> =
-                    it.told.iter().map(|it| format!(" tell {}: {}", it.reason, it.note)).collect();
+                    it.events.iter().map(|it| format!(" tell {}: {}", it.reason, it.note)).collect();
                 format!("note {} after {}s{}", it.note.text(), it.patience.as_secs(), told.concat())
             }
             Some(Step::Evict { pod, patience, .. }) => format!("evict {pod} after {}s", patience.as_secs()),

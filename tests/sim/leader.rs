@@ -76,8 +76,8 @@ impl Sim {
             }
             Step::Condemn(it) => self.set_removing(it, Some(&it.owner)),
             Step::Delete(it) => self.delete_condemned(it),
-            Step::Correct { mark, told } => {
-                for told in told {
+            Step::Correct { mark, events } => {
+                for told in events {
                     self.tell_everybody(told);
                 }
                 let Mark { id, uid, version, bootstrap } = mark;
@@ -113,7 +113,7 @@ impl Sim {
                 }
             }
         }
-        for told in &it.told {
+        for told in &it.events {
             self.tell_everybody(told);
         }
         self.annotate(
@@ -205,7 +205,7 @@ impl Sim {
                 Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
             }
         }
-        for told in it.told(&left) {
+        for told in it.events(&left) {
             self.tell_everybody(&told);
         }
         self.write_mark(&it.mark())

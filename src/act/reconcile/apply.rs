@@ -34,7 +34,7 @@ pub(super) async fn step(context: &StepContext, step: &Step) -> kube::Result<Don
         Step::Evict { id, pod, uid, .. } => return configure::evict(context, id, pod, uid).await,
         Step::Condemn(it) => condemn(client, it).await?,
         Step::Delete(it) => delete(client, it).await?,
-        Step::Correct { told: events, mark: note } => {
+        Step::Correct { events, mark: note } => {
             for event in events {
                 announce(client, event).await?;
             }

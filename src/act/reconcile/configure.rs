@@ -51,7 +51,7 @@ pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure
     if !context.may(step) {
         return Ok(Done::NotNow("the world has changed".to_owned()));
     }
-    for event in &it.told {
+    for event in &it.events {
         announce(client, event).await?;
     }
     let version =

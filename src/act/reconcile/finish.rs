@@ -50,7 +50,7 @@ pub(super) async fn finish(context: &StepContext, step: &Step, it: &Finish) -> k
             let_be(client, it, target, &meta).await?;
         }
     }
-    for event in it.told(&left) {
+    for event in it.events(&left) {
         announce(client, &event).await?;
     }
     mark(client, &it.mark()).await?;

@@ -13,7 +13,7 @@ use facts::view::{Cluster, Member, View};
 #[derive(Clone, Debug)]
 pub struct MemberData<'a> {
     pub member: &'a Member,
-    pub told: DataEnd<'a>,
+    pub data_end: DataEnd<'a>,
 }
 
 /// What is known of a member's data.
@@ -143,7 +143,7 @@ pub fn rows<'a>(cluster: &'a Cluster, view: &View<'_>) -> Vec<MemberData<'a>> {
     cluster
         .members
         .iter()
-        .map(|member| MemberData { member, told: DataEnd::of(member, cluster, view) })
+        .map(|member| MemberData { member, data_end: DataEnd::of(member, cluster, view) })
         .collect()
 }
 
@@ -218,8 +218,8 @@ impl fmt::Display for DataLoss {
 /// The data that is lost by starting from this member.
 pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) -> DataLoss {
     let name = |row: &MemberData<'_>| row.member.name.clone();
-    let Some(own) = from.told.position() else {
-        return DataLoss::Impossible(format!("{} {}", name(from), from.told));
+    let Some(own) = from.data_end.position() else {
+        return DataLoss::Impossible(format!("{} {}", name(from), from.data_end));
     };
     let mut doubts = Vec::new();
     if cluster.has_no_identity() {
@@ -233,7 +233,7 @@ pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) 
     }
     let mut newest: Option<(Newer, u64)> = None;
     for row in rows {
-        match &row.told {
+        match &row.data_end {
             DataEnd::Position { position, .. } if position.id != own.id => doubts.push(format!(
                 "{} and {} have different histories ({} and {}): two clusters were created",
                 name(from),
@@ -246,7 +246,7 @@ pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) 
             }
             // A member that was receiving a full copy had no data of its own.
             DataEnd::Position { .. } | DataEnd::Unfinished => {}
-            told => doubts.push(format!("{} {told}, and may have had newer data", name(row))),
+            data_end => doubts.push(format!("{} {data_end}, and may have had newer data", name(row))),
         }
     }
     // A volume may have been replaced since by an older one, or by one of another cluster.
@@ -276,10 +276,10 @@ pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) 
 /// that was stopped last, then the lowest ordinal. A member whose pod does not run cannot start the cluster.
 pub fn best<'r, 'a>(rows: &'r [MemberData<'a>], cluster: &Cluster) -> Option<&'r MemberData<'a>> {
     let own = |row: &&MemberData<'_>| {
-        let id = row.told.position().map(|it| &*it.id);
+        let id = row.data_end.position().map(|it| &*it.id);
         id.is_some()
             && !row.member.does_not_run()
             && cluster.identity().is_none_or(|recorded| id == Some(recorded.as_str()))
     };
-    rows.iter().filter(own).max_by_key(|row| (row.told.worth(), std::cmp::Reverse(row.member.ordinal)))
+    rows.iter().filter(own).max_by_key(|row| (row.data_end.worth(), std::cmp::Reverse(row.member.ordinal)))
 }

@@ -8,7 +8,7 @@
 //!
 //! # Why
 //!
-//! A pod that restarts by itself pulls whatever its tag means at that time. A newer server changes the data files when it
+//! A pod that restarts by itself pulls the image that its tag names at that time. A newer server changes the data files when it
 //! starts, and no older one can read them again: the way back is a dump or a backup. Two series in one cluster work
 //! as long as a member that restarts catches up from the others' write-set cache; a full state transfer between them
 //! copies files that the joiner may not be able to read. MariaDB's images have no programs called `mysql…` from 11.0 on: a

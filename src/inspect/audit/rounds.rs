@@ -28,7 +28,7 @@ struct Place {
     judged: usize,
     refused: usize,
     warned: usize,
-    told: Announced,
+    announced: Announced,
     /// Findings that are still to be published.
     held_back: usize,
 }
@@ -107,12 +107,12 @@ impl IncrementalAudit {
 impl Place {
     /// Replaces the earlier findings by these, and returns how many were published.
     fn take(&mut self, audit: &Audit, most: usize, tell: &mut impl FnMut(&News<'_>)) -> usize {
-        let (news, held_back) = self.told.news(audit, most);
+        let (news, held_back) = self.announced.news(audit, most);
         news.iter().for_each(tell);
-        let told = news.len();
+        let announced = news.len();
         self.clusters = audit.clusters.iter().map(|it| (it.state, it.rollout)).collect();
         (self.counts, self.judged, self.held_back) = (audit.counts(), audit.judged, held_back);
         (self.refused, self.warned) = (audit.refused(), audit.warned());
-        told
+        announced
     }
 }

@@ -1,7 +1,7 @@
 //! The changes between two sets of manifests: each object as an update, a creation or a deletion.
 //!
 //! While one object is judged, all others are in their new state, so that changes that belong together are judged
-//! together, in whatever order they are applied. Must not know: where either set comes from.
+//! together, in any order. Must not know: where either set comes from.
 
 use std::collections::BTreeMap;
 

@@ -57,10 +57,10 @@ fn taken_out(cluster: &Cluster, why: &str) -> Stage {
         "{says}; nothing was removed because of it, and gatera deletes the annotation; to see who wrote it: kubectl -n {} get statefulset {} --show-managed-fields --output=yaml",
         cluster.id.namespace, cluster.id.name
     );
-    let told = vec![Announcement::about(cluster, NOT_REMOVED, note)];
+    let events = vec![Announcement::about(cluster, NOT_REMOVED, note)];
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { bootstrap: None, version, ..Mark::of(cluster) };
-    Stage::Going(says, Some(Box::new(Step::Correct { told, mark })))
+    Stage::Going(says, Some(Box::new(Step::Correct { events, mark })))
 }
 
 fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
@@ -161,15 +161,15 @@ fn corrected<'a>(
     own: &[&'a Workload],
 ) -> Stage {
     let dropped = noted.iter().filter(|it| !due.contains(it));
-    let told = dropped.filter_map(|target| {
+    let events = dropped.filter_map(|target| {
         let why = stays(cluster, view, target, own)?;
         Some(Announcement::about(cluster, NOT_REMOVED, not_removed(&cluster.id, target, &why)))
     });
-    let told = told.collect();
+    let events = events.collect();
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { version, ..Mark::with(cluster, &Removal::Going(due)) };
     let says = "recording again what is to be removed".to_owned();
-    Stage::Going(says, Some(Box::new(Step::Correct { told, mark })))
+    Stage::Going(says, Some(Box::new(Step::Correct { events, mark })))
 }
 
 /// Returns why an object that the record names stays, as far as the view shows; `None`: it is removed or gone.

@@ -62,7 +62,7 @@ pub fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item =
 /// Returns the cluster's identity, if it follows. The recorded one stays as long as one pod that serves is in it. If
 /// none is, and all that serve are in the same cluster, that one counts: only a pod that was allowed to found it can
 /// have become Ready there. The first time, most members must be in it.
-pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Answers) -> Option<Concluded> {
+pub fn concluded(cluster: &Cluster, view: &View<'_>, answers: &Answers) -> Option<Concluded> {
     use Answer::{HasNone, Is};
     let of = |pod: &PodFact| {
         let known = || match pod.identity.as_deref()? {
@@ -71,15 +71,15 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Answers) -> Option<C
         };
         // A report of an earlier run of the server may be outdated. Kubelets write whole seconds.
         let now = |at: &Timestamp| pod.since.is_some_and(|since| since.as_second() <= at.as_second());
-        told.get(&pod.uid).filter(|(at, _)| now(at)).map(|(_, is)| is.clone()).or_else(known)
+        answers.get(&pod.uid).filter(|(at, _)| now(at)).map(|(_, is)| is.clone()).or_else(known)
     };
     let pods: Vec<_> = proven(cluster, view).filter_map(|pod| Some((pod, of(pod)?))).collect();
-    let told: BTreeSet<_> = pods.iter().map(|(_, is)| is).collect();
+    let answers: BTreeSet<_> = pods.iter().map(|(_, is)| is).collect();
     let recorded = cluster.identity().cloned().map(Is);
-    let is = match recorded.filter(|record| told.contains(record)) {
+    let is = match recorded.filter(|record| answers.contains(record)) {
         Some(record) => record,
         None => {
-            let [is] = told.iter().collect::<Vec<_>>()[..] else { return None };
+            let [is] = answers.iter().collect::<Vec<_>>()[..] else { return None };
             let members = pods.iter().filter(|(pod, _)| cluster.member(&pod.name).is_some()).count();
             if (cluster.identity().is_none() || **is == HasNone) && members <= cluster.members.len() / 2 {
                 return None;

@@ -85,7 +85,7 @@ pub struct Configure {
     pub generation: i64,
     /// What is written on it.
     pub note: RolloutRecord,
-    pub told: Vec<Announcement>,
+    pub events: Vec<Announcement>,
     /// The step must be due for this long before it is done.
     pub patience: Duration,
 }
@@ -141,14 +141,14 @@ fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     Stage::Rolls("writing down which configuration members run".to_owned(), Some(Box::new(step)))
 }
 
-fn configure(cluster: &Cluster, note: RolloutRecord, told: Option<Announcement>) -> Configure {
+fn configure(cluster: &Cluster, note: RolloutRecord, event: Option<Announcement>) -> Configure {
     let meta = &cluster.workload.metadata;
     Configure {
         id: cluster.id.clone(),
         uid: meta.uid.clone(),
         generation: meta.generation,
         note,
-        told: told.into_iter().collect(),
+        events: event.into_iter().collect(),
         patience: Duration::ZERO,
     }
 }
@@ -214,8 +214,8 @@ impl Rollout<'_, '_> {
         Duration::from_secs(self.cluster.workload.spec.min_ready_seconds.into())
     }
 
-    fn write(&self, note: RolloutRecord, told: Option<Announcement>, patience: Duration) -> Box<Step> {
-        let configure = Configure { patience, ..configure(self.cluster, note, told) };
+    fn write(&self, note: RolloutRecord, event: Option<Announcement>, patience: Duration) -> Box<Step> {
+        let configure = Configure { patience, ..configure(self.cluster, note, event) };
         Box::new(Step::Configure(Box::new(configure)))
     }
 
@@ -286,13 +286,13 @@ impl Rollout<'_, '_> {
             return Stage::Waits(why);
         }
         let (names, name) = (self.names(wanted), &first.name);
-        let told = format!(
+        let event = format!(
             "{names}: {name} restarts with the new configuration, then the others, one at a time ({wanted})"
         );
         let next = Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) };
         let note = RolloutRecord { next: Some(next), stopped: None, ..self.note.clone() };
-        let told = Announcement::about(self.cluster, ROLLS, told);
-        Stage::Rolls(format!("{names}: {name} is the first"), Some(self.write(note, Some(told), QUIET)))
+        let event = Announcement::about(self.cluster, ROLLS, event);
+        Stage::Rolls(format!("{names}: {name} is the first"), Some(self.write(note, Some(event), QUIET)))
     }
 
     /// Another revision is wanted while a rollout is under way.
@@ -381,11 +381,11 @@ impl Rollout<'_, '_> {
     }
 
     fn is_done(&self, revision: &Revision) -> Stage {
-        let told =
+        let event =
             format!("all {} members run {} ({revision})", self.cluster.members.len(), self.names(revision));
-        let told = Announcement::about(self.cluster, ROLLED, told);
+        let event = Announcement::about(self.cluster, ROLLED, event);
         let note = RolloutRecord::settled(revision.clone());
         let says = "every member runs the new configuration".to_owned();
-        Stage::Rolls(says, Some(self.write(note, Some(told), Duration::ZERO)))
+        Stage::Rolls(says, Some(self.write(note, Some(event), Duration::ZERO)))
     }
 }

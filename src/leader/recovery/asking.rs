@@ -53,17 +53,17 @@ pub(super) fn next(
         return Some(step);
     }
     let lost = |row: &&MemberData<'_>| {
-        row.told == DataEnd::Served && has_lost_the_others(row.member, cluster, view, still)
+        row.data_end == DataEnd::Served && has_lost_the_others(row.member, cluster, view, still)
     };
     let served = rows.iter().find(lost);
     if let Some(row) = served {
         return Some(restart(cluster, row.member, "so that it reports where its data ends now".to_owned()));
     }
-    let silent = rows.iter().find_map(|row| match &row.told {
+    let silent = rows.iter().find_map(|row| match &row.data_end {
         DataEnd::NotYet(_) if row.member.does_not_run() && row.member.reader.is_none() => {
             Some(format!("{}: {}", row.member.name, held_up(cluster, row.member)))
         }
-        told @ (DataEnd::NotYet(_) | DataEnd::Served) => Some(format!("{} {told}", row.member.name)),
+        data_end @ (DataEnd::NotYet(_) | DataEnd::Served) => Some(format!("{} {data_end}", row.member.name)),
         _ => None,
     });
     let asked = |row: &MemberData<'_>| {
@@ -73,7 +73,7 @@ pub(super) fn next(
         let comes = |reader: &Arc<PodFact>| !reader.stuck && !reader.node.is_empty() && still < ON_ITS_WAY;
         let Member { pod, reader, .. } = row.member;
         let runs = pod.iter().chain(reader).any(runs) || reader.as_ref().is_some_and(comes);
-        row.told == DataEnd::Served || runs && matches!(row.told, DataEnd::NotYet(_))
+        row.data_end == DataEnd::Served || runs && matches!(row.data_end, DataEnd::NotYet(_))
     };
     if let Some(silent) = silent.filter(|_| still < PATIENCE || rows.iter().any(asked)) {
         return Some(Step::Wait(silent));
@@ -113,7 +113,7 @@ fn is_asked_again(
     }
     let refused = !pod.running && matches!(pod.start_note.as_deref(), Some(StartReport::Refused(_)));
     let silent =
-        matches!(row.told, DataEnd::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
+        matches!(row.data_end, DataEnd::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
     refused || silent && still >= if pod.running { UNHEARD } else { SETTLED }
 }
 
@@ -133,7 +133,7 @@ fn is_to_be_read(
     let mut claims = cluster.claims.iter().filter(|claim| claim.ordinal == member.ordinal).peekable();
     let there = claims.peek().is_some() && claims.all(|claim| claim.bound && !claim.going);
     let read = cluster.readers.iter().any(|it| it.reads.as_ref().is_some_and(|it| it.member == member.name));
-    let silent = !read && matches!(row.told, DataEnd::NotYet(_));
+    let silent = !read && matches!(row.data_end, DataEnd::NotYet(_));
     let reads = silent && others && there && member.does_not_run() && still >= SETTLED;
     reads.then(|| Step::Read { member: member.name.clone(), uid: pod.uid.clone() })
 }

@@ -29,19 +29,19 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> S
         _ => {}
     }
     let Some(row) = chosen else {
-        let why = rows.iter().map(|row| format!("{} {}", row.member.name, row.told)).collect();
+        let why = rows.iter().map(|row| format!("{} {}", row.member.name, row.data_end)).collect();
         return Step::Refuse { stake: DataLoss::Unknown(why), from: None };
     };
     let stake = stake(rows, row, cluster);
     let accepted = stake.loss().is_none_or(|loss| want.from.is_some() && want.loss.as_ref() == Some(&loss));
-    match row.told.position() {
+    match row.data_end.position() {
         Some(at) if accepted => {
             let (member, node) = (row.member.name.clone(), place_to_keep(cluster, row.member));
             Step::Ask { member, at: at.clone(), node, loss: stake.loss() }
         }
         at => {
             // Of two histories the longer one need not be the right one: a person has to decide.
-            let ids = || rows.iter().filter_map(|row| row.told.position()).map(|it| &it.id);
+            let ids = || rows.iter().filter_map(|row| row.data_end.position()).map(|it| &it.id);
             let one = cluster.identity().is_some()
                 || want.from.is_some()
                 || ids().all(|id| Some(id) == ids().next());

@@ -210,11 +210,11 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
         };
     };
     let carries = pod.identity.as_ref() == Some(&recovery.of_pod());
-    let told = pod.start_note.as_deref();
+    let report = pod.start_note.as_deref();
     // The member led once and failed: its step does not do so again, but a new pod may, if no other member has
     // continued since.
-    let fell = pod.restarts > 0 && told.is_some_and(|note| note.position().is_some());
-    match told {
+    let fell = pod.restarts > 0 && report.is_some_and(|note| note.position().is_some());
+    match report {
         _ if pod.going => Step::Wait(format!("{} is being deleted", first.name)),
         _ if first.does_not_run() && waited_enough(first, view, still) => Step::TakeBack(format!(
             "{} was to start the cluster, and {}",

@@ -128,5 +128,5 @@ fn the_operator_writes_what_it_writes() {
         by_others += usize::from(!written("editor", &now, &next).judged.is_empty());
         now = next;
     }
-    assert!(by_others >= 5, "somebody else is told: {by_others}");
+    assert!(by_others >= 5, "another user gets a finding: {by_others}");
 }

@@ -21,7 +21,7 @@ fn each_stage_has_its_time() {
         ("the first headers", open, 10, 11, "slow"),
         ("an idle connection", served, 120, 121, "idle"),
         ("headers that have begun", begun, 105, 106, "slow"),
-        ("an answer that nobody takes", stuck, 35, 36, "slow"),
+        ("an answer that the client does not take", stuck, 35, 36, "slow"),
         ("a request without end", asking, 110, 111, "slow"),
     ] {
         assert_eq!(it.overdue(at(fine, now)), None, "{what}");
@@ -44,7 +44,7 @@ fn what_a_connection_is_worth() {
         ("nothing was asked yet", open.clone(), Some((EvictionRank::Unserved, now))),
         ("a first request that is slow", asks(false, 0), Some((EvictionRank::Unserved, now))),
         ("a request that is slow", asks(true, 7), Some((EvictionRank::Slow, at(7, now)))),
-        ("an answer that nobody takes", stuck, Some((EvictionRank::Slow, at(6, now)))),
+        ("an answer that the client does not take", stuck, Some((EvictionRank::Slow, at(6, now)))),
         ("an idle connection", idle, Some((EvictionRank::Idle, now))),
         ("a request that is not slow", asks(true, 8), Some((EvictionRank::Busy, now))),
         ("a proven caller", ConnectionProgress { proven: true, ..asks(true, 0) }, None),

@@ -285,7 +285,7 @@ async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent()
     let (.., words) = told_by(rds(), on(), 2, vec![refused(), Reply::List(LIST)]).await;
     assert_eq!(words, ["offered", "unreachable", "offered", "listed", "reachable"]);
     let (.., words) = told_by(rds(), on(), 4, vec![]).await;
-    assert_eq!(words, ["offered", "unreachable"], "a list that hangs keeps nobody waiting");
+    assert_eq!(words, ["offered", "unreachable"], "a list that hangs holds up nothing");
     let (.., words) = told_by(rds(), on(), 4, vec![Reply::Refused(404)]).await;
     assert_eq!(words, ["not offered", "listed"]);
     // One failure is nothing new where all is known.

@@ -38,11 +38,11 @@ impl Rollout<'_, '_> {
         if member.pod.as_ref().is_some_and(|pod| pod.lacks_an_image) {
             let says = format!("{name} has no image to start from with {names}");
             let pod = format!("kubectl -n {} describe pod {name}", self.cluster.id.namespace);
-            let told = format!(
+            let event = format!(
                 "{says}: {pod} shows why; no other member restarts until the image is there or the change is reverted"
             );
-            let told = Step::Announce(Announcement::about(self.cluster, WAITS, told));
-            return Stage::Rolls(says, Some(Box::new(told)));
+            let event = Step::Announce(Announcement::about(self.cluster, WAITS, event));
+            return Stage::Rolls(says, Some(Box::new(event)));
         }
         let starts = || Stage::Rolls(format!("{name} starts with {names}"), None);
         let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
@@ -65,15 +65,15 @@ impl Rollout<'_, '_> {
 
     /// Gives the revision up: no other member starts with it, and those that did go back.
     pub(super) fn gives_up(&self, revision: &Revision, why: String, patience: Duration) -> Stage {
-        let told = format!(
+        let event = format!(
             "{why}: it goes back to the previous configuration, and no other member restarts; its log is lost with its pod unless logs are collected; correct {}, or revert the change ({revision})",
             revision.config_maps()
         );
         let retried = RolloutRequest::of(&self.cluster.workload.metadata).and_then(RolloutRequest::retry);
         let stopped = Stopped { revision: revision.clone(), why: why.clone(), retried };
         let note = RolloutRecord { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
-        let told = Announcement::about(self.cluster, STOPPED, told);
-        Stage::Rolls(why, Some(self.write(note, Some(told), patience)))
+        let event = Announcement::about(self.cluster, STOPPED, event);
+        Stage::Rolls(why, Some(self.write(note, Some(event), patience)))
     }
 
     /// Restarts members that run a revision which is neither good nor wanted, those that fail first.
