@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use engine::rule::{Page, Rule, Verb};
 use facts::marks::overrides;
-use report::{manual, pages};
+use report::manual;
 
 use crate::rulebook;
 use jiff::Timestamp;
@@ -68,7 +68,11 @@ fn named(name: &str) -> anyhow::Result<Page> {
 
 /// The same for a place where it stays, beside the others and without the program: the time is to be filled in.
 pub fn lasting_page(page: &Page) -> String {
-    let page = pages::without_program(page.text().replace(ANY_TIME, "until=TIME"));
+    let text = page.text().replace(ANY_TIME, "until=TIME");
+    let page = rulebook().pages().fold(text, |text, other| {
+        let (named, page) = (format!("gatera explain {}", other.id), format!("page {}", other.id));
+        text.replace(&format!("`{named}`"), &page).replace(&named, &page)
+    });
     format!("{page}\n(Other pages lie beside this one, each under its id: `'jsonpath={{.data.G04}}'`.)\n")
 }
 

@@ -5,6 +5,7 @@
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::View;
+use facts::way_out::WayOut;
 use objects::Kind;
 
 /// A rule. Its module's documentation is the manual page that `gatera explain` prints.
@@ -101,7 +102,7 @@ impl Rule {
         field: impl Into<String>,
         says: impl Into<String>,
         why: impl Into<String>,
-        instead: impl Into<String>,
+        instead: impl Into<WayOut>,
     ) -> Finding {
         Finding::new(self.id, verdict, field, says, why, instead)
     }

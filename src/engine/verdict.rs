@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use facts::marks::overrides::Override;
 use facts::mode::Mode;
+use facts::way_out::WayOut;
 
 /// The largest number of findings of one rule in one decision, because API servers limit the length of an answer.
 const MOST_FINDINGS: usize = 100;
@@ -53,7 +54,7 @@ pub struct Finding {
     pub says: String,
     /// The fact about Galera behind it.
     pub why: String,
-    pub instead: String,
+    pub instead: WayOut,
     /// The exceptions that soften the finding.
     pub yields_to: YieldsTo,
     /// The finding refuses in every mode of its rule.
@@ -70,7 +71,7 @@ impl Finding {
         field: impl Into<String>,
         says: impl Into<String>,
         why: impl Into<String>,
-        instead: impl Into<String>,
+        instead: impl Into<WayOut>,
     ) -> Self {
         Self {
             rule,

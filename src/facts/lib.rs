@@ -8,6 +8,7 @@
 //! | `mode`, `pages`, `config` | what an administrator chooses |
 //! | `review` | one request |
 //! | `revision` | what the contents of ConfigMaps amount to |
+//! | `way_out` | what a person does instead, as steps and commands |
 //! | `view` | facts from the watches, the World of clusters, and the View of it at one moment |
 //!
 //! Each room uses those above it. Time comes in with the [`view::View`].
@@ -21,3 +22,4 @@ pub mod review;
 pub mod revision;
 pub mod settings;
 pub mod view;
+pub mod way_out;

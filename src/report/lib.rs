@@ -23,11 +23,12 @@ use facts::mode::Mode;
 use facts::pages::Pages;
 use facts::review::{API_VERSION, Malformed, Review};
 use facts::view::condition::Diagnosis;
+use facts::way_out::{Step, WayOut};
 use objects::visible;
 
 /// Characters of a warning; the first line of a denial should not have many more.
 const LONGEST_WARNING: usize = 256;
-/// A longer way out is printed as numbered lines.
+/// A longer way out is printed as a list.
 const LONGEST_LINE: usize = 160;
 
 /// Returns the full text of one finding: what was found, why it matters, what to do instead, and the page to read.
@@ -73,37 +74,29 @@ fn group(subject: &str, findings: &[&Finding], pages: &Pages) -> String {
     let block = |(Finding { why, instead, .. }, says): &(&Finding, Vec<&str>)| {
         let head = |says: &&str| visible(&format!("[{rule}] {subject}: {says}")) + "\n";
         let heads: String = says.iter().map(head).collect();
-        format!("{heads}  why: {}\n  do instead:{}", visible(why), way_out(&visible(instead)))
+        format!("{heads}  why: {}\n  do instead:{}\n", visible(why), way_out(instead, pages))
     };
-    pages::added_to(pages, shared.iter().map(block).collect::<Vec<_>>().join("\n"), rule)
+    let named = findings.iter().flat_map(|finding| finding.instead.pages());
+    shared.iter().map(block).collect::<String>() + &pages::more(pages, rule, named.collect())
 }
 
-/// Splits a long way out into numbered lines.
-fn way_out(instead: &str) -> String {
-    let parts = parts(instead);
-    if instead.chars().count() <= LONGEST_LINE || parts.len() == 1 {
-        return format!(" {instead}");
-    }
-    parts.iter().zip(1..).map(|(part, number)| format!("\n    {number}. {part}")).collect()
-}
-
-/// Splits at semicolons, except in parentheses, brackets and quotes: a command to paste stays whole.
-fn parts(text: &str) -> Vec<&str> {
-    let (mut parts, mut begin, mut depth, mut quoted) = (Vec::new(), 0, 0_i32, false);
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' | '[' | '{' => depth += 1,
-            ')' | ']' | '}' => depth -= 1,
-            '\'' => quoted = !quoted,
-            ';' if depth <= 0 && !quoted && text[at..].starts_with("; ") => {
-                parts.push(&text[begin..at]);
-                begin = at + 2;
-            }
-            _ => {}
+/// Lays out a way out: a short one in the line, ways to choose from as a list, steps of a single way as numbered lines.
+fn way_out(instead: &WayOut, pages: &Pages) -> String {
+    let line = visible(&instead.line(pages));
+    let listed = |sign: &dyn Fn(usize) -> String, steps: Vec<String>| -> String {
+        let lines = steps.iter().enumerate();
+        lines.map(|(at, step)| format!("\n    {} {}", sign(at), visible(step))).collect()
+    };
+    let steps = |way: &[Step]| way.iter().map(|step| step.line(pages)).collect::<Vec<_>>();
+    match instead.ways() {
+        [way] if way.len() > 1 && line.chars().count() > LONGEST_LINE => {
+            listed(&|at| format!("{}.", at + 1), steps(way))
         }
+        ways if ways.len() > 1 && line.chars().count() > LONGEST_LINE => {
+            listed(&|_| "-".to_owned(), ways.iter().map(|way| steps(way).join("; ")).collect())
+        }
+        _ => format!(" {line}"),
     }
-    parts.push(&text[begin..]);
-    parts
 }
 
 /// Returns the warnings of a decision, one line each. The API server silently drops a line with a control character,
@@ -257,6 +250,7 @@ fn envelope(api_version: &str, response: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use facts::way_out::{Command, say};
 
     #[test]
     fn warnings_survive_the_api_server() {
@@ -272,17 +266,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_parted_where_nothing_breaks() {
-        let text = "find out why (kubectl describe; if not: kubectl get), then; kubectl patch '{\"a\": \"b; c\"}'; last";
-        assert_eq!(
-            parts(text),
-            [
-                "find out why (kubectl describe; if not: kubectl get), then",
-                "kubectl patch '{\"a\": \"b; c\"}'",
-                "last"
-            ]
-        );
-        assert_eq!(parts("it's; one"), ["it's; one"], "in doubt it stays whole");
+    fn a_long_way_out_is_a_list() {
+        let pages = Pages::Program;
+        let long = || {
+            say("find out why (").run(Command::new("kubectl describe pod x")).say("z".repeat(200)).say(")")
+        };
+        assert_eq!(way_out(&say("one; two").then("three"), &pages), " one; two; three");
+        let numbered = way_out(&long().then(say("see ").page("G04")), &pages);
+        let first = format!("find out why (kubectl describe pod x{})", "z".repeat(200));
+        assert_eq!(numbered, format!("\n    1. {first}\n    2. see gatera explain G04"));
+        let choice = way_out(&long().then("repeat the command").or("ask"), &pages);
+        assert_eq!(choice, format!("\n    - {first}; repeat the command\n    - ask"));
     }
 
     #[test]

@@ -7,39 +7,15 @@ use std::collections::BTreeSet;
 
 use facts::pages::Pages;
 
-/// How findings name a page.
-const EXPLAIN: &str = "gatera explain ";
-
-/// Appends the line that prints the finding's page. With kubectl, one command prints the other pages that the text
+/// Returns the line that prints the finding's page. With kubectl, one command prints the other pages that its way out
 /// names, too.
-pub(super) fn added_to(pages: &Pages, text: String, rule: &str) -> String {
+pub(super) fn more(pages: &Pages, rule: &str, others: BTreeSet<&str>) -> String {
     let Pages::ConfigMap { namespace, name } = pages else {
-        return format!("{text}\n  more: {EXPLAIN}{rule}");
+        return format!("  more: gatera explain {rule}");
     };
-    let others: BTreeSet<_> = named(&text).filter(|id| *id != rule).map(str::to_owned).collect();
-    let all: String =
-        [rule].into_iter().chain(others.iter().map(|id| &**id)).map(|id| format!("{{.data.{id}}}")).collect();
-    let text = without_program(text);
-    format!("{text}\n  more: kubectl -n {namespace} get configmap {name} -o 'jsonpath={all}'")
-}
-
-/// Returns the ids of the pages that a text names.
-fn named(text: &str) -> impl Iterator<Item = &str> {
-    text.split(EXPLAIN).skip(1).filter_map(|rest| {
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
-        let id = &rest[..end];
-        (id.starts_with(|c: char| c.is_ascii_uppercase()) && id.ends_with(|c: char| c.is_ascii_digit()))
-            .then_some(id)
-    })
-}
-
-/// Returns the text with pages named as pages, for a reader without gatera.
-pub fn without_program(text: String) -> String {
-    let ids: BTreeSet<_> = named(&text).map(str::to_owned).collect();
-    ids.iter().fold(text, |text, id| {
-        let (named, page) = (format!("{EXPLAIN}{id}"), format!("page {id}"));
-        text.replace(&format!("`{named}`"), &page).replace(&named, &page)
-    })
+    let all = [rule].into_iter().chain(others.into_iter().filter(|id| *id != rule));
+    let all: String = all.map(|id| format!("{{.data.{id}}}")).collect();
+    format!("  more: kubectl -n {namespace} get configmap {name} -o 'jsonpath={all}'")
 }
 
 #[cfg(test)]
@@ -47,17 +23,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_named_by_the_program_or_printed_by_kubectl() {
-        let text =
-            "[G01] x: y\n  do instead: `gatera explain G04` shows the steps, gatera explain G07 the rest";
+    fn a_page_is_printed_by_the_program_or_by_kubectl() {
+        let others = BTreeSet::from(["G07", "G04", "G01"]);
+        assert_eq!(more(&Pages::Program, "G01", others.clone()), "  more: gatera explain G01");
         assert_eq!(
-            added_to(&Pages::Program, text.into(), "G01"),
-            format!("{text}\n  more: gatera explain G01")
-        );
-        assert_eq!(
-            added_to(&Pages::read("gatera/gatera-rules").unwrap(), text.into(), "G01"),
-            "[G01] x: y\n  do instead: page G04 shows the steps, page G07 the rest\n  \
-             more: kubectl -n gatera get configmap gatera-rules -o 'jsonpath={.data.G01}{.data.G04}{.data.G07}'"
+            more(&Pages::read("gatera/gatera-rules").unwrap(), "G01", others),
+            "  more: kubectl -n gatera get configmap gatera-rules -o 'jsonpath={.data.G01}{.data.G04}{.data.G07}'"
         );
     }
 }

@@ -122,7 +122,7 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     Some(Finding {
         field: "metadata.annotations[gatera.dev/override]".into(),
         says: format!("the override would have no effect: {problem}"),
-        instead: corrected_override(text, view),
+        instead: corrected_override(text, view).into(),
         ..finding("a mistake in an override is noticed only when the override is needed")
     })
 }
@@ -150,7 +150,8 @@ fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<
         instead: format!(
             "gatera break-glass {} --for 15m --reason 'why this is right now'",
             if of_namespace { &meta.name } else { &meta.namespace }
-        ),
+        )
+        .into(),
         ..finding(
             "an exception with a mistake is noticed only when it is needed, and one that begins later lets the next careless command through",
         )
@@ -189,7 +190,7 @@ fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findi
                 "keep the label; to get warnings instead of refusals while you migrate: kubectl label namespace {} --overwrite \
                  {MODE_LABEL}=warn",
                 review.name
-            ),
+            ).into(),
             ..finding(
                 "scaling and evictions are then judged only while gatera answers, and objects without the cluster's labels not at all",
             )
@@ -206,7 +207,7 @@ fn unknown_mode(new: &Meta) -> Option<Finding> {
     Some(Finding {
         field: FIELD.into(),
         says: format!("{mode} is not a mode"),
-        instead: format!("choose one of {known}"),
+        instead: format!("choose one of {known}").into(),
         ..finding("a mode that is not understood counts as enforce")
     })
 }
@@ -260,7 +261,7 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
     Some(Finding {
         field,
         says,
-        instead,
+        instead: instead.into(),
         ..finding(
             "an object that is not recognised is not judged, and Services and the StatefulSet no longer select it",
         )

@@ -110,7 +110,7 @@ impl Added<'_> {
             field: format!("metadata.ownerReferences[{}]", coordinates(self.owner).join(" ")),
             says: format!("{says}, and {}", end.says),
             why: WHY.to_owned(),
-            instead,
+            instead: instead.into(),
             ..end.clone()
         }
     }

@@ -231,7 +231,7 @@ fn moves_the_port(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding>
         let says = format!("{} ({})", found.says, cluster.id.name);
         let instead = "keep the port; to change it, in two rollouts: first remove that probe from the StatefulSet, and afterwards add it with the new port"
             .to_owned();
-        before.is_none().then(|| Finding { field: "data".to_owned(), says, instead, ..found })
+        before.is_none().then(|| Finding { field: "data".to_owned(), says, instead: instead.into(), ..found })
     })
 }
 

@@ -189,7 +189,7 @@ fn deployment_applied(
         verdict: Verdict::Amend,
         field: "spec.replicas".into(),
         says: format!("kept at 0 replicas: {}", fact.says),
-        instead: "remove it from your manifests".to_owned(),
+        instead: "remove it from your manifests".into(),
         edits: vec![Edit::set(["spec", "replicas"], 0.into())],
         ..refusal(&by)
     })
@@ -225,7 +225,7 @@ fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) ->
         field: "spec.replicas".to_owned(),
         says: format!("each of {replicas} members would create a cluster of its own ({by})"),
         why: "data that is written to two clusters cannot be merged, and each member is Ready".to_owned(),
-        instead: instead_of(&by, workload),
+        instead: instead_of(&by, workload).into(),
         ..refusal(&by)
     })
 }
@@ -266,7 +266,12 @@ fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
         claim.name
     );
     let instead = format!("kubectl -n {ns} delete deployment {name}, then apply the StatefulSet alone");
-    Some(Finding { says, field: "spec.template.metadata.labels".into(), instead, ..refusal(&by) })
+    Some(Finding {
+        says,
+        field: "spec.template.metadata.labels".into(),
+        instead: instead.into(),
+        ..refusal(&by)
+    })
 }
 
 /// The data that a second bootstrap would wipe: on the members, or on claims of a deleted StatefulSet.
@@ -319,7 +324,7 @@ const LEAVE_OUT: &str =
 fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
     let Data { says, instead } = data?;
     let says = format!("it would bootstrap, but {says}");
-    Some(Finding { says, field: field.to_owned(), instead, ..refusal(by) })
+    Some(Finding { says, field: field.to_owned(), instead: instead.into(), ..refusal(by) })
 }
 
 /// A finding if the view is old: a cluster without data may have some by now.
@@ -333,7 +338,7 @@ fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
         ),
         instead:
             "wait: its Deployment tries again by itself; /readyz of gatera (port 8080) says what it waits for"
-                .to_owned(),
+                .into(),
         ..refusal(by)
     })
 }
@@ -344,7 +349,8 @@ fn member_refused(by: &str, field: &str, data: Option<Data>, workload: &Workload
     let why = format!(
         "every member that starts with it ({by}) creates a cluster of its own, and data that is written to two clusters cannot be merged"
     );
-    let instead = if finding.instead == LEAVE_OUT { instead_of(by, workload) } else { finding.instead };
+    let instead =
+        if finding.instead == LEAVE_OUT.into() { instead_of(by, workload).into() } else { finding.instead };
     Some(Finding { why, instead, ..finding })
 }
 

@@ -70,9 +70,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let instead = match it.verdict {
             Verdict::Warn => it.instead,
             Verdict::Wait | Verdict::Unknown => {
-                "wait until all members are Ready, then repeat the command".to_owned()
+                "wait until all members are Ready, then repeat the command".into()
             }
-            _ => "go down in steps, and wait between them until all members are Ready".to_owned(),
+            _ => "go down in steps, and wait between them until all members are Ready".into(),
         };
         Finding { rule: RULE.id, field: field.clone(), says: format!("{NAME}: {}", it.says), instead, ..it }
     };

@@ -21,7 +21,7 @@ pub(super) fn judge(new: &Workload) -> Option<Finding> {
         verdict: Verdict::Warn,
         field: format!("spec.template.metadata.labels[{label}]"),
         says: format!("it carries {label}, but none of its containers is known to run a database server"),
-        instead: NAME_IT.to_owned(),
+        instead: NAME_IT.into(),
         ..finding(
             "without a server it does not count as a cluster: nothing is injected, and no rule protects its members",
         )

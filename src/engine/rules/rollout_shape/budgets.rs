@@ -72,7 +72,7 @@ pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Fi
         let about = Protected::by(&review.namespace, budget, Some(new), view);
         written(&about, budget).into_iter().map(move |finding| Finding {
             says: format!("PodDisruptionBudget {name}: {}", finding.says),
-            instead: format!("in PodDisruptionBudget {name}: {}", finding.instead),
+            instead: format!("in PodDisruptionBudget {name}: {}", finding.instead).into(),
             field: format!("spec.template.metadata.labels: {name} {}", finding.field),
             ..finding
         })

@@ -1,0 +1,259 @@
+//! What a person does instead of what is refused, or about what is wrong.
+//!
+//! Owns: [`WayOut`], its steps, and the commands in them. Must not know: rules, layouts; a line's end is the renderer's.
+
+use std::fmt::{Display, Formatter, Result, Write as _};
+
+use crate::pages::Pages;
+
+/// Ways to choose from; each is a list of steps. Empty: there is nothing to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WayOut {
+    ways: Vec<Vec<Step>>,
+}
+
+/// A step: words, with the commands that they name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step(Vec<Word>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    Text(String),
+    Command(Command),
+    /// The page with this id.
+    Page(&'static str),
+}
+
+/// A command with its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command(Vec<String>);
+
+/// A way out that begins with these words.
+pub fn say(text: impl Into<String>) -> WayOut {
+    WayOut::default().say(text)
+}
+
+/// A way out that begins with this command.
+pub fn run(command: Command) -> WayOut {
+    WayOut::default().run(command)
+}
+
+/// A way out that begins with this page.
+pub fn page(id: &'static str) -> WayOut {
+    WayOut::default().page(id)
+}
+
+impl WayOut {
+    /// Adds words to the last step.
+    #[must_use]
+    pub fn say(self, text: impl Into<String>) -> Self {
+        self.word(Word::Text(text.into()))
+    }
+
+    /// Adds a command to the last step.
+    #[must_use]
+    pub fn run(self, command: Command) -> Self {
+        self.word(Word::Command(command))
+    }
+
+    /// Adds a page to the last step.
+    #[must_use]
+    pub fn page(self, id: &'static str) -> Self {
+        self.word(Word::Page(id))
+    }
+
+    /// Adds all of another way out to the last step, whose last way goes on.
+    #[must_use]
+    pub fn and(mut self, other: impl Into<Self>) -> Self {
+        let mut others = other.into().ways.into_iter();
+        if let Some(first) = others.next() {
+            let mut steps = first.into_iter();
+            let last = self.ways.last_mut().and_then(|steps| steps.last_mut());
+            if let (Some(last), Some(first)) = (last, steps.next()) {
+                last.0.extend(first.0);
+                self.ways.last_mut().into_iter().for_each(|way| way.extend(steps.by_ref()));
+            }
+        }
+        self.ways.extend(others);
+        self
+    }
+
+    /// Adds the next step.
+    #[must_use]
+    pub fn then(mut self, next: impl Into<Self>) -> Self {
+        let mut others = next.into().ways.into_iter();
+        match self.ways.last_mut() {
+            Some(last) => last.extend(others.next().into_iter().flatten()),
+            None => self.ways.extend(others.next()),
+        }
+        self.ways.extend(others);
+        self
+    }
+
+    /// Adds another way.
+    #[must_use]
+    pub fn or(mut self, other: impl Into<Self>) -> Self {
+        self.ways.extend(other.into().ways);
+        self
+    }
+
+    fn word(mut self, word: Word) -> Self {
+        match self.ways.last_mut().and_then(|steps| steps.last_mut()) {
+            Some(last) => last.0.push(word),
+            None => self.ways.push(vec![Step(vec![word])]),
+        }
+        self
+    }
+
+    /// Tells whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.ways.is_empty()
+    }
+
+    /// The ways to choose from.
+    pub fn ways(&self) -> &[Vec<Step>] {
+        &self.ways
+    }
+
+    /// The commands of each way, in their order.
+    pub fn commands(&self) -> impl Iterator<Item = &Command> {
+        self.words().filter_map(|word| match word {
+            Word::Command(command) => Some(command),
+            _ => None,
+        })
+    }
+
+    /// The ids of the pages that it names.
+    pub fn pages(&self) -> impl Iterator<Item = &'static str> {
+        self.words().filter_map(|word| match word {
+            Word::Page(id) => Some(*id),
+            _ => None,
+        })
+    }
+
+    fn words(&self) -> impl Iterator<Item = &Word> {
+        self.ways.iter().flatten().flat_map(|step| &step.0)
+    }
+
+    /// The whole way out in one line.
+    pub fn line(&self, pages: &Pages) -> String {
+        let steps = self.ways.iter().flatten();
+        steps.map(|step| step.line(pages)).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Step {
+    pub fn words(&self) -> &[Word] {
+        &self.0
+    }
+
+    /// The step in one line; a reader without the program is shown the pages elsewhere.
+    pub fn line(&self, pages: &Pages) -> String {
+        let mut line = String::new();
+        for word in &self.0 {
+            let _ = match (word, pages) {
+                (Word::Text(text), _) => write!(line, "{text}"),
+                (Word::Command(command), _) => write!(line, "{command}"),
+                (Word::Page(id), Pages::Program) => write!(line, "gatera explain {id}"),
+                (Word::Page(id), Pages::ConfigMap { .. }) => write!(line, "page {id}"),
+            };
+        }
+        line
+    }
+}
+
+impl Display for WayOut {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(&self.line(&Pages::Program))
+    }
+}
+
+impl<T: Into<String>> From<T> for WayOut {
+    fn from(text: T) -> Self {
+        say(text)
+    }
+}
+
+impl From<Command> for WayOut {
+    fn from(command: Command) -> Self {
+        run(command)
+    }
+}
+
+impl Command {
+    /// A command of words without spaces.
+    pub fn new(words: impl AsRef<str>) -> Self {
+        Self(words.as_ref().split(' ').map(str::to_owned).collect())
+    }
+
+    /// The same with one more argument, which may hold anything.
+    #[must_use]
+    pub fn arg(mut self, argument: impl Into<String>) -> Self {
+        self.0.push(argument.into());
+        self
+    }
+
+    /// The program and its arguments.
+    pub fn words(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// As a shell reads it.
+impl Display for Command {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+        for (index, word) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_char(' ')?;
+            }
+            if !word.is_empty() && word.chars().all(plain) {
+                f.write_str(word)?;
+            } else {
+                write!(f, "'{}'", word.replace('\'', r"'\''"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way_out() -> WayOut {
+        say("wait until all are Ready (")
+            .run(Command::new("kubectl -n db wait").arg("--for=jsonpath={.a}=3"))
+            .say(")")
+            .then("repeat the command")
+            .or(say("to remove it: see ").page("G03"))
+    }
+
+    #[test]
+    fn steps_and_ways_are_one_line_or_many() {
+        let text = "wait until all are Ready (kubectl -n db wait '--for=jsonpath={.a}=3'); repeat the command; \
+                    to remove it: see gatera explain G03";
+        assert_eq!(way_out().to_string(), text);
+        let pages = Pages::read("gatera/gatera-rules").unwrap_or_default();
+        assert!(way_out().line(&pages).ends_with("see page G03"));
+        assert_eq!(way_out().ways().iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(way_out().pages().collect::<Vec<_>>(), ["G03"]);
+        let first = way_out().commands().next().map(|it| it.words().to_vec());
+        assert_eq!(first.unwrap_or_default(), ["kubectl", "-n", "db", "wait", "--for=jsonpath={.a}=3"]);
+    }
+
+    #[test]
+    fn one_goes_on_where_the_other_ends() {
+        let both = say("first: ").and(way_out()).say(", or ask");
+        assert!(both.to_string().starts_with("first: wait until all are Ready (kubectl"));
+        assert_eq!(both.ways().iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(say("a").and(WayOut::default()), say("a"));
+        assert_eq!(WayOut::default().then("a").or("b").to_string(), "a; b");
+    }
+
+    #[test]
+    fn an_argument_is_quoted_where_a_shell_would_read_it_otherwise() {
+        let command = Command::new("kubectl annotate pod a").arg("key=it's $(x); y").arg("");
+        assert_eq!(command.to_string(), r"kubectl annotate pod a 'key=it'\''s $(x); y' ''");
+    }
+}
