@@ -8,6 +8,7 @@ mod beside;
 mod bootstrap;
 mod claim;
 mod cluster;
+mod commands;
 mod concerns;
 pub mod condition;
 mod configuration;
@@ -45,6 +46,7 @@ pub use beside::Bootstrap;
 pub use bootstrap::{Removal, RemovalTarget};
 pub use claim::ClaimOf;
 pub use cluster::{Cluster, Member};
+pub use commands::{back_or_out_of_service, out_of_service};
 pub use configuration::{Candidate, RolloutRecord, Stopped, TEMPLATE};
 pub use facts::Facts;
 pub use id::Id;
@@ -358,12 +360,4 @@ impl<'a> View<'a> {
     pub fn describe(&self, cluster: &Cluster) -> String {
         format!("{}, {}", cluster.describe(), self.seen())
     }
-}
-
-/// Returns what to do about pods of a node that does not answer: they neither serve nor disappear.
-pub fn back_or_out_of_service(node: &str) -> String {
-    format!(
-        "bring node {node} back; its server may still run and serve. Only if the node is switched off: kubectl taint node {node} \
-         node.kubernetes.io/out-of-service=nodeshutdown:NoExecute lets its pod start where its volume can follow"
-    )
 }

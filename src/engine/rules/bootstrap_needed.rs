@@ -43,6 +43,7 @@ use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::{Cluster, Member, State, View, transfer};
+use facts::way_out::{Command, run};
 use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
@@ -93,7 +94,7 @@ fn bootstrapped_with<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster
 fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let ns = &cluster.id.namespace;
     let hangs = cluster.members.iter().find_map(|it| transfer::hangs(cluster, it, view.now));
-    let wait = hangs.unwrap_or_else(|| format!("{}, then repeat the command", cluster.wait_command()));
+    let wait = hangs.unwrap_or_else(|| run(cluster.wait_command()).say(", then repeat the command"));
     let stranded = transfer::stranded(cluster, view.now);
     let (verdict, says, instead) = match view.state(cluster) {
         State::Healthy => return None,
@@ -103,11 +104,9 @@ fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<F
         {
             return None;
         }
-        State::Unknown => (
-            Verdict::Unknown,
-            "it is not known whether all members are Ready".to_owned(),
-            UNTIL_SEEN.to_owned(),
-        ),
+        State::Unknown => {
+            (Verdict::Unknown, "it is not known whether all members are Ready".to_owned(), UNTIL_SEEN.into())
+        }
         // No member depends on the node: an install that failed may be deleted.
         State::Forming if !cluster.members.iter().any(Member::starting) => return None,
         State::Forming if stranded.is_some_and(|pod| review.kind == Kind::Pod && pod.name == review.name) => {
@@ -118,7 +117,8 @@ fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<F
             (Verdict::Wait, trouble(cluster), wait)
         }
         State::Degraded | State::Down | State::Stopped => {
-            let instead = format!("kubectl -n {ns} describe pods (why are they not Ready?), then {wait}");
+            let describe = run(Command::new(format!("kubectl -n {ns} describe pods")));
+            let instead = describe.say(" (why are they not Ready?), then ").and(wait);
             (Verdict::Deny, trouble(cluster), instead)
         }
     };

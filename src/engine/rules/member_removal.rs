@@ -12,6 +12,7 @@ use crate::verdict::{Decision, Finding, Verdict};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
 use facts::view::{Cluster, Id, View};
+use facts::way_out::{Command, WayOut, say};
 use objects::{Kind, Object, Workload};
 
 /// A member that is removed.
@@ -86,15 +87,14 @@ pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
 }
 
 /// The command that pauses a template rollout that hangs, so that its StatefulSet restarts no other member meanwhile.
-pub(super) fn hold(cluster: &Cluster) -> String {
+pub(super) fn hold(cluster: &Cluster) -> WayOut {
     let Cluster { id, workload, .. } = cluster;
     let held = workload.replicas();
     let patch = format!(r#"{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":{held}}}}}}}}}"#);
-    format!(
-        "hold it first: kubectl -n {} patch statefulset {} --patch '{patch}', then repeat the command, and set the partition back when all \
-         members are Ready",
-        id.namespace, id.name
-    )
+    let command = Command::new(format!("kubectl -n {} patch statefulset {} --patch", id.namespace, id.name));
+    say("hold it first: ")
+        .run(command.arg(patch))
+        .say(", then repeat the command, and set the partition back when all members are Ready")
 }
 
 /// Refuses a request whose removal could not be reserved, unless an exception suspends the rule.

@@ -75,7 +75,8 @@ use facts::galera::quorum::survives;
 use facts::galera::server;
 use facts::review::{Operation, Review};
 use facts::view::condition::Condition;
-use facts::view::{Cluster, Member, PodFact, State, View, back_or_out_of_service, transfer};
+use facts::view::{Cluster, Member, PodFact, State, View, back_or_out_of_service, out_of_service, transfer};
+use facts::way_out::{Command, WayOut, page, run, say};
 use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
@@ -230,7 +231,7 @@ impl<'a> Leaving<'a> {
             && self.others().count() > 0
             && self.others().all(Member::ready);
         let instead = if safe {
-            "wait until the member has copied its data again before you restart another".to_owned()
+            "wait until the member has copied its data again before you restart another".into()
         } else {
             format!(
                 "make all other members Ready first; {} then restarts with a copy of their data",
@@ -264,39 +265,42 @@ impl<'a> Leaving<'a> {
         let why = "a member that is killed cannot leave its cluster properly, and one whose pod is only removed from the API server still \
                    runs: its successor opens the same files";
         let (again, node) = (self.again(), &self.pod.node);
+        let switched_off = say(format!("if node {node} is switched off: ")).run(out_of_service(node));
         let instead = if self.is_terminating() {
             let away = self.view.node(node).filter(|it| !it.answers());
             match away {
-                Some(_) => format!(
-                    "it is being deleted, and is removed when node {node} answers again: {}",
-                    back_or_out_of_service(node)
-                ),
-                None => format!(
-                    "kubectl -n {} wait --for=delete pod/{} --timeout={}s: it is being deleted, and its server is stopping; if node {node} is \
-                     switched off: kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
-                    self.review.namespace, self.review.name, self.pod.grace
-                ),
+                Some(_) => {
+                    say(format!("it is being deleted, and is removed when node {node} answers again: "))
+                        .and(back_or_out_of_service(node))
+                }
+                None => {
+                    let Review { namespace, name, .. } = self.review;
+                    let timeout = format!("--timeout={}s", self.pod.grace);
+                    run(Command::new(format!(
+                        "kubectl -n {namespace} wait --for=delete pod/{name} {timeout}"
+                    )))
+                    .say(": it is being deleted, and its server is stopping")
+                    .or(switched_off)
+                }
             }
         } else if grace == 0 {
-            format!(
-                "{again}, without --force or --grace-period; if node {node} is switched off: kubectl taint node {node} \
-                 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-            )
+            again.say(", without --force or --grace-period").or(switched_off)
         } else {
-            format!("{again}, without --now or --grace-period")
+            again.say(", without --now or --grace-period")
         };
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
-    /// The command that repeats the request.
-    fn again(&self) -> String {
+    /// How to repeat the request.
+    fn again(&self) -> WayOut {
         let Review { namespace, name, subresource, .. } = self.review;
         match &**subresource {
-            "resize" => "repeat the resize".to_owned(),
+            "resize" => say("repeat the resize"),
             "eviction" => {
-                format!("kubectl drain {} --ignore-daemonsets --delete-emptydir-data", self.pod.node)
+                let node = &self.pod.node;
+                run(Command::new(format!("kubectl drain {node} --ignore-daemonsets --delete-emptydir-data")))
             }
-            _ => format!("kubectl -n {namespace} delete pod {name}"),
+            _ => run(Command::new(format!("kubectl -n {namespace} delete pod {name}"))),
         }
     }
 
@@ -311,7 +315,7 @@ impl<'a> Leaving<'a> {
         let why = "a member that starts and finds no peer gives up after 30 seconds: the cluster would need a manual bootstrap";
         let replicas = if workload.parallel() { 2 } else { 3 };
         let command = managed::scale(Some(&workload.metadata), &id.namespace, &id.name, replicas);
-        let instead = format!("{command}, wait until all are Ready, then restart it");
+        let instead = command.say(", wait until all are Ready, then restart it");
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
@@ -322,8 +326,8 @@ impl<'a> Leaving<'a> {
             let says = format!("its cluster has no identity ({}): it would never join again", self.seen());
             let why = "members that formed their cluster after a crash without comparing their data cannot tell what a member lacks: \
                        one that leaves cannot join until the cluster is created anew";
-            let instead = "gatera explain G04, a cluster without an identity (keep the others running, and create the cluster anew from one of them)";
-            vec![finding(Verdict::Deny, says, why, instead.to_owned())]
+            let instead = page("G04").say(", a cluster without an identity (keep the others running, and create the cluster anew from one of them)");
+            vec![finding(Verdict::Deny, says, why, instead)]
         })
     }
 
@@ -351,10 +355,10 @@ impl<'a> Leaving<'a> {
             ),
             () => return Findings::new(),
         };
-        vec![finding(Verdict::Warn, says, why, instead.to_owned())]
+        vec![finding(Verdict::Warn, says, why, instead)]
     }
 }
 
-fn finding(verdict: Verdict, says: String, why: &str, instead: String) -> Finding {
+fn finding(verdict: Verdict, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
     RULE.finding(verdict, "", says, why, instead)
 }

@@ -43,7 +43,8 @@ use super::owners;
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::{Operation, Review};
-use facts::view::{Cluster, Freshness, State, View, is_cluster, is_cluster_by_template};
+use facts::view::{Cluster, Freshness, Id, State, View, is_cluster, is_cluster_by_template};
+use facts::way_out::{Command, WayOut, say};
 use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
@@ -83,7 +84,7 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
     if stopped && (review.options.orphans() || cluster.keeps_claims()) {
         let says = "its members are stopped already, and their claims stay".to_owned();
         let instead =
-            format!("to start it again, apply it under the same name, then {}", cluster.start_command());
+            say("to start it again, apply it under the same name, then ").run(cluster.start_command());
         return Some(finding(Verdict::Warn, says, instead));
     }
     if review.options.orphans() {
@@ -92,24 +93,26 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         }
         let says = "its pods keep running, but nothing restarts or replaces them".to_owned();
         let instead = "apply the new StatefulSet within minutes, with the same selector, serviceName and claim templates";
-        return Some(finding(Verdict::Warn, says, instead.to_owned()));
+        return Some(finding(Verdict::Warn, says, instead));
     }
+    let orphan = Command::new(format!("kubectl -n {ns} delete statefulset {name} --cascade=orphan"));
+    let for_good = say("to remove the cluster permanently: take a backup, then ").run(override_command(
+        "statefulset",
+        Some(ns),
+        name,
+        view,
+    ));
     if stopped {
         let says = format!("its claims are deleted with it ({})", view.count(cluster));
-        let instead = format!(
-            "to keep the data: kubectl -n {ns} delete statefulset {name} --cascade=orphan; to remove the cluster permanently: take a \
-             backup, then {}",
-            override_command("statefulset", Some(ns), name, view)
-        );
+        let instead = say("to keep the data: ").run(orphan).or(for_good);
         let why = "it owns them, or persistentVolumeClaimRetentionPolicy.whenDeleted is Delete, and the data of stopped members is nowhere else".to_owned();
         return Some(Finding { why, ..finding(Verdict::Deny, says, instead) });
     }
     let says = format!("deleting it stops every member at once ({})", view.count(cluster));
-    let instead = format!(
-        "to change a fixed field, with all members Ready: kubectl -n {ns} delete statefulset {name} --cascade=orphan, then apply the \
-         new one; to remove it temporarily: gatera stop {name} -n {ns}, then delete it; to remove the cluster permanently: take a backup, then {}",
-        override_command("statefulset", Some(ns), name, view)
-    );
+    let pause = say("to remove it temporarily: ").run(cluster.stop_command()).say(", then delete it");
+    let change =
+        say("to change a fixed field, with all members Ready: ").run(orphan).say(", then apply the new one");
+    let instead = change.or(pause).or(for_good);
     Some(finding(Verdict::Deny, says, instead))
 }
 
@@ -118,17 +121,18 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let why = "without its StatefulSet nothing starts the missing member, and the next one that fails is not replaced either";
     let (verdict, instead) = match view.state(cluster) {
         State::Healthy | State::Forming => return None,
-        State::Unknown => (Verdict::Unknown, UNTIL_SEEN.to_owned()),
+        State::Unknown => (Verdict::Unknown, UNTIL_SEEN.into()),
         state => {
+            let Id { namespace, name } = &cluster.id;
+            let first = say("make all members Ready first: ");
             let first = match state {
-                State::Down => cluster.recover_command(),
-                _ => format!("gatera status -n {} shows what each needs", cluster.id.namespace),
+                State::Down => first.run(cluster.recover_command()),
+                _ => first
+                    .run(Command::new(format!("gatera status -n {namespace}")))
+                    .say(" shows what each needs"),
             };
-            let allow = override_command("statefulset", Some(&cluster.id.namespace), &cluster.id.name, view);
-            let text = format!(
-                "make all members Ready first: {first}; if the new StatefulSet is meant to repair them: {allow}"
-            );
-            (Verdict::Wait, text)
+            let allow = override_command("statefulset", Some(namespace), name, view);
+            (Verdict::Wait, first.or(say("if the new StatefulSet is meant to repair them: ").run(allow)))
         }
     };
     let says = format!(
@@ -146,8 +150,7 @@ fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
     (counts && may_run).then(|| {
         let says =
             format!("gatera has not seen it yet, and deleting it may stop running members ({})", view.seen());
-        let instead = UNTIL_SEEN.to_owned();
-        finding(Verdict::Unknown, says, instead)
+        finding(Verdict::Unknown, says, UNTIL_SEEN)
     })
 }
 
@@ -166,10 +169,8 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         first.id.name,
         view.count(first)
     );
-    let instead = format!(
-        "take a backup and move the applications that use the database, then {}",
-        override_command("namespace", None, &review.name, view)
-    );
+    let instead = say("take a backup and move the applications that use the database, then ")
+        .run(override_command("namespace", None, &review.name, view));
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
@@ -178,7 +179,7 @@ fn unseen(review: &Review, view: &View<'_>) -> Option<Finding> {
     let view = view.of_namespace(&review.name);
     (view.freshness == Freshness::Partial).then(|| {
         let says = format!("it is not known whether it holds a cluster ({})", view.seen());
-        Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Unknown, says, UNTIL_SEEN.to_owned()) }
+        Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Unknown, says, UNTIL_SEEN) }
     })
 }
 
@@ -195,12 +196,15 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
         first.metadata.name,
         view.seen()
     );
-    let instead = format!(
-        "to start the cluster again: apply its StatefulSet under the same name, then gatera start NAME -n {}; to delete the data, take a \
-         backup first, then {}",
-        review.name,
-        override_command("namespace", None, &review.name, view)
-    );
+    let start = Command::new(format!("gatera start NAME -n {}", review.name));
+    let instead = say("to start the cluster again: apply its StatefulSet under the same name, then ")
+        .run(start)
+        .or(say("to delete the data, take a backup first, then ").run(override_command(
+            "namespace",
+            None,
+            &review.name,
+            view,
+        )));
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
@@ -230,15 +234,16 @@ fn lives(cluster: &Cluster, view: &View<'_>) -> bool {
 }
 
 /// The command that writes an override of G03.
-fn override_command(kind: &str, namespace: Option<&str>, name: &str, view: &View<'_>) -> String {
+fn override_command(kind: &str, namespace: Option<&str>, name: &str, view: &View<'_>) -> Command {
     let namespace = namespace.map(|ns| format!("-n {ns} ")).unwrap_or_default();
     let until = view.half_an_hour_from_now();
-    format!("kubectl {namespace}annotate {kind} {name} 'gatera.dev/override=G03 until={until} reason=…'")
+    Command::new(format!("kubectl {namespace}annotate {kind} {name}"))
+        .arg(format!("gatera.dev/override=G03 until={until} reason=…"))
 }
 
 const WHY: &str = "members that stop together are all marked as unsafe to bootstrap: the cluster would need a manual \
     bootstrap, and a wrong choice loses data";
 
-fn finding(verdict: Verdict, says: String, instead: String) -> Finding {
+fn finding(verdict: Verdict, says: String, instead: impl Into<WayOut>) -> Finding {
     RULE.finding(verdict, "", says, WHY, instead)
 }

@@ -322,32 +322,6 @@ impl Cluster {
         format!("{} of {} members {word}", self.ready(), self.workload.replicas())
     }
 
-    /// The command that recovers the cluster when it is down.
-    pub fn recover_command(&self) -> String {
-        format!("gatera recover {} -n {}", self.id.name, self.id.namespace)
-    }
-
-    /// The command that starts the cluster after an orderly stop.
-    pub fn start_command(&self) -> String {
-        format!("gatera start {} -n {}", self.id.name, self.id.namespace)
-    }
-
-    /// A command that ends by itself as soon as all members are Ready.
-    pub fn wait_command(&self) -> String {
-        let (Id { namespace, name }, replicas) = (&self.id, self.workload.replicas());
-        if self.left {
-            let pods = self.members.iter().filter_map(|member| member.pod.as_ref());
-            let pods: Vec<_> = pods.map(|pod| format!("pod/{}", pod.name)).collect();
-            return format!(
-                "kubectl -n {namespace} wait {} --for=condition=Ready --timeout=10m",
-                pods.join(" ")
-            );
-        }
-        format!(
-            "kubectl -n {namespace} wait statefulset/{name} '--for=jsonpath={{.status.readyReplicas}}={replicas}' --timeout=10m"
-        )
-    }
-
     /// Returns the count, and the first member in trouble.
     pub fn describe(&self) -> String {
         let mut text = self.count();

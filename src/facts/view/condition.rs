@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Cluster, Member, View, back_or_out_of_service, transfer};
 use crate::galera::start_report::{JoinPhase, StartReport};
+use crate::way_out::{Command, WayOut, page, run, say};
 
 /// A condition of one member, or of the whole cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +132,7 @@ pub struct Diagnosis {
     pub condition: Condition,
     /// The members with this condition; empty: the whole cluster.
     pub members: Vec<String>,
-    pub instead: String,
+    pub instead: WayOut,
 }
 
 impl std::fmt::Display for Diagnosis {
@@ -207,112 +208,128 @@ impl<'a> Scene<'a> {
     }
 
     /// Returns the condition of the whole cluster.
-    fn whole(&self) -> Option<(Condition, String)> {
+    fn whole(&self) -> Option<(Condition, WayOut)> {
         let notes: Vec<_> = self.cluster.starts().map(|(_, note)| note).collect();
         // Members that join a re-founded cluster report the same about the data that they bring.
         let unrecorded = self.cluster.identity().is_none();
         let told = unrecorded && notes.iter().any(|note| note.has_no_identity());
         if told && self.serves() {
-            let instead = "a member comes with data of a cluster without an identity: if those that serve show zeros, too (SHOW STATUS LIKE \
-                           'wsrep_cluster_state_uuid'), restart no other member, and follow gatera explain G04 (a cluster without an identity); otherwise the member only copies all data";
-            return Some((Condition::NoIdentity, instead.to_owned()));
+            let instead = say("a member comes with data of a cluster without an identity: if those that serve show zeros, too (SHOW STATUS LIKE \
+                               'wsrep_cluster_state_uuid'), restart no other member, and follow ")
+                .page("G04")
+                .say(" (a cluster without an identity)")
+                .or("otherwise the member only copies all data");
+            return Some((Condition::NoIdentity, instead));
         }
         if self.cluster.has_no_identity() || told {
-            let instead = "a member that leaves or restarts never joins again, so restart none; compare the members' tables, then found the cluster again from the one that is right, as gatera explain G04 describes (a cluster without an identity)";
-            return Some((Condition::NoIdentity, instead.to_owned()));
+            let instead = say("a member that leaves or restarts never joins again, so restart none")
+                .then("compare the members' tables, then found the cluster again from the one that is right, as ")
+                .page("G04")
+                .say(" describes (a cluster without an identity)");
+            return Some((Condition::NoIdentity, instead));
         }
         let mut ids = notes.iter().filter_map(|note| note.position()).map(|it| &it.id);
         let first = ids.next()?;
         let differ = !self.serves() && ids.any(|id| id != first);
         differ.then(|| {
-            let instead = "two clusters were founded: touch nothing and compare their tables first (gatera explain G04)";
-            (Condition::TwoHistories, instead.to_owned())
+            let instead = say("two clusters were founded: touch nothing and compare their tables first (");
+            (Condition::TwoHistories, instead.page("G04").say(")"))
         })
     }
 
-    fn way_out(&self, condition: Condition, first: &Member) -> Option<String> {
+    fn way_out(&self, condition: Condition, first: &Member) -> Option<WayOut> {
         let (ns, name) = (&self.cluster.id.namespace, &first.name);
         let pod = first.pod.as_deref();
-        let delete = format!("kubectl -n {ns} delete pod {name}");
-        let text = match condition {
+        let delete = Command::new(format!("kubectl -n {ns} delete pod {name}"));
+        let logs = Command::new(format!("kubectl -n {ns} logs {name}"));
+        Some(match condition {
             Condition::NodeAway => back_or_out_of_service(pod.map(|pod| &*pod.node).unwrap_or_default()),
             Condition::Missing => match self.not_created.filter(|why| why.contains(&**name)) {
-                Some(why) => format!("it cannot be created: {why}{}", self.brought_back(why)),
-                None if self.cluster.left => "its StatefulSet is gone, so nothing creates it".to_owned(),
+                Some(why) => say(format!("it cannot be created: {why}")).then(self.brought_back(why)),
+                None if self.cluster.left => say("its StatefulSet is gone, so nothing creates it"),
                 None => {
                     let set = &self.cluster.id.name;
-                    format!("kubectl -n {ns} describe statefulset {set} shows why it is not created")
+                    let describe = Command::new(format!("kubectl -n {ns} describe statefulset {set}"));
+                    run(describe).say(" shows why it is not created")
                 }
             },
-            Condition::Leaving => "a member leaves within its grace period, or at its end if another member copies from it".to_owned(),
+            Condition::Leaving => {
+                say("a member leaves within its grace period, or at its end if another member copies from it")
+            }
             Condition::Refused => match pod.and_then(|pod| pod.start_note.as_deref()) {
-                Some(StartReport::Refused(why)) => why.clone(),
+                Some(StartReport::Refused(why)) => say(why),
                 _ => return None,
             },
             Condition::DiskFull if self.serves() => {
-                format!("make room, or give the claim a larger volume; then {delete}: the member copies what it missed")
+                let room = say("make room, or give the claim a larger volume");
+                room.then("then ").run(delete).say(": the member copies what it missed")
             }
-            Condition::DiskFull => {
-                "make room, or give the claim a larger volume; delete no pod before another member serves".to_owned()
-            }
+            Condition::DiskFull => say(
+                "make room, or give the claim a larger volume; delete no pod before another member serves",
+            ),
             Condition::Fails => {
                 let ended = pod.and_then(|pod| pod.ended());
-                let ended = ended.map(|ended| format!("its server ended: {ended}; ")).unwrap_or_default();
-                format!("{ended}kubectl -n {ns} logs {name} --previous shows why; when that is fixed, {delete} saves the wait")
+                let ended = ended.map(|ended| say(format!("its server ended: {ended}"))).unwrap_or_default();
+                let why = run(logs.arg("--previous")).say(" shows why");
+                ended.then(why).then("when that is fixed, ").run(delete).say(" saves the wait")
             }
             Condition::CutOff if self.serves() => {
-                "a member that reaches the others serves again by itself: check the network".to_owned()
+                say("a member that reaches the others serves again by itself: check the network")
             }
-            Condition::CutOff => format!(
+            Condition::CutOff => say(format!(
                 "members serve again by themselves when enough of them meet; only if it is certain that no other server runs or will come \
                  back by itself{}, on the one with the highest wsrep_last_committed, and on that one only: SET GLOBAL \
                  wsrep_provider_options='pc.bootstrap=1'",
                 self.unheard()
-            ),
+            )),
             Condition::Left if self.serves() => {
-                format!(
-                    "its log shows why (inconsistent with the others, or it could not write); then {delete}: the member copies their data"
-                )
+                let log = say("its log shows why (inconsistent with the others, or it could not write)");
+                log.then("then ").run(delete).say(": the member copies their data")
             }
-            Condition::Left => "its log shows why; delete no pod before another member serves".to_owned(),
+            Condition::Left => say("its log shows why; delete no pod before another member serves"),
             Condition::Stalled if self.serves() => {
-                format!("check its log: if nothing moves there either, {delete} restarts the member")
+                say("check its log: if nothing moves there either, ").run(delete).say(" restarts the member")
             }
-            Condition::Stalled => "its log shows why it receives nothing".to_owned(),
+            Condition::Stalled => say("its log shows why it receives nothing"),
             Condition::Waits => self.awaited(),
-            Condition::Looks if self.serves() => "every start passes through this; if it lasts, members that serve are \
+            Condition::Looks if self.serves() => {
+                say("every start passes through this; if it lasts, members that serve are \
                                                   not reached: their headless Service has to publish members that are not ready, \
-                                                  and ports 4567, 4568 and 4444 have to be open"
-                .to_owned(),
-            Condition::Looks if !self.cluster.has_data() => "the bootstrap node comes first".to_owned(),
-            Condition::Looks => "no member may start the cluster without your decision".to_owned(),
+                                                  and ports 4567, 4568 and 4444 have to be open")
+            }
+            Condition::Looks if !self.cluster.has_data() => say("the bootstrap node comes first"),
+            Condition::Looks => say("no member may start the cluster without your decision"),
             Condition::Transfer => transfer::copies(self.cluster, first, self.now),
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
-                format!("kubectl -n {ns} logs {name} shows what it does")
+                run(logs).say(" shows what it does")
             }
-            Condition::Elsewhere => "clients do not reach it, because another cluster is recorded: compare their tables; gatera explain G04 describes how to keep the right one"
-                .to_owned(),
-            Condition::Frozen => "its disk may hang, or its process was stopped: check its log and its node".to_owned(),
-            Condition::Blind => blind(self.serves() || !self.cluster.has_data()).to_owned(),
+            Condition::Elsewhere => {
+                say("clients do not reach it, because another cluster is recorded: compare their tables")
+                    .then(page("G04").say(" describes how to keep the right one"))
+            }
+            Condition::Frozen => {
+                say("its disk may hang, or its process was stopped: check its log and its node")
+            }
+            Condition::Blind => blind(self.serves() || !self.cluster.has_data()),
             Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
-        };
-        Some(text)
+        })
     }
 
     /// Names the command that brings back what was deleted beside a refused `helm uninstall`.
-    fn brought_back(&self, why: &str) -> String {
+    fn brought_back(&self, why: &str) -> WayOut {
         let release = self.cluster.workload.metadata.helm_release().filter(|_| why.contains("not found"));
         let ns = &self.cluster.id.namespace;
         let back = |it| {
-            format!(
-                "; helm -n {ns} rollback {it} REVISION re-creates what was deleted of its release (helm -n {ns} history {it} lists the revisions)"
-            )
+            run(Command::new(format!("helm -n {ns} rollback {it} REVISION")))
+                .say(" re-creates what was deleted of its release (")
+                .run(Command::new(format!("helm -n {ns} history {it}")))
+                .say(" lists the revisions)")
         };
         release.map(back).unwrap_or_default()
     }
 
     /// Names the members that those with a restored last view wait for.
-    fn awaited(&self) -> String {
+    fn awaited(&self) -> WayOut {
         let names = |wanted: &dyn Fn(&Member, Condition) -> bool| {
             let others =
                 self.each.iter().filter(|(member, it)| *it != Condition::Waits && wanted(member, *it));
@@ -326,33 +343,33 @@ impl<'a> Scene<'a> {
         let in_turn = self.each.iter().any(|(it, _)| it.pod.is_none() && self.cluster.comes_in_turn(it));
         let form = "they form the cluster again by themselves once every member of their last view is back";
         let recover = self.cluster.recover_command();
-        match (&*strangers, &*absent) {
-            _ if in_turn => format!(
-                "the members that they wait for are created only after they are Ready: {recover} starts from the newest data"
-            ),
-            ("", "") => format!(
-                "{form}: their last views differ, or one of them is cut off; check the network, then {recover} starts from the newest data"
-            ),
-            ("", absent) => format!(
-                "{form}: bring back {absent}; if that is not possible, and their servers do not run anywhere, {recover} starts from the newest \
-                 data that is left"
-            ),
-            (strangers, _) => format!(
-                "{strangers} runs, but without the last view, so they do not form the cluster by themselves: {recover} starts from the \
-                 newest data"
-            ),
-        }
+        let found = match (&*strangers, &*absent) {
+            _ if in_turn => say("the members that they wait for are created only after they are Ready: "),
+            ("", "") => say(format!("{form}: their last views differ, or one of them is cut off"))
+                .then("check the network, then "),
+            ("", absent) => {
+                let left =
+                    say("if that is not possible, and their servers do not run anywhere, ").run(recover);
+                let left = left.say(" starts from the newest data that is left");
+                return say(format!("{form}: bring back {absent}")).or(left);
+            }
+            (strangers, _) => say(format!(
+                "{strangers} runs, but without the last view, so they do not form the cluster by themselves: "
+            )),
+        };
+        found.run(recover).say(" starts from the newest data")
     }
 }
 
 /// Returns what to do about members whose servers do not start by the step.
-fn blind(serves: bool) -> &'static str {
+fn blind(serves: bool) -> WayOut {
     if serves {
-        "after a crash nothing recovers the server's position: gatera explain G19 (a pod created while gatera was down only needs to be \
-         re-created)"
+        say("after a crash nothing recovers the server's position: ")
+            .page("G19")
+            .say(" (a pod created while gatera was down only needs to be re-created)")
     } else {
-        "nothing recovers the servers' positions, so members that return together rejoin without comparing data: create no pods; gatera \
-         explain G20, \"Without the step\", starts the cluster from its newest data"
+        say("nothing recovers the servers' positions, so members that return together rejoin without comparing data: create no pods")
+            .then(page("G20").say(", \"Without the step\", starts the cluster from its newest data"))
     }
 }
 

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::condition::{Condition, Diagnosis};
 use super::{Cluster, Member, PodFact};
 use crate::galera::start_report::JoinPhase;
+use crate::way_out::{Command, WayOut, run, say};
 
 /// Any transfer may take this long, whatever its size: servers start, and disks are slow at first.
 const ANY_COPY: SignedDuration = SignedDuration::from_hours(1);
@@ -17,7 +18,7 @@ const BYTES_A_SECOND: u64 = 50_000_000;
 const A_MOMENT: SignedDuration = SignedDuration::from_mins(1);
 
 /// Returns why the transfer that this member receives may never end, with the way out; `None`: it still has time.
-pub fn hangs(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<String> {
+pub fn hangs(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<WayOut> {
     let pod = member.pod.as_deref().filter(|_| member.receives())?;
     let since = pod.began.or(pod.unready)?;
     // A donor that was killed starts again in its pod, and its joiner waits for the rest.
@@ -38,15 +39,17 @@ pub fn hangs(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<Strin
         None => return None,
     };
     let (ns, name) = (&cluster.id.namespace, &member.name);
-    Some(format!(
-        "kubectl -n {ns} logs {name} --tail=20 shows whether data still arrives ({why}); if not: kubectl -n {ns} delete pod {name} \
-         restarts the copy"
-    ))
+    let restart = say("if not: ").run(Command::new(format!("kubectl -n {ns} delete pod {name}")));
+    let logs = run(Command::new(format!("kubectl -n {ns} logs {name} --tail=20")));
+    Some(
+        logs.say(format!(" shows whether data still arrives ({why})"))
+            .then(restart.say(" restarts the copy")),
+    )
 }
 
 /// Returns the text about a transfer that this member receives.
-pub(super) fn copies(cluster: &Cluster, member: &Member, now: Timestamp) -> String {
-    let usual = || "a copy takes its time; no other member may leave meanwhile".to_owned();
+pub(super) fn copies(cluster: &Cluster, member: &Member, now: Timestamp) -> WayOut {
+    let usual = || say("a copy takes its time; no other member may leave meanwhile");
     hangs(cluster, member, now).unwrap_or_else(usual)
 }
 
@@ -79,14 +82,13 @@ pub fn stranded(cluster: &Cluster, now: Timestamp) -> Option<&PodFact> {
 }
 
 /// Returns what to do about such a node.
-pub fn way_out(cluster: &Cluster, founder: &PodFact) -> String {
+pub fn way_out(cluster: &Cluster, founder: &PodFact) -> WayOut {
     let again =
         if founder.owner.is_some() { "its Deployment makes" } else { "apply its manifest again: it makes" };
-    format!(
-        "kubectl -n {} delete pod {}: no member has data yet, so {again} a new bootstrap node, which members join; rows that were written \
-         into this one are lost with it",
-        cluster.id.namespace, founder.name
-    )
+    run(Command::new(format!("kubectl -n {} delete pod {}", cluster.id.namespace, founder.name))).say(format!(
+        ": no member has data yet, so {again} a new bootstrap node, which members join; rows that were written into this one are \
+         lost with it"
+    ))
 }
 
 /// Returns the same as a condition of the cluster.

@@ -8,16 +8,17 @@ use crate::rule::UNTIL_SEEN;
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::view::condition::{self, Condition};
 use facts::view::{Member, PodFact, State, transfer};
+use facts::way_out::{Command, WayOut, run, say};
 
 impl Leaving<'_> {
     /// Findings if another member is missing, so that this one is needed.
     pub(super) fn others_are_needed(&self) -> Option<Findings> {
         let why = "a member that is not Ready counts as lost for the majority, and it may be receiving its data from this one";
-        let ready = || format!("{}, then repeat the command", self.cluster.wait_command());
+        let ready = || run(self.cluster.wait_command()).say(", then repeat the command");
         let unknown = |says: &str, seen: String| {
-            Some(vec![finding(Verdict::Unknown, format!("{says} ({seen})"), why, UNTIL_SEEN.to_owned())])
+            Some(vec![finding(Verdict::Unknown, format!("{says} ({seen})"), why, UNTIL_SEEN)])
         };
-        let wait = |says: String, instead: String| Some(vec![finding(Verdict::Wait, says, why, instead)]);
+        let wait = |says: String, instead: WayOut| Some(vec![finding(Verdict::Wait, says, why, instead)]);
         match self.view.state(self.cluster) {
             State::Forming => return None,
             State::Unknown => {
@@ -39,20 +40,16 @@ impl Leaving<'_> {
         if let Some(pod) = self.cluster.leaving.first() {
             return wait(
                 format!("{} is still leaving ({})", pod.name, self.seen()),
-                "repeat the command when it is gone".to_owned(),
+                "repeat the command when it is gone".into(),
             );
         }
         let (other, trouble) = self.those_that_stay().find_map(|other| Some((other, other.trouble()?)))?;
         if let (Some(own), Some(its)) = (lasting(self.member), lasting(other)) {
             let says = format!("{} {} ({})", other.name, its.says(), self.seen());
-            let instead = format!(
-                "waiting makes neither Ready: this one {}; with the override of G02 on this pod: {}; wait until it is Ready, then \
-                 {}",
-                own.says(),
-                self.again(),
-                other.name
-            );
-            return wait(says, instead);
+            let vain = say(format!("waiting makes neither Ready: this one {}", own.says()));
+            let this = say("with the override of G02 on this pod: ").and(self.again());
+            let other = format!("wait until it is Ready, then {}", other.name);
+            return wait(says, vain.then(this).then(other));
         }
         if let Some(found) = self.is_switched_off(other) {
             return Some(vec![found]);
@@ -66,16 +63,17 @@ impl Leaving<'_> {
             .view
             .not_created(self.cluster)
             .filter(|why| other.pod.is_none() && why.contains(&*other.name));
+        let ns = &self.review.namespace;
         let instead = match (&other.pod, uncreated) {
-            (None, Some(why)) => format!("fix why it cannot be created: {why}"),
-            (Some(_), _) => format!(
-                "kubectl -n {1} describe pod {0} (fix that member first; it may be deleted)",
-                other.name, self.review.namespace
-            ),
-            (None, None) => format!(
-                "kubectl -n {} describe statefulset {} (why does {} not exist?)",
-                self.review.namespace, self.cluster.id.name, other.name
-            ),
+            (None, Some(why)) => say(format!("fix why it cannot be created: {why}")),
+            (Some(_), _) => {
+                run(Command::new(format!("kubectl -n {ns} describe pod {name}", name = other.name)))
+                    .say(" (fix that member first; it may be deleted)")
+            }
+            (None, None) => {
+                run(Command::new(format!("kubectl -n {ns} describe statefulset {}", self.cluster.id.name)))
+                    .say(format!(" (why does {} not exist?)", other.name))
+            }
         };
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
@@ -94,17 +92,18 @@ impl Leaving<'_> {
             Verdict::Wait,
             format!("{name} is on node {node}, which is out of service ({})", self.seen()),
             "a member that is gone counts as lost for the majority",
-            format!(
-                "{}, while {name} is created on another node. If its volume exists on {node} only, bring that node back, or delete \
-                 the claim: gatera explain G07",
-                self.cluster.wait_command()
-            ),
+            run(self.cluster.wait_command())
+                .say(format!(
+                    ", while {name} is created on another node. If its volume exists on {node} only, bring that node back, or delete \
+                     the claim: "
+                ))
+                .page("G07"),
         ))
     }
 
     /// A finding's text if a rollout is under way: its controller restarts the next member as soon as all are Ready, without
     /// regard to this deletion.
-    fn rollout_goes_on(&self) -> Option<(String, String)> {
+    fn rollout_goes_on(&self) -> Option<(String, WayOut)> {
         let id = &self.cluster.id;
         let Self { cluster, member, .. } = *self;
         // Waiting does not help a late member that has an earlier template.
@@ -119,15 +118,14 @@ impl Leaving<'_> {
                 format!(
                     "a rollout of StatefulSet {name} is under way and restarts the next member by itself ({seen})"
                 ),
-                format!(
-                    "kubectl -n {ns} rollout status statefulset {name}, and repeat the command when it is done"
-                ),
+                run(Command::new(format!("kubectl -n {ns} rollout status statefulset {name}")))
+                    .say(", and repeat the command when it is done"),
             ));
         }
         self.member.starting().then(|| {
             (
                 format!("it is not Ready yet, and as soon as it is, the rollout of StatefulSet {name} restarts the next member ({seen})"),
-                format!("wait until it is Ready; if it hangs, {}", hold(self.cluster)),
+                say("wait until it is Ready").or(say("if it hangs, ").and(hold(self.cluster))),
             )
         })
     }
@@ -135,18 +133,18 @@ impl Leaving<'_> {
     fn none_is_ready(&self) -> Finding {
         let matters = condition::matters(self.cluster, self.view);
         let own = matters.iter().find(|it| it.members.contains(&self.member.name));
-        let known = own.filter(|it| it.condition != Condition::Starts).map(|it| format!("{it}; "));
+        let known = own.filter(|it| it.condition != Condition::Starts).map(|it| say(it.to_string()));
         finding(
             Verdict::Deny,
             format!("no member of its cluster is Ready, and its server runs ({})", self.seen()),
             "members that lost contact form the cluster again by themselves if all members of their last view are there; one that \
              is restarted may lose that view",
-            format!(
-                "{}wait some minutes, then start the cluster from its newest data: {}; gatera status -n {} shows what each member does",
-                known.unwrap_or_default(),
-                self.cluster.recover_command(),
-                self.review.namespace
-            ),
+            known
+                .unwrap_or_default()
+                .then("wait some minutes, then start the cluster from its newest data: ")
+                .run(self.cluster.recover_command())
+                .then(Command::new(format!("gatera status -n {}", self.review.namespace)))
+                .say(" shows what each member does"),
         )
     }
 }

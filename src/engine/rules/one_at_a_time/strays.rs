@@ -7,6 +7,7 @@ use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, Freshness, Id, PodFact, State, View};
+use facts::way_out::{Command, say};
 
 /// A finding if such a member must not be removed now.
 pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
@@ -31,10 +32,9 @@ fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<F
         Verdict::Wait,
         format!("it serves beyond the replicas, and {other} is not Ready ({})", view.count(cluster)),
         "a member that starts has to join one that serves, and this may be the last one that does",
-        format!(
-            "its controller deletes it when all others are Ready; gatera status -n {} shows what {other} needs",
-            review.namespace
-        ),
+        say("its controller deletes it when all others are Ready")
+            .then(Command::new(format!("gatera status -n {}", review.namespace)))
+            .say(format!(" shows what {other} needs")),
     ))
 }
 
@@ -53,7 +53,7 @@ fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Fin
                 view.seen()
             ),
             NOT_SEEN,
-            UNTIL_SEEN.to_owned(),
+            UNTIL_SEEN,
         )
     })
 }
@@ -70,7 +70,7 @@ fn of_a_cluster_not_seen(pod: &PodFact, review: &Review, view: &View<'_>) -> Opt
             Verdict::Unknown,
             format!("gatera has not seen StatefulSet {owner} yet ({})", view.seen()),
             NOT_SEEN,
-            UNTIL_SEEN.to_owned(),
+            UNTIL_SEEN,
         )
     })
 }

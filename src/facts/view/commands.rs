@@ -1,0 +1,51 @@
+//! The commands for a cluster that ways out name.
+
+use super::{Cluster, Id};
+use crate::way_out::{Command, WayOut, run, say};
+
+impl Cluster {
+    /// The command that recovers the cluster when it is down.
+    pub fn recover_command(&self) -> Command {
+        Command::new(format!("gatera recover {} -n {}", self.id.name, self.id.namespace))
+    }
+
+    /// The command that starts the cluster after an orderly stop.
+    pub fn start_command(&self) -> Command {
+        Command::new(format!("gatera start {} -n {}", self.id.name, self.id.namespace))
+    }
+
+    /// A command that ends by itself as soon as all members are Ready.
+    pub fn wait_command(&self) -> Command {
+        let (Id { namespace, name }, replicas) = (&self.id, self.workload.replicas());
+        let wait = Command::new(format!("kubectl -n {namespace} wait"));
+        let wait = if self.left {
+            let pods = self.members.iter().filter_map(|member| member.pod.as_ref());
+            pods.fold(wait, |wait, pod| wait.arg(format!("pod/{}", pod.name))).arg("--for=condition=Ready")
+        } else {
+            let ready = format!("--for=jsonpath={{.status.readyReplicas}}={replicas}");
+            wait.arg(format!("statefulset/{name}")).arg(ready)
+        };
+        wait.arg("--timeout=10m")
+    }
+
+    /// The command that stops the cluster in order.
+    pub fn stop_command(&self) -> Command {
+        Command::new(format!("gatera stop {} -n {}", self.id.name, self.id.namespace))
+    }
+}
+
+/// Returns what to do about pods of a node that does not answer: they neither serve nor disappear.
+pub fn back_or_out_of_service(node: &str) -> WayOut {
+    say(format!(
+        "bring node {node} back; its server may still run and serve. Only if the node is switched off: "
+    ))
+    .run(out_of_service(node))
+    .say(" lets its pod start where its volume can follow")
+}
+
+/// The command that gives up a node that is switched off.
+pub fn out_of_service(node: &str) -> Command {
+    Command::new(format!(
+        "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    ))
+}
