@@ -312,7 +312,7 @@ fn a_bootstrap_node_whose_stateful_set_is_not_there_is_named() {
         Scene { exists: false, members: Vec::new(), bootstrap: "running".to_owned(), ..Scene::default() };
     let [row] = &rows(&alone)[..] else { panic!("one is to be named") };
     assert_eq!(
-        (row.state, &*row.instead),
+        (row.state, &*row.instead.to_string()),
         (
             State::Remark,
             "kubectl -n db delete deployment galera-instance-bootstrap, then its Service and ConfigMap",

@@ -7,6 +7,7 @@ use facts::marks::overrides::{Invalid, Override};
 use facts::marks::{self, BREAK_GLASS, PREFIX};
 use facts::review::{self, Operation, Origin, Review};
 use facts::view::View;
+use facts::way_out::Command;
 use objects::{Kind, Meta, Object};
 
 /// The overrides that apply: on the new and the old object of the request, and on the StatefulSet of every cluster that the
@@ -25,15 +26,15 @@ const WHOLE: &str = "G03";
 const DATA: &str = "G07";
 
 /// The command that ends an override.
-pub fn take_off(kind: Kind, namespace: &str, name: &str) -> String {
+pub fn take_off(kind: Kind, namespace: &str, name: &str) -> Command {
     let kind = kind.name().to_ascii_lowercase();
     let namespace = if namespace.is_empty() { String::new() } else { format!("-n {namespace} ") };
-    format!("kubectl {namespace}annotate {kind} {name} gatera.dev/override-")
+    Command::new(format!("kubectl {namespace}annotate {kind} {name} gatera.dev/override-"))
 }
 
 /// The command that ends a break-glass.
-pub fn mend(namespace: &str) -> String {
-    format!("kubectl annotate namespace {namespace} {PREFIX}{BREAK_GLASS}-")
+pub fn mend(namespace: &str) -> Command {
+    Command::new(format!("kubectl annotate namespace {namespace} {PREFIX}{BREAK_GLASS}-"))
 }
 
 /// The beginning of each warning during a break-glass.

@@ -4,6 +4,8 @@
 
 use std::fmt::{Display, Formatter, Result, Write as _};
 
+use serde::{Serialize, Serializer};
+
 use crate::pages::Pages;
 
 /// Ways to choose from; each is a list of steps. Empty: there is nothing to do.
@@ -47,7 +49,8 @@ impl WayOut {
     /// Adds words to the last step.
     #[must_use]
     pub fn say(self, text: impl Into<String>) -> Self {
-        self.word(Word::Text(text.into()))
+        let text = text.into();
+        if text.is_empty() { self } else { self.word(Word::Text(text)) }
     }
 
     /// Adds a command to the last step.
@@ -165,6 +168,13 @@ impl Step {
 impl Display for WayOut {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.write_str(&self.line(&Pages::Program))
+    }
+}
+
+/// As one line.
+impl Serialize for WayOut {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -21,6 +21,7 @@ use facts::review::{Origin, Review};
 use facts::revision::Digest;
 use facts::view::condition::{self, Diagnosis};
 use facts::view::{Facts, Id, State, View};
+use facts::way_out::WayOut;
 use leader::plan::rollout;
 use leader::recovery;
 use objects::{Kind, Object, Unreadable};
@@ -55,7 +56,7 @@ pub struct Summary {
     /// Members that have not joined, with the start that each reported.
     pub starts: Vec<(String, StartReport)>,
     /// The one command that recovers it, if no member is Ready.
-    pub way_back: Option<String>,
+    pub way_back: Option<WayOut>,
     /// What is wrong, with the way out.
     pub matters: Vec<Diagnosis>,
 }

@@ -7,6 +7,8 @@
 mod guard;
 mod guarded;
 
+use facts::way_out::WayOut;
+
 pub use guard::{
     Replica, Right, api_server, authority, leader, outside, replicas, rights, settings, webhooks,
 };
@@ -47,28 +49,28 @@ pub struct Row {
     pub state: State,
     pub says: String,
     /// The way out; empty: there is nothing to do.
-    pub instead: String,
+    pub instead: WayOut,
 }
 
 impl Row {
     /// A row for a subject that is well.
     pub fn well(about: &'static str, says: impl Into<String>) -> Self {
-        Self { about, state: State::Well, says: says.into(), instead: String::new() }
+        Self { about, state: State::Well, says: says.into(), instead: WayOut::default() }
     }
 
     /// A row for a subject that works, and about which you should know.
-    pub fn remark(about: &'static str, says: impl Into<String>, instead: impl Into<String>) -> Self {
+    pub fn remark(about: &'static str, says: impl Into<String>, instead: impl Into<WayOut>) -> Self {
         Self { about, state: State::Remark, says: says.into(), instead: instead.into() }
     }
 
     /// A row for a subject that is wrong.
-    pub fn wrong(about: &'static str, says: impl Into<String>, instead: impl Into<String>) -> Self {
+    pub fn wrong(about: &'static str, says: impl Into<String>, instead: impl Into<WayOut>) -> Self {
         Self { about, state: State::Wrong, says: says.into(), instead: instead.into() }
     }
 
     /// A row for a question that could not be asked.
     pub fn not_asked(about: &'static str, why: impl Into<String>) -> Self {
-        Self { about, state: State::NotAsked, says: why.into(), instead: String::new() }
+        Self { about, state: State::NotAsked, says: why.into(), instead: WayOut::default() }
     }
 }
 

@@ -9,6 +9,7 @@ use facts::marks;
 use facts::marks::overrides::Override;
 use facts::view::condition::{self, Condition, Diagnosis};
 use facts::view::{Cluster, Member, State, View};
+use facts::way_out::WayOut;
 use leader::plan::{bootstrap, rollout};
 use leader::recovery;
 
@@ -21,7 +22,7 @@ pub struct ClusterStatus<'a> {
     /// Each member, with its condition.
     pub members: Vec<(&'a Member, Option<Condition>)>,
     /// The one command that recovers it, if no member is Ready.
-    pub way_back: Option<String>,
+    pub way_back: Option<WayOut>,
     /// What is wrong, with the way out.
     pub matters: Vec<Diagnosis>,
     /// How far the removal of its bootstrap node is.

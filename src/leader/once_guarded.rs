@@ -6,17 +6,17 @@
 
 use facts::marks::{DATA, PREFIX};
 use facts::view::{Id, View};
+use facts::way_out::{Command, WayOut, say};
 
 /// The text that says what this means.
 pub const SAYS: &str =
     "it was guarded, and no selector in `adopt` matches it now: the guard refuses and changes nothing there";
 
 /// Returns both ways out: guard the cluster again, or drop the mark.
-pub fn instead(Id { namespace, name }: &Id) -> String {
-    format!(
-        "to guard it again, add a selector for its pod template to `adopt` in the guard's settings; to leave it unguarded: \
-         kubectl -n {namespace} annotate statefulset {name} {PREFIX}{DATA}-"
-    )
+pub fn instead(Id { namespace, name }: &Id) -> WayOut {
+    let annotate = format!("kubectl -n {namespace} annotate statefulset {name} {PREFIX}{DATA}-");
+    say("to guard it again, add a selector for its pod template to `adopt` in the guard's settings")
+        .or(say("to leave it unguarded: ").run(Command::new(annotate)))
 }
 
 /// Returns the one line that `/readyz` shows.

@@ -25,25 +25,26 @@ pub use steps::{Step, Want, next, next_in_turn};
 
 use engine::grant::serves;
 use facts::view::{Cluster, Member, State, View};
+use facts::way_out::{WayOut, run};
 
 /// Returns the one command that recovers a cluster of which no member is Ready, and what it would do.
-pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<WayOut> {
     let (start, recover) = (cluster.start_command(), cluster.recover_command());
     match view.state(cluster) {
         _ if cluster.left => Some(
             "apply the StatefulSet again as it was (kubectl apply, helm upgrade): it adopts its pods again"
-                .to_owned(),
+                .into(),
         ),
-        State::Stopped => Some(format!(
-            "{start}, which compares where each member's data ends with what was recorded at the stop, and starts the newest first"
+        State::Stopped => Some(run(start).say(
+            ", which compares where each member's data ends with what was recorded at the stop, and starts the newest first",
         )),
-        State::Down if !serves(cluster) => Some(match by_hand::why(cluster) {
-            Some(why) => format!("{recover}, which prints the steps by hand and creates no pods ({why})"),
+        State::Down if !serves(cluster) => Some(run(recover).say(match by_hand::why(cluster) {
+            Some(why) => format!(", which prints the steps by hand and creates no pods ({why})"),
             None => format!(
-                "{recover}, which finds out where each member's data ends and starts the cluster from the newest; it asks first{}",
+                ", which finds out where each member's data ends and starts the cluster from the newest; it asks first{}",
                 newest(cluster).unwrap_or_default()
             ),
-        }),
+        })),
         _ => None,
     }
 }

@@ -119,7 +119,7 @@ fn finding(audited: &Audited, judged: &Judged) -> Value {
         "field": finding.field,
         "says": finding.says,
         "why": finding.why,
-        "instead": finding.instead.to_string(),
+        "instead": finding.instead,
         "softened": softened.as_ref().map(because),
     })
 }

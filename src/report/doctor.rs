@@ -33,7 +33,7 @@ fn lines(rows: &[&Row]) -> String {
             return head;
         }
         let indent = " ".repeat(6 + 1 + widest + 2);
-        head + &format!("{indent}do: {}\n", visible(instead))
+        head + &format!("{indent}do: {}\n", visible(&instead.to_string()))
     };
     rows.iter().map(line).collect()
 }

@@ -54,7 +54,7 @@ const WAY_BACK: &str = "The way back";
 
 /// Returns the diagnoses of a cluster as JSON.
 fn matters(matters: &[Diagnosis]) -> Value {
-    let matter = |Diagnosis { condition, members, instead }: &Diagnosis| json!({ "condition": condition.name(), "members": members, "instead": instead.to_string() });
+    let matter = |Diagnosis { condition, members, instead }: &Diagnosis| json!({ "condition": condition.name(), "members": members, "instead": instead });
     matters.iter().map(matter).collect()
 }
 

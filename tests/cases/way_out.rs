@@ -11,6 +11,7 @@ use engine::verdict::{Decision, Effect};
 use facts::review::{self, Origin};
 use facts::settings::Settings;
 use facts::view::View;
+use facts::way_out::{Command, WayOut, Word};
 use serde_json::{Value, json};
 
 use super::all;
@@ -25,18 +26,19 @@ fn judged(given: &Scene, asked: &Asked, user: &str) -> Decision {
     rulebook().evaluate(&review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review, &view)
 }
 
-/// The first command of each alternative, and whether it is for a cluster whose members are all Ready.
-fn ways(instead: &str) -> impl Iterator<Item = (Vec<String>, bool)> {
-    let before = |at: usize| instead[..at].rsplit(['\n', ';']).next().unwrap_or_default();
-    let begins = instead.match_indices("kubectl ").map(|(at, _)| at);
-    let begins = begins.filter(|at| !before(*at).contains("kubectl "));
-    let commands = begins.map(|at| {
-        let rest = &instead[at..];
-        let end = [", ", "; ", " (", ")", "\n"].iter().filter_map(|end| rest.find(end)).min();
-        let command = crate::advice::words(&rest[..end.unwrap_or(rest.len())]);
-        (command, before(at).contains("all members Ready"))
-    });
-    commands.collect::<Vec<_>>().into_iter()
+/// The first command of each step, and whether it is for a cluster whose members are all Ready.
+fn ways(instead: &WayOut) -> impl Iterator<Item = (&Command, bool)> {
+    instead.ways().iter().flatten().filter_map(|step| {
+        let mut before = String::new();
+        step.words().iter().find_map(|word| match word {
+            Word::Command(command) => Some((command, before.contains("all members Ready"))),
+            Word::Text(text) => {
+                before.push_str(text);
+                None
+            }
+            Word::Page(_) => None,
+        })
+    })
 }
 
 /// The same cluster, healthy.
@@ -56,8 +58,9 @@ fn all_ready(given: &Scene) -> Scene {
 }
 
 /// What a command does, as an API server asks about it, and the scene and the first request after it.
-fn followed(command: &[String], given: &Scene, asked: Asked) -> Option<(Option<Asked>, Scene, Asked)> {
+fn followed(command: &Command, given: &Scene, asked: Asked) -> Option<(Option<Asked>, Scene, Asked)> {
     let rest: Vec<_> = command
+        .words()
         .iter()
         .map(|word| if word == "pvc" { "persistentvolumeclaim" } else { word })
         .filter(|word| !["-n", "db"].contains(word))
@@ -66,7 +69,7 @@ fn followed(command: &[String], given: &Scene, asked: Asked) -> Option<(Option<A
         let mut all = given.objects().into_iter();
         all.find(|(it, object)| it.name().eq_ignore_ascii_case(kind) && object["metadata"]["name"] == name)
     };
-    match rest[1..] {
+    match *rest.strip_prefix(&["kubectl"])? {
         ["annotate", kind, name, ref marks @ ..] => {
             let mark = marks.iter().find(|it| !it.starts_with("--"))?;
             let annotated = |object: &Value| {
@@ -121,18 +124,18 @@ fn what_is_printed_is_permitted_and_leads_on() {
             let (rule, instead) = (judged_before.finding.rule, &judged_before.finding.instead);
             for (command, when_ready) in ways(instead) {
                 let given = if when_ready { all_ready(&case.given) } else { case.given.clone() };
-                let Some((step, after, again)) = followed(&command, &given, case.asked()) else {
+                let Some((step, after, again)) = followed(command, &given, case.asked()) else {
                     continue;
                 };
                 walked += 1;
-                let line = command.join(" ");
+                let line = command.to_string();
                 if let Some(step) =
                     step.map(|step| judged(&given, &step, "editor")).filter(|it| !it.allowed())
                 {
                     let says: Vec<_> = step.with(Effect::Refused).map(|it| it.finding.says.clone()).collect();
                     stuck.insert(format!("{name}: {line}: refused by {says:?}"));
                 }
-                let leads_on = command.iter().any(|word| ["annotate", "wait"].contains(&&**word));
+                let leads_on = command.words().iter().any(|word| ["annotate", "wait"].contains(&&**word));
                 let refuses = judged(&after, &again, &case.user);
                 if leads_on && refuses.with(Effect::Refused).any(|it| it.finding.rule == rule) {
                     let says =

@@ -105,7 +105,7 @@ fn a_copy_is_left_to_the_guard() {
     let says = "it is gatera's snapshot of the configuration with which members of galera-instance-galera start (3 of 3 members Synced, seen now)";
     assert_eq!((finding.rule, &*finding.says), ("G10", says));
     assert_eq!(
-        finding.instead,
+        finding.instead.to_string(),
         "keep it: gatera deletes it when no member starts with it any more; to remove the whole cluster: gatera explain G03"
     );
 }

@@ -51,6 +51,7 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::quorum::floor_of_one_step;
 use facts::review::Review;
 use facts::view::{Cluster, Id, Member, State, View, is_cluster};
+use facts::way_out::{Command, WayOut, page, run, say};
 use objects::{Kind, Meta, Object};
 
 pub(super) const RULE: Rule = Rule {
@@ -144,10 +145,10 @@ struct Resize<'a> {
 
 impl Resize<'_> {
     /// The advice for the next allowed step, which begins with a command.
-    fn instead(&self, replicas: i64) -> String {
+    fn instead(&self, replicas: i64) -> WayOut {
         let Review { namespace, name, .. } = self.review;
-        let command = managed::scale(self.set, namespace, name, replicas);
-        format!("{command}, wait until all members are Ready, then continue")
+        managed::scale(self.set, namespace, name, replicas)
+            .say(", wait until all members are Ready, then continue")
     }
 }
 
@@ -158,7 +159,7 @@ fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Find
             format!("{} -> {} replicas: the cluster has no identity", step.from, step.to),
             "members that formed their cluster after a crash without comparing their data accept no joiner: a member that leaves is lost, \
              and a new one never joins",
-            "gatera explain G04, a cluster without an identity (create it anew from one member first)".into(),
+            page("G04").say(", a cluster without an identity (create it anew from one member first)"),
         )),
         // If no member is Ready, a smaller step does not help.
         () if step.to < step.from && cluster.is_some_and(|it| view.state(it) == State::Down) => {
@@ -185,10 +186,8 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
             format!("{from} -> {to} replicas stops every member"),
             "after a full stop no member may start by itself: you must find the one with the newest data and bootstrap from it, \
              and a wrong choice loses data",
-            format!(
-                "keep at least 1 member; to stop the cluster in order: gatera stop {} -n {}",
-                step.review.name, step.review.namespace
-            ),
+            say("keep at least 1 member").or(say("to stop the cluster in order: ")
+                .run(Command::new(format!("gatera stop {} -n {}", step.review.name, step.review.namespace)))),
         ));
     }
     if to < floor {
@@ -219,30 +218,28 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
     let asked = format!("{} -> {} replicas", step.from, step.to);
     let Some(cluster) = cluster else {
         let says = format!("{asked}: gatera has not seen this cluster yet");
-        return Some(finding(Verdict::Unknown, says, why, "repeat the command in a few seconds".into()));
+        return Some(finding(Verdict::Unknown, says, why, "repeat the command in a few seconds"));
     };
-    let refuse = |verdict, says: &str, instead: String| {
+    let refuse = |verdict, says: &str, instead: WayOut| {
         Some(finding(verdict, format!("{asked}: {says} ({})", view.describe(cluster)), why, instead))
     };
-    let ready = format!("{}, then repeat the command", cluster.wait_command());
+    let ready = run(cluster.wait_command()).say(", then repeat the command");
     let stay_ready =
         cluster.members.iter().filter(|member| member.ordinal < cluster.workload.ordinals().start + step.to);
     let goes_on = cluster.rolls() && cluster.has_data();
+    let Id { namespace, name } = &cluster.id;
     match view.state(cluster) {
         State::Healthy | State::Degraded | State::Joining | State::Transfer if goes_on => {
             if !cluster.workload.is_observed() {
                 let says = "the StatefulSet controller has not seen the last change yet";
-                return refuse(Verdict::Wait, says, "repeat the command in a minute".to_owned());
+                return refuse(Verdict::Wait, says, "repeat the command in a minute".into());
             }
             refuse(
                 Verdict::Wait,
                 "a rollout of its template is under way, and restarts the next member as soon as this one is removed",
-                format!(
-                    "kubectl -n {} rollout status statefulset {}, and repeat the command when it is done; if it hangs, {}",
-                    cluster.id.namespace,
-                    cluster.id.name,
-                    hold(cluster)
-                ),
+                run(Command::new(format!("kubectl -n {namespace} rollout status statefulset {name}")))
+                    .say(", and repeat the command when it is done")
+                    .or(say("if it hangs, ").and(hold(cluster))),
             )
         }
         State::Healthy => {
@@ -258,10 +255,9 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
         State::Down | State::Stopped => Some(deny(
             format!("{asked}: no member is Ready ({})", view.describe(cluster)),
             "the data is on the members' claims, and the member that is removed may have the newest",
-            format!(
-                "{}, which starts the member with the newest data; scale when all are Ready",
-                cluster.recover_command()
-            ),
+            run(cluster.recover_command())
+                .say(", which starts the member with the newest data")
+                .then("scale when all are Ready"),
         )),
         // Only broken members are removed, so this is the way out.
         _ if cluster.leaving.is_empty() && stay_ready.clone().all(Member::ready) => None,
@@ -277,19 +273,19 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
             refuse(Verdict::Wait, "a remaining member is being replaced", ready)
         }
         State::Degraded => {
-            let Id { namespace, name: set } = &cluster.id;
-            let logs = match stay_ready.clone().find(|member| !member.ready()) {
+            let look = match stay_ready.clone().find(|member| !member.ready()) {
                 Some(Member { name, pod: Some(_), .. }) => {
-                    format!(
-                        "kubectl -n {namespace} describe pod {name} (why is it not Ready?), then repeat the command"
-                    )
+                    run(Command::new(format!("kubectl -n {namespace} describe pod {name}")))
+                        .say(" (why is it not Ready?)")
                 }
-                Some(Member { name, pod: None, .. }) => format!(
-                    "kubectl -n {namespace} describe statefulset {set} (why does {name} not exist?), then repeat the command"
-                ),
-                _ => format!("gatera status -n {namespace}, then repeat the command"),
+                Some(Member { name: member, pod: None, .. }) => {
+                    run(Command::new(format!("kubectl -n {namespace} describe statefulset {name}")))
+                        .say(format!(" (why does {member} not exist?)"))
+                }
+                _ => run(Command::new(format!("gatera status -n {namespace}"))),
             };
-            refuse(Verdict::Deny, "a remaining member is not Ready", logs)
+            let instead = look.say(", then repeat the command");
+            refuse(Verdict::Deny, "a remaining member is not Ready", instead)
         }
     }
 }
@@ -306,12 +302,14 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
                 "{asked}: its members were stopped in order, but none of them starts the cluster by itself"
             ),
             "all others copy the member that starts first, so it must be the one with the newest data",
-            format!("{}, which starts the member with the newest data", cluster.start_command()),
+            run(cluster.start_command()).say(", which starts the member with the newest data"),
         )),
         (State::Down | State::Stopped, Some(members)) if first_start => Some(deny(
             format!("{asked}: it had {members} members when it was stopped"),
             "a member that is left out may have the newest data, and a new one is empty",
-            format!("{}, which starts it with {members}; scale when all are Ready", cluster.start_command()),
+            run(cluster.start_command())
+                .say(format!(", which starts it with {members}"))
+                .then("scale when all are Ready"),
         )),
         (State::Down, _) => Some(deny(
             format!(
@@ -320,7 +318,7 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
             ),
             "a member that starts alone finds no peer and gives up after 30 seconds; a new cluster must never be created over \
              existing data",
-            format!("{}, which starts the member with the newest data", cluster.recover_command()),
+            run(cluster.recover_command()).say(", which starts the member with the newest data"),
         )),
         (State::Forming, _) if !first_start && !cluster.bootstrap.pods.is_empty() => Some(finding(
             Verdict::Wait,
@@ -358,7 +356,7 @@ fn claims_go(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
                 step.from, step.to
             ),
             "the data is deleted with its claim: a member that is added later copies everything from another",
-            "to keep them, write whenScaled: Retain first".into(),
+            "to keep them, write whenScaled: Retain first",
         )
     })
 }
@@ -379,13 +377,13 @@ fn uncertain(cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
             "restart the members one at a time, so that they get their probes",
         ),
     };
-    Some(finding(Verdict::Warn, says, why, instead.into()))
+    Some(finding(Verdict::Warn, says, why, instead))
 }
 
-fn deny(says: String, why: &str, instead: String) -> Finding {
+fn deny(says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
     finding(Verdict::Deny, says, why, instead)
 }
 
-fn finding(verdict: Verdict, says: String, why: &str, instead: String) -> Finding {
+fn finding(verdict: Verdict, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
     RULE.finding(verdict, FIELD, says, why, instead)
 }

@@ -96,6 +96,7 @@ use crate::verdict::{Decision, Edit, Finding, Findings, Judged, Verdict};
 use facts::galera::adopt::INSTANCE_LABELS;
 use facts::review::{Origin, Review};
 use facts::view::{Cluster, Freshness, View, is_cluster};
+use facts::way_out::{Command, WayOut, run, say};
 use objects::{Kind, Labels, Meta, Object, PodSpec, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -211,7 +212,7 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
         Some(cluster) => data_of(cluster, view),
         None => claims().map(|claim| Data {
             says: format!("claim {} of this StatefulSet already has a volume", claim.name),
-            instead: LEAVE_OUT.to_owned(),
+            instead: LEAVE_OUT.into(),
         }),
     };
     member_refused(&by, &format!("spec.template: {by}"), fact, new)
@@ -265,13 +266,9 @@ fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
         "claim {} of this StatefulSet already has a volume, but Deployment {name} creates an empty cluster",
         claim.name
     );
-    let instead = format!("kubectl -n {ns} delete deployment {name}, then apply the StatefulSet alone");
-    Some(Finding {
-        says,
-        field: "spec.template.metadata.labels".into(),
-        instead: instead.into(),
-        ..refusal(&by)
-    })
+    let instead = run(Command::new(format!("kubectl -n {ns} delete deployment {name}")))
+        .say(", then apply the StatefulSet alone");
+    Some(Finding { says, field: "spec.template.metadata.labels".into(), instead, ..refusal(&by) })
 }
 
 /// The data that a second bootstrap would wipe: on the members, or on claims of a deleted StatefulSet.
@@ -284,8 +281,8 @@ fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
                 format!("claim {claim} still holds the data of this cluster, whose StatefulSet is gone");
             Some(Data {
                 says,
-                instead: "apply the StatefulSet alone: its members use their claims again; if they do not start, run `gatera recover`"
-                    .to_owned(),
+                instead: say("apply the StatefulSet alone: its members use their claims again")
+                    .or("if they do not start, run `gatera recover`"),
             })
         }
     }
@@ -294,12 +291,12 @@ fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
 fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<Data> {
     let says = format!("cluster {} already has data ({})", cluster.id.name, view.describe(cluster));
     let way_back = || {
-        let recover = cluster.recover_command();
-        format!(
-            "{recover}, which starts it from the member with the newest data (by hand: gatera explain G04)"
-        )
+        run(cluster.recover_command())
+            .say(", which starts it from the member with the newest data (by hand: ")
+            .page("G04")
+            .say(")")
     };
-    let instead = if cluster.ready() == 0 { way_back() } else { LEAVE_OUT.to_owned() };
+    let instead = if cluster.ready() == 0 { way_back() } else { LEAVE_OUT.into() };
     cluster.has_data().then_some(Data { says, instead })
 }
 
@@ -309,13 +306,13 @@ fn other_founder(ns: &str, meta: &Meta, view: &View<'_>) -> Option<Data> {
     let mut pods = view.cluster_of(ns, &meta.labels)?.bootstrap.pods.iter();
     let pod = pods.find(|it| it.name != meta.name)?;
     let says = format!("bootstrap pod {} is still there", pod.name);
-    Some(Data { says, instead: "wait until it is gone; one bootstrap node is enough".to_owned() })
+    Some(Data { says, instead: "wait until it is gone; one bootstrap node is enough".into() })
 }
 
 /// The data that would be wiped, and the advice.
 struct Data {
     says: String,
-    instead: String,
+    instead: WayOut,
 }
 
 const LEAVE_OUT: &str =
@@ -324,7 +321,7 @@ const LEAVE_OUT: &str =
 fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
     let Data { says, instead } = data?;
     let says = format!("it would bootstrap, but {says}");
-    Some(Finding { says, field: field.to_owned(), instead: instead.into(), ..refusal(by) })
+    Some(Finding { says, field: field.to_owned(), instead, ..refusal(by) })
 }
 
 /// A finding if the view is old: a cluster without data may have some by now.

@@ -11,6 +11,7 @@ use engine::webhooks::compare::{decoded, foreign};
 use engine::webhooks::{Destination, Endpoint};
 use facts::mode::Mode;
 use facts::settings::Settings;
+use facts::way_out::{Command, WayOut, run};
 use objects::Kind;
 
 /// A replica of the guard.
@@ -44,7 +45,10 @@ const SOON: SignedDuration = SignedDuration::from_hours(24 * 14);
 const SILENT: SignedDuration = SignedDuration::from_secs(60);
 /// Match conditions of webhooks are available from this version on.
 const OLDEST_MINOR: u32 = 30;
-const AGAIN: &str = "helm upgrade gatera charts/gatera --reuse-values";
+
+fn again() -> Command {
+    Command::new("helm upgrade gatera charts/gatera --reuse-values")
+}
 
 /// A row about the version of the API server.
 pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
@@ -77,12 +81,12 @@ pub fn webhooks(
         return vec![Row::wrong(
             WEBHOOKS,
             says,
-            "helm upgrade --install gatera charts/gatera -n gatera --create-namespace",
+            Command::new("helm upgrade --install gatera charts/gatera -n gatera --create-namespace"),
         )];
     }
     let row = |(found, (endpoint, kind)): (&Asked<Option<Vec<Value>>>, (Endpoint, &str))| match found {
         Err(why) => Row::not_asked(WEBHOOKS, format!("{kind} gatera: {why}")),
-        Ok(None) => Row::wrong(WEBHOOKS, format!("there is no {kind} gatera"), AGAIN),
+        Ok(None) => Row::wrong(WEBHOOKS, format!("there is no {kind} gatera"), again()),
         Ok(Some(found)) if found.is_empty() => Row::wrong(
             WEBHOOKS,
             format!("{kind} gatera is empty, so nothing is sent to the guard"),
@@ -145,7 +149,7 @@ pub fn authority(
             return Some(Row::wrong(
                 AUTHORITY,
                 format!("the caBundle of the entries is not a certificate: {problem}"),
-                AGAIN,
+                again(),
             ));
         }
         Ok(ends) => ends.into_iter().max()?,
@@ -157,7 +161,8 @@ pub fn authority(
         Row::wrong(
             AUTHORITY,
             says,
-            "kubectl -n gatera delete secret gatera-tls (the guard creates a new one)",
+            run(Command::new("kubectl -n gatera delete secret gatera-tls"))
+                .say(" (the guard creates a new one)"),
         )
     } else if left < SOON {
         let says = format!("the CA that API servers trust expires at {last}, in {days} days");
@@ -185,7 +190,7 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
             return vec![Row::wrong(
                 REPLICAS,
                 "no pod of the guard exists",
-                "kubectl -n gatera describe deployment gatera",
+                Command::new("kubectl -n gatera describe deployment gatera"),
             )];
         }
         Ok(found) => found,
@@ -200,7 +205,8 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
         rows.push(Row::wrong(
             REPLICAS,
             says,
-            "kubectl -n gatera describe pods; kubectl -n gatera logs deployment/gatera",
+            run(Command::new("kubectl -n gatera describe pods"))
+                .then(Command::new("kubectl -n gatera logs deployment/gatera")),
         ));
     }
     for Replica { name, ready, version, says } in found {
@@ -216,7 +222,7 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
                     rows.push(if *ready || found.iter().all(|it| !it.ready) {
                         Row::wrong(REPLICAS, says, "see its log")
                     } else {
-                        Row::remark(REPLICAS, says, "")
+                        Row::remark(REPLICAS, says, WayOut::default())
                     });
                 }
             }
@@ -226,11 +232,8 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
             rows.push(Row::remark(REPLICAS, says, "use the guard's version of gatera"));
         }
         if !ready && !rows.iter().any(|row| row.says.contains(&**name)) {
-            rows.push(Row::remark(
-                REPLICAS,
-                format!("pod {name} is not ready"),
-                "kubectl -n gatera describe pod",
-            ));
+            let describe = Command::new(format!("kubectl -n gatera describe pod {name}"));
+            rows.push(Row::remark(REPLICAS, format!("pod {name} is not ready"), describe));
         }
     }
     if rows.is_empty() {
@@ -273,7 +276,8 @@ pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row
     const LEADER: &str = "leader";
     let consequence =
         "so webhook entries are not renewed, bootstrap nodes not removed, and configurations not rolled out";
-    let instead = "kubectl -n gatera get pods; a ready replica takes over within seconds";
+    let instead =
+        run(Command::new("kubectl -n gatera get pods")).say("; a ready replica takes over within seconds");
     match found {
         Err(why) => Row::not_asked(LEADER, why),
         Ok(None) => Row::wrong(LEADER, format!("no replica leads, {consequence}"), instead),
@@ -330,6 +334,6 @@ pub fn rights(user: &str, all: &[Right]) -> Vec<Row> {
     if lacks.is_empty() {
         return vec![Row::well(RIGHTS, format!("{user} has all {} permissions that it needs", all.len()))];
     }
-    let row = |it: &&Right| Row::wrong(RIGHTS, format!("{user} may not {}", it.words), AGAIN);
+    let row = |it: &&Right| Row::wrong(RIGHTS, format!("{user} may not {}", it.words), again());
     lacks.iter().map(row).collect()
 }

@@ -9,6 +9,7 @@ use engine::rulebook::Rulebook;
 use facts::marks::{BREAK_GLASS, PREFIX};
 use facts::mode::Mode;
 use facts::view::{Cluster, Id, MODE_LABEL, State as Health, View};
+use facts::way_out::{Command, run, say};
 use leader::once_guarded;
 use objects::{Meta, Workload};
 
@@ -26,7 +27,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
             return Row::remark(
                 NAMESPACES,
                 says,
-                format!("when that is done: gatera break-glass {ns} --close"),
+                say("when that is done: ").run(Command::new(format!("gatera break-glass {ns} --close"))),
             );
         }
         if let Some(label) = view.mode_that_is_none(ns) {
@@ -36,7 +37,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
             return Row::remark(
                 NAMESPACES,
                 says,
-                format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite"),
+                Command::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite")),
             );
         }
         if let Some(problem) = view.useless_glass(ns) {
@@ -50,13 +51,13 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
                 format!(
                     "namespace {ns} has no label {MODE_LABEL}: requests without labels of their own (scaling, evictions, a ConfigMap created by hand) are judged only while a guard answers, or not at all"
                 ),
-                format!("kubectl label namespace {ns} {MODE_LABEL}=enforce"),
+                Command::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce")),
             ),
             Some(Mode::Enforce) => Row::well(NAMESPACES, format!("namespace {ns} is guarded as a whole")),
             Some(mode) => Row::remark(
                 NAMESPACES,
                 format!("namespace {ns} is in mode {}, so nothing is refused there", mode.name()),
-                format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite"),
+                Command::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite")),
             ),
         }
     };
@@ -75,14 +76,18 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
         .map(|it| {
             let says = format!("{} is {}: {}", it.id, view.state(it).name(), view.describe(it));
             let Cluster { id, .. } = it;
-            Row::remark(CLUSTERS, says, format!("gatera status {} -n {}", id.name, id.namespace))
+            Row::remark(
+                CLUSTERS,
+                says,
+                Command::new(format!("gatera status {} -n {}", id.name, id.namespace)),
+            )
         })
         .collect();
     let refused = audit::run(rulebook, view).refused();
     if refused > 0 {
         let says =
             format!("{} would be refused if applied today as they are", count(refused, "object", "objects"));
-        rows.push(Row::remark(CLUSTERS, says, "gatera audit"));
+        rows.push(Row::remark(CLUSTERS, says, Command::new("gatera audit")));
     }
     if rows.is_empty() {
         rows.push(Row::well(
@@ -106,8 +111,8 @@ pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
 pub fn lone_founders(view: &View<'_>) -> Vec<Row> {
     let row = |it: &Workload| {
         let Meta { namespace, name, .. } = &it.metadata;
-        let instead =
-            format!("kubectl -n {namespace} delete deployment {name}, then its Service and ConfigMap");
+        let delete = Command::new(format!("kubectl -n {namespace} delete deployment {name}"));
+        let instead = run(delete).say(", then its Service and ConfigMap");
         let says = format!(
             "Deployment {namespace}/{name} runs, but there is no StatefulSet whose members join it; if its installation failed: {instead}"
         );

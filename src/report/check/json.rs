@@ -60,7 +60,7 @@ fn finding(checked: &Checked, hit: &CheckFinding, print: &str) -> Value {
             json["field"] = json!(finding.field);
             json["says"] = json!(finding.says);
             json["why"] = json!(finding.why);
-            json["instead"] = json!(finding.instead.to_string());
+            json["instead"] = json!(finding.instead);
             json["softened"] = json!(judged.softened.as_ref().map(because));
             json["waived"] = json!(waived);
         }

@@ -9,7 +9,7 @@ pub(super) fn created(replicas: i64) -> Findings {
         return vec![deny(
             format!("{replicas} replicas is not a number of members"),
             "a count cannot be negative",
-            "write 3".into(),
+            "write 3",
         )];
     }
     unwise_size(replicas, 0).into_iter().collect()
@@ -29,6 +29,6 @@ pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
         Verdict::Warn,
         says,
         "a cluster serves while more than half of its members are there, so only odd sizes from 3 gain anything",
-        "use 3, 5 or 7 members".into(),
+        "use 3, 5 or 7 members",
     ))
 }
