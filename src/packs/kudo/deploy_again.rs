@@ -33,6 +33,7 @@ use engine::rule::{Rule, UNTIL_SEEN, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::{Freshness, View};
+use facts::way_out::{Command, WayOut, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "K01",
@@ -72,21 +73,22 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return unknown(new, &over);
     };
     let again: Vec<_> = changed.into_iter().filter(|name| version.plan_of(name) == DEPLOY).collect();
-    let found = |field: String, says: String, instead: &str| {
+    let found = |field: String, says: String, instead: WayOut| {
         vec![RULE.finding(Verdict::Deny, field, says, WHY, instead)]
     };
     if let Some(first) = again.first() {
         let names = again.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", ");
         let runs = if again.len() == 1 { "runs" } else { "run" };
-        let instead = "give it a trigger in params.yaml whose plan has no bootstrap steps (node_update), and the operator a plan update \
-                       without them; then kubectl kudo upgrade";
+        let instead = say("give it a trigger in params.yaml whose plan has no bootstrap steps (node_update), and the operator a plan update \
+                           without them")
+        .then(say("then ").run(Command::new("kubectl kudo upgrade")));
         let says = format!("{names} {runs} plan {DEPLOY} again {over}");
         return found(format!("spec.parameters[{first}]"), says, instead);
     }
     if moves && version.first_of(&["upgrade", "update", DEPLOY]) == DEPLOY {
         let says = format!("the other version of the operator runs plan {DEPLOY} again {over}");
         let instead = "give that version a plan upgrade or update without the bootstrap steps";
-        return found("spec.operatorVersion.name".to_owned(), says, instead);
+        return found("spec.operatorVersion.name".to_owned(), says, instead.into());
     }
     // KUDO's own webhook names the plan of a changed parameter in the same request.
     if by_hand {
@@ -94,7 +96,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return found(
             "spec.planExecution.planName".to_owned(),
             says,
-            "run a plan without the bootstrap steps",
+            "run a plan without the bootstrap steps".into(),
         );
     }
     Findings::new()
@@ -103,7 +105,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 fn unknown(new: &Instance, over: &str) -> Findings {
     let name = visible(new.spec.operator_version.name.look());
     let says = format!("OperatorVersion {name} is not known, so it is not known which plan runs {over}");
-    let instead =
-        "install that version of the operator first; kubectl get operatorversions lists the installed ones";
+    let instead = say("install that version of the operator first; ")
+        .run(Command::new("kubectl get operatorversions"))
+        .say(" lists the installed ones");
     vec![RULE.finding(Verdict::Unknown, "spec.operatorVersion.name", says, WHY, instead)]
 }

@@ -36,6 +36,7 @@ use engine::rules::owners;
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, State, View};
+use facts::way_out::{Command, say};
 use objects::{Kind, Object, Owner};
 
 pub(super) const RULE: Rule = Rule {
@@ -79,14 +80,13 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(first) = going.first() else { return unknown(view) };
     let name = &first.id.name;
     let says = format!("cluster {name} would be deleted with it ({})", view.describe(first));
-    let pause = format!("to remove it temporarily: gatera stop {name} -n {ns}, then delete it; ");
-    let instead = format!(
-        "to keep the cluster without KUDO: kubectl -n {ns} delete instance {} --cascade=orphan; {}to remove the cluster permanently: take \
-         a backup, then {}",
-        review.name,
-        if first.keeps_claims() { &pause } else { "" },
-        confirmation(review, RULE.id, view)
-    );
+    let orphan = format!("kubectl -n {ns} delete instance {} --cascade=orphan", review.name);
+    let keep = say("to keep the cluster without KUDO: ").run(Command::new(orphan));
+    let pause = Command::new(format!("gatera stop {name} -n {ns}"));
+    let pause = say("to remove it temporarily: ").run(pause).say(", then delete it");
+    let end = say("to remove the cluster permanently: take a backup, then ");
+    let instead = if first.keeps_claims() { keep.or(pause) } else { keep };
+    let instead = instead.or(end.and(confirmation(review, RULE.id, view)));
     Some(RULE.finding(Verdict::Deny, "", says, WHY, instead))
 }
 
@@ -98,10 +98,9 @@ fn of_all(review: &Review, view: &View<'_>) -> Option<Finding> {
         more => format!(" and {more} more"),
     };
     let says = format!("every Instance would be deleted with it, and with them cluster {}{others}", first.id);
-    let instead = format!(
-        "to keep the clusters without KUDO: delete each Instance with --cascade=orphan first; to remove them permanently: take backups, then {}",
-        confirmation(review, RULE.id, view)
-    );
+    let end = say("to remove them permanently: take backups, then ");
+    let instead = say("to keep the clusters without KUDO: delete each Instance with --cascade=orphan first")
+        .or(end.and(confirmation(review, RULE.id, view)));
     Some(RULE.finding(Verdict::Deny, "", says, WHY, instead))
 }
 

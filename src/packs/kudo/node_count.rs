@@ -29,6 +29,7 @@ use engine::rules::scale_order;
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
+use facts::way_out::{Command, run, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "K02",
@@ -54,13 +55,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if to <= 0 {
         let says = format!("{NAME} {to} stops every member");
         let why = "after a full stop no member may start by itself, and KUDO starts none";
-        return vec![RULE.finding(
-            Verdict::Deny,
-            field,
-            says,
-            why,
-            "keep at least 1; gatera stop stops a cluster in order",
-        )];
+        let stop = run(Command::new("gatera stop")).say(" stops a cluster in order");
+        return vec![RULE.finding(Verdict::Deny, field, says, why, say("keep at least 1").or(stop))];
     }
     let found = match view.cluster_called(&review.namespace, &new.metadata.name) {
         Some(cluster) if cluster.has_data() => scale_order::resized(review, cluster, to, view),

@@ -36,6 +36,7 @@ use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
+use facts::way_out::{Command, page, run};
 use objects::scalar::{self, Listed, Scalar};
 use objects::{Custom, CustomKind, Kind, Meta, Object, Row, or_default};
 
@@ -104,15 +105,11 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     let why = "an Rds holds passwords in plain text, and pods of all namespaces are in this group";
     let (verdict, instead) = if it.metadata.helm_release().is_some() {
         // A refusal would leave the release half installed, and the chart has no value to leave this object out.
-        (
-            Verdict::Warn,
-            "gatera explain R17 has the two commands that fix it after the installation".to_owned(),
-        )
+        (Verdict::Warn, page(RULE.id).say(" has the two commands that fix it after the installation"))
     } else {
-        let instead = format!(
-            "kubectl -n NAMESPACE create rolebinding {role} --clusterrole={role} --serviceaccount=NAMESPACE:ACCOUNT, for each account that needs it"
-        );
-        (Verdict::Deny, instead)
+        let bind = Command::new("kubectl -n NAMESPACE create rolebinding").arg(role);
+        let bind = bind.arg(format!("--clusterrole={role}")).arg("--serviceaccount=NAMESPACE:ACCOUNT");
+        (Verdict::Deny, run(bind).say(", for each account that needs it"))
     };
     vec![RULE.finding(verdict, format!("subjects[{group}]"), says, why, instead)]
 }

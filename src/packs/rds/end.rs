@@ -35,6 +35,7 @@ use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::View;
+use facts::way_out::{WayOut, say};
 use objects::{Kind, Object};
 
 pub(super) const RULE: Rule = Rule {
@@ -79,8 +80,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 /// The advice, with the backup first, because the confirmed deletion is final.
-fn instead(review: &Review, view: &View<'_>) -> String {
-    format!("take a backup of your own; then {}, and repeat the command", confirmation(review, RULE.id, view))
+fn instead(review: &Review, view: &View<'_>) -> WayOut {
+    let confirmed = say("then ").and(confirmation(review, RULE.id, view));
+    say("take a backup of your own").then(confirmed.say(", and repeat the command"))
 }
 
 fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
@@ -104,10 +106,10 @@ fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
                instance keeps costing money";
     let active = until_active(rds, review);
     let instead = if rds.status.stuck() {
-        let confirmed = confirmation(review, RULE.id, view);
-        format!("{active}; to delete it anyway: {confirmed}, repeat the command, then delete it in the cloud")
+        let confirmed = say("to delete it anyway: ").and(confirmation(review, RULE.id, view));
+        active.or(confirmed.say(", repeat the command, then delete it in the cloud"))
     } else {
-        format!("{active}; then take a backup of your own")
+        active.then("then take a backup of your own")
     };
     RULE.finding(Verdict::Deny, "status.status", says, why, instead)
 }

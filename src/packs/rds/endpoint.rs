@@ -23,11 +23,12 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R16 until=TIME reason=…"`.
 
-use super::{RDS, Write, shown};
+use super::{RDS, Write, patch, shown};
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
+use facts::way_out::{WayOut, run};
 
 pub(super) const RULE: Rule = Rule {
     id: "R16",
@@ -45,7 +46,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
     let was = write.old.map_or("", |old| old.spec.endpoint.look());
     let is = &write.new.spec.endpoint;
-    let finding = |verdict, says: String, instead: &str| {
+    let finding = |verdict, says: String, instead: WayOut| {
         let why = "every call of it makes the operator enlarge the database, which costs money and cannot be undone";
         vec![RULE.finding(verdict, "spec.endpoint", says, why, instead)]
     };
@@ -54,18 +55,15 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return if was.is_empty() {
             Findings::new()
         } else {
-            finding(Verdict::Warn, says, "delete the alarms in the cloud")
+            finding(Verdict::Warn, says, "delete the alarms in the cloud".into())
         };
     }
     let instead = match write.old {
-        None => "write endpoint: https://NAME/…, of an ingress".to_owned(),
-        Some(_) => {
-            let patch = r#"{"spec":{"endpoint":"https://NAME/…"}}"#;
-            format!("kubectl -n {} patch rds {} --type=merge -p '{patch}'", review.namespace, review.name)
-        }
+        None => "write endpoint: https://NAME/…, of an ingress".into(),
+        Some(_) => run(patch(review, r#"{"spec":{"endpoint":"https://NAME/…"}}"#)),
     };
     let Some(rest) = is.look().strip_prefix("https://") else {
-        return finding(Verdict::Deny, "spec.endpoint is not https".to_owned(), &instead);
+        return finding(Verdict::Deny, "spec.endpoint is not https".to_owned(), instead);
     };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = host.split(':').next().unwrap_or_default();
@@ -75,5 +73,5 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if is_name {
         return Findings::new();
     }
-    finding(Verdict::Deny, format!("spec.endpoint does not name a host: {}", shown(host)), &instead)
+    finding(Verdict::Deny, format!("spec.endpoint does not name a host: {}", shown(host)), instead)
 }

@@ -34,6 +34,7 @@ use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
+use facts::way_out::{WayOut, say};
 use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {
@@ -74,7 +75,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn of_field(name: &str, was: &Scalar, is: &Scalar) -> Finding {
     let says = format!("spec.{name} cannot change after creation ({} -> {})", contents(was), contents(is));
-    let instead = format!("restore spec.{name}; for another value create a second Rds and move the data");
+    let instead =
+        say(format!("restore spec.{name}")).or("for another value create a second Rds and move the data");
     let why = "the operator ignores it, and the instance in the cloud keeps the old value";
     RULE.finding(Verdict::Deny, format!("spec.{name}"), says, why, instead)
 }
@@ -83,7 +85,7 @@ fn of_field(name: &str, was: &Scalar, is: &Scalar) -> Finding {
 fn of_password(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (was, is) = (&old.spec, &new.spec);
     let why = "the operator logs in with this password, and creates no databases and no users if that fails";
-    let finding = |verdict, says: &str, instead: String| {
+    let finding = |verdict, says: &str, instead: WayOut| {
         Some(RULE.finding(verdict, "spec.password", says, why, instead))
     };
     match (was.is_masked(), is.is_masked()) {
@@ -92,20 +94,19 @@ fn of_password(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Option
         (false, true) => finding(
             Verdict::Warn,
             "spec.password becomes a mask, with which the operator cannot log in",
-            "restore the password while databases or users are still to be created".to_owned(),
+            "restore the password while databases or users are still to be created".into(),
         ),
         (true, false) => finding(
             Verdict::Warn,
             "spec.password replaces a mask, and it is not known whether it is the instance's password",
-            "write the password that root has in the database".to_owned(),
+            "write the password that root has in the database".into(),
         ),
         (false, false) => finding(
             Verdict::Deny,
             "spec.password cannot change after creation",
-            format!(
-                "restore the old password; if ALTER USER has already set the new one for root: {}, and repeat the command",
-                confirmation(review, RULE.id, view)
-            ),
+            say("restore the old password").or(say("if ALTER USER has already set the new one for root: ")
+                .and(confirmation(review, RULE.id, view))
+                .say(", and repeat the command")),
         ),
     }
 }

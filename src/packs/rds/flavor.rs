@@ -120,6 +120,6 @@ fn together(old: &Rds, new: &Rds) -> Option<Finding> {
 fn too_early(new: &Rds, review: &Review) -> Option<Finding> {
     let says = format!("the flavor cannot change now: the status is {}, not ACTIVE", new.status.words());
     let why = "the operator only works on instances that are ACTIVE";
-    let instead = format!("{}, then repeat the command", until_active(new, review));
+    let instead = until_active(new, review).say(", then repeat the command");
     (!new.status.active()).then(|| RULE.finding(Verdict::Wait, "status.status", says, why, instead))
 }

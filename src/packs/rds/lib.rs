@@ -28,6 +28,7 @@ use engine::rulebook::Pack;
 use engine::webhooks::{Endpoint, Entry, Only, Selects};
 use facts::review::{Operation, Review};
 use facts::view::View;
+use facts::way_out::{Command, WayOut, run, say};
 use objects::scalar::{self, Scalar};
 use objects::{Custom, CustomKind, Kind, Meta, Object, Row};
 
@@ -146,12 +147,18 @@ impl<'r> Write<'r> {
 }
 
 /// The advice to wait for status ACTIVE: a command that ends then, if the status becomes ACTIVE by itself.
-fn until_active(rds: &Rds, review: &Review) -> String {
+fn until_active(rds: &Rds, review: &Review) -> WayOut {
     let Review { namespace, name, .. } = review;
     if rds.status.stuck() {
-        return format!("check in the cloud what instance {namespace}_{name} needs to become ACTIVE");
+        return say(format!("check in the cloud what instance {namespace}_{name} needs to become ACTIVE"));
     }
-    format!("kubectl -n {namespace} wait rds/{name} --for=jsonpath='{{.status.status}}'=ACTIVE --timeout=10m")
+    let wait = Command::new(format!("kubectl -n {namespace} wait rds/{name}"));
+    run(wait.arg("--for=jsonpath={.status.status}=ACTIVE").arg("--timeout=10m"))
+}
+
+/// The command that changes the Rds of the request.
+fn patch(Review { namespace, name, .. }: &Review, to: &str) -> Command {
+    Command::new(format!("kubectl -n {namespace} patch rds {name} --type=merge -p")).arg(to)
 }
 
 /// A value for messages: quoted and shortened.

@@ -33,6 +33,7 @@ use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::{Origin, Review};
 use facts::view::View;
+use facts::way_out::say;
 
 pub(super) const RULE: Rule = Rule {
     id: "R06",
@@ -68,7 +69,8 @@ fn of_root(review: &Review, write: &Write<'_>) -> Option<Finding> {
     if write.new.spec.is_masked() {
         let says = "spec.password is a mask, not a password";
         let why = "the mask would become the root password of a new instance, or the cloud refuses it";
-        let instead = "write a password; to take over an instance that exists, see gatera explain R12";
+        let instead =
+            say("write a password").or(say("to take over an instance that exists, see ").page("R12"));
         let audit = review.origin == Origin::Audit;
         return (!audit).then(|| RULE.finding(Verdict::Warn, field, says, why, instead));
     }

@@ -33,6 +33,7 @@ use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict, YieldsTo};
 use facts::review::{Origin, Review};
 use facts::view::View;
+use facts::way_out::say;
 use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {
@@ -110,8 +111,8 @@ fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding 
     }
     let says = format!("a restore overwrites the running instance with its state at {time}");
     let why = "data that was written since then is lost, and the operator does not ask first";
-    let instead =
-        format!("take a backup; then {}, and write the time again", confirmation(review, RULE.id, view));
+    let confirmed = say("then ").and(confirmation(review, RULE.id, view));
+    let instead = say("take a backup").then(confirmed.say(", and write the time again"));
     RULE.finding(Verdict::Deny, "status.id", says, why, instead)
 }
 

@@ -27,12 +27,13 @@
 //! the instance when you delete the Rds, and to take over an instance.
 
 use super::spec::{Rds, Status};
-use super::{RDS, Write};
+use super::{RDS, Write, patch};
 use engine::exceptions::confirmation;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::{Origin, Review};
 use facts::view::View;
+use facts::way_out::{WayOut, run, say};
 use objects::scalar::Scalar;
 
 pub(super) const RULE: Rule = Rule {
@@ -74,18 +75,23 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 fn set(review: &Review, field: &str) -> Finding {
     let says = format!("{field} is set by the operator");
     let why = "with the id of another instance, deleting this Rds deletes that instance";
-    let instead = format!("leave status out; users may set only reboot and logs{}", for_operators(review));
+    let instead = say("leave status out; users may set only reboot and logs").or(for_operators(review));
     RULE.finding(Verdict::Deny, field, says, why, instead)
 }
 
 /// More advice for a service account, which may be an unknown operator.
-fn for_operators(review: &Review) -> String {
-    let user = &review.user;
-    let is_account = user.starts_with("system:serviceaccount:");
-    let says = format!(
-        "; if {user} is the operator, name it in the guard's settings: rds: {{operators: [\"{user}\"]}}"
-    );
-    if is_account { says } else { String::new() }
+fn for_operators(Review { user, .. }: &Review) -> WayOut {
+    if !user.starts_with("system:serviceaccount:") {
+        return WayOut::default();
+    }
+    say(format!(
+        "if {user} is the operator, name it in the guard's settings: rds: {{operators: [\"{user}\"]}}"
+    ))
+}
+
+/// The advice to confirm that it is intended.
+fn confirmed(review: &Review, view: &View<'_>) -> WayOut {
+    say("if this is intended: ").and(confirmation(review, RULE.id, view)).say(", and repeat the command")
 }
 
 /// The finding for an id that takes over an existing instance. Without the id the operator would only report that the instance exists.
@@ -95,12 +101,7 @@ fn takes_over(review: &Review, view: &View<'_>, field: &str) -> Finding {
     let why = format!(
         "deleting the Rds then deletes that instance; and if it is not called {namespace}_{name} in the cloud, the operator crashes"
     );
-    let instead = format!(
-        "if this is intended: {}, and repeat the command{}",
-        confirmation(review, RULE.id, view),
-        for_operators(review)
-    );
-    RULE.finding(Verdict::Deny, field, says, why, instead)
+    RULE.finding(Verdict::Deny, field, says, why, confirmed(review, view).or(for_operators(review)))
 }
 
 /// The finding for an id that is removed, which keeps the instance when the Rds is deleted.
@@ -108,22 +109,16 @@ fn gives_up(review: &Review, view: &View<'_>) -> Finding {
     let says = "without status.id the instance stays in the cloud and belongs to no Rds";
     let why =
         "the operator then neither changes it nor takes a last backup of it, and it keeps costing money";
-    let instead =
-        format!("if this is intended: {}, and repeat the command", confirmation(review, RULE.id, view));
-    RULE.finding(Verdict::Deny, "status.id", says, why, instead)
+    RULE.finding(Verdict::Deny, "status.id", says, why, confirmed(review, view))
 }
 
 fn autopilot(review: &Review, new: &Rds) -> Finding {
     let says = "status.autopilot is set by the operator";
     let why = "the operator turns autopilot on again as long as spec.endpoint is set, and only then";
-    let Review { namespace, name, .. } = review;
     let instead = if new.spec.endpoint.is_empty() {
-        "write spec.endpoint".to_owned()
+        "write spec.endpoint".into()
     } else {
-        let patch = r#"{"spec":{"endpoint":""}}"#;
-        format!(
-            "kubectl -n {namespace} patch rds {name} --type=merge -p '{patch}'; then delete the alarms in the cloud"
-        )
+        run(patch(review, r#"{"spec":{"endpoint":""}}"#)).then("then delete the alarms in the cloud")
     };
     RULE.finding(Verdict::Deny, "status.autopilot", says, why, instead)
 }

@@ -34,6 +34,7 @@ use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::{Freshness, View};
+use facts::way_out::{Command, WayOut, say};
 use objects::{Kind, Meta, Object, Owner};
 
 pub(super) const RULE: Rule = Rule {
@@ -75,7 +76,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     says.map(|says| refused(says, backup_first(review, view))).into_iter().collect()
 }
 
-fn refused(says: String, instead: String) -> Finding {
+fn refused(says: String, instead: WayOut) -> Finding {
     RULE.finding(
         Verdict::Deny,
         "",
@@ -85,8 +86,9 @@ fn refused(says: String, instead: String) -> Finding {
     )
 }
 
-fn backup_first(review: &Review, view: &View<'_>) -> String {
-    format!("take a backup; then {}, and repeat the command", confirmation(review, RULE.id, view))
+fn backup_first(review: &Review, view: &View<'_>) -> WayOut {
+    let confirmed = say("then ").and(confirmation(review, RULE.id, view));
+    say("take a backup").then(confirmed.say(", and repeat the command"))
 }
 
 /// A finding about the claims that Kubernetes deletes with a Wordpress. Claims without an owner stay.
@@ -107,17 +109,16 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
             .then(|| Finding { verdict: Verdict::Unknown, ..refused(says, backup_first(review, view)) });
     }
     let names: Vec<_> = owned.iter().map(|it| &*it.name).collect();
-    let label = format!("kubectl -n {namespace} label pvc {} {LABEL}={name}", names.join(" "));
+    let label = Command::new(format!("kubectl -n {namespace} label pvc {} {LABEL}={name}", names.join(" ")));
     if review.options.orphans() {
         let bare = owned.iter().any(|it| !it.labels.contains_key(LABEL));
         let says = format!("its claims stay, but are no longer guarded: {}", names.join(", "));
         let why = "without their owner only this label shows that they belong to a WordPress";
         return bare.then(|| RULE.finding(Verdict::Warn, "metadata.labels", says, why, label));
     }
-    let instead = format!(
-        "to keep them: {label}, then kubectl -n {namespace} delete wordpress {name} --cascade=orphan; to delete them: {}",
-        backup_first(review, view)
-    );
+    let orphan = Command::new(format!("kubectl -n {namespace} delete wordpress {name} --cascade=orphan"));
+    let keep = say("to keep them: ").run(label).say(", then ").run(orphan);
+    let instead = keep.or(say("to delete them: ").and(backup_first(review, view)));
     let says = format!("its volumes would be deleted with it: {} ({})", in_words(&owned), view.seen());
     Some(refused(says, instead))
 }

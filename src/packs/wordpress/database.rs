@@ -37,6 +37,7 @@ use facts::galera::image::{Image, Series, Vendor, VersionChange};
 use facts::galera::server::DATA_DIRECTORIES;
 use facts::review::{Origin, Review};
 use facts::view::View;
+use facts::way_out::say;
 use objects::{Container, Kind, Mount, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -80,7 +81,8 @@ fn scaled(review: &Review, to: i64, view: &View<'_>) -> Option<Finding> {
 fn several(replicas: i64) -> Option<Finding> {
     let says = format!("{replicas} servers would write to one volume");
     let why = "two servers that use one folder destroy the database";
-    let instead = "keep one; for several servers use a Galera cluster (charts/wordpress, database.galera)";
+    let instead =
+        say("keep one").or("for several servers use a Galera cluster (charts/wordpress, database.galera)");
     (replicas > 1).then(|| RULE.finding(Verdict::Deny, "spec.replicas", says, why, instead))
 }
 
@@ -183,7 +185,7 @@ fn earlier(was: &Container, is: &Container) -> Option<Finding> {
     let verdict = if never { Verdict::Deny } else { Verdict::Warn };
     let says = format!("{} -> {}: an earlier release", was.image, is.image);
     let why = "a server may not start with data that a later release has written";
-    let instead = format!("keep {}; to go back, load a backup into a new database", was.image);
+    let instead = say(format!("keep {}", was.image)).or("to go back, load a backup into a new database");
     Some(RULE.finding(verdict, image_field(is), says, why, instead))
 }
 
