@@ -11,16 +11,14 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
+use super::scalar::Weigh;
 use super::unreadable::read_as;
 use super::{Meta, Row, Unreadable};
 
 /// The type that objects of a custom kind are read into.
-pub trait Custom: Any + Debug + Send + Sync {
+pub trait Custom: Any + Debug + Send + Sync + Weigh {
     /// The metadata that every object has.
     fn meta(&self) -> &Meta;
-
-    /// Returns about the bytes that it takes in memory.
-    fn weight(&self) -> usize;
 }
 
 /// Reads the JSON text of one object of the kind with this name.

@@ -115,20 +115,30 @@ impl<'de, T: Default + serde::de::DeserializeOwned> Deserialize<'de> for Listed<
     }
 }
 
-/// Returns about the bytes that a value takes in memory. Everything derived from its fields goes through here, so no
-/// field can be forgotten.
-pub fn weight(it: &impl Hash) -> usize {
-    struct Weight(usize);
-    impl Hasher for Weight {
-        fn write(&mut self, bytes: &[u8]) {
-            // A list of a million empty entries is short in JSON, but not in memory.
-            self.0 += bytes.len() + size_of::<Scalar>();
-        }
-        fn finish(&self) -> u64 {
-            0
-        }
+/// What has a weight: every type with a hash.
+pub trait Weigh {
+    /// Returns about the bytes that it takes in memory. Everything derived from its fields goes through here, so no field
+    /// can be forgotten.
+    fn weight(&self) -> usize;
+}
+
+impl<T: Hash> Weigh for T {
+    fn weight(&self) -> usize {
+        let mut weight = Weight(0);
+        self.hash(&mut weight);
+        weight.0
     }
-    let mut weight = Weight(0);
-    it.hash(&mut weight);
-    weight.0
+}
+
+struct Weight(usize);
+
+impl Hasher for Weight {
+    fn write(&mut self, bytes: &[u8]) {
+        // A list of a million empty entries is short in JSON, but not in memory.
+        self.0 += bytes.len() + size_of::<Scalar>();
+    }
+
+    fn finish(&self) -> u64 {
+        0
+    }
 }

@@ -147,10 +147,6 @@ mod tests {
         fn meta(&self) -> &Meta {
             &self.metadata
         }
-
-        fn weight(&self) -> usize {
-            scalar::weight(self)
-        }
     }
 
     const USERS: Kind = Kind::Custom(&CustomKind {

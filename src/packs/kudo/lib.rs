@@ -46,19 +46,11 @@ impl Custom for Instance {
     fn meta(&self) -> &Meta {
         &self.metadata
     }
-
-    fn weight(&self) -> usize {
-        scalar::weight(self)
-    }
 }
 
 impl Custom for OperatorVersion {
     fn meta(&self) -> &Meta {
         &self.metadata
-    }
-
-    fn weight(&self) -> usize {
-        scalar::weight(self)
     }
 }
 

@@ -65,14 +65,10 @@ impl Custom for ClusterRoleBinding {
     fn meta(&self) -> &Meta {
         &self.metadata
     }
-
-    fn weight(&self) -> usize {
-        0
-    }
 }
 
 /// A ClusterRoleBinding, with the fields that the rule reads.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterRoleBinding {
     #[serde(deserialize_with = "or_default")]
@@ -82,7 +78,7 @@ pub struct ClusterRoleBinding {
     subjects: Listed<Named>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct Named {
     kind: Scalar,

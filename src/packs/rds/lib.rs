@@ -29,7 +29,7 @@ use engine::webhooks::{Endpoint, Entry, Only, Selects};
 use facts::review::{Operation, Review};
 use facts::view::View;
 use facts::way_out::{Command, WayOut, run, say};
-use objects::scalar::{self, Scalar};
+use objects::scalar::Scalar;
 use objects::{Custom, CustomKind, Kind, Meta, Object, Row};
 
 pub use binding::ClusterRoleBinding;
@@ -75,10 +75,6 @@ const RDS: Kind = Kind::Custom(RDS_KIND);
 impl Custom for Rds {
     fn meta(&self) -> &Meta {
         &self.metadata
-    }
-
-    fn weight(&self) -> usize {
-        scalar::weight(self)
     }
 }
 

@@ -120,10 +120,6 @@ impl Custom for Wordpress {
     fn meta(&self) -> &Meta {
         &self.metadata
     }
-
-    fn weight(&self) -> usize {
-        scalar::weight(self)
-    }
 }
 
 /// The resource of the example's operator.
