@@ -65,20 +65,15 @@ impl WayOut {
         self.word(Word::Page(id))
     }
 
-    /// Adds all of another way out to the last step, whose last way goes on.
+    /// Adds the first step of another way out to the last step, and the rest behind it.
     #[must_use]
     pub fn and(mut self, other: impl Into<Self>) -> Self {
-        let mut others = other.into().ways.into_iter();
-        if let Some(first) = others.next() {
-            let mut steps = first.into_iter();
-            let last = self.ways.last_mut().and_then(|steps| steps.last_mut());
-            if let (Some(last), Some(first)) = (last, steps.next()) {
-                last.0.extend(first.0);
-                self.ways.last_mut().into_iter().for_each(|way| way.extend(steps.by_ref()));
-            }
+        let mut other = other.into();
+        if let Some(last) = self.ways.last_mut().and_then(|steps| steps.last_mut()) {
+            let first = other.ways.first_mut().filter(|steps| !steps.is_empty());
+            last.0.extend(first.map(|steps| steps.remove(0).0).unwrap_or_default());
         }
-        self.ways.extend(others);
-        self
+        self.then(other)
     }
 
     /// Adds the next step.
@@ -258,6 +253,7 @@ mod tests {
         assert!(both.to_string().starts_with("first: wait until all are Ready (kubectl"));
         assert_eq!(both.ways().iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(say("a").and(WayOut::default()), say("a"));
+        assert_eq!(WayOut::default().and(say("a").or("b")), say("a").or("b"));
         assert_eq!(WayOut::default().then("a").or("b").to_string(), "a; b");
     }
 
