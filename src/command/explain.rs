@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use engine::rule::{Page, Rule, Verb};
+use engine::rule::{Check, Page, Rule, Verb};
 use facts::marks::overrides;
 use report::manual;
 
@@ -106,8 +106,8 @@ fn list(form: Form, out: &mut impl Write) -> anyhow::Result<()> {
         }
         Form::Json => {
             let touches = |rule: &Rule| {
-                let row = |(kind, verbs): &(objects::Kind, &[Verb])| json!({ "kind": kind.name(), "verbs": verbs.iter().map(|verb| verb.name()).collect::<Vec<_>>() });
-                rule.touches.iter().map(row).collect::<Vec<_>>()
+                let row = |(kind, verbs, _): &(objects::Kind, &[Verb], Check)| json!({ "kind": kind.name(), "verbs": verbs.iter().map(|verb| verb.name()).collect::<Vec<_>>() });
+                rule.judges.iter().map(row).collect::<Vec<_>>()
             };
             let rule = |rule: &Rule| json!({ "id": rule.id, "name": rule.name, "summary": rule.summary(), "touches": touches(rule), "page": rule.manual() });
             writeln!(out, "{:#}", json!(rulebook().rules().iter().map(rule).collect::<Vec<_>>()))?;

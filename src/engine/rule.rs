@@ -14,13 +14,15 @@ pub struct Rule {
     /// The id, which never changes once it is published.
     pub id: &'static str,
     pub name: &'static str,
-    /// The kinds and verbs that the rule judges; it is not asked about others.
-    pub touches: &'static [(Kind, &'static [Verb])],
+    /// Each kind that the rule judges, the operations on it, and the function for these. It is not asked about others.
+    pub judges: &'static [(Kind, &'static [Verb], Check)],
     /// Its verdict depends on how the cluster is, so it needs a case in each state.
     pub depends_on_state: bool,
     pub source: &'static str,
-    pub check: fn(&Review, &View<'_>) -> Findings,
 }
+
+/// What is wrong with a change.
+pub type Check = fn(&Review, &View<'_>) -> Findings;
 
 /// The operations that rules distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,9 +109,10 @@ impl Rule {
         Finding::new(self.id, verdict, field, says, why, instead)
     }
 
-    /// Whether the rule judges this operation on this kind.
-    pub fn looks_at(&self, kind: Kind, verb: Verb) -> bool {
-        self.touches.iter().any(|(touched, verbs)| *touched == kind && verbs.contains(&verb))
+    /// The function that judges this operation on this kind, if the rule does.
+    pub fn check(&self, kind: Kind, verb: Verb) -> Option<Check> {
+        let mut all = self.judges.iter();
+        all.find(|(judged, verbs, _)| *judged == kind && verbs.contains(&verb)).map(|(.., check)| *check)
     }
 
     pub fn page(&self) -> Page {

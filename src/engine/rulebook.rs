@@ -186,20 +186,21 @@ impl Rulebook {
         }
         // Computed lazily, because most objects break no rule.
         let before = LazyCell::new(|| review.before(view.adoption()));
-        for rule in self.rules.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
+        let asked = self.rules.iter().filter_map(|rule| Some((rule, rule.check(review.kind, verb)?)));
+        for (rule, check) in asked {
             let mode = view.mode(rule.id, &review.namespace);
             let off = mode == Mode::Off;
             if off && review.kind != Kind::Namespace {
                 continue;
             }
-            let mut findings = (rule.check)(review, view);
+            let mut findings = check(review, view);
             if off {
                 findings.retain(|it| it.in_every_mode);
             }
             if findings.is_empty() {
                 continue;
             }
-            let before = before.as_ref().map_or_else(Vec::new, |before| (rule.check)(before, view));
+            let before = before.as_ref().map_or_else(Vec::new, |before| check(before, view));
             // Indexed by field, because a hostile file can have a hundred thousand findings.
             let mut at = HashMap::<_, Vec<_>>::new();
             for old in &before {

@@ -156,7 +156,7 @@ fn clusters(view: &View<'_>, namespace: &str) -> Vec<Summary> {
 /// Visits every object of a namespace that a rule judges and that the view holds completely: not pods, of which it
 /// keeps a few facts. Objects without our labels count only in a guarded namespace.
 fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
-    let judged = |kind| rulebook.rules().iter().any(|rule| rule.looks_at(kind, Verb::Create));
+    let judged = |kind| rulebook.rules().iter().any(|rule| rule.check(kind, Verb::Create).is_some());
     let take = &mut |kind, id: &Id, object| {
         if judged(kind) {
             take(kind, id, object);

@@ -44,10 +44,9 @@ use objects::{Kind, Object, PodSpec, Template, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "G13",
     name: "anti-affinity",
-    touches: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale])],
+    judges: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale], check)],
     depends_on_state: true,
     source: include_str!("anti_affinity.rs"),
-    check,
 };
 
 const FIELD: &str = "spec.template.spec.affinity.podAntiAffinity";

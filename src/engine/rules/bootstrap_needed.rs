@@ -49,15 +49,14 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G05",
     name: "bootstrap-needed",
-    touches: &[
-        (Kind::Deployment, &[Verb::Update, Verb::Delete, Verb::Scale]),
-        (Kind::Pod, &[Verb::Delete, Verb::Evict]),
-        (Kind::Service, &[Verb::Delete]),
-        (Kind::ConfigMap, &[Verb::Delete]),
+    judges: &[
+        (Kind::Deployment, &[Verb::Update, Verb::Delete, Verb::Scale], check),
+        (Kind::Pod, &[Verb::Delete, Verb::Evict], check),
+        (Kind::Service, &[Verb::Delete], check),
+        (Kind::ConfigMap, &[Verb::Delete], check),
     ],
     depends_on_state: true,
     source: include_str!("bootstrap_needed.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

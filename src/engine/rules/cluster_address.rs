@@ -49,10 +49,9 @@ use hosts::{Fault, Members};
 pub(super) const RULE: Rule = Rule {
     id: "G06",
     name: "cluster-address",
-    touches: &[(Kind::ConfigMap, WRITTEN), (Kind::StatefulSet, WRITTEN)],
+    judges: &[(Kind::ConfigMap, WRITTEN, check), (Kind::StatefulSet, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("cluster_address.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

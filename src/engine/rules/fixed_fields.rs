@@ -37,10 +37,9 @@ use objects::{ClaimTemplate, Kind, Object, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "G08",
     name: "fixed-fields",
-    touches: &[(Kind::StatefulSet, &[Verb::Update])],
+    judges: &[(Kind::StatefulSet, &[Verb::Update], check)],
     depends_on_state: false,
     source: include_str!("fixed_fields.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

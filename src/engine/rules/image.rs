@@ -52,10 +52,13 @@ use objects::{Container, Kind, Object, Template};
 pub(super) const RULE: Rule = Rule {
     id: "G17",
     name: "image",
-    touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN), (Kind::Pod, &[Verb::Update])],
+    judges: &[
+        (Kind::StatefulSet, WRITTEN, check),
+        (Kind::Deployment, WRITTEN, check),
+        (Kind::Pod, &[Verb::Update], check),
+    ],
     depends_on_state: true,
     source: include_str!("image.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

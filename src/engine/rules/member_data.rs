@@ -67,13 +67,12 @@ use objects::{Container, Kind, Object, Volume, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "G07",
     name: "member-data",
-    touches: &[
-        (Kind::Claim, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete]),
-        (Kind::StatefulSet, WRITTEN),
+    judges: &[
+        (Kind::Claim, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete], check),
+        (Kind::StatefulSet, WRITTEN, check),
     ],
     depends_on_state: true,
     source: include_str!("member_data.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -82,10 +82,9 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G02",
     name: "one-at-a-time",
-    touches: &[(Kind::Pod, &[Verb::Update, Verb::Delete, Verb::Evict])],
+    judges: &[(Kind::Pod, &[Verb::Update, Verb::Delete, Verb::Evict], check)],
     depends_on_state: true,
     source: include_str!("one_at_a_time.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

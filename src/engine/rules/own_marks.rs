@@ -67,20 +67,19 @@ use objects::{Kind, Labels, Meta, Object, Pod};
 pub(super) const RULE: Rule = Rule {
     id: "G18",
     name: "own-marks",
-    touches: &[
-        (Kind::StatefulSet, REPORTED),
-        (Kind::Deployment, REPORTED),
-        (Kind::ConfigMap, WRITTEN),
-        (Kind::Secret, WRITTEN),
-        (Kind::Service, WRITTEN),
-        (Kind::Budget, WRITTEN),
-        (Kind::Pod, REPORTED),
-        (Kind::Claim, &[Verb::Update, Verb::Report]),
-        (Kind::Namespace, REPORTED),
+    judges: &[
+        (Kind::StatefulSet, REPORTED, check),
+        (Kind::Deployment, REPORTED, check),
+        (Kind::ConfigMap, WRITTEN, check),
+        (Kind::Secret, WRITTEN, check),
+        (Kind::Service, WRITTEN, check),
+        (Kind::Budget, WRITTEN, check),
+        (Kind::Pod, REPORTED, check),
+        (Kind::Claim, &[Verb::Update, Verb::Report], check),
+        (Kind::Namespace, REPORTED, check),
     ],
     depends_on_state: true,
     source: include_str!("own_marks.rs"),
-    check,
 };
 
 /// Every write, also through `/status`.

@@ -81,10 +81,9 @@ use objects::{Fingerprint, Form, Hidden, Kind, Object, PodSpec, Secret, Template
 pub(super) const RULE: Rule = Rule {
     id: "G12",
     name: "password-drift",
-    touches: &[(Kind::Secret, &[Verb::Update]), (Kind::StatefulSet, &[Verb::Update])],
+    judges: &[(Kind::Secret, &[Verb::Update], check), (Kind::StatefulSet, &[Verb::Update], check)],
     depends_on_state: true,
     source: include_str!("password_drift.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

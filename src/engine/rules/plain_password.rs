@@ -47,15 +47,14 @@ use value::{in_sql, is_file, is_written_out};
 pub(super) const RULE: Rule = Rule {
     id: "G11",
     name: "plain-password",
-    touches: &[
-        (Kind::StatefulSet, WRITTEN),
-        (Kind::Deployment, WRITTEN),
-        (Kind::Pod, &[Verb::Create]),
-        (Kind::ConfigMap, WRITTEN),
+    judges: &[
+        (Kind::StatefulSet, WRITTEN, check),
+        (Kind::Deployment, WRITTEN, check),
+        (Kind::Pod, &[Verb::Create], check),
+        (Kind::ConfigMap, WRITTEN, check),
     ],
     depends_on_state: false,
     source: include_str!("plain_password.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -49,10 +49,13 @@ use objects::{ConfigMap, Container, Handler, Kind, Object, Template};
 pub(super) const RULE: Rule = Rule {
     id: "G15",
     name: "probes",
-    touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN), (Kind::ConfigMap, WRITTEN)],
+    judges: &[
+        (Kind::StatefulSet, WRITTEN, check),
+        (Kind::Deployment, WRITTEN, check),
+        (Kind::ConfigMap, WRITTEN, check),
+    ],
     depends_on_state: false,
     source: include_str!("probes.rs"),
-    check,
 };
 
 /// The shortest time, in seconds, that a probe must give a state transfer.

@@ -110,10 +110,9 @@ use objects::{Kind, Meta, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G20",
     name: "recovery",
-    touches: &[(Kind::StatefulSet, WRITTEN)],
+    judges: &[(Kind::StatefulSet, WRITTEN, check)],
     depends_on_state: true,
     source: include_str!("recovery.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

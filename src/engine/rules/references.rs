@@ -44,16 +44,15 @@ use objects::{ConfigMap, Kind, Object, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "G10",
     name: "references",
-    touches: &[
-        (Kind::ConfigMap, &[Verb::Create, Verb::Update, Verb::Delete]),
-        (Kind::Secret, &[Verb::Create, Verb::Update, Verb::Delete]),
-        (Kind::Service, &[Verb::Create, Verb::Update, Verb::Delete]),
-        (Kind::ServiceAccount, &[Verb::Create, Verb::Update, Verb::Delete]),
-        (Kind::StatefulSet, WRITTEN),
+    judges: &[
+        (Kind::ConfigMap, &[Verb::Create, Verb::Update, Verb::Delete], check),
+        (Kind::Secret, &[Verb::Create, Verb::Update, Verb::Delete], check),
+        (Kind::Service, &[Verb::Create, Verb::Update, Verb::Delete], check),
+        (Kind::ServiceAccount, &[Verb::Create, Verb::Update, Verb::Delete], check),
+        (Kind::StatefulSet, WRITTEN, check),
     ],
     depends_on_state: true,
     source: include_str!("references.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -64,14 +64,13 @@ use objects::{Autoscaler, Kind, Object, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "G14",
     name: "rollout-shape",
-    touches: &[
-        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale]),
-        (Kind::Budget, &[Verb::Create, Verb::Update, Verb::Delete]),
-        (Kind::Autoscaler, WRITTEN),
+    judges: &[
+        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale], check),
+        (Kind::Budget, &[Verb::Create, Verb::Update, Verb::Delete], check),
+        (Kind::Autoscaler, WRITTEN, check),
     ],
     depends_on_state: true,
     source: include_str!("rollout_shape.rs"),
-    check,
 };
 
 const TEMPLATE: &str = "spec.template";

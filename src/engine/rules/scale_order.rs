@@ -57,10 +57,9 @@ use objects::{Kind, Meta, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G01",
     name: "scale-order",
-    touches: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale])],
+    judges: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale], check)],
     depends_on_state: true,
     source: include_str!("scale_order.rs"),
-    check,
 };
 
 const FIELD: &str = "spec.replicas";

@@ -102,15 +102,14 @@ use objects::{Kind, Labels, Meta, Object, PodSpec, Workload};
 pub(super) const RULE: Rule = Rule {
     id: SECOND_BOOTSTRAP,
     name: "second-bootstrap",
-    touches: &[
-        (Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale]),
-        (Kind::Pod, &[Verb::Create]),
-        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale]),
-        (Kind::ConfigMap, WRITTEN),
+    judges: &[
+        (Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale], check),
+        (Kind::Pod, &[Verb::Create], check),
+        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale], check),
+        (Kind::ConfigMap, WRITTEN, check),
     ],
     depends_on_state: true,
     source: include_str!("second_bootstrap.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

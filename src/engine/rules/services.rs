@@ -48,10 +48,9 @@ use objects::{Container, Kind, Labels, Object, Service, ServicePort, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "G16",
     name: "services",
-    touches: &[(Kind::Service, WRITTEN), (Kind::StatefulSet, WRITTEN)],
+    judges: &[(Kind::Service, WRITTEN, check), (Kind::StatefulSet, WRITTEN, check)],
     depends_on_state: true,
     source: include_str!("services.rs"),
-    check,
 };
 
 const SELECTOR: &str = "spec.selector";

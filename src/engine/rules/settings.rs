@@ -64,10 +64,13 @@ use values::Setting;
 pub(super) const RULE: Rule = Rule {
     id: "G09",
     name: "settings",
-    touches: &[(Kind::ConfigMap, WRITTEN), (Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN)],
+    judges: &[
+        (Kind::ConfigMap, WRITTEN, check),
+        (Kind::StatefulSet, WRITTEN, check),
+        (Kind::Deployment, WRITTEN, check),
+    ],
     depends_on_state: true,
     source: include_str!("settings.rs"),
-    check,
 };
 
 /// The largest number of findings in one answer.

@@ -54,10 +54,9 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G19",
     name: "start",
-    touches: &[(Kind::StatefulSet, WRITTEN)],
+    judges: &[(Kind::StatefulSet, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("start.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

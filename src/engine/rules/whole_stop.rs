@@ -50,13 +50,12 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G03",
     name: "whole-cluster-stop",
-    touches: &[
-        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete]),
-        (Kind::Namespace, &[Verb::Update, Verb::Delete]),
+    judges: &[
+        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete], check),
+        (Kind::Namespace, &[Verb::Update, Verb::Delete], check),
     ],
     depends_on_state: true,
     source: include_str!("whole_stop.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -1,7 +1,7 @@
 //! The commands for a cluster that ways out name.
 
 use super::{Cluster, Id};
-use crate::way_out::{Command, WayOut, run, say};
+use crate::way_out::{Command, WayOut, say};
 
 impl Cluster {
     /// The command that recovers the cluster when it is down.

@@ -34,10 +34,9 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "K03",
     name: "kudo-anti-affinity",
-    touches: &[(INSTANCE, WRITTEN)],
+    judges: &[(INSTANCE, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("anti_affinity.rs"),
-    check,
 };
 
 const NAME: &str = "ANTI_AFFINITY";

@@ -38,10 +38,9 @@ use facts::way_out::{Command, WayOut, say};
 pub(super) const RULE: Rule = Rule {
     id: "K01",
     name: "kudo-deploy-again",
-    touches: &[(INSTANCE, &[Verb::Update])],
+    judges: &[(INSTANCE, &[Verb::Update], check)],
     depends_on_state: true,
     source: include_str!("deploy_again.rs"),
-    check,
 };
 
 /// The plan that KUDO runs if the operator has no other.

@@ -42,10 +42,9 @@ use objects::{Kind, Object, Owner};
 pub(super) const RULE: Rule = Rule {
     id: "K05",
     name: "kudo-end",
-    touches: &[(INSTANCE, &[Verb::Update, Verb::Delete]), (Kind::Definition, &[Verb::Delete])],
+    judges: &[(INSTANCE, &[Verb::Update, Verb::Delete], check), (Kind::Definition, &[Verb::Delete], check)],
     depends_on_state: true,
     source: include_str!("end.rs"),
-    check,
 };
 
 /// The name of the definition of all Instances.

@@ -34,10 +34,9 @@ use facts::way_out::{Command, run, say};
 pub(super) const RULE: Rule = Rule {
     id: "K02",
     name: "kudo-node-count",
-    touches: &[(INSTANCE, WRITTEN)],
+    judges: &[(INSTANCE, WRITTEN, check)],
     depends_on_state: true,
     source: include_str!("node_count.rs"),
-    check,
 };
 
 const NAME: &str = "NODE_COUNT";

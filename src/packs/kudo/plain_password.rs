@@ -34,10 +34,9 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "K04",
     name: "kudo-password",
-    touches: &[(INSTANCE, WRITTEN)],
+    judges: &[(INSTANCE, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("plain_password.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -32,10 +32,9 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R08",
     name: "rds-backups",
-    touches: &[(RDS, &[Verb::Create])],
+    judges: &[(RDS, &[Verb::Create], check)],
     depends_on_state: false,
     source: include_str!("backups.rs"),
-    check,
 };
 
 const WHY: &str =

@@ -43,10 +43,9 @@ use objects::{Custom, CustomKind, Kind, Meta, Object, Row, or_default};
 pub(super) const RULE: Rule = Rule {
     id: "R17",
     name: "rds-binding",
-    touches: &[(Kind::Custom(KIND), WRITTEN)],
+    judges: &[(Kind::Custom(KIND), WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("binding.rs"),
-    check,
 };
 
 pub(super) const KIND: &CustomKind = &CustomKind {

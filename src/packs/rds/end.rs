@@ -41,14 +41,13 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "R14",
     name: "rds-end",
-    touches: &[
-        (RDS, &[Verb::Delete]),
-        (Kind::Definition, &[Verb::Delete]),
-        (Kind::Namespace, &[Verb::Delete]),
+    judges: &[
+        (RDS, &[Verb::Delete], check),
+        (Kind::Definition, &[Verb::Delete], check),
+        (Kind::Namespace, &[Verb::Delete], check),
     ],
     depends_on_state: true,
     source: include_str!("end.rs"),
-    check,
 };
 
 /// The name of the definition of every Rds.

@@ -33,10 +33,9 @@ use facts::way_out::{WayOut, run};
 pub(super) const RULE: Rule = Rule {
     id: "R16",
     name: "rds-endpoint",
-    touches: &[(RDS, WRITTEN)],
+    judges: &[(RDS, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("endpoint.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -38,10 +38,9 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R05",
     name: "rds-engine",
-    touches: &[(RDS, &[Verb::Create])],
+    judges: &[(RDS, &[Verb::Create], check)],
     depends_on_state: false,
     source: include_str!("engine_version.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

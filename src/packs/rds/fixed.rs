@@ -40,10 +40,9 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "R01",
     name: "rds-fixed",
-    touches: &[(RDS, &[Verb::Update])],
+    judges: &[(RDS, &[Verb::Update], check)],
     depends_on_state: false,
     source: include_str!("fixed.rs"),
-    check,
 };
 
 type Field = (&'static str, fn(&Spec) -> &Scalar);

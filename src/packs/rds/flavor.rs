@@ -34,10 +34,9 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R03",
     name: "rds-flavor",
-    touches: &[(RDS, WRITTEN)],
+    judges: &[(RDS, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("flavor.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -40,10 +40,9 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "R10",
     name: "rds-grants",
-    touches: &[(RDS, WRITTEN)],
+    judges: &[(RDS, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("grants.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -35,10 +35,9 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R04",
     name: "rds-availability",
-    touches: &[(RDS, &[Verb::Create])],
+    judges: &[(RDS, &[Verb::Create], check)],
     depends_on_state: false,
     source: include_str!("high_availability.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

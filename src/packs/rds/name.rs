@@ -32,10 +32,9 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R15",
     name: "rds-name",
-    touches: &[(RDS, &[Verb::Create])],
+    judges: &[(RDS, &[Verb::Create], check)],
     depends_on_state: false,
     source: include_str!("name.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

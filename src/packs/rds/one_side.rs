@@ -30,10 +30,9 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R13",
     name: "rds-one-side",
-    touches: &[(RDS, &[Verb::Update])],
+    judges: &[(RDS, &[Verb::Update], check)],
     depends_on_state: false,
     source: include_str!("one_side.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -38,10 +38,9 @@ use facts::way_out::say;
 pub(super) const RULE: Rule = Rule {
     id: "R06",
     name: "rds-password",
-    touches: &[(RDS, WRITTEN)],
+    judges: &[(RDS, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("password.rs"),
-    check,
 };
 
 /// The password in the operator's README and chart.

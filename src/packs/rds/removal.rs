@@ -32,10 +32,9 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R11",
     name: "rds-removal",
-    touches: &[(RDS, &[Verb::Update])],
+    judges: &[(RDS, &[Verb::Update], check)],
     depends_on_state: false,
     source: include_str!("removal.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

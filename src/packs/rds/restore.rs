@@ -39,10 +39,9 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "R07",
     name: "rds-restore",
-    touches: &[(RDS, WRITTEN)],
+    judges: &[(RDS, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("restore.rs"),
-    check,
 };
 
 const TIME: &str = "spec.backuprestoretime";

@@ -39,10 +39,9 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "R12",
     name: "rds-status",
-    touches: &[(RDS, WRITTEN)],
+    judges: &[(RDS, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("status.rs"),
-    check,
 };
 
 type Field = (&'static str, fn(&Status) -> &Scalar);

@@ -37,10 +37,9 @@ use objects::scalar::Listed;
 pub(super) const RULE: Rule = Rule {
     id: "R09",
     name: "rds-users",
-    touches: &[(RDS, WRITTEN)],
+    judges: &[(RDS, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("users.rs"),
-    check,
 };
 
 const SQL: &str =

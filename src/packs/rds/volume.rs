@@ -32,10 +32,9 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R02",
     name: "rds-volume",
-    touches: &[(RDS, WRITTEN)],
+    judges: &[(RDS, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("volume.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -35,10 +35,9 @@ use objects::{Claim, Kind, Object, Quantity};
 pub(super) const RULE: Rule = Rule {
     id: "W06",
     name: "wp-claims",
-    touches: &[(Kind::Claim, &[Verb::Update])],
+    judges: &[(Kind::Claim, &[Verb::Update], check)],
     depends_on_state: false,
     source: include_str!("claims.rs"),
-    check,
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {

@@ -32,10 +32,9 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "W09",
     name: "wp-collision",
-    touches: &[(Kind::Deployment, &[Verb::Create])],
+    judges: &[(Kind::Deployment, &[Verb::Create], check)],
     depends_on_state: false,
     source: include_str!("collision.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -40,15 +40,14 @@ use objects::{Kind, Meta, Object, Owner};
 pub(super) const RULE: Rule = Rule {
     id: "W04",
     name: "wp-data",
-    touches: &[
-        (WORDPRESS, &[Verb::Delete]),
-        (Kind::Claim, &[Verb::Delete]),
-        (Kind::Namespace, &[Verb::Delete]),
-        (Kind::Definition, &[Verb::Delete]),
+    judges: &[
+        (WORDPRESS, &[Verb::Delete], check),
+        (Kind::Claim, &[Verb::Delete], check),
+        (Kind::Namespace, &[Verb::Delete], check),
+        (Kind::Definition, &[Verb::Delete], check),
     ],
     depends_on_state: true,
     source: include_str!("data.rs"),
-    check,
 };
 
 /// The name of the definition of every Wordpress.

@@ -43,10 +43,9 @@ use objects::{Container, Kind, Mount, Object, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "W05",
     name: "wp-database",
-    touches: &[(Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale])],
+    judges: &[(Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale], check)],
     depends_on_state: false,
     source: include_str!("database.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

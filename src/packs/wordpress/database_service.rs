@@ -34,10 +34,9 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "W07",
     name: "wp-service",
-    touches: &[(Kind::Service, WRITTEN)],
+    judges: &[(Kind::Service, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("database_service.rs"),
-    check,
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {

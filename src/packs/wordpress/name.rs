@@ -33,10 +33,9 @@ use objects::Object;
 pub(super) const RULE: Rule = Rule {
     id: "W08",
     name: "wp-name",
-    touches: &[(WORDPRESS, &[Verb::Create])],
+    judges: &[(WORDPRESS, &[Verb::Create], check)],
     depends_on_state: false,
     source: include_str!("name.rs"),
-    check,
 };
 
 /// The longest name of a port and of a label.

@@ -32,10 +32,9 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "W03",
     name: "one-wordpress",
-    touches: &[(WORDPRESS, &[Verb::Create])],
+    judges: &[(WORDPRESS, &[Verb::Create], check)],
     depends_on_state: false,
     source: include_str!("one_per_namespace.rs"),
-    check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {

@@ -33,10 +33,9 @@ use objects::Object;
 pub(super) const RULE: Rule = Rule {
     id: "W02",
     name: "wp-password-change",
-    touches: &[(WORDPRESS, &[Verb::Update])],
+    judges: &[(WORDPRESS, &[Verb::Update], check)],
     depends_on_state: false,
     source: include_str!("password_change.rs"),
-    check,
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {

@@ -40,10 +40,9 @@ use objects::{Kind, Object, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "W01",
     name: "wp-password",
-    touches: &[(WORDPRESS, WRITTEN), (Kind::Deployment, WRITTEN)],
+    judges: &[(WORDPRESS, WRITTEN, check), (Kind::Deployment, WRITTEN, check)],
     depends_on_state: false,
     source: include_str!("plain_password.rs"),
-    check,
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
