@@ -299,7 +299,7 @@ fn a_rule_that_does_not_depend_on_the_state_finds_the_same_in_every_state() {
         }
         let found = |facts: Facts, freshness: Freshness| {
             let world = World::build(facts, freshness);
-            check(&review, &View::new(&world, scene::now(), &settings))
+            check.judge(&review, &View::new(&world, scene::now(), &settings))
         };
         let as_it_is = found(facts.clone(), Freshness::Current);
         assert_eq!(found(alone, Freshness::Current), as_it_is, "{name}: without members");

@@ -21,8 +21,23 @@ pub struct Rule {
     pub source: &'static str,
 }
 
-/// What is wrong with a change.
-pub type Check = fn(&Review, &View<'_>) -> Findings;
+/// The function that finds what is wrong with a change.
+#[derive(Clone, Copy, Debug)]
+pub enum Check {
+    /// At most one finding.
+    One(fn(&Review, &View<'_>) -> Option<Finding>),
+    /// Any number of findings.
+    All(fn(&Review, &View<'_>) -> Findings),
+}
+
+impl Check {
+    pub fn judge(self, review: &Review, view: &View<'_>) -> Findings {
+        match self {
+            Self::One(check) => check(review, view).into_iter().collect(),
+            Self::All(check) => check(review, view),
+        }
+    }
+}
 
 /// The operations that rules distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

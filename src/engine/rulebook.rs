@@ -193,14 +193,14 @@ impl Rulebook {
             if off && review.kind != Kind::Namespace {
                 continue;
             }
-            let mut findings = check(review, view);
+            let mut findings = check.judge(review, view);
             if off {
                 findings.retain(|it| it.in_every_mode);
             }
             if findings.is_empty() {
                 continue;
             }
-            let before = before.as_ref().map_or_else(Vec::new, |before| check(before, view));
+            let before = before.as_ref().map_or_else(Vec::new, |before| check.judge(before, view));
             // Indexed by field, because a hostile file can have a hundred thousand findings.
             let mut at = HashMap::<_, Vec<_>>::new();
             for old in &before {

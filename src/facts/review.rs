@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::galera::adopt::Adoption;
-use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Unreadable};
+use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Typed, Unreadable};
 
 /// Where a request comes from: the API server, a pipeline, the audit. The verdict is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,15 @@ pub struct Review {
     pub unreadable: Option<Unreadable>,
 }
 
+/// Both sides of a change of one type.
+#[derive(Debug)]
+pub struct Change<'a, T> {
+    /// The object before, as [`Review::old`].
+    pub old: Option<&'a T>,
+    /// The object after; absent on delete.
+    pub new: Option<&'a T>,
+}
+
 impl Review {
     /// Returns the review of an object outside a request, judged as if it were created now.
     pub fn as_created(
@@ -114,6 +123,12 @@ impl Review {
     /// Tells whether the object exists and can be annotated.
     pub fn is_there(&self) -> bool {
         self.old.is_some() && !self.takes_over
+    }
+
+    /// Returns both sides of the change, as far as they are of this type.
+    pub fn change<T: Typed>(&self) -> Change<'_, T> {
+        let [old, new] = [&self.old, &self.new].map(|it| it.as_ref().and_then(Object::get));
+        Change { old, new }
     }
 
     /// Returns the object as every message names it, as in "StatefulSet db/galera".

@@ -5,7 +5,7 @@
 use super::{
     Autoscaler, Budget, Claim, ConfigMap, Eviction, Node, Plain, Pod, Scale, Secret, Service, Workload,
 };
-use super::{CustomKind, CustomObject, Meta, Unreadable, read};
+use super::{Custom, CustomKind, CustomObject, Meta, Unreadable, read};
 
 /// The names that API servers, manifests and roles use for a kind.
 #[derive(Clone, Copy, Debug)]
@@ -85,15 +85,52 @@ macro_rules! kinds {
                 }
             }
 
-            /// Returns the object as a type of a pack, if it was read into that.
-            pub fn custom<T: super::Custom>(&self) -> Option<&T> {
-                match self {
-                    Self::Custom(it) => it.get(),
-                    _ => None,
-                }
+            /// Returns the object as this type, if it was read into that.
+            pub fn get<T: Typed>(&self) -> Option<&T> {
+                T::of(self)
             }
         }
     };
+}
+
+/// A type that objects are read into.
+pub trait Typed: Sized {
+    /// Returns the object, if it was read into this type.
+    fn of(object: &Object) -> Option<&Self>;
+}
+
+macro_rules! typed {
+    ($($of:ident: $($kind:ident)|+;)*) => {
+        $(impl Typed for $of {
+            fn of(object: &Object) -> Option<&Self> {
+                match object {
+                    $(Object::$kind(it))|+ => Some(it),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+typed! {
+    Workload: StatefulSet | Deployment;
+    Pod: Pod;
+    Claim: Claim;
+    Service: Service;
+    ConfigMap: ConfigMap;
+    Secret: Secret;
+    Budget: Budget;
+    Autoscaler: Autoscaler;
+    Scale: Scale;
+}
+
+impl<T: Custom> Typed for T {
+    fn of(object: &Object) -> Option<&Self> {
+        match object {
+            Object::Custom(it) => it.get(),
+            _ => None,
+        }
+    }
 }
 
 kinds! {

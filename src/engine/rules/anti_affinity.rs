@@ -34,17 +34,18 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.
 
-use crate::rule::{Rule, Verb};
+use crate::rule::Check::All;
+use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::view::{Cluster, Freshness, View, is_cluster};
-use objects::{Kind, Object, PodSpec, Template, Workload};
+use objects::{Kind, PodSpec, Scale, Template, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G13",
     name: "anti-affinity",
-    judges: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale], check)],
+    judges: &[(Kind::StatefulSet, WRITTEN, All(written)), (Kind::StatefulSet, &[Verb::Scale], All(scaled))],
     depends_on_state: true,
     source: include_str!("anti_affinity.rs"),
 };
@@ -67,27 +68,25 @@ enum Apart {
     Waived,
 }
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let adoption = view.adoption();
-    let ns = &review.namespace;
-    match (&review.old, &review.new) {
-        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
-            let found = in_template(ns, &new.spec.template);
-            let changed = weakened(ns, old, new, view)
-                .or_else(|| crowded(ns, old, new, view.cluster(ns, &review.name), view));
-            changed.into_iter().chain(found).collect()
+fn written(review: &Review, view: &View<'_>) -> Findings {
+    let (ns, Change { old, new }) = (&review.namespace, review.change::<Workload>());
+    let Some(new) = new.filter(|it| is_cluster(it, view.adoption())) else { return Findings::new() };
+    let found = in_template(ns, &new.spec.template).into_iter();
+    match old {
+        Some(old) => {
+            let crowded = || crowded(ns, old, new, view.cluster(ns, &review.name), view);
+            weakened(ns, old, new, view).or_else(crowded).into_iter().chain(found).collect()
         }
-        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
-            let found = in_template(ns, &new.spec.template).into_iter();
-            found.chain(too_few_nodes(ns, &new.spec.template, new.replicas(), view)).collect()
-        }
-        (Some(Object::Scale(old)), Some(Object::Scale(new))) if new.spec.replicas > old.spec.replicas => {
-            let template = view.cluster(ns, &review.name).map(|cluster| &cluster.workload.spec.template);
-            let few = template.and_then(|it| too_few_nodes(ns, it, new.spec.replicas, view));
-            few.map(grown).into_iter().collect()
-        }
-        _ => Findings::new(),
+        None => found.chain(too_few_nodes(ns, &new.spec.template, new.replicas(), view)).collect(),
     }
+}
+
+fn scaled(review: &Review, view: &View<'_>) -> Findings {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Scale>() else { return Findings::new() };
+    let ns = &review.namespace;
+    let cluster = view.cluster(ns, &review.name).filter(|_| new.spec.replicas > old.spec.replicas);
+    let few = |it: &Cluster| too_few_nodes(ns, &it.workload.spec.template, new.spec.replicas, view);
+    cluster.and_then(few).map(grown).into_iter().collect()
 }
 
 fn apart(ns: &str, template: &Template) -> Apart {

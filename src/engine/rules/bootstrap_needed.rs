@@ -39,21 +39,22 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet covers it too.
 
+use crate::rule::Check::All;
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
-use facts::review::{Operation, Review};
+use facts::review::{Change, Operation, Review};
 use facts::view::{Cluster, Member, State, View, transfer};
 use facts::way_out::{Command, run};
-use objects::{Kind, Object};
+use objects::{Kind, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G05",
     name: "bootstrap-needed",
     judges: &[
-        (Kind::Deployment, &[Verb::Update, Verb::Delete, Verb::Scale], check),
-        (Kind::Pod, &[Verb::Delete, Verb::Evict], check),
-        (Kind::Service, &[Verb::Delete], check),
-        (Kind::ConfigMap, &[Verb::Delete], check),
+        (Kind::Deployment, &[Verb::Update, Verb::Delete, Verb::Scale], All(check)),
+        (Kind::Pod, &[Verb::Delete, Verb::Evict], All(check)),
+        (Kind::Service, &[Verb::Delete], All(check)),
+        (Kind::ConfigMap, &[Verb::Delete], All(check)),
     ],
     depends_on_state: true,
     source: include_str!("bootstrap_needed.rs"),
@@ -63,16 +64,15 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let ends = match &review.new {
         _ if review.operation == Operation::Delete || review.subresource == "eviction" => true,
         Some(Object::Scale(new)) => new.spec.replicas == 0,
-        Some(Object::Deployment(new)) => restarts(review, new),
-        _ => false,
+        _ => review.kind == Kind::Deployment && restarts(review),
     };
     let cluster = ends.then(|| bootstrapped_with(review, view)).flatten();
     cluster.and_then(|cluster| still_needed(review, cluster, view)).into_iter().collect()
 }
 
 /// Whether an edit stops the bootstrap node, or replaces it by another, empty one.
-fn restarts(review: &Review, new: &objects::Workload) -> bool {
-    let Some(Object::Deployment(old)) = &review.old else { return false };
+fn restarts(review: &Review) -> bool {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else { return false };
     old.replicas() > 0
         && (new.replicas() == 0 || old.spec.template.fingerprint != new.spec.template.fingerprint)
 }

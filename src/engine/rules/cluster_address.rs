@@ -35,45 +35,43 @@
 
 mod hosts;
 
+use crate::rule::Check::All;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings};
 use facts::galera::address::{Placed, Source};
 use facts::galera::{options, runs, server};
-use facts::review::{Origin, Review};
+use facts::review::{Change, Origin, Review};
 use facts::revision;
 use facts::view::{Cluster, View, is_cluster};
-use objects::{ConfigMap, Kind, Literal, Object, PodSpec, Workload};
+use objects::{ConfigMap, Kind, Literal, PodSpec, Workload};
 
 use hosts::{Fault, Members};
 
 pub(super) const RULE: Rule = Rule {
     id: "G06",
     name: "cluster-address",
-    judges: &[(Kind::ConfigMap, WRITTEN, check), (Kind::StatefulSet, WRITTEN, check)],
+    judges: &[(Kind::ConfigMap, WRITTEN, All(config_map)), (Kind::StatefulSet, WRITTEN, All(stateful_set))],
     depends_on_state: false,
     source: include_str!("cluster_address.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let ns = &*review.namespace;
-    match (&review.old, &review.new) {
-        (_, Some(Object::ConfigMap(new))) => in_config(ns, new, view),
-        (old, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
-            let before = match old {
-                // Another serviceName is refused by G08; advice about the address would not help.
-                Some(Object::StatefulSet(old)) if old.spec.service_name != new.spec.service_name => {
-                    return Findings::new();
-                }
-                Some(Object::StatefulSet(old)) => in_template(review, old, view),
-                _ => Findings::new(),
-            };
-            let mut found = in_template(review, new, view);
-            // A fault in a file does not belong to this object, unless this change introduced it.
-            found.retain(|finding| !finding.field.starts_with(IN_A_FILE) || !before.contains(finding));
-            found
-        }
-        _ => Findings::new(),
+fn config_map(review: &Review, view: &View<'_>) -> Findings {
+    let new = review.change::<ConfigMap>().new;
+    new.map_or_else(Findings::new, |new| in_config(&review.namespace, new, view))
+}
+
+fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
+    let Change { old, new } = review.change::<Workload>();
+    let Some(new) = new.filter(|it| is_cluster(it, view.adoption())) else { return Findings::new() };
+    // Another serviceName is refused by G08; advice about the address would not help.
+    if old.is_some_and(|old| old.spec.service_name != new.spec.service_name) {
+        return Findings::new();
     }
+    let before = old.map_or_else(Findings::new, |old| in_template(review, old, view));
+    let mut found = in_template(review, new, view);
+    // A fault in a file does not belong to this object, unless this change introduced it.
+    found.retain(|finding| !finding.field.starts_with(IN_A_FILE) || !before.contains(finding));
+    found
 }
 
 /// The field of a finding about a StatefulSet whose address is in a ConfigMap.

@@ -28,22 +28,23 @@
 //!
 //! None: without the guard the API server refuses the change.
 
+use crate::rule::Check::All;
 use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::view::{View, is_cluster};
-use objects::{ClaimTemplate, Kind, Object, Workload};
+use objects::{ClaimTemplate, Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G08",
     name: "fixed-fields",
-    judges: &[(Kind::StatefulSet, &[Verb::Update], check)],
+    judges: &[(Kind::StatefulSet, &[Verb::Update], All(check))],
     depends_on_state: false,
     source: include_str!("fixed_fields.rs"),
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) = (&review.old, &review.new) else {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else {
         return Findings::new();
     };
     if !is_cluster(old, view.adoption()) {

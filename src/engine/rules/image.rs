@@ -41,41 +41,38 @@
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::template;
+use crate::rule::Check::{All, One};
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::image::{Image, VersionChange};
 use facts::galera::{programs, server};
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::view::{Cluster, View};
-use objects::{Container, Kind, Object, Template};
+use objects::{Container, Kind, Pod, Template};
 
 pub(super) const RULE: Rule = Rule {
     id: "G17",
     name: "image",
     judges: &[
-        (Kind::StatefulSet, WRITTEN, check),
-        (Kind::Deployment, WRITTEN, check),
-        (Kind::Pod, &[Verb::Update], check),
+        (Kind::StatefulSet, WRITTEN, All(check)),
+        (Kind::Deployment, WRITTEN, All(check)),
+        (Kind::Pod, &[Verb::Update], One(in_place)),
     ],
     depends_on_state: true,
     source: include_str!("image.rs"),
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    if review.kind == Kind::Pod {
-        return in_place(review, view).into_iter().collect();
-    }
     let Some((new, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
     let found = in_template(new, server, view);
     let Some((_, old_server)) = template::of(review.old.as_ref(), view) else { return found };
-    let step =
-        matches!(review.new, Some(Object::StatefulSet(_))).then(|| step(review, old_server, server, view));
+    let step = (review.kind == Kind::StatefulSet).then(|| step(review, old_server, server, view));
     found.into_iter().chain(step.flatten()).collect()
 }
 
 /// A finding if the image of a running pod changes: this restarts its server at once, regardless of the other members.
 fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let (Some(Object::Pod(old)), Some(Object::Pod(new))) = (&review.old, &review.new) else { return None };
+    let Change { old: Some(old), new: Some(new) } = review.change::<Pod>() else { return None };
     let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
     let pod = cluster.pod(&review.name).filter(|pod| pod.running)?;
     let before = server::in_pod(&old.metadata, &old.spec)?;

@@ -55,6 +55,7 @@ mod init;
 mod size;
 
 use super::anti_affinity;
+use crate::rule::Check::{All, One};
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::data::{BITNAMIS, Backing, Place};
@@ -62,45 +63,39 @@ use facts::galera::image::Image;
 use facts::galera::server::{self, DATA_DIRECTORIES};
 use facts::review::{Operation, Origin, Review};
 use facts::view::{ClaimOf, View, is_cluster};
-use objects::{Container, Kind, Object, Volume, Workload};
+use objects::{Container, Kind, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G07",
     name: "member-data",
     judges: &[
-        (Kind::Claim, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete], check),
-        (Kind::StatefulSet, WRITTEN, check),
+        (Kind::Claim, &[Verb::Create, Verb::Update, Verb::Report], All(claims::written)),
+        (Kind::Claim, &[Verb::Delete], One(claims::deleted)),
+        (Kind::StatefulSet, WRITTEN, All(written)),
     ],
     depends_on_state: true,
     source: include_str!("member_data.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    match (&review.new, review.kind) {
-        (_, Kind::Claim) if review.operation == Operation::Delete => {
-            claims::deleted(review, view).into_iter().collect()
-        }
-        (Some(Object::Claim(new)), _) => claims::written(review, new, view),
-        (Some(Object::StatefulSet(new)), _) if is_cluster(new, view.adoption()) => {
-            let mut found = retention(new);
-            let place = view.place_of_data(&review.namespace, new);
-            let kept = data_volume(&review.namespace, new, place.as_ref(), view);
-            // A place that cannot hold data is refused for that reason, unless the data moves there.
-            let on_none = place.as_ref().is_none_or(|it| it.volume.is_none());
-            let moved = (on_none || kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn))
-                .then(|| moved(review, new, place.as_ref(), view))
-                .flatten();
-            found.extend(kept.filter(|_| moved.is_none() || !on_none));
-            found.extend(moved);
-            found.extend(beside_claims(review, new, place.as_ref(), view));
-            found.extend(size::small_volumes(new, place.as_ref()));
-            found.extend(init::rewrites(new, place.as_ref()));
-            found.extend(claims_left_behind(review, new, view));
-            found.extend(comes_back(review, new, place.as_ref(), view));
-            found
-        }
-        _ => Findings::new(),
-    }
+fn written(review: &Review, view: &View<'_>) -> Findings {
+    let new = review.change::<Workload>().new.filter(|it| is_cluster(it, view.adoption()));
+    let Some(new) = new else { return Findings::new() };
+    let mut found = retention(new);
+    let place = view.place_of_data(&review.namespace, new);
+    let kept = data_volume(&review.namespace, new, place.as_ref(), view);
+    // A place that cannot hold data is refused for that reason, unless the data moves there.
+    let on_none = place.as_ref().is_none_or(|it| it.volume.is_none());
+    let moved = (on_none || kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn))
+        .then(|| moved(review, new, place.as_ref(), view))
+        .flatten();
+    found.extend(kept.filter(|_| moved.is_none() || !on_none));
+    found.extend(moved);
+    found.extend(beside_claims(review, new, place.as_ref(), view));
+    found.extend(size::small_volumes(new, place.as_ref()));
+    found.extend(init::rewrites(new, place.as_ref()));
+    found.extend(claims_left_behind(review, new, view));
+    found.extend(comes_back(review, new, place.as_ref(), view));
+    found
 }
 
 fn retention(new: &Workload) -> Findings {
@@ -256,7 +251,7 @@ fn unsafe_volume(
 
 /// A finding if every member would start with another folder than the one that holds its data.
 fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -> Option<Finding> {
-    let Some(Object::StatefulSet(old)) = &review.old else { return None };
+    let old = review.change::<Workload>().old?;
     let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data())?;
     let claims = |of: &Workload| {
         of.spec.volume_claim_templates.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>()

@@ -69,6 +69,7 @@ mod strays;
 
 use super::{managed, owners};
 use crate::grant;
+use crate::rule::Check::All;
 use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::quorum::survives;
@@ -82,7 +83,7 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G02",
     name: "one-at-a-time",
-    judges: &[(Kind::Pod, &[Verb::Update, Verb::Delete, Verb::Evict], check)],
+    judges: &[(Kind::Pod, &[Verb::Update, Verb::Delete, Verb::Evict], All(check))],
     depends_on_state: true,
     source: include_str!("one_at_a_time.rs"),
 };

@@ -50,6 +50,7 @@ mod unserved;
 
 pub use kept::{Correction, corrections};
 
+use crate::rule::Check::All;
 use std::collections::BTreeSet;
 
 use super::owners;
@@ -68,15 +69,15 @@ pub(super) const RULE: Rule = Rule {
     id: "G18",
     name: "own-marks",
     judges: &[
-        (Kind::StatefulSet, REPORTED, check),
-        (Kind::Deployment, REPORTED, check),
-        (Kind::ConfigMap, WRITTEN, check),
-        (Kind::Secret, WRITTEN, check),
-        (Kind::Service, WRITTEN, check),
-        (Kind::Budget, WRITTEN, check),
-        (Kind::Pod, REPORTED, check),
-        (Kind::Claim, &[Verb::Update, Verb::Report], check),
-        (Kind::Namespace, REPORTED, check),
+        (Kind::StatefulSet, REPORTED, All(check)),
+        (Kind::Deployment, REPORTED, All(check)),
+        (Kind::ConfigMap, WRITTEN, All(check)),
+        (Kind::Secret, WRITTEN, All(check)),
+        (Kind::Service, WRITTEN, All(check)),
+        (Kind::Budget, WRITTEN, All(check)),
+        (Kind::Pod, REPORTED, All(check)),
+        (Kind::Claim, &[Verb::Update, Verb::Report], All(check)),
+        (Kind::Namespace, REPORTED, All(check)),
     ],
     depends_on_state: true,
     source: include_str!("own_marks.rs"),

@@ -66,6 +66,7 @@
 
 mod places;
 
+use crate::rule::Check::All;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::places::Moved;
@@ -74,27 +75,31 @@ use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options::keys::{self, Class};
 use facts::galera::server;
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::view::{Cluster, View};
-use objects::{Fingerprint, Form, Hidden, Kind, Object, PodSpec, Secret, Template, Volume, Workload};
+use objects::{Fingerprint, Form, Hidden, Kind, PodSpec, Secret, Template, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G12",
     name: "password-drift",
-    judges: &[(Kind::Secret, &[Verb::Update], check), (Kind::StatefulSet, &[Verb::Update], check)],
+    judges: &[
+        (Kind::Secret, &[Verb::Update], All(secret)),
+        (Kind::StatefulSet, &[Verb::Update], All(stateful_set)),
+    ],
     depends_on_state: true,
     source: include_str!("password_drift.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    if let (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) = (&review.old, &review.new) {
-        let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data());
-        return cluster
-            .map_or_else(Findings::new, |cluster| taken_from_elsewhere(old, new, cluster, review, view));
-    }
-    let (Some(Object::Secret(old)), Some(Object::Secret(new))) = (&review.old, &review.new) else {
+fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else {
         return Findings::new();
     };
+    let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data());
+    cluster.map_or_else(Findings::new, |cluster| taken_from_elsewhere(old, new, cluster, review, view))
+}
+
+fn secret(review: &Review, view: &View<'_>) -> Findings {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Secret>() else { return Findings::new() };
     let Review { namespace, name, .. } = review;
     let mut found = Findings::new();
     for cluster in view.concerned(review).into_iter().filter(|cluster| cluster.has_data()) {

@@ -33,6 +33,7 @@
 mod value;
 
 use super::newly_read;
+use crate::rule::Check::All;
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options;
@@ -48,10 +49,10 @@ pub(super) const RULE: Rule = Rule {
     id: "G11",
     name: "plain-password",
     judges: &[
-        (Kind::StatefulSet, WRITTEN, check),
-        (Kind::Deployment, WRITTEN, check),
-        (Kind::Pod, &[Verb::Create], check),
-        (Kind::ConfigMap, WRITTEN, check),
+        (Kind::StatefulSet, WRITTEN, All(check)),
+        (Kind::Deployment, WRITTEN, All(check)),
+        (Kind::Pod, &[Verb::Create], All(check)),
+        (Kind::ConfigMap, WRITTEN, All(check)),
     ],
     depends_on_state: false,
     source: include_str!("plain_password.rs"),

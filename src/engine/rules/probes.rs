@@ -37,6 +37,7 @@
 
 use super::template;
 use crate::inject::Prospect;
+use crate::rule::Check::All;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::ports::USUAL as USUAL_PORT;
@@ -50,9 +51,9 @@ pub(super) const RULE: Rule = Rule {
     id: "G15",
     name: "probes",
     judges: &[
-        (Kind::StatefulSet, WRITTEN, check),
-        (Kind::Deployment, WRITTEN, check),
-        (Kind::ConfigMap, WRITTEN, check),
+        (Kind::StatefulSet, WRITTEN, All(check)),
+        (Kind::Deployment, WRITTEN, All(check)),
+        (Kind::ConfigMap, WRITTEN, All(check)),
     ],
     depends_on_state: false,
     source: include_str!("probes.rs"),

@@ -99,6 +99,7 @@
 //! data.
 
 use crate::grant::verify;
+use crate::rule::Check::All;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
 use facts::marks;
@@ -110,7 +111,7 @@ use objects::{Kind, Meta, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G20",
     name: "recovery",
-    judges: &[(Kind::StatefulSet, WRITTEN, check)],
+    judges: &[(Kind::StatefulSet, WRITTEN, All(check))],
     depends_on_state: true,
     source: include_str!("recovery.rs"),
 };

@@ -34,6 +34,7 @@
 //! override of G03 on the cluster's StatefulSet covers it too.
 
 use super::owners;
+use crate::rule::Check::All;
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
@@ -45,11 +46,11 @@ pub(super) const RULE: Rule = Rule {
     id: "G10",
     name: "references",
     judges: &[
-        (Kind::ConfigMap, &[Verb::Create, Verb::Update, Verb::Delete], check),
-        (Kind::Secret, &[Verb::Create, Verb::Update, Verb::Delete], check),
-        (Kind::Service, &[Verb::Create, Verb::Update, Verb::Delete], check),
-        (Kind::ServiceAccount, &[Verb::Create, Verb::Update, Verb::Delete], check),
-        (Kind::StatefulSet, WRITTEN, check),
+        (Kind::ConfigMap, &[Verb::Create, Verb::Update, Verb::Delete], All(check)),
+        (Kind::Secret, &[Verb::Create, Verb::Update, Verb::Delete], All(check)),
+        (Kind::Service, &[Verb::Create, Verb::Update, Verb::Delete], All(check)),
+        (Kind::ServiceAccount, &[Verb::Create, Verb::Update, Verb::Delete], All(check)),
+        (Kind::StatefulSet, WRITTEN, All(check)),
     ],
     depends_on_state: true,
     source: include_str!("references.rs"),

@@ -4,14 +4,14 @@
 //! that must not differ between members, not even during a rollout.
 
 use facts::galera::options::is_dynamic;
-use facts::review::{Operation, Review};
+use facts::review::{Change, Operation, Review};
 use facts::revision::{self, Contents, Unknown};
 use facts::view::{Cluster, RolloutRequest, View};
-use objects::{ConfigMap, Object};
+use objects::ConfigMap;
 
 /// The effect of a change of a ConfigMap; `None`: it restarts no member, as expected.
 pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
-    let (Some(Object::ConfigMap(old)), Some(Object::ConfigMap(new))) = (&review.old, &review.new) else {
+    let Change { old: Some(old), new: Some(new) } = review.change::<ConfigMap>() else {
         return None;
     };
     if review.operation != Operation::Update || old.data == new.data {

@@ -53,21 +53,23 @@ mod no_server;
 mod taken_back;
 
 use super::{managed, member_removal};
+use crate::rule::Check::{All, One};
 use crate::rule::{APPLY_AGAIN, Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::server;
 use facts::galera::start_report::JoinPhase;
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::view::{Cluster, Freshness, Member, PodFact, State, View, is_cluster};
-use objects::{Autoscaler, Kind, Object, Workload};
+use objects::{Autoscaler, Kind, Scale, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G14",
     name: "rollout-shape",
     judges: &[
-        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale], check),
-        (Kind::Budget, &[Verb::Create, Verb::Update, Verb::Delete], check),
-        (Kind::Autoscaler, WRITTEN, check),
+        (Kind::StatefulSet, WRITTEN, All(written)),
+        (Kind::StatefulSet, &[Verb::Scale], All(scaled)),
+        (Kind::Budget, &[Verb::Create, Verb::Update, Verb::Delete], All(budgets::check)),
+        (Kind::Autoscaler, WRITTEN, One(autoscaled)),
     ],
     depends_on_state: true,
     source: include_str!("rollout_shape.rs"),
@@ -75,41 +77,40 @@ pub(super) const RULE: Rule = Rule {
 
 const TEMPLATE: &str = "spec.template";
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let adoption = view.adoption();
-    match (&review.old, &review.new) {
-        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => waited_for(review, view)
+fn written(review: &Review, view: &View<'_>) -> Findings {
+    let Change { old, new: Some(new) } = review.change::<Workload>() else { return Findings::new() };
+    let is_adopted = is_cluster(new, view.adoption());
+    if let Some(old) = old.filter(|old| is_adopted || is_cluster(old, view.adoption())) {
+        let cluster = view.cluster(&review.namespace, &review.name);
+        if let Some(found) = no_server::judge(old, new, cluster, view) {
+            return vec![found];
+        }
+    }
+    if !is_adopted {
+        return Findings::new();
+    }
+    let waited_for = waited_for(review, view);
+    let Some(old) = old else {
+        return waited_for
             .into_iter()
             .chain(budgets::waited_for(review, new, view))
             .chain(shape(new))
-            .collect(),
-        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
-            if is_cluster(old, adoption) || is_cluster(new, adoption) =>
-        {
-            let cluster = view.cluster(&review.namespace, &review.name);
-            if let Some(found) = no_server::judge(old, new, cluster, view) {
-                return vec![found];
-            }
-            if !is_cluster(new, adoption) {
-                return Findings::new();
-            }
-            restarted(review, old, new, view)
-                .into_iter()
-                .chain(waited_for(review, view))
-                .chain(shape(new))
-                .chain(budgets::outgrown(review, &new.spec.template, old.replicas(), new.replicas(), view))
-                .collect()
-        }
-        (Some(Object::Scale(old)), Some(Object::Scale(new))) => {
-            let cluster = view.cluster(&review.namespace, &review.name);
-            let template = cluster.map(|it| &it.workload.spec.template);
-            let (from, to) = (old.spec.replicas, new.spec.replicas);
-            template.into_iter().flat_map(|it| budgets::outgrown(review, it, from, to, view)).collect()
-        }
-        (_, Some(Object::Autoscaler(new))) => autoscaled(review, new, view).into_iter().collect(),
-        (Some(Object::Budget(_)), _) | (_, Some(Object::Budget(_))) => budgets::check(review, view),
-        _ => Findings::new(),
-    }
+            .collect();
+    };
+    restarted(review, old, new, view)
+        .into_iter()
+        .chain(waited_for)
+        .chain(shape(new))
+        .chain(budgets::outgrown(review, &new.spec.template, old.replicas(), new.replicas(), view))
+        .collect()
+}
+
+fn scaled(review: &Review, view: &View<'_>) -> Findings {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Scale>() else { return Findings::new() };
+    let cluster = view.cluster(&review.namespace, &review.name);
+    let template = cluster.map(|it| &it.workload.spec.template);
+    let (from, to) = (old.spec.replicas, new.spec.replicas);
+    template.into_iter().flat_map(|it| budgets::outgrown(review, it, from, to, view)).collect()
 }
 
 /// A warning if a StatefulSet takes over the only pod, which it restarts if the templates differ. This is not always known,
@@ -339,7 +340,8 @@ fn killed(new: &Workload) -> Option<Finding> {
     ))
 }
 
-fn autoscaled(review: &Review, new: &Autoscaler, view: &View<'_>) -> Option<Finding> {
+fn autoscaled(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let new = review.change::<Autoscaler>().new?;
     let target = &new.spec.scale_target_ref.name;
     let cluster = view.cluster(&review.namespace, target).filter(|_| new.scales(target))?;
     Some(deny(

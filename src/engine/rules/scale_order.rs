@@ -41,6 +41,7 @@
 mod ordinals;
 mod size;
 
+use crate::rule::Check::All;
 use ordinals::{renumbered, stranded};
 use size::{created, unwise_size};
 
@@ -57,7 +58,7 @@ use objects::{Kind, Meta, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G01",
     name: "scale-order",
-    judges: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale], check)],
+    judges: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale], All(check))],
     depends_on_state: true,
     source: include_str!("scale_order.rs"),
 };

@@ -91,68 +91,69 @@
 mod configuration;
 
 use crate::inject::identity::SECOND_BOOTSTRAP;
+use crate::rule::Check::One;
 use crate::rule::{Rule, Verb, WRITTEN};
-use crate::verdict::{Decision, Edit, Finding, Findings, Judged, Verdict};
+use crate::verdict::{Decision, Edit, Finding, Judged, Verdict};
 use facts::galera::adopt::INSTANCE_LABELS;
-use facts::review::{Origin, Review};
+use facts::review::{Change, Origin, Review};
 use facts::view::{Cluster, Freshness, View, is_cluster};
 use facts::way_out::{Command, WayOut, run, say};
-use objects::{Kind, Labels, Meta, Object, PodSpec, Workload};
+use objects::{Kind, Labels, Meta, Pod, PodSpec, Scale, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: SECOND_BOOTSTRAP,
     name: "second-bootstrap",
     judges: &[
-        (Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale], check),
-        (Kind::Pod, &[Verb::Create], check),
-        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale], check),
-        (Kind::ConfigMap, WRITTEN, check),
+        (Kind::Deployment, WRITTEN, One(deployment)),
+        (Kind::Deployment, &[Verb::Scale], One(deployment_scaled)),
+        (Kind::Pod, &[Verb::Create], One(pod)),
+        (Kind::StatefulSet, WRITTEN, One(stateful_set)),
+        (Kind::StatefulSet, &[Verb::Scale], One(scaled)),
+        (Kind::ConfigMap, WRITTEN, One(configuration::founds)),
     ],
     depends_on_state: true,
     source: include_str!("second_bootstrap.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let ns = &*review.namespace;
-    let found = match (&review.old, &review.new) {
-        (old, Some(Object::Deployment(new))) => {
-            let old = old
-                .as_ref()
-                .and_then(|old| if let Object::Deployment(old) = old { Some(&**old) } else { None })
-                // The audit looks at existing objects, which start nothing.
-                .or_else(|| (review.origin == Origin::Audit).then_some(&**new));
-            deployment_applied(review, old, new, view)
-        }
-        (None, Some(Object::Pod(pod))) => {
-            let meta = &pod.metadata;
-            let member = meta.controller().is_some_and(|owner| owner.kind == "StatefulSet");
-            let founds = if member { None } else { founder(ns, meta, &pod.spec, view) };
-            founds.and_then(|by| {
-                let known = data(ns, &meta.labels, view).or_else(|| other_founder(ns, meta, view));
-                refused(&by, "spec", known).or_else(|| unsure(&by, view))
-            })
-        }
-        (_, Some(Object::Scale(new))) if review.kind == Kind::Deployment && new.spec.replicas > 0 => {
-            let cluster = view.bootstrapped_by(ns, &review.name);
-            cluster.and_then(|cluster| refused("replicas above 0", "spec.replicas", data_of(cluster, view)))
-        }
-        (Some(Object::Scale(old)), Some(Object::Scale(new))) => view
-            .cluster(ns, &review.name)
-            .filter(|_| new.spec.replicas > old.spec.replicas)
-            .and_then(|cluster| each_founds(ns, &cluster.workload, new.spec.replicas, view)),
-        (old, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
-            let grows =
-                |old: &Object| matches!(old, Object::StatefulSet(old) if new.replicas() > old.replicas());
-            let more = old.as_ref().filter(|old| grows(old));
-            more.and_then(|_| each_founds(ns, new, new.replicas(), view))
-                .or_else(|| member_switch(ns, new, view))
-                .or_else(|| same_name(review, new, view))
-                .or_else(|| founder_waits(review, new, view))
-        }
-        (_, Some(Object::ConfigMap(new))) => configuration::founds(ns, new, view),
-        _ => None,
-    };
-    found.into_iter().collect()
+fn deployment(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let Change { old, new: Some(new) } = review.change::<Workload>() else { return None };
+    // The audit looks at existing objects, which start nothing.
+    let old = old.or_else(|| (review.origin == Origin::Audit).then_some(new));
+    deployment_applied(review, old, new, view)
+}
+
+fn deployment_scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let new = review.change::<Scale>().new.filter(|new| new.spec.replicas > 0);
+    let cluster = new.and_then(|_| view.bootstrapped_by(&review.namespace, &review.name))?;
+    refused("replicas above 0", "spec.replicas", data_of(cluster, view))
+}
+
+fn pod(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (ns, pod) = (&review.namespace, review.change::<Pod>().new?);
+    let meta = &pod.metadata;
+    if meta.controller().is_some_and(|owner| owner.kind == "StatefulSet") {
+        return None;
+    }
+    let by = founder(ns, meta, &pod.spec, view)?;
+    let known = data(ns, &meta.labels, view).or_else(|| other_founder(ns, meta, view));
+    refused(&by, "spec", known).or_else(|| unsure(&by, view))
+}
+
+fn stateful_set(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (ns, Change { old, new }) = (&review.namespace, review.change::<Workload>());
+    let new = new.filter(|it| is_cluster(it, view.adoption()))?;
+    let more = old.filter(|old| new.replicas() > old.replicas());
+    more.and_then(|_| each_founds(ns, new, new.replicas(), view))
+        .or_else(|| member_switch(ns, new, view))
+        .or_else(|| same_name(review, new, view))
+        .or_else(|| founder_waits(review, new, view))
+}
+
+fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Scale>() else { return None };
+    let cluster = view.cluster(&review.namespace, &review.name)?;
+    let grows = new.spec.replicas > old.spec.replicas;
+    grows.then(|| each_founds(&review.namespace, &cluster.workload, new.spec.replicas, view)).flatten()
 }
 
 /// The finding that keeps the replicas of this Deployment at 0, because it would create a second cluster.

@@ -37,18 +37,19 @@
 
 mod shared;
 
+use crate::rule::Check::All;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::adopt;
 use facts::galera::ports::USUAL as USUAL_PORT;
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::view::{Cluster, PodFact, View, is_cluster};
-use objects::{Container, Kind, Labels, Object, Service, ServicePort, Workload};
+use objects::{Container, Kind, Labels, Service, ServicePort, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G16",
     name: "services",
-    judges: &[(Kind::Service, WRITTEN, check), (Kind::StatefulSet, WRITTEN, check)],
+    judges: &[(Kind::Service, WRITTEN, All(service)), (Kind::StatefulSet, WRITTEN, All(stateful_set))],
     depends_on_state: true,
     source: include_str!("services.rs"),
 };
@@ -56,26 +57,26 @@ pub(super) const RULE: Rule = Rule {
 const SELECTOR: &str = "spec.selector";
 const PUBLISH: &str = "spec.publishNotReadyAddresses";
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let ns = &*review.namespace;
-    match (&review.old, &review.new) {
-        (old, Some(Object::Service(new))) => {
-            let old =
-                old.as_ref().and_then(|old| if let Object::Service(old) = old { Some(old) } else { None });
-            let mut found = written(ns, new, view);
-            if let Some(old) = old {
-                found.extend(view.clusters_in(ns).filter_map(|cluster| {
-                    taken_away(cluster, old, new, view).or_else(|| too_early(cluster, old, new, view))
-                }));
-            }
-            found
+fn service(review: &Review, view: &View<'_>) -> Findings {
+    let (ns, Change { old, new: Some(new) }) = (&*review.namespace, review.change::<Service>()) else {
+        return Findings::new();
+    };
+    let mut found = written(ns, new, view);
+    if let Some(old) = old {
+        found.extend(view.clusters_in(ns).filter_map(|cluster| {
+            taken_away(cluster, old, new, view).or_else(|| too_early(cluster, old, new, view))
+        }));
+    }
+    found
+}
+
+fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
+    match review.change::<Workload>() {
+        Change { old: None, new: Some(new) } if is_cluster(new, view.adoption()) => {
+            let governed = governed(&review.namespace, new, view).into_iter();
+            governed.chain(shared::by_labels(review, new, view)).collect()
         }
-        (None, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
-            governed(ns, new, view).into_iter().chain(shared::by_labels(review, new, view)).collect()
-        }
-        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
-            if is_cluster(old, view.adoption()) =>
-        {
+        Change { old: Some(old), new: Some(new) } if is_cluster(old, view.adoption()) => {
             relabelled(review, old, new, view)
         }
         _ => Findings::new(),

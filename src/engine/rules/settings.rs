@@ -45,6 +45,7 @@ mod together;
 mod under;
 mod values;
 
+use crate::rule::Check::All;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::newly_read;
@@ -52,10 +53,10 @@ use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use facts::galera::options::{self, Effective};
 use facts::galera::server;
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::revision;
 use facts::view::{Cluster, View};
-use objects::{ConfigMap, Container, Kind, Object, Workload};
+use objects::{ConfigMap, Container, Kind, Workload};
 
 use together::Sets;
 use under::Under;
@@ -65,9 +66,9 @@ pub(super) const RULE: Rule = Rule {
     id: "G09",
     name: "settings",
     judges: &[
-        (Kind::ConfigMap, WRITTEN, check),
-        (Kind::StatefulSet, WRITTEN, check),
-        (Kind::Deployment, WRITTEN, check),
+        (Kind::ConfigMap, WRITTEN, All(config_map)),
+        (Kind::StatefulSet, WRITTEN, All(workload)),
+        (Kind::Deployment, WRITTEN, All(workload)),
     ],
     depends_on_state: true,
     source: include_str!("settings.rs"),
@@ -76,30 +77,26 @@ pub(super) const RULE: Rule = Rule {
 /// The largest number of findings in one answer.
 const MOST: usize = 25;
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let ns = &*review.namespace;
-    match (&review.old, &review.new) {
-        (Some(Object::ConfigMap(old)), Some(Object::ConfigMap(new))) if view.is_galeras(ns, new) => {
-            changed_config(ns, old, new, view)
-        }
-        (_, Some(Object::ConfigMap(new))) if view.is_galeras(ns, new) => {
-            worst(in_config(ns, new, view, None))
-        }
-        (old, Some(Object::StatefulSet(new) | Object::Deployment(new))) => {
-            let old = match old {
-                Some(Object::StatefulSet(old) | Object::Deployment(old)) => Some(&**old),
-                _ => None,
-            };
-            let mut found = in_template(review.kind, new, view);
-            found.extend(memory::judge(ns, new, view));
-            found.extend(newly_read::judged(review, view, |map, by| {
-                in_config(ns, map, view, Some((review.kind, by)))
-            }));
-            found.extend(old.into_iter().flat_map(|old| changed_template(ns, old, new, view)));
-            worst(found)
-        }
+fn config_map(review: &Review, view: &View<'_>) -> Findings {
+    let (ns, Change { old, new }) = (&review.namespace, review.change::<ConfigMap>());
+    match (old, new.filter(|new| view.is_galeras(ns, new))) {
+        (Some(old), Some(new)) => changed_config(ns, old, new, view),
+        (None, Some(new)) => worst(in_config(ns, new, view, None)),
         _ => Findings::new(),
     }
+}
+
+fn workload(review: &Review, view: &View<'_>) -> Findings {
+    let (ns, Change { old, new: Some(new) }) = (&review.namespace, review.change::<Workload>()) else {
+        return Findings::new();
+    };
+    let mut found = in_template(review.kind, new, view);
+    found.extend(memory::judge(ns, new, view));
+    found.extend(newly_read::judged(review, view, |map, by| {
+        in_config(ns, map, view, Some((review.kind, by)))
+    }));
+    found.extend(old.into_iter().flat_map(|old| changed_template(ns, old, new, view)));
+    worst(found)
 }
 
 /// A new template that reads the ConfigMap.

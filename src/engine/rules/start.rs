@@ -45,6 +45,7 @@
 
 use super::template;
 use crate::inject::{Prospect, Start};
+use crate::rule::Check::All;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use facts::review::{Origin, Review};
@@ -54,7 +55,7 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G19",
     name: "start",
-    judges: &[(Kind::StatefulSet, WRITTEN, check)],
+    judges: &[(Kind::StatefulSet, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("start.rs"),
 };

@@ -40,6 +40,7 @@
 //! everything the cluster uses, except its claims.
 
 use super::owners;
+use crate::rule::Check::All;
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::{Operation, Review};
@@ -51,8 +52,8 @@ pub(super) const RULE: Rule = Rule {
     id: "G03",
     name: "whole-cluster-stop",
     judges: &[
-        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete], check),
-        (Kind::Namespace, &[Verb::Update, Verb::Delete], check),
+        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete], All(check)),
+        (Kind::Namespace, &[Verb::Update, Verb::Delete], All(check)),
     ],
     depends_on_state: true,
     source: include_str!("whole_stop.rs"),

@@ -26,6 +26,7 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
 
 use super::{INSTANCE, rewritten};
+use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -34,7 +35,7 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "K03",
     name: "kudo-anti-affinity",
-    judges: &[(INSTANCE, WRITTEN, check)],
+    judges: &[(INSTANCE, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("anti_affinity.rs"),
 };

@@ -29,6 +29,7 @@
 //! bootstrap node at 0 replicas.
 
 use super::{INSTANCE, Instance, visible, written};
+use engine::rule::Check::All;
 use engine::rule::{Rule, UNTIL_SEEN, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -38,7 +39,7 @@ use facts::way_out::{Command, WayOut, say};
 pub(super) const RULE: Rule = Rule {
     id: "K01",
     name: "kudo-deploy-again",
-    judges: &[(INSTANCE, &[Verb::Update], check)],
+    judges: &[(INSTANCE, &[Verb::Update], All(check))],
     depends_on_state: true,
     source: include_str!("deploy_again.rs"),
 };

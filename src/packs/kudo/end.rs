@@ -31,6 +31,7 @@
 
 use super::INSTANCE;
 use engine::exceptions::confirmation;
+use engine::rule::Check::All;
 use engine::rule::{Rule, UNTIL_SEEN, Verb};
 use engine::rules::owners;
 use engine::verdict::{Finding, Findings, Verdict};
@@ -42,7 +43,10 @@ use objects::{Kind, Object, Owner};
 pub(super) const RULE: Rule = Rule {
     id: "K05",
     name: "kudo-end",
-    judges: &[(INSTANCE, &[Verb::Update, Verb::Delete], check), (Kind::Definition, &[Verb::Delete], check)],
+    judges: &[
+        (INSTANCE, &[Verb::Update, Verb::Delete], All(check)),
+        (Kind::Definition, &[Verb::Delete], All(check)),
+    ],
     depends_on_state: true,
     source: include_str!("end.rs"),
 };

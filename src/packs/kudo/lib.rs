@@ -166,7 +166,7 @@ impl Instance {
     /// The version of its operator, if it is known.
     fn version<'a>(&self, namespace: &str, view: &View<'a>) -> Option<&'a OperatorVersion> {
         let name = self.spec.operator_version.name.look();
-        let mut all = view.kept(OPERATOR_VERSION, namespace).filter_map(Object::custom::<OperatorVersion>);
+        let mut all = view.kept(OPERATOR_VERSION, namespace).filter_map(Object::get::<OperatorVersion>);
         all.find(|it| it.metadata.name == name)
     }
 }
@@ -206,8 +206,8 @@ fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r
 
 /// The written Instance of Galera, before and after.
 fn written<'r>(review: &'r Review, view: &View<'_>) -> Option<(Option<&'r Instance>, &'r Instance)> {
-    let new: &Instance = review.new.as_ref()?.custom()?;
-    let old = review.old.as_ref().and_then(Object::custom);
+    let new: &Instance = review.new.as_ref()?.get()?;
+    let old = review.old.as_ref().and_then(Object::get);
     new.is_galeras(&review.namespace, view).then_some((old, new))
 }
 

@@ -24,6 +24,7 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
 
 use super::{INSTANCE, rewritten};
+use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::rules::scale_order;
 use engine::verdict::{Finding, Findings, Verdict};
@@ -34,7 +35,7 @@ use facts::way_out::{Command, run, say};
 pub(super) const RULE: Rule = Rule {
     id: "K02",
     name: "kudo-node-count",
-    judges: &[(INSTANCE, WRITTEN, check)],
+    judges: &[(INSTANCE, WRITTEN, All(check))],
     depends_on_state: true,
     source: include_str!("node_count.rs"),
 };

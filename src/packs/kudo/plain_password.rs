@@ -25,6 +25,7 @@
 //! `modes: {K04: warn}`.
 
 use super::{INSTANCE, visible, written};
+use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -34,7 +35,7 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "K04",
     name: "kudo-password",
-    judges: &[(INSTANCE, WRITTEN, check)],
+    judges: &[(INSTANCE, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("plain_password.rs"),
 };

@@ -24,6 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
 
 use super::{RDS, Write, contents, shown};
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -32,7 +33,7 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R08",
     name: "rds-backups",
-    judges: &[(RDS, &[Verb::Create], check)],
+    judges: &[(RDS, &[Verb::Create], All(check))],
     depends_on_state: false,
     source: include_str!("backups.rs"),
 };

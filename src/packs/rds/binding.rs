@@ -30,6 +30,7 @@
 //!
 //! Annotate the ClusterRoleBinding, for an hour at most: `gatera.dev/override: "R17 until=TIME reason=…"`.
 
+use engine::rule::Check::All;
 use serde::Deserialize;
 
 use engine::rule::{Rule, WRITTEN};
@@ -43,7 +44,7 @@ use objects::{Custom, CustomKind, Kind, Meta, Object, Row, or_default};
 pub(super) const RULE: Rule = Rule {
     id: "R17",
     name: "rds-binding",
-    judges: &[(Kind::Custom(KIND), WRITTEN, check)],
+    judges: &[(Kind::Custom(KIND), WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("binding.rs"),
 };
@@ -87,7 +88,7 @@ struct Named {
 const ALL_USERS: [&str; 3] = ["system:serviceaccounts", "system:authenticated", "system:unauthenticated"];
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    let Some(it) = review.new.as_ref().and_then(Object::custom::<ClusterRoleBinding>) else {
+    let Some(it) = review.new.as_ref().and_then(Object::get::<ClusterRoleBinding>) else {
         return Findings::new();
     };
     let role = it.role_ref.name.look();

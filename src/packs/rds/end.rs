@@ -26,6 +26,7 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. This is the confirmation. On a
 //! Namespace it counts for every Rds in it, because the control plane's deletions are not judged.
 
+use engine::rule::Check::All;
 use std::collections::BTreeSet;
 
 use super::{RDS, Rds, until_active};
@@ -42,9 +43,9 @@ pub(super) const RULE: Rule = Rule {
     id: "R14",
     name: "rds-end",
     judges: &[
-        (RDS, &[Verb::Delete], check),
-        (Kind::Definition, &[Verb::Delete], check),
-        (Kind::Namespace, &[Verb::Delete], check),
+        (RDS, &[Verb::Delete], All(check)),
+        (Kind::Definition, &[Verb::Delete], All(check)),
+        (Kind::Namespace, &[Verb::Delete], All(check)),
     ],
     depends_on_state: true,
     source: include_str!("end.rs"),
@@ -66,7 +67,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let verdict = if review.kind == Kind::Namespace { Verdict::Warn } else { unknown.verdict };
         return vec![Finding { verdict, ..unknown }];
     }
-    if let Some(rds) = review.old.as_ref().and_then(Object::custom) {
+    if let Some(rds) = review.old.as_ref().and_then(Object::get) {
         return vec![of_one(rds, review, view)];
     }
     match &review.old {
@@ -115,7 +116,7 @@ fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
 
 /// Whether an Rds has no instance, because its operator has not set an id.
 fn has_none(object: &Object) -> bool {
-    object.custom::<Rds>().is_some_and(|it| it.status.id.is_empty())
+    object.get::<Rds>().is_some_and(|it| it.status.id.is_empty())
 }
 
 fn of_all(review: &Review, view: &View<'_>) -> Finding {

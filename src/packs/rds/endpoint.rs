@@ -24,6 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R16 until=TIME reason=…"`.
 
 use super::{RDS, Write, patch, shown};
+use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -33,7 +34,7 @@ use facts::way_out::{WayOut, run};
 pub(super) const RULE: Rule = Rule {
     id: "R16",
     name: "rds-endpoint",
-    judges: &[(RDS, WRITTEN, check)],
+    judges: &[(RDS, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("endpoint.rs"),
 };

@@ -30,6 +30,7 @@
 //! than this table.
 
 use super::{RDS, Spec, Write, shown};
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
@@ -38,7 +39,7 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R05",
     name: "rds-engine",
-    judges: &[(RDS, &[Verb::Create], check)],
+    judges: &[(RDS, &[Verb::Create], All(check))],
     depends_on_state: false,
     source: include_str!("engine_version.rs"),
 };

@@ -30,6 +30,7 @@
 
 use super::{RDS, Rds, Spec, Write, contents};
 use engine::exceptions::confirmation;
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
@@ -40,7 +41,7 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "R01",
     name: "rds-fixed",
-    judges: &[(RDS, &[Verb::Update], check)],
+    judges: &[(RDS, &[Verb::Update], All(check))],
     depends_on_state: false,
     source: include_str!("fixed.rs"),
 };

@@ -26,6 +26,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
 
 use super::{RDS, Rds, Spec, Write, bare, shown, until_active};
+use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
@@ -34,7 +35,7 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R03",
     name: "rds-flavor",
-    judges: &[(RDS, WRITTEN, check)],
+    judges: &[(RDS, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("flavor.rs"),
 };

@@ -26,6 +26,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R10 until=TIME reason=…"`.
 
+use engine::rule::Check::All;
 use std::collections::BTreeSet;
 
 use super::grant::Grant;
@@ -40,7 +41,7 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "R10",
     name: "rds-grants",
-    judges: &[(RDS, WRITTEN, check)],
+    judges: &[(RDS, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("grants.rs"),
 };

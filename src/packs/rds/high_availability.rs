@@ -27,6 +27,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
 
 use super::{RDS, Spec, Write, contents, shown};
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
@@ -35,7 +36,7 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R04",
     name: "rds-availability",
-    judges: &[(RDS, &[Verb::Create], check)],
+    judges: &[(RDS, &[Verb::Create], All(check))],
     depends_on_state: false,
     source: include_str!("high_availability.rs"),
 };

@@ -118,8 +118,8 @@ struct Write<'r> {
 
 impl<'r> Write<'r> {
     fn of(review: &'r Review, view: &View<'_>) -> Option<Self> {
-        let new: &Rds = review.new.as_ref()?.custom()?;
-        let old = review.old.as_ref().and_then(Object::custom::<Rds>);
+        let new: &Rds = review.new.as_ref()?.get()?;
+        let old = review.old.as_ref().and_then(Object::get::<Rds>);
         let same = old.is_some_and(|old| old.spec == new.spec && old.status == new.status);
         (!same && !view.settings.is_rds_operator(&review.user)).then_some(Self { old, new })
     }

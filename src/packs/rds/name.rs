@@ -24,6 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R15 until=TIME reason=…"`.
 
 use super::{RDS, Write, shown};
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -32,7 +33,7 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R15",
     name: "rds-name",
-    judges: &[(RDS, &[Verb::Create], check)],
+    judges: &[(RDS, &[Verb::Create], All(check))],
     depends_on_state: false,
     source: include_str!("name.rs"),
 };

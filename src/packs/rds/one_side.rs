@@ -22,6 +22,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R13 until=TIME reason=…"`.
 
 use super::{RDS, Write};
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -30,7 +31,7 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R13",
     name: "rds-one-side",
-    judges: &[(RDS, &[Verb::Update], check)],
+    judges: &[(RDS, &[Verb::Update], All(check))],
     depends_on_state: false,
     source: include_str!("one_side.rs"),
 };

@@ -29,6 +29,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R06 until=TIME reason=…"`.
 
 use super::{RDS, Write, shown};
+use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::{Origin, Review};
@@ -38,7 +39,7 @@ use facts::way_out::say;
 pub(super) const RULE: Rule = Rule {
     id: "R06",
     name: "rds-password",
-    judges: &[(RDS, WRITTEN, check)],
+    judges: &[(RDS, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("password.rs"),
 };

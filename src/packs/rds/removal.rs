@@ -21,6 +21,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R11 until=TIME reason=…"`.
 
+use engine::rule::Check::All;
 use std::collections::BTreeMap;
 
 use super::{RDS, Rds, Write, shown};
@@ -32,7 +33,7 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R11",
     name: "rds-removal",
-    judges: &[(RDS, &[Verb::Update], check)],
+    judges: &[(RDS, &[Verb::Update], All(check))],
     depends_on_state: false,
     source: include_str!("removal.rs"),
 };

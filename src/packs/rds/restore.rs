@@ -25,6 +25,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R07 until=TIME reason=…"`. This is the confirmation. It does not
 //! allow an invalid time.
 
+use engine::rule::Check::All;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{RDS, Rds, Spec, Write, shown, until_active};
@@ -39,7 +40,7 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "R07",
     name: "rds-restore",
-    judges: &[(RDS, WRITTEN, check)],
+    judges: &[(RDS, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("restore.rs"),
 };

@@ -29,6 +29,7 @@
 use super::spec::{Rds, Status};
 use super::{RDS, Write, patch};
 use engine::exceptions::confirmation;
+use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::{Origin, Review};
@@ -39,7 +40,7 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "R12",
     name: "rds-status",
-    judges: &[(RDS, WRITTEN, check)],
+    judges: &[(RDS, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("status.rs"),
 };

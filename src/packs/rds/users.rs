@@ -25,6 +25,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R09 until=TIME reason=…"`.
 
+use engine::rule::Check::All;
 use std::collections::BTreeSet;
 
 use super::{RDS, Write, shown};
@@ -37,7 +38,7 @@ use objects::scalar::Listed;
 pub(super) const RULE: Rule = Rule {
     id: "R09",
     name: "rds-users",
-    judges: &[(RDS, WRITTEN, check)],
+    judges: &[(RDS, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("users.rs"),
 };

@@ -24,6 +24,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume still does not shrink.
 
 use super::{RDS, Write, contents};
+use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -32,7 +33,7 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R02",
     name: "rds-volume",
-    judges: &[(RDS, WRITTEN, check)],
+    judges: &[(RDS, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("volume.rs"),
 };

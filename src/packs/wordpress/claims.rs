@@ -25,6 +25,7 @@
 //! Annotate the claim, for an hour at most: `gatera.dev/override: "W06 until=TIME reason=…"`. The API server still refuses the change.
 
 use super::part;
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -35,7 +36,7 @@ use objects::{Claim, Kind, Object, Quantity};
 pub(super) const RULE: Rule = Rule {
     id: "W06",
     name: "wp-claims",
-    judges: &[(Kind::Claim, &[Verb::Update], check)],
+    judges: &[(Kind::Claim, &[Verb::Update], All(check))],
     depends_on_state: false,
     source: include_str!("claims.rs"),
 };

@@ -23,6 +23,7 @@
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W09 until=TIME reason=…"`. It is only a warning.
 
 use super::{WORDPRESS, part};
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -32,7 +33,7 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "W09",
     name: "wp-collision",
-    judges: &[(Kind::Deployment, &[Verb::Create], check)],
+    judges: &[(Kind::Deployment, &[Verb::Create], All(check))],
     depends_on_state: false,
     source: include_str!("collision.rs"),
 };

@@ -29,6 +29,7 @@
 
 use super::{GROUP, LABEL, Tier, WORDPRESS, part};
 use engine::exceptions::confirmation;
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::{Finding, Findings, Verdict};
@@ -41,10 +42,10 @@ pub(super) const RULE: Rule = Rule {
     id: "W04",
     name: "wp-data",
     judges: &[
-        (WORDPRESS, &[Verb::Delete], check),
-        (Kind::Claim, &[Verb::Delete], check),
-        (Kind::Namespace, &[Verb::Delete], check),
-        (Kind::Definition, &[Verb::Delete], check),
+        (WORDPRESS, &[Verb::Delete], All(check)),
+        (Kind::Claim, &[Verb::Delete], All(check)),
+        (Kind::Namespace, &[Verb::Delete], All(check)),
+        (Kind::Definition, &[Verb::Delete], All(check)),
     ],
     depends_on_state: true,
     source: include_str!("data.rs"),

@@ -27,6 +27,7 @@
 //!
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W05 until=TIME reason=…"`.
 
+use engine::rule::Check::All;
 use serde_json::json;
 
 use super::{Tier, part};
@@ -43,7 +44,7 @@ use objects::{Container, Kind, Mount, Object, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "W05",
     name: "wp-database",
-    judges: &[(Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale], check)],
+    judges: &[(Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale], All(check))],
     depends_on_state: false,
     source: include_str!("database.rs"),
 };

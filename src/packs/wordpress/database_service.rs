@@ -24,6 +24,7 @@
 //! Annotate the Service, for an hour at most: `gatera.dev/override: "W07 until=TIME reason=…"`.
 
 use super::{Tier, part};
+use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -34,7 +35,7 @@ use objects::{Kind, Object};
 pub(super) const RULE: Rule = Rule {
     id: "W07",
     name: "wp-service",
-    judges: &[(Kind::Service, WRITTEN, check)],
+    judges: &[(Kind::Service, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("database_service.rs"),
 };

@@ -24,6 +24,7 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W08 until=TIME reason=…"`.
 
 use super::{WORDPRESS, Wordpress};
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -33,7 +34,7 @@ use objects::Object;
 pub(super) const RULE: Rule = Rule {
     id: "W08",
     name: "wp-name",
-    judges: &[(WORDPRESS, &[Verb::Create], check)],
+    judges: &[(WORDPRESS, &[Verb::Create], All(check))],
     depends_on_state: false,
     source: include_str!("name.rs"),
 };
@@ -42,7 +43,7 @@ pub(super) const RULE: Rule = Rule {
 const LONGEST: usize = 63;
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    let Some(it) = review.new.as_ref().and_then(Object::custom::<Wordpress>) else { return Findings::new() };
+    let Some(it) = review.new.as_ref().and_then(Object::get::<Wordpress>) else { return Findings::new() };
     let name = &it.metadata.name;
     let wrong = if name.is_empty() {
         return Findings::new();

@@ -23,6 +23,7 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W03 until=TIME reason=…"`.
 
 use super::WORDPRESS;
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::rules::unlisted::unlisted;
 use engine::verdict::{Findings, Verdict};
@@ -32,7 +33,7 @@ use facts::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "W03",
     name: "one-wordpress",
-    judges: &[(WORDPRESS, &[Verb::Create], check)],
+    judges: &[(WORDPRESS, &[Verb::Create], All(check))],
     depends_on_state: false,
     source: include_str!("one_per_namespace.rs"),
 };

@@ -24,6 +24,7 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W02 until=TIME reason=…"`.
 
 use super::{WORDPRESS, Wordpress, secret_ref};
+use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
@@ -33,13 +34,13 @@ use objects::Object;
 pub(super) const RULE: Rule = Rule {
     id: "W02",
     name: "wp-password-change",
-    judges: &[(WORDPRESS, &[Verb::Update], check)],
+    judges: &[(WORDPRESS, &[Verb::Update], All(check))],
     depends_on_state: false,
     source: include_str!("password_change.rs"),
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    let [old, new] = [&review.old, &review.new].map(|it| it.as_ref().and_then(Object::custom::<Wordpress>));
+    let [old, new] = [&review.old, &review.new].map(|it| it.as_ref().and_then(Object::get::<Wordpress>));
     let (Some(old), Some(new)) = (old, new) else {
         return Findings::new();
     };

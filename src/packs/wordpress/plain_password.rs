@@ -27,6 +27,7 @@
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W01 until=TIME reason=…"`.
 
+use engine::rule::Check::All;
 use serde_json::json;
 
 use super::{WORDPRESS, Wordpress, part, secret_ref};
@@ -40,13 +41,13 @@ use objects::{Kind, Object, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "W01",
     name: "wp-password",
-    judges: &[(WORDPRESS, WRITTEN, check), (Kind::Deployment, WRITTEN, check)],
+    judges: &[(WORDPRESS, WRITTEN, All(check)), (Kind::Deployment, WRITTEN, All(check))],
     depends_on_state: false,
     source: include_str!("plain_password.rs"),
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    if let Some(it) = review.new.as_ref().and_then(Object::custom) {
+    if let Some(it) = review.new.as_ref().and_then(Object::get) {
         return in_resource(it).into_iter().collect();
     }
     match &review.new {

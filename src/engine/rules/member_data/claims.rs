@@ -12,7 +12,7 @@ use facts::marks;
 use facts::marks::stopped::Record;
 use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, State, View};
-use objects::{Claim, Object, PROTECTION, ordinal};
+use objects::{Claim, PROTECTION, ordinal};
 
 pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&*review.namespace, &*review.name);
@@ -102,7 +102,8 @@ fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 /// Findings about a written claim that could be deleted later without a request that is judged.
-pub(super) fn written(review: &Review, new: &Claim, view: &View<'_>) -> Findings {
+pub(super) fn written(review: &Review, view: &View<'_>) -> Findings {
+    let Some(new) = review.change::<Claim>().new else { return Findings::new() };
     let owned = owners::added(review, view).and_then(|added| {
         let end = deleted(review, view).or_else(|| to_be(review, new, view))?;
         Some(added.finding(&end, review, view))
@@ -129,7 +130,7 @@ fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
 
 /// A finding if the claim is being deleted, and the finalizer that keeps it while a pod uses it is removed.
 fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
-    let Some(Object::Claim(old)) = &review.old else { return None };
+    let old = review.change::<Claim>().old?;
     let removed = old.metadata.going() && old.metadata.protected && !new.metadata.protected;
     if !removed || users::may_unprotect(&review.user) {
         return None;

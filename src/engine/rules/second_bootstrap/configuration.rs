@@ -4,11 +4,13 @@ use super::{data_of, member_refused};
 use crate::verdict::Finding;
 use facts::galera::address::{Address, Placed, Source};
 use facts::galera::server;
+use facts::review::Review;
 use facts::revision;
 use facts::view::{Cluster, View};
 use objects::ConfigMap;
 
-pub(super) fn founds(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
+pub(super) fn founds(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (ns, new) = (&review.namespace, review.change::<ConfigMap>().new?);
     let mut clusters = view.readers_of(ns, &new.metadata.name).filter(|cluster| cluster.has_data());
     let by = |cluster| by_file(ns, new, cluster, view).or_else(|| by_variables(ns, new, cluster, view));
     let (cluster, (field, by)) = clusters.find_map(|cluster| Some((cluster, by(cluster)?)))?;
