@@ -39,42 +39,43 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet covers it too.
 
-use crate::rule::Check::All;
+use crate::rule::Check::One;
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
-use crate::verdict::{Finding, Findings, Verdict};
-use facts::review::{Change, Operation, Review};
+use crate::verdict::{Finding, Verdict};
+use facts::review::{Change, Review};
 use facts::view::{Cluster, Member, State, View, transfer};
 use facts::way_out::{Command, run};
-use objects::{Kind, Object, Workload};
+use objects::{Kind, Scale, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G05",
     name: "bootstrap-needed",
     judges: &[
-        (Kind::Deployment, &[Verb::Update, Verb::Delete, Verb::Scale], All(check)),
-        (Kind::Pod, &[Verb::Delete, Verb::Evict], All(check)),
-        (Kind::Service, &[Verb::Delete], All(check)),
-        (Kind::ConfigMap, &[Verb::Delete], All(check)),
+        (Kind::Deployment, &[Verb::Update], One(updated)),
+        (Kind::Deployment, &[Verb::Scale], One(scaled)),
+        (Kind::Deployment, &[Verb::Delete], One(check)),
+        (Kind::Pod, &[Verb::Delete, Verb::Evict], One(check)),
+        (Kind::Service, &[Verb::Delete], One(check)),
+        (Kind::ConfigMap, &[Verb::Delete], One(check)),
     ],
     depends_on_state: true,
     source: include_str!("bootstrap_needed.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let ends = match &review.new {
-        _ if review.operation == Operation::Delete || review.subresource == "eviction" => true,
-        Some(Object::Scale(new)) => new.spec.replicas == 0,
-        _ => review.kind == Kind::Deployment && restarts(review),
-    };
-    let cluster = ends.then(|| bootstrapped_with(review, view)).flatten();
-    cluster.and_then(|cluster| still_needed(review, cluster, view)).into_iter().collect()
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
+    still_needed(review, bootstrapped_with(review, view)?, view)
 }
 
-/// Whether an edit stops the bootstrap node, or replaces it by another, empty one.
-fn restarts(review: &Review) -> bool {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else { return false };
-    old.replicas() > 0
-        && (new.replicas() == 0 || old.spec.template.fingerprint != new.spec.template.fingerprint)
+/// A finding about an edit that stops the bootstrap node, or replaces it by another, empty one.
+fn updated(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else { return None };
+    let restarts = new.replicas() == 0 || old.spec.template.fingerprint != new.spec.template.fingerprint;
+    check(review, view).filter(|_| old.replicas() > 0 && restarts)
+}
+
+fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let new = review.change::<Scale>().new?;
+    check(review, view).filter(|_| new.spec.replicas == 0)
 }
 
 /// The cluster whose bootstrap node this object belongs to, while that node exists.

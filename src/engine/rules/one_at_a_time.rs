@@ -74,32 +74,33 @@ use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::quorum::survives;
 use facts::galera::server;
-use facts::review::{Operation, Review};
+use facts::review::{Change, Review};
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, PodFact, State, View, back_or_out_of_service, out_of_service, transfer};
 use facts::way_out::{Command, WayOut, page, run, say};
-use objects::{Kind, Object};
+use objects::{Kind, Pod};
 
 pub(super) const RULE: Rule = Rule {
     id: "G02",
     name: "one-at-a-time",
-    judges: &[(Kind::Pod, &[Verb::Update, Verb::Delete, Verb::Evict], All(check))],
+    judges: &[
+        (Kind::Pod, &[Verb::Update], All(updated)),
+        (Kind::Pod, &[Verb::Delete, Verb::Evict], All(removed)),
+    ],
     depends_on_state: true,
     source: include_str!("one_at_a_time.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    if review.operation == Operation::Update {
-        return owned(review, view).map_or_else(|| resized(review, view), |found| vec![found]);
-    }
-    if review.operation != Operation::Delete && review.subresource != "eviction" {
+fn updated(review: &Review, view: &View<'_>) -> Findings {
+    if review.old.is_none() {
         return Findings::new();
     }
+    owned(review, view).map_or_else(|| resized(review, view), |found| vec![found])
+}
+
+fn removed(review: &Review, view: &View<'_>) -> Findings {
     // The request shows the pod that is deleted. The view may be late, and hold an earlier pod of that name, or none.
-    let shown = match &review.old {
-        Some(Object::Pod(pod)) => Some(PodFact::of(pod)),
-        _ => None,
-    };
+    let shown = review.change::<Pod>().old.map(PodFact::of);
     if let Some(found) = strays::left_behind(review, shown.as_ref(), view) {
         return vec![found];
     }
@@ -128,7 +129,7 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 /// Findings about a resize that restarts the server in its pod: the member is missing meanwhile.
 fn resized(review: &Review, view: &View<'_>) -> Findings {
-    let Some(Object::Pod(old)) = review.old.as_ref().filter(|_| restarts_its_server(review)) else {
+    let Some(old) = review.change::<Pod>().old.filter(|_| restarts_its_server(review)) else {
         return Findings::new();
     };
     let shown = PodFact::of(old);
@@ -147,7 +148,7 @@ fn resized(review: &Review, view: &View<'_>) -> Findings {
 
 /// Whether a change of resources restarts the server of this pod.
 pub(super) fn restarts_its_server(review: &Review) -> bool {
-    let (Some(Object::Pod(old)), Some(Object::Pod(new))) = (&review.old, &review.new) else { return false };
+    let Change { old: Some(old), new: Some(new) } = review.change::<Pod>() else { return false };
     let Some(server) = server::in_pod(&old.metadata, &old.spec) else { return false };
     let resized = new.spec.containers.iter().find(|it| it.name == server.name);
     review.subresource == "resize" && resized.is_some_and(|new| server.is_restarted_as(new))

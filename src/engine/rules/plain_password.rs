@@ -37,9 +37,9 @@ use crate::rule::Check::All;
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options;
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::view::View;
-use objects::{ConfigMap, Container, Kind, Literal, Meta, Object, PodSpec};
+use objects::{ConfigMap, Container, Kind, Literal, Pod, PodSpec, Workload};
 
 pub use value::is_secret;
 pub(super) use value::is_secret_name;
@@ -49,32 +49,40 @@ pub(super) const RULE: Rule = Rule {
     id: "G11",
     name: "plain-password",
     judges: &[
-        (Kind::StatefulSet, WRITTEN, All(check)),
-        (Kind::Deployment, WRITTEN, All(check)),
-        (Kind::Pod, &[Verb::Create], All(check)),
-        (Kind::ConfigMap, WRITTEN, All(check)),
+        (Kind::StatefulSet, WRITTEN, All(in_workload)),
+        (Kind::Deployment, WRITTEN, All(in_workload)),
+        (Kind::Pod, &[Verb::Create], All(in_bare_pod)),
+        (Kind::ConfigMap, WRITTEN, All(config_map)),
     ],
     depends_on_state: false,
     source: include_str!("plain_password.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let adopted = |meta: &Meta| view.adoption().adopts(&meta.labels);
-    match &review.new {
-        Some(Object::StatefulSet(it) | Object::Deployment(it)) if adopted(&it.spec.template.metadata) => {
-            let mut found = in_pod("spec.template.spec.", &it.spec.template.spec);
-            found.extend(newly_read::judged(review, view, |map, _| in_config(map)));
-            found
-        }
-        // A pod with a controller is a copy of a template, and the template was judged.
-        Some(Object::Pod(it))
-            if adopted(&it.metadata) && it.metadata.controller().is_none() && review.old.is_none() =>
+fn in_workload(review: &Review, view: &View<'_>) -> Findings {
+    let template = review.change::<Workload>().new.map(|it| &it.spec.template);
+    let Some(template) = template.filter(|it| view.adoption().adopts(&it.metadata.labels)) else {
+        return Findings::new();
+    };
+    let mut found = in_pod("spec.template.spec.", &template.spec);
+    found.extend(newly_read::judged(review, view, |map, _| in_config(map)));
+    found
+}
+
+/// Findings about a new pod without a controller: with one, it is a copy of a template that was judged.
+fn in_bare_pod(review: &Review, view: &View<'_>) -> Findings {
+    match review.change::<Pod>() {
+        Change { old: None, new: Some(it) }
+            if view.adoption().adopts(&it.metadata.labels) && it.metadata.controller().is_none() =>
         {
             in_pod("spec.", &it.spec)
         }
-        Some(Object::ConfigMap(it)) if view.is_galeras(&review.namespace, it) => in_config(it),
         _ => Findings::new(),
     }
+}
+
+fn config_map(review: &Review, view: &View<'_>) -> Findings {
+    let new = review.change::<ConfigMap>().new.filter(|it| view.is_galeras(&review.namespace, it));
+    new.map_or_else(Findings::new, in_config)
 }
 
 fn in_pod(prefix: &str, spec: &PodSpec) -> Findings {

@@ -37,7 +37,7 @@
 
 use super::template;
 use crate::inject::Prospect;
-use crate::rule::Check::All;
+use crate::rule::Check::{All, One};
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::ports::USUAL as USUAL_PORT;
@@ -53,7 +53,7 @@ pub(super) const RULE: Rule = Rule {
     judges: &[
         (Kind::StatefulSet, WRITTEN, All(check)),
         (Kind::Deployment, WRITTEN, All(check)),
-        (Kind::ConfigMap, WRITTEN, All(check)),
+        (Kind::ConfigMap, WRITTEN, One(moves_the_port)),
     ],
     depends_on_state: false,
     source: include_str!("probes.rs"),
@@ -63,9 +63,6 @@ pub(super) const RULE: Rule = Rule {
 const LEAST_PATIENCE: i64 = 300;
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    if let Some(Object::ConfigMap(new)) = &review.new {
-        return moves_the_port(&review.namespace, new, view).into_iter().collect();
-    }
     let Some((template, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
     let claims = match &review.new {
         Some(Object::StatefulSet(it)) => &it.spec.volume_claim_templates[..],
@@ -225,7 +222,8 @@ fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &V
 }
 
 /// A finding about a ConfigMap that changes the servers' port to one that their probes do not ask.
-fn moves_the_port(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
+fn moves_the_port(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (ns, new) = (&review.namespace, review.change::<ConfigMap>().new?);
     let with = view.with(new);
     view.readers_of(ns, &new.metadata.name).find_map(|cluster| {
         let template = &cluster.workload.spec.template;

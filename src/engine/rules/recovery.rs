@@ -99,9 +99,9 @@
 //! data.
 
 use crate::grant::verify;
-use crate::rule::Check::All;
+use crate::rule::Check::One;
 use crate::rule::{Rule, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
+use crate::verdict::{Finding, Verdict, YieldsTo};
 use facts::marks;
 use facts::marks::recovery::Recovery;
 use facts::review::{Origin, Review};
@@ -111,16 +111,13 @@ use objects::{Kind, Meta, Object};
 pub(super) const RULE: Rule = Rule {
     id: "G20",
     name: "recovery",
-    judges: &[(Kind::StatefulSet, WRITTEN, All(check))],
+    judges: &[(Kind::StatefulSet, WRITTEN, One(check))],
     depends_on_state: true,
     source: include_str!("recovery.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    match asked(review) {
-        Some(text) => refused(text, review, view).into_iter().collect(),
-        None => Findings::new(),
-    }
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
+    refused(asked(review)?, review, view)
 }
 
 /// The recovery that this change requests. An earlier request was judged when it was written.

@@ -34,41 +34,34 @@
 //! override of G03 on the cluster's StatefulSet covers it too.
 
 use super::owners;
-use crate::rule::Check::All;
+use crate::rule::Check::{All, One};
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
-use facts::review::{Operation, Review};
+use facts::review::Review;
 use facts::view::{Cluster, State, View, is_cluster};
-use objects::{ConfigMap, Kind, Object, Workload};
+use objects::{ConfigMap, Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G10",
     name: "references",
     judges: &[
-        (Kind::ConfigMap, &[Verb::Create, Verb::Update, Verb::Delete], All(check)),
-        (Kind::Secret, &[Verb::Create, Verb::Update, Verb::Delete], All(check)),
-        (Kind::Service, &[Verb::Create, Verb::Update, Verb::Delete], All(check)),
-        (Kind::ServiceAccount, &[Verb::Create, Verb::Update, Verb::Delete], All(check)),
-        (Kind::StatefulSet, WRITTEN, All(check)),
+        (Kind::ConfigMap, WRITTEN, All(config_map)),
+        (Kind::Secret, WRITTEN, One(owned)),
+        (Kind::Service, WRITTEN, One(owned)),
+        (Kind::ServiceAccount, WRITTEN, One(owned)),
+        (Kind::StatefulSet, WRITTEN, All(missing_keys)),
+        (Kind::ConfigMap, &[Verb::Delete], One(deleted)),
+        (Kind::Secret, &[Verb::Delete], One(deleted)),
+        (Kind::Service, &[Verb::Delete], One(deleted)),
+        (Kind::ServiceAccount, &[Verb::Delete], One(deleted)),
     ],
     depends_on_state: true,
     source: include_str!("references.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    match &review.new {
-        None if review.operation == Operation::Delete => deleted(review, view).into_iter().collect(),
-        Some(Object::StatefulSet(new)) if is_cluster(new, view.adoption()) => missing_keys(new, review, view),
-        Some(Object::StatefulSet(_)) | None => Findings::new(),
-        Some(new) => {
-            let mut found: Findings = owned(review, view).into_iter().collect();
-            if let Object::ConfigMap(new) = new {
-                found.extend(incomplete(new, review, view));
-            }
-            found
-        }
-    }
+fn config_map(review: &Review, view: &View<'_>) -> Findings {
+    owned(review, view).into_iter().chain(incomplete(review, view)).collect()
 }
 
 /// A finding if the object would be deleted with a new owner.
@@ -133,7 +126,8 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 /// Findings about a ConfigMap without a key that its readers mount.
-fn incomplete(new: &ConfigMap, review: &Review, view: &View<'_>) -> Findings {
+fn incomplete(review: &Review, view: &View<'_>) -> Findings {
+    let Some(new) = review.change::<ConfigMap>().new else { return Findings::new() };
     let name = &review.name;
     let mut missing: Vec<_> = view
         .readers_of(&review.namespace, name)
@@ -162,7 +156,9 @@ const SCRIPT: &str = "wait-for-sync.sh";
 const FOLDER: &str = "a missing file becomes an empty folder, and the hook that should run it fails silently";
 
 /// Findings about a template that mounts keys that its known ConfigMaps do not have.
-fn missing_keys(new: &Workload, review: &Review, view: &View<'_>) -> Findings {
+fn missing_keys(review: &Review, view: &View<'_>) -> Findings {
+    let new = review.change::<Workload>().new.filter(|it| is_cluster(it, view.adoption()));
+    let Some(new) = new else { return Findings::new() };
     let spec = &new.spec.template.spec;
     let mut names: Vec<_> = spec.config_maps().collect();
     names.sort_unstable();

@@ -47,75 +47,68 @@ use size::{created, unwise_size};
 
 use super::managed;
 use super::member_removal::hold;
-use crate::rule::{Rule, UNTIL_SEEN, Verb};
+use crate::rule::{Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::quorum::floor_of_one_step;
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::view::{Cluster, Id, Member, State, View, is_cluster};
 use facts::way_out::{Command, WayOut, page, run, say};
-use objects::{Kind, Meta, Object};
+use objects::{Kind, Meta, Scale, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G01",
     name: "scale-order",
-    judges: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale], All(check))],
+    judges: &[(Kind::StatefulSet, WRITTEN, All(written)), (Kind::StatefulSet, &[Verb::Scale], All(scaled))],
     depends_on_state: true,
     source: include_str!("scale_order.rs"),
 };
 
 const FIELD: &str = "spec.replicas";
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    match (&review.old, &review.new) {
-        (None, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
-            let cluster = view.cluster(&review.namespace, &review.name);
-            let is_stopped = new.replicas() == 0 && cluster.is_some_and(Cluster::is_stopped);
-            if is_stopped { Findings::new() } else { created(new.replicas()) }
-        }
-        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
-            if is_cluster(old, view.adoption()) =>
-        {
-            let cluster = view.cluster(&review.namespace, &review.name);
-            let cluster = match cluster.filter(|it| it.left) {
-                Some(left) if review.takes_over => {
-                    return stranded(new, left).into_iter().collect();
-                }
-                // The StatefulSet exists, but the view does not show it yet.
-                Some(_) => None,
-                None => cluster,
-            };
-            if let Some(refused) = renumbered(old, new, cluster, view) {
-                return vec![refused];
-            }
-            changed(
-                Resize {
-                    review,
-                    set: Some(&old.metadata),
-                    arbitrators: cluster.map_or(0, |it| it.arbitrators),
-                    from: old.replicas(),
-                    to: new.replicas(),
-                    parallel: new.parallel(),
-                },
-                cluster,
-                view,
-            )
-        }
-        (Some(Object::Scale(old)), Some(Object::Scale(new))) => {
-            // The StatefulSet may have been created moments ago, with members that run.
-            let cluster = view.cluster(&review.namespace, &review.name).filter(|it| !it.left);
-            let known = cluster.is_some() || view.members_run(&review.namespace, &review.name);
-            let step = Resize {
-                review,
-                set: cluster.map(|it| &it.workload.metadata),
-                arbitrators: cluster.map_or(0, |it| it.arbitrators),
-                from: old.spec.replicas,
-                to: new.spec.replicas,
-                parallel: cluster.is_some_and(|it| it.workload.parallel()),
-            };
-            if known { changed(step, cluster, view) } else { Findings::new() }
-        }
-        _ => Findings::new(),
+fn written(review: &Review, view: &View<'_>) -> Findings {
+    let Change { old, new: Some(new) } = review.change::<Workload>() else { return Findings::new() };
+    if !is_cluster(old.unwrap_or(new), view.adoption()) {
+        return Findings::new();
     }
+    let cluster = view.cluster(&review.namespace, &review.name);
+    let Some(old) = old else {
+        let is_stopped = new.replicas() == 0 && cluster.is_some_and(Cluster::is_stopped);
+        return if is_stopped { Findings::new() } else { created(new.replicas()) };
+    };
+    let cluster = match cluster.filter(|it| it.left) {
+        Some(left) if review.takes_over => return stranded(new, left).into_iter().collect(),
+        // The StatefulSet exists, but the view does not show it yet.
+        Some(_) => None,
+        None => cluster,
+    };
+    if let Some(refused) = renumbered(old, new, cluster, view) {
+        return vec![refused];
+    }
+    let step = Resize {
+        review,
+        set: Some(&old.metadata),
+        arbitrators: cluster.map_or(0, |it| it.arbitrators),
+        from: old.replicas(),
+        to: new.replicas(),
+        parallel: new.parallel(),
+    };
+    changed(step, cluster, view)
+}
+
+fn scaled(review: &Review, view: &View<'_>) -> Findings {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Scale>() else { return Findings::new() };
+    // The StatefulSet may have been created moments ago, with members that run.
+    let cluster = view.cluster(&review.namespace, &review.name).filter(|it| !it.left);
+    let step = Resize {
+        review,
+        set: cluster.map(|it| &it.workload.metadata),
+        arbitrators: cluster.map_or(0, |it| it.arbitrators),
+        from: old.spec.replicas,
+        to: new.spec.replicas,
+        parallel: cluster.is_some_and(|it| it.workload.parallel()),
+    };
+    let known = cluster.is_some() || view.members_run(&review.namespace, &review.name);
+    if known { changed(step, cluster, view) } else { Findings::new() }
 }
 
 /// Findings about a resize that is requested in another way than by `replicas`.

@@ -45,32 +45,32 @@
 
 use super::template;
 use crate::inject::{Prospect, Start};
-use crate::rule::Check::All;
+use crate::rule::Check::One;
 use crate::rule::{Rule, WRITTEN};
-use crate::verdict::{Findings, Verdict};
+use crate::verdict::{Finding, Verdict};
 use facts::review::{Origin, Review};
 use facts::view::View;
-use objects::{Kind, Object};
+use objects::{Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G19",
     name: "start",
-    judges: &[(Kind::StatefulSet, WRITTEN, All(check))],
+    judges: &[(Kind::StatefulSet, WRITTEN, One(check))],
     depends_on_state: false,
     source: include_str!("start.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((template, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
-    let Some(Object::StatefulSet(set)) = &review.new else { return Findings::new() };
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (template, server) = template::of(review.new.as_ref(), view)?;
+    let set = review.change::<Workload>().new?;
     let claims = set.spec.volume_claim_templates.iter().map(|claim| &*claim.metadata.name);
     let Start::Blind { why, instead, lasts } =
         Prospect::of(server, &template.metadata, &template.spec, claims).start
     else {
-        return Findings::new();
+        return None;
     };
     if lasts && matches!(review.origin, Origin::Check | Origin::Audit) {
-        return Findings::new();
+        return None;
     }
     let says = format!("after a crash container {} starts without knowing its position: {why}", server.name);
     let finding = RULE.finding(
@@ -81,5 +81,5 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
          after a power failure some rows may exist on some members only, although every pod is Ready",
         instead,
     );
-    vec![finding]
+    Some(finding)
 }

@@ -40,26 +40,26 @@
 //! everything the cluster uses, except its claims.
 
 use super::owners;
-use crate::rule::Check::All;
+use crate::rule::Check::One;
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Finding, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, Id, State, View, is_cluster, is_cluster_by_template};
 use facts::way_out::{Command, WayOut, say};
-use objects::{Kind, Object};
+use objects::{Kind, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G03",
     name: "whole-cluster-stop",
     judges: &[
-        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete], All(check)),
-        (Kind::Namespace, &[Verb::Update, Verb::Delete], All(check)),
+        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete], One(check)),
+        (Kind::Namespace, &[Verb::Update, Verb::Delete], One(check)),
     ],
     depends_on_state: true,
     source: include_str!("whole_stop.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     let found = match (review.kind, review.operation) {
         (Kind::StatefulSet, Operation::Create | Operation::Update) => owned(review, view),
         (Kind::StatefulSet, Operation::Delete) => match view.cluster(&review.namespace, &review.name) {
@@ -71,7 +71,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             .and_then(|added| Some(added.finding(&namespace(review, view)?, review, view))),
         _ => None,
     };
-    found.into_iter().collect()
+    found
 }
 
 fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Finding> {
@@ -144,7 +144,7 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
 
 /// A finding about a StatefulSet that the view does not show yet: it may have taken over running members.
 fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let Some(Object::StatefulSet(old)) = &review.old else { return None };
+    let old = review.change::<Workload>().old?;
     let counts = !review.options.orphans() && is_cluster(old, view.adoption());
     let may_run = view.members_run(&review.namespace, &review.name) || view.freshness != Freshness::Current;
     (counts && may_run).then(|| {

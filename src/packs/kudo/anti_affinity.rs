@@ -26,28 +26,26 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
 
 use super::{INSTANCE, rewritten};
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use engine::rule::{Rule, WRITTEN};
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "K03",
     name: "kudo-anti-affinity",
-    judges: &[(INSTANCE, WRITTEN, All(check))],
+    judges: &[(INSTANCE, WRITTEN, One(check))],
     depends_on_state: false,
     source: include_str!("anti_affinity.rs"),
 };
 
 const NAME: &str = "ANTI_AFFINITY";
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((_, switch)) = rewritten(review, view, NAME).filter(|(_, it)| it.given()) else {
-        return Findings::new();
-    };
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (_, switch) = rewritten(review, view, NAME).filter(|(_, it)| it.given())?;
     let (verdict, says) = match switch.look() {
-        "true" => return Findings::new(),
+        "true" => return None,
         "false" => (
             Verdict::Warn,
             format!(
@@ -57,5 +55,5 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         _ => (Verdict::Deny, format!("{NAME} is neither true nor false, so it is off")),
     };
     let why = "the operator only understands the word true, and members that share a node are lost together with it";
-    vec![RULE.finding(verdict, format!("spec.parameters[{NAME}]"), says, why, "write \"true\"")]
+    Some(RULE.finding(verdict, format!("spec.parameters[{NAME}]"), says, why, "write \"true\""))
 }

@@ -31,10 +31,10 @@
 
 use super::INSTANCE;
 use engine::exceptions::confirmation;
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use engine::rule::{Rule, UNTIL_SEEN, Verb};
 use engine::rules::owners;
-use engine::verdict::{Finding, Findings, Verdict};
+use engine::verdict::{Finding, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, State, View};
 use facts::way_out::{Command, say};
@@ -44,8 +44,8 @@ pub(super) const RULE: Rule = Rule {
     id: "K05",
     name: "kudo-end",
     judges: &[
-        (INSTANCE, &[Verb::Update, Verb::Delete], All(check)),
-        (Kind::Definition, &[Verb::Delete], All(check)),
+        (INSTANCE, &[Verb::Update, Verb::Delete], One(check)),
+        (Kind::Definition, &[Verb::Delete], One(check)),
     ],
     depends_on_state: true,
     source: include_str!("end.rs"),
@@ -56,14 +56,14 @@ const DEFINITION: &str = "instances.kudo.dev";
 const WHY: &str = "KUDO's Instance owns all objects of the cluster: the garbage collector deletes members, Services and configuration at \
                    once, and no rule can stop it";
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     if review.operation == Operation::Update {
         let owned =
             owners::added(review, view).and_then(|it| Some(it.finding(&of_one(review, view)?, review, view)));
-        return owned.into_iter().collect();
+        return owned;
     }
     if review.operation != Operation::Delete {
-        return Findings::new();
+        return None;
     }
     let found = match &review.old {
         Some(it) if it.kind() == INSTANCE => {
@@ -73,7 +73,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Some(Object::Definition(it)) if it.metadata.name == DEFINITION => of_all(review, view),
         _ => None,
     };
-    found.into_iter().collect()
+    found
 }
 
 fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {

@@ -30,21 +30,21 @@
 //!
 //! Annotate the ClusterRoleBinding, for an hour at most: `gatera.dev/override: "R17 until=TIME reason=…"`.
 
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use serde::Deserialize;
 
 use engine::rule::{Rule, WRITTEN};
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;
 use facts::way_out::{Command, page, run};
 use objects::scalar::{self, Listed, Scalar};
-use objects::{Custom, CustomKind, Kind, Meta, Object, Row, or_default};
+use objects::{Custom, CustomKind, Kind, Meta, Row, or_default};
 
 pub(super) const RULE: Rule = Rule {
     id: "R17",
     name: "rds-binding",
-    judges: &[(Kind::Custom(KIND), WRITTEN, All(check))],
+    judges: &[(Kind::Custom(KIND), WRITTEN, One(check))],
     depends_on_state: false,
     source: include_str!("binding.rs"),
 };
@@ -87,14 +87,12 @@ struct Named {
 
 const ALL_USERS: [&str; 3] = ["system:serviceaccounts", "system:authenticated", "system:unauthenticated"];
 
-fn check(review: &Review, _: &View<'_>) -> Findings {
-    let Some(it) = review.new.as_ref().and_then(Object::get::<ClusterRoleBinding>) else {
-        return Findings::new();
-    };
+fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
+    let it = review.change::<ClusterRoleBinding>().new?;
     let role = it.role_ref.name.look();
     let group =
         it.subjects.all().iter().find(|it| it.kind.look() == "Group" && ALL_USERS.contains(&it.name.look()));
-    let Some(group) = group.filter(|_| role.contains("rdsoperator")) else { return Findings::new() };
+    let group = group.filter(|_| role.contains("rdsoperator"))?;
     let group = group.name.look();
     let says =
         format!("role {} for group {group} shows every database password to every pod", super::shown(role));
@@ -107,5 +105,5 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
         let bind = bind.arg(format!("--clusterrole={role}")).arg("--serviceaccount=NAMESPACE:ACCOUNT");
         (Verdict::Deny, run(bind).say(", for each account that needs it"))
     };
-    vec![RULE.finding(verdict, format!("subjects[{group}]"), says, why, instead)]
+    Some(RULE.finding(verdict, format!("subjects[{group}]"), says, why, instead))
 }

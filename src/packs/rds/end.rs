@@ -26,14 +26,14 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. This is the confirmation. On a
 //! Namespace it counts for every Rds in it, because the control plane's deletions are not judged.
 
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use std::collections::BTreeSet;
 
 use super::{RDS, Rds, until_active};
 use engine::exceptions::confirmation;
 use engine::rule::{Rule, Verb};
 use engine::rules::unlisted::unlisted;
-use engine::verdict::{Finding, Findings, Verdict};
+use engine::verdict::{Finding, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::View;
 use facts::way_out::{WayOut, say};
@@ -43,9 +43,9 @@ pub(super) const RULE: Rule = Rule {
     id: "R14",
     name: "rds-end",
     judges: &[
-        (RDS, &[Verb::Delete], All(check)),
-        (Kind::Definition, &[Verb::Delete], All(check)),
-        (Kind::Namespace, &[Verb::Delete], All(check)),
+        (RDS, &[Verb::Delete], One(check)),
+        (Kind::Definition, &[Verb::Delete], One(check)),
+        (Kind::Namespace, &[Verb::Delete], One(check)),
     ],
     depends_on_state: true,
     source: include_str!("end.rs"),
@@ -54,9 +54,9 @@ pub(super) const RULE: Rule = Rule {
 /// The name of the definition of every Rds.
 const DEFINITION: &str = "rdss.otc.mcsps.de";
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     if review.operation != Operation::Delete || view.settings.is_rds_operator(&review.user) {
-        return Findings::new();
+        return None;
     }
     let lists = match &review.old {
         Some(Object::Definition(it)) => it.metadata.name == DEFINITION,
@@ -65,17 +65,17 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if lists && let Some(unknown) = unlisted(&RULE, RDS, review, view) {
         // Most namespaces have no Rds: a kind that cannot be listed must not prevent their deletion.
         let verdict = if review.kind == Kind::Namespace { Verdict::Warn } else { unknown.verdict };
-        return vec![Finding { verdict, ..unknown }];
+        return Some(Finding { verdict, ..unknown });
     }
     if let Some(rds) = review.old.as_ref().and_then(Object::get) {
-        return vec![of_one(rds, review, view)];
+        return Some(of_one(rds, review, view));
     }
     match &review.old {
         Some(Object::Definition(it)) if it.metadata.name == DEFINITION && !view.has_none(RDS) => {
-            vec![of_all(review, view)]
+            Some(of_all(review, view))
         }
-        Some(Object::Namespace(_)) => of_namespace(review, view).into_iter().collect(),
-        _ => Findings::new(),
+        Some(Object::Namespace(_)) => of_namespace(review, view),
+        _ => None,
     }
 }
 

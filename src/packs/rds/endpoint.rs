@@ -24,9 +24,9 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R16 until=TIME reason=…"`.
 
 use super::{RDS, Write, patch, shown};
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use engine::rule::{Rule, WRITTEN};
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;
 use facts::way_out::{WayOut, run};
@@ -34,26 +34,26 @@ use facts::way_out::{WayOut, run};
 pub(super) const RULE: Rule = Rule {
     id: "R16",
     name: "rds-endpoint",
-    judges: &[(RDS, WRITTEN, All(check))],
+    judges: &[(RDS, WRITTEN, One(check))],
     depends_on_state: false,
     source: include_str!("endpoint.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(write) = Write::of(review, view) else { return Findings::new() };
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let write = Write::of(review, view)?;
     if !write.changes(|it| &it.endpoint) {
-        return Findings::new();
+        return None;
     }
     let was = write.old.map_or("", |old| old.spec.endpoint.look());
     let is = &write.new.spec.endpoint;
     let finding = |verdict, says: String, instead: WayOut| {
         let why = "every call of it makes the operator enlarge the database, which costs money and cannot be undone";
-        vec![RULE.finding(verdict, "spec.endpoint", says, why, instead)]
+        Some(RULE.finding(verdict, "spec.endpoint", says, why, instead))
     };
     if is.is_empty() {
         let says = "the alarms of the endpoint stay in the cloud, and keep calling it".to_owned();
         return if was.is_empty() {
-            Findings::new()
+            None
         } else {
             finding(Verdict::Warn, says, "delete the alarms in the cloud".into())
         };
@@ -71,7 +71,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
         && !host.chars().all(|c| c.is_ascii_digit() || c == '.');
     if is_name {
-        return Findings::new();
+        return None;
     }
     finding(Verdict::Deny, format!("spec.endpoint does not name a host: {}", shown(host)), instead)
 }

@@ -26,11 +26,11 @@ mod volume;
 
 use engine::rulebook::Pack;
 use engine::webhooks::{Endpoint, Entry, Only, Selects};
-use facts::review::{Operation, Review};
+use facts::review::{Change, Operation, Review};
 use facts::view::View;
 use facts::way_out::{Command, WayOut, run, say};
 use objects::scalar::Scalar;
-use objects::{Custom, CustomKind, Kind, Meta, Object, Row};
+use objects::{Custom, CustomKind, Kind, Meta, Row};
 
 pub use binding::ClusterRoleBinding;
 pub use spec::Rds;
@@ -118,8 +118,7 @@ struct Write<'r> {
 
 impl<'r> Write<'r> {
     fn of(review: &'r Review, view: &View<'_>) -> Option<Self> {
-        let new: &Rds = review.new.as_ref()?.get()?;
-        let old = review.old.as_ref().and_then(Object::get::<Rds>);
+        let Change { old, new: Some(new) } = review.change::<Rds>() else { return None };
         let same = old.is_some_and(|old| old.spec == new.spec && old.status == new.status);
         (!same && !view.settings.is_rds_operator(&review.user)).then_some(Self { old, new })
     }

@@ -24,27 +24,27 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R15 until=TIME reason=…"`.
 
 use super::{RDS, Write, shown};
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R15",
     name: "rds-name",
-    judges: &[(RDS, &[Verb::Create], All(check))],
+    judges: &[(RDS, &[Verb::Create], One(check))],
     depends_on_state: false,
     source: include_str!("name.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(new) = Write::creation(review, view) else { return Findings::new() };
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let new = Write::creation(review, view)?;
     let name = &new.metadata.name;
     let instance = format!("{}_{name}", review.namespace);
     let length = instance.chars().count();
     let problem = if name.is_empty() || review.namespace.is_empty() {
-        return Findings::new();
+        return None;
     } else if !instance.starts_with(|c: char| c.is_ascii_alphabetic()) {
         "which does not begin with a letter".to_owned()
     } else if instance.contains('.') {
@@ -52,10 +52,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     } else if !(4..=64).contains(&length) {
         format!("which has {length} characters instead of 4 to 64")
     } else {
-        return Findings::new();
+        return None;
     };
     let says = format!("the instance would be called {}, {problem}", shown(&instance));
     let why = "the cloud refuses it and the operator ignores the error: the instance is never created";
     let instead = "choose a shorter name of letters, digits and -, or a namespace that begins with a letter";
-    vec![RULE.finding(Verdict::Deny, "metadata.name", says, why, instead)]
+    Some(RULE.finding(Verdict::Deny, "metadata.name", says, why, instead))
 }

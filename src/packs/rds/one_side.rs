@@ -22,34 +22,34 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R13 until=TIME reason=…"`.
 
 use super::{RDS, Write};
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R13",
     name: "rds-one-side",
-    judges: &[(RDS, &[Verb::Update], All(check))],
+    judges: &[(RDS, &[Verb::Update], One(check))],
     depends_on_state: false,
     source: include_str!("one_side.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((old, new)) = Write::update(review, view) else { return Findings::new() };
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (old, new) = Write::update(review, view)?;
     if old.spec == new.spec || old.status == new.status {
-        return Findings::new();
+        return None;
     }
     let lost = old.spec.databases != new.spec.databases || old.spec.users != new.spec.users;
     let verdict = if lost { Verdict::Deny } else { Verdict::Warn };
     let says = "spec and status change in one write, and the operator skips it";
     let why = "new databases and users are not created until something else changes";
-    vec![RULE.finding(
+    Some(RULE.finding(
         verdict,
         "status",
         says,
         why,
         "change the spec first, then the status in a separate write",
-    )]
+    ))
 }

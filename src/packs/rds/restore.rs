@@ -25,13 +25,13 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R07 until=TIME reason=…"`. This is the confirmation. It does not
 //! allow an invalid time.
 
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{RDS, Rds, Spec, Write, shown, until_active};
 use engine::exceptions::confirmation;
 use engine::rule::{Rule, WRITTEN};
-use engine::verdict::{Finding, Findings, Verdict, YieldsTo};
+use engine::verdict::{Finding, Verdict, YieldsTo};
 use facts::review::{Origin, Review};
 use facts::view::View;
 use facts::way_out::say;
@@ -40,15 +40,15 @@ use objects::scalar::Scalar;
 pub(super) const RULE: Rule = Rule {
     id: "R07",
     name: "rds-restore",
-    judges: &[(RDS, WRITTEN, All(check))],
+    judges: &[(RDS, WRITTEN, One(check))],
     depends_on_state: false,
     source: include_str!("restore.rs"),
 };
 
 const TIME: &str = "spec.backuprestoretime";
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(write) = Write::of(review, view) else { return Findings::new() };
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let write = Write::of(review, view)?;
     let asked = &write.new.spec.backuprestoretime;
     let found = match write.old {
         _ if asked.is_empty() => None,
@@ -57,7 +57,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Some(old) if !old.spec.backuprestoretime.is_empty() => Some(pending()),
         Some(old) => Some(asked_for(old, write.new, review, view)),
     };
-    found.into_iter().collect()
+    found
 }
 
 fn wrong(says: impl Into<String>, instead: &str) -> Finding {

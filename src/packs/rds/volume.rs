@@ -24,24 +24,24 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume still does not shrink.
 
 use super::{RDS, Write, contents};
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use engine::rule::{Rule, WRITTEN};
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R02",
     name: "rds-volume",
-    judges: &[(RDS, WRITTEN, All(check))],
+    judges: &[(RDS, WRITTEN, One(check))],
     depends_on_state: false,
     source: include_str!("volume.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(write) = Write::of(review, view) else { return Findings::new() };
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let write = Write::of(review, view)?;
     if !write.changes(|it| &it.volumesize) {
-        return Findings::new();
+        return None;
     }
     let was = write.old.and_then(|old| old.spec.size());
     let size = write.new.spec.size();
@@ -51,7 +51,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             "the operator ignores a smaller size, and the instance keeps its size",
             format!("keep volumesize {was}"),
         ),
-        (_, Some(size)) if (40..=4000).contains(&size) && size % 10 == 0 => return Findings::new(),
+        (_, Some(size)) if (40..=4000).contains(&size) && size % 10 == 0 => return None,
         _ => (
             format!(
                 "volumesize {} is not a multiple of 10 from 40 to 4000",
@@ -61,5 +61,5 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             "choose a multiple of 10 from 40 to 4000: 50".to_owned(),
         ),
     };
-    vec![RULE.finding(Verdict::Deny, "spec.volumesize", says, why, instead)]
+    Some(RULE.finding(Verdict::Deny, "spec.volumesize", says, why, instead))
 }

@@ -28,10 +28,10 @@ use super::part;
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
-use facts::review::Review;
+use facts::review::{Change, Review};
 use facts::view::View;
 use facts::way_out::{page, say};
-use objects::{Claim, Kind, Object, Quantity};
+use objects::{Claim, Kind, Quantity};
 
 pub(super) const RULE: Rule = Rule {
     id: "W06",
@@ -42,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    let (Some(Object::Claim(old)), Some(Object::Claim(new))) = (&review.old, &review.new) else {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Claim>() else {
         return Findings::new();
     };
     if part(&new.metadata).or(part(&old.metadata)).is_none() {

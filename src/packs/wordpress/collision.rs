@@ -28,7 +28,7 @@ use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use objects::{Kind, Object};
+use objects::{Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "W09",
@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(Object::Deployment(it)) = review.new.as_ref() else { return Findings::new() };
+    let Some(it) = review.change::<Workload>().new else { return Findings::new() };
     if it.metadata.name != "wordpress" || part(&it.metadata).is_some() {
         return Findings::new();
     }

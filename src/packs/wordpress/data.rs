@@ -29,10 +29,10 @@
 
 use super::{GROUP, LABEL, Tier, WORDPRESS, part};
 use engine::exceptions::confirmation;
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
 use engine::rules::unlisted::unlisted;
-use engine::verdict::{Finding, Findings, Verdict};
+use engine::verdict::{Finding, Verdict};
 use facts::review::{Operation, Review};
 use facts::view::{Freshness, View};
 use facts::way_out::{Command, WayOut, say};
@@ -42,10 +42,10 @@ pub(super) const RULE: Rule = Rule {
     id: "W04",
     name: "wp-data",
     judges: &[
-        (WORDPRESS, &[Verb::Delete], All(check)),
-        (Kind::Claim, &[Verb::Delete], All(check)),
-        (Kind::Namespace, &[Verb::Delete], All(check)),
-        (Kind::Definition, &[Verb::Delete], All(check)),
+        (WORDPRESS, &[Verb::Delete], One(check)),
+        (Kind::Claim, &[Verb::Delete], One(check)),
+        (Kind::Namespace, &[Verb::Delete], One(check)),
+        (Kind::Definition, &[Verb::Delete], One(check)),
     ],
     depends_on_state: true,
     source: include_str!("data.rs"),
@@ -54,16 +54,16 @@ pub(super) const RULE: Rule = Rule {
 /// The name of the definition of every Wordpress.
 const DEFINITION: &str = "wordpresses.example.com";
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
+fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     if review.operation != Operation::Delete {
-        return Findings::new();
+        return None;
     }
     let is_definition = matches!(&review.old, Some(Object::Definition(it)) if it.metadata.name == DEFINITION);
     if is_definition && let Some(unknown) = unlisted(&RULE, WORDPRESS, review, view) {
-        return vec![unknown];
+        return Some(unknown);
     }
     let says = match &review.old {
-        Some(it) if it.kind() == WORDPRESS => return of_one(review, view).into_iter().collect(),
+        Some(it) if it.kind() == WORDPRESS => return of_one(review, view),
         Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| of_claim(tier).to_owned()),
         Some(Object::Namespace(_)) => of_namespace(review, view),
         Some(_) if is_definition && !view.has_none(WORDPRESS) => Some(format!(
@@ -73,7 +73,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         )),
         _ => None,
     };
-    says.map(|says| refused(says, backup_first(review, view))).into_iter().collect()
+    says.map(|says| refused(says, backup_first(review, view)))
 }
 
 fn refused(says: String, instead: WayOut) -> Finding {

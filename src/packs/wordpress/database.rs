@@ -27,50 +27,45 @@
 //!
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W05 until=TIME reason=…"`.
 
-use engine::rule::Check::All;
+use engine::rule::Check::{All, One};
 use serde_json::json;
 
 use super::{Tier, part};
-use engine::rule::{Rule, Verb};
+use engine::rule::{Rule, Verb, WRITTEN};
 use engine::verdict::{Edit, Finding, Findings, Verdict};
 use facts::galera::data::{Backing, Place};
 use facts::galera::image::{Image, Series, Vendor, VersionChange};
 use facts::galera::server::DATA_DIRECTORIES;
-use facts::review::{Origin, Review};
+use facts::review::{Change, Origin, Review};
 use facts::view::View;
 use facts::way_out::say;
-use objects::{Container, Kind, Mount, Object, Workload};
+use objects::{Container, Kind, Mount, Scale, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "W05",
     name: "wp-database",
-    judges: &[(Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale], All(check))],
+    judges: &[(Kind::Deployment, WRITTEN, All(written)), (Kind::Deployment, &[Verb::Scale], One(scaled))],
     depends_on_state: false,
     source: include_str!("database.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Findings {
-    match (&review.old, &review.new) {
-        (_, Some(Object::Scale(scale))) => scaled(review, scale.spec.replicas, view).into_iter().collect(),
-        (old, Some(Object::Deployment(new))) if part(&new.metadata) == Some(Tier::Database) => {
-            let old = match old {
-                Some(Object::Deployment(old)) => Some(&**old),
-                _ => None,
-            };
-            let mut found: Findings = several(new.replicas()).into_iter().collect();
-            found.extend(strategy(review, new));
-            found.extend(floats(new));
-            match old {
-                Some(old) => found.extend(changed(old, new)),
-                None => found.extend(over_old_data(review, new, view)),
-            }
-            found
-        }
-        _ => Findings::new(),
+fn written(review: &Review, view: &View<'_>) -> Findings {
+    let Change { old, new } = review.change::<Workload>();
+    let Some(new) = new.filter(|it| part(&it.metadata) == Some(Tier::Database)) else {
+        return Findings::new();
+    };
+    let mut found: Findings = several(new.replicas()).into_iter().collect();
+    found.extend(strategy(review, new));
+    found.extend(floats(new));
+    match old {
+        Some(old) => found.extend(changed(old, new)),
+        None => found.extend(over_old_data(review, new, view)),
     }
+    found
 }
 
-fn scaled(review: &Review, to: i64, view: &View<'_>) -> Option<Finding> {
+fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let to = review.change::<Scale>().new?.spec.replicas;
     // A Scale has no labels, so the name and the volume decide.
     let claims = view.claims_in(&review.namespace);
     let mut ours = claims.filter(|it| part(&it.metadata) == Some(Tier::Database));

@@ -30,7 +30,7 @@ use engine::verdict::{Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
 use facts::way_out::{Command, run, say};
-use objects::{Kind, Object};
+use objects::{Kind, Service};
 
 pub(super) const RULE: Rule = Rule {
     id: "W07",
@@ -41,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    let Some(Object::Service(it)) = review.new.as_ref() else { return Findings::new() };
+    let Some(it) = review.change::<Service>().new else { return Findings::new() };
     let of_database = match part(&it.metadata) {
         Some(Tier::Database) => true,
         // The tier label may have been changed.

@@ -24,17 +24,16 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W08 until=TIME reason=…"`.
 
 use super::{WORDPRESS, Wordpress};
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use objects::Object;
 
 pub(super) const RULE: Rule = Rule {
     id: "W08",
     name: "wp-name",
-    judges: &[(WORDPRESS, &[Verb::Create], All(check))],
+    judges: &[(WORDPRESS, &[Verb::Create], One(check))],
     depends_on_state: false,
     source: include_str!("name.rs"),
 };
@@ -42,11 +41,11 @@ pub(super) const RULE: Rule = Rule {
 /// The longest name of a port and of a label.
 const LONGEST: usize = 63;
 
-fn check(review: &Review, _: &View<'_>) -> Findings {
-    let Some(it) = review.new.as_ref().and_then(Object::get::<Wordpress>) else { return Findings::new() };
+fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
+    let it = review.change::<Wordpress>().new?;
     let name = &it.metadata.name;
     let wrong = if name.is_empty() {
-        return Findings::new();
+        return None;
     } else if name.len() > LONGEST {
         format!(
             "the name has {} characters, but it becomes the name of a port, which may have at most {LONGEST}",
@@ -55,14 +54,14 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     } else if name.contains('.') {
         "the name has a dot, but it becomes the name of a port, which must not have one".to_owned()
     } else {
-        return Findings::new();
+        return None;
     };
     let why = "the operator creates the database, and then fails at its Service: there is never a site, and only its log says so";
-    vec![RULE.finding(
+    Some(RULE.finding(
         Verdict::Deny,
         "metadata.name",
         wrong,
         why,
         "use a shorter name, of letters and digits: blog",
-    )]
+    ))
 }

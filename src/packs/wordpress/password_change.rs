@@ -24,29 +24,25 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W02 until=TIME reason=…"`.
 
 use super::{WORDPRESS, Wordpress, secret_ref};
-use engine::rule::Check::All;
+use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Findings, Verdict};
-use facts::review::Review;
+use engine::verdict::{Finding, Verdict};
+use facts::review::{Change, Review};
 use facts::view::View;
-use objects::Object;
 
 pub(super) const RULE: Rule = Rule {
     id: "W02",
     name: "wp-password-change",
-    judges: &[(WORDPRESS, &[Verb::Update], All(check))],
+    judges: &[(WORDPRESS, &[Verb::Update], One(check))],
     depends_on_state: false,
     source: include_str!("password_change.rs"),
 };
 
-fn check(review: &Review, _: &View<'_>) -> Findings {
-    let [old, new] = [&review.old, &review.new].map(|it| it.as_ref().and_then(Object::get::<Wordpress>));
-    let (Some(old), Some(new)) = (old, new) else {
-        return Findings::new();
-    };
+fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Wordpress>() else { return None };
     let [was, is] = [old, new].map(|it| &it.spec.sqlrootpassword);
     if was == is {
-        return Findings::new();
+        return None;
     }
     let moves = secret_ref(was.look()).is_none() && secret_ref(is.look()).is_some();
     let (verdict, says) = if moves {
@@ -57,5 +53,5 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     let why = "a database sets its root password only when it is empty, and the operator never changes an existing Deployment";
     let instead =
         "change it in the database (ALTER USER), then in the Secret, then restart Deployment wordpress";
-    vec![RULE.finding(verdict, "spec.sqlrootpassword", says, why, instead)]
+    Some(RULE.finding(verdict, "spec.sqlrootpassword", says, why, instead))
 }

@@ -27,7 +27,7 @@
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W01 until=TIME reason=…"`.
 
-use engine::rule::Check::All;
+use engine::rule::Check::{All, One};
 use serde_json::json;
 
 use super::{WORDPRESS, Wordpress, part, secret_ref};
@@ -36,27 +36,18 @@ use engine::rules::is_secret;
 use engine::verdict::{Edit, Finding, Findings, Verdict};
 use facts::review::{Origin, Review};
 use facts::view::View;
-use objects::{Kind, Object, Workload};
+use objects::{Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "W01",
     name: "wp-password",
-    judges: &[(WORDPRESS, WRITTEN, All(check)), (Kind::Deployment, WRITTEN, All(check))],
+    judges: &[(WORDPRESS, WRITTEN, One(in_resource)), (Kind::Deployment, WRITTEN, All(in_deployment))],
     depends_on_state: false,
     source: include_str!("plain_password.rs"),
 };
 
-fn check(review: &Review, _: &View<'_>) -> Findings {
-    if let Some(it) = review.new.as_ref().and_then(Object::get) {
-        return in_resource(it).into_iter().collect();
-    }
-    match &review.new {
-        Some(Object::Deployment(it)) if part(&it.metadata).is_some() => in_deployment(review, it),
-        _ => Findings::new(),
-    }
-}
-
-fn in_resource(it: &Wordpress) -> Option<Finding> {
+fn in_resource(review: &Review, _: &View<'_>) -> Option<Finding> {
+    let it = review.change::<Wordpress>().new?;
     let password = &it.spec.sqlrootpassword;
     if !password.given() || secret_ref(password.look()).is_some() {
         return None;
@@ -72,7 +63,10 @@ fn in_resource(it: &Wordpress) -> Option<Finding> {
 
 const WHY: &str = "every user who may read this object, a Deployment made from it, or a backup has the root password of the database";
 
-fn in_deployment(review: &Review, it: &Workload) -> Findings {
+fn in_deployment(review: &Review, _: &View<'_>) -> Findings {
+    let Some(it) = review.change::<Workload>().new.filter(|it| part(&it.metadata).is_some()) else {
+        return Findings::new();
+    };
     let spec = &it.spec.template.spec;
     let lists = [("containers", &spec.containers), ("initContainers", &spec.init_containers)];
     let containers = lists.into_iter().flat_map(|(list, containers)| {
