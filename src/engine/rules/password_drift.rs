@@ -77,7 +77,8 @@ use facts::galera::options::keys::{self, Class};
 use facts::galera::server;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, View};
-use objects::{Fingerprint, Form, Hidden, Kind, PodSpec, Secret, Template, Volume, Workload};
+use objects::{Fingerprint, Form, Hidden, Kind, Object, PodSpec, Secret, Template, Volume, Workload};
+use facts::way_out::{page, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "G12",
@@ -172,7 +173,7 @@ fn may_differ(moved: &Moved<'_>) -> Option<Finding> {
         moved.field.clone(),
         format!("{name} comes from key {its} of Secret {to} instead of {key} of {from}"),
         WHY,
-        "if its value differs, ALTER USER in MariaDB first: gatera explain G12",
+        say("if its value differs, ALTER USER in MariaDB first: ").page("G12"),
     ))
 }
 
@@ -288,7 +289,7 @@ fn options(
             format!("data[{key}].{name}"),
             says,
             row.why,
-            row.instead.replace("CLUSTER", &format!("{} -n {}", cluster.id.name, cluster.id.namespace)),
+            row.way_out(&format!("{} -n {}", cluster.id.name, cluster.id.namespace)),
         ))
     };
     changed.filter_map(judge).collect()
@@ -317,7 +318,9 @@ fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {
         format!("{key} holds encryption keys of {}, and {how}", cluster.id.name),
         "pages can only be read with the key that encrypted them: a member that restarts without it loses those tables, and no \
          statement restores them",
-        "keep every line, and add new keys with new numbers; gatera explain G12 has the difference between keys and passwords",
+        say("keep every line, and add new keys with new numbers")
+            .then(page("G12"))
+            .say(" has the difference between keys and passwords"),
     )
 }
 
@@ -329,10 +332,9 @@ fn finding(key: &str, action: &str, users: &Users<'_>) -> Finding {
         "the members of {} read key {key}, but {action} it does not change the password in MariaDB",
         users.cluster.id.name
     );
-    let instead = format!(
-        "ALTER USER in MariaDB first, so that both the old and the new password work; then {} \
-         with the override of G12 (gatera explain G12 shows the steps)",
-        users.then
-    );
+    let instead = say("ALTER USER in MariaDB first, so that both the old and the new password work")
+        .then(format!("then {} with the override of G12 (", users.then))
+        .page("G12")
+        .say(" shows the steps)");
     RULE.finding(Verdict::Deny, format!("data[{key}]"), says, WHY, instead)
 }

@@ -51,7 +51,7 @@ impl<'a> Setting<'a> {
                 _ => return None,
             };
             let says = self.says(placed, &format!("sets {}{whom}{}", shown(key, value), also(placed)));
-            Some(RULE.finding(verdict, self.field(key, placed), says, row.why, row.instead))
+            Some(RULE.finding(verdict, self.field(key, placed), says, row.why, row.way_out("CLUSTER")))
         };
         keys::rows(key).iter().filter_map(judge).collect()
     }
@@ -96,7 +96,7 @@ impl<'a> Setting<'a> {
             };
             let changes = matter(was.map(Placed::look), now.or(elsewhere).map(Placed::look), default);
             let says = format!("{}{of}", self.says(placed, &changed(key, was, now)));
-            let instead = row.instead.replace("CLUSTER", &under.named);
+            let instead = row.way_out(&under.named);
             changes.then(|| RULE.finding(verdict, self.field(key, placed), says, row.why, instead))
         };
         keys::rows(key).iter().filter_map(judge).collect()

@@ -11,8 +11,13 @@ pub struct Key {
     /// The condition that it must meet.
     pub class: Class,
     pub why: &'static str,
+    /// How the way out begins.
     pub instead: &'static str,
+    /// Adds the rest of the way out, for a cluster by the arguments that gatera's commands name it with.
+    rest: Rest,
 }
+
+type Rest = fn(WayOut, &str) -> WayOut;
 
 /// A condition that an option must meet.
 #[derive(Debug)]
@@ -56,6 +61,7 @@ pub enum Bad {
 }
 
 use super::value::{same, switch};
+use crate::way_out::{Command, WayOut, say};
 use Bad::{Among, Any, Closed, Is, Local, Not, Off, On};
 use Class::{Cluster, Deny, Format, Kept, Node, Warn};
 
@@ -152,11 +158,33 @@ pub fn may_be_shown(key: &str) -> bool {
 }
 
 const fn key(name: &'static str, class: Class, why: &'static str, instead: &'static str) -> Key {
-    Key { name, class, why, instead }
+    Key { name, class, why, instead, rest: |begun, _| begun }
+}
+
+impl Key {
+    const fn rest(self, rest: Rest) -> Self {
+        Self { rest, ..self }
+    }
+
+    /// Returns what to do instead. `cluster`: its name and namespace, as gatera's commands name it.
+    pub fn way_out(&self, cluster: &str) -> WayOut {
+        (self.rest)(say(self.instead), cluster)
+    }
+}
+
+fn status(cluster: &str) -> Command {
+    Command::new(format!("gatera status {cluster}"))
+}
+
+fn full_stop(begun: WayOut, cluster: &str) -> WayOut {
+    let begun = begun.run(Command::new(format!("gatera stop {cluster}"))).say(", then the change, then ");
+    begun.run(Command::new(format!("gatera start {cluster}")))
 }
 
 const TAKE_OUT: &str = "remove it";
-const NO_NODE: &str = "remove it, because the server finds it by itself; or set it per pod, as an argument with $(POD_NAME) or $(POD_IP)";
+const NO_NODE: &str = "remove it, because the server finds it by itself";
+const PER_POD: Rest = |begun, _| begun.or("or set it per pod, as an argument with $(POD_NAME) or $(POD_IP)");
+const MOVE: Rest = |begun, _| begun.or("to move it, first apply it in its new place, then remove it here");
 const ENCRYPTED: &str = "pages that are encrypted are read only by a server that has the plugin, with their keys: without it a member does not start, or starts without those tables";
 const DECRYPT: &str = "leave it in place until SET GLOBAL innodb_encrypt_tables = OFF has decrypted all: no row of information_schema.innodb_tablespaces_encryption has a min_key_version other than 0";
 const RELOAD: &str = "revert the change; another value needs a new cluster, into which you load a dump";
@@ -175,7 +203,7 @@ const ALL_AT_ONCE: &str = "it must be the same on all members: restart them one 
 #[rustfmt::skip]
 pub const KEYS: &[Key] = &[
     key("aria_log_dir_path", Format(&[]), WRONG_FORMAT, RELOAD),
-    key("base_host", Node, ONE_ADDRESS, NO_NODE),
+    key("base_host", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
     key("bind_address", Deny(Local), NO_TRANSFER, "write bind_address = 0.0.0.0"),
     key("binlog_do_db", Deny(Any), FILTERED, TAKE_OUT),
     key("binlog_format", Deny(Is(&["STATEMENT", "MIXED", "0", "1"])), "Galera replicates rows: with another format the server does not start", "write binlog_format = ROW"),
@@ -195,7 +223,7 @@ pub const KEYS: &[Key] = &[
     key("gcs.vote_policy", Cluster { default: &["0"], fatal: true }, "members that count votes differently expel each other", "revert the change; it is chosen before the cluster starts"),
     key("gmcast.isolate", Deny(Not(&["0", "false"])), "it cuts the member off at every start", TAKE_OUT),
     key("gmcast.listen_addr", Warn(Local), "the others cannot reach a member that listens only on localhost: if all do so, no two members form a cluster", "remove it, or write gmcast.listen_addr=tcp://0.0.0.0:4567"),
-    key("gmcast.mcast_addr", Cluster { default: &[""], fatal: true }, "a member with multicast cannot reach one without", "revert the change; it needs a full stop: gatera stop CLUSTER, then the change, then gatera start CLUSTER"),
+    key("gmcast.mcast_addr", Cluster { default: &[""], fatal: true }, "a member with multicast cannot reach one without", "revert the change").rest(|begun, of| full_stop(begun.or("it needs a full stop: "), of)),
     key("innodb_autoinc_lock_mode", Deny(Is(&["0", "1"])), "Galera needs interleaved numbers: with another mode members deadlock, and parallel appliers do not start", "write innodb_autoinc_lock_mode = 2"),
     key("innodb_autoinc_lock_mode", Kept(&["1"]), "without it a server has 1, with which members deadlock, and parallel appliers do not start", "leave innodb_autoinc_lock_mode = 2 in place"),
     key("innodb_checksum_algorithm", Cluster { default: &[], fatal: false }, "the strict forms refuse pages that were written before", "write crc32 or full_crc32"),
@@ -209,7 +237,7 @@ pub const KEYS: &[Key] = &[
     key("innodb_read_only", Deny(On), "a member that may not write cannot apply what the others send", TAKE_OUT),
     key("innodb_undo_directory", Format(&["./"]), WRONG_FORMAT, RELOAD),
     key("innodb_undo_tablespaces", Cluster { default: &[], fatal: false }, "before MariaDB 11 a member does not start with another number than its data was made with", "revert the change, unless the image is MariaDB 11 or later"),
-    key("ist.recv_addr", Node, ONE_ADDRESS, NO_NODE),
+    key("ist.recv_addr", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
     key("ist.recv_bind", Deny(Local), NO_TRANSFER, TAKE_OUT),
     key("locked_in_memory", Deny(On), "a server with wsrep_on does not start with locked memory", TAKE_OUT),
     key("log_bin", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
@@ -233,14 +261,14 @@ pub const KEYS: &[Key] = &[
     key("replicate_ignore_table", Warn(Any), FILTERED, TAKE_OUT),
     key("replicate_wild_do_table", Warn(Any), FILTERED, TAKE_OUT),
     key("replicate_wild_ignore_table", Warn(Any), FILTERED, TAKE_OUT),
-    key("report_host", Node, ONE_ADDRESS, NO_NODE),
-    key("skip_grant_tables", Warn(On), "everyone who reaches its port is root, without a password", "remove it; to reset a lost root password, set the option on one member for minutes, without Services to it"),
+    key("report_host", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
+    key("skip_grant_tables", Warn(On), "everyone who reaches its port is root, without a password", "remove it").rest(|begun, _| begun.or("to reset a lost root password, set the option on one member for minutes, without Services to it")),
     key("skip_networking", Deny(On), NO_TRANSFER, TAKE_OUT),
-    key("socket.dynamic", Cluster { default: &["NO"], fatal: true }, "without it a member that speaks TLS and one that does not cannot connect, and not all members have the same setting yet", "keep it until every member has restarted with the same socket.ssl: gatera status CLUSTER shows the progress"),
-    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, "a member that speaks TLS and one that does not cannot connect: the first that restarts is alone", "set socket.dynamic=yes, wait until every member runs with it (gatera status CLUSTER), then switch, then remove it again: three rollouts"),
+    key("socket.dynamic", Cluster { default: &["NO"], fatal: true }, "without it a member that speaks TLS and one that does not cannot connect, and not all members have the same setting yet", "keep it until every member has restarted with the same socket.ssl: ").rest(|begun, of| begun.run(status(of)).say(" shows the progress")),
+    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, "a member that speaks TLS and one that does not cannot connect: the first that restarts is alone", "set socket.dynamic=yes, wait until every member runs with it (").rest(|begun, of| begun.run(status(of)).say("), then switch, then remove it again: three rollouts")),
     key("sql_mode", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_certify_nonpk", Cluster { default: &["ON"], fatal: false }, "members that differ in it accept different writes", ALL_AT_ONCE),
-    key("wsrep_cluster_name", Cluster { default: &["my_wsrep_cluster"], fatal: true }, "a member only joins members of the same cluster name: the first that restarts is alone", "keep the name; another one needs a full stop: gatera stop CLUSTER, then the change, then gatera start CLUSTER"),
+    key("wsrep_cluster_name", Cluster { default: &["my_wsrep_cluster"], fatal: true }, "a member only joins members of the same cluster name: the first that restarts is alone", "keep the name").rest(|begun, of| full_stop(begun.or("another one needs a full stop: "), of)),
     key("wsrep_data_home_dir", Format(&[]), "the member's position in the cluster is kept there; without it a full copy follows", "revert the change"),
     key("wsrep_desync", Deny(On), "the member does not keep up with the others; if all members do so, writes stop", TAKE_OUT),
     key("wsrep_dirty_reads", Warn(On), "a member that has lost the others continues to answer with old data", "set it per session instead"),
@@ -250,15 +278,15 @@ pub const KEYS: &[Key] = &[
     key("wsrep_max_ws_rows", Cluster { default: &["0"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_max_ws_size", Cluster { default: &["2147483647"], fatal: false }, "a member with less than the others cannot apply a large write and leaves the cluster", ALL_AT_ONCE),
     key("wsrep_mode", Warn(Among(&["REPLICATE_MYISAM", "REPLICATE_ARIA"])), "replicating MyISAM and Aria is experimental: nothing rolls back, and members can differ", "remove REPLICATE_MYISAM and REPLICATE_ARIA from it; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
-    key("wsrep_node_address", Node, ONE_ADDRESS, NO_NODE),
-    key("wsrep_node_incoming_address", Node, ONE_ADDRESS, NO_NODE),
-    key("wsrep_node_name", Node, "members with one name cannot be told apart, and a donor is chosen by name", NO_NODE),
+    key("wsrep_node_address", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
+    key("wsrep_node_incoming_address", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
+    key("wsrep_node_name", Node, "members with one name cannot be told apart, and a donor is chosen by name", NO_NODE).rest(PER_POD),
     key("wsrep_notify_cmd", Warn(Any), "the member stands still while the command runs", "make it end within a second"),
     key("wsrep_on", Deny(Off), ALONE, "write wsrep_on = ON"),
-    key("wsrep_on", Kept(&["OFF"]), ALONE, "leave wsrep_on = ON in place; to move it, first apply it in its new place, then remove it here"),
+    key("wsrep_on", Kept(&["OFF"]), ALONE, "leave wsrep_on = ON in place").rest(MOVE),
     key("wsrep_osu_method", Deny(Is(&["RSU", "1"])), "a change of a table then happens on one member alone, and the tables differ", "write wsrep_OSU_method = TOI; RSU is for one session at a time"),
     key("wsrep_provider", Deny(Is(&["none", ""])), ALONE, "write the path of Galera's library: /usr/lib/galera/libgalera_smm.so in the official image"),
-    key("wsrep_provider", Kept(&["none", ""]), ALONE, "leave it in place; to move it, first apply it in its new place, then remove it here"),
+    key("wsrep_provider", Kept(&["none", ""]), ALONE, "leave it in place").rest(MOVE),
     key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", TAKE_OUT),
     key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "write OFF; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
     key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", TAKE_OUT),
@@ -267,7 +295,7 @@ pub const KEYS: &[Key] = &[
     key("wsrep_sst_method", Cluster { default: &["rsync"], fatal: false }, "the donor runs the method that the joiner asks for: its image must have the program, and its user the rights", "MariaDB has mariabackup, rsync and mysqldump: restart one member first, and watch its transfer"),
     key("wsrep_sst_method", Warn(Not(&["backup", "clone", "mariabackup", "mysqldump", "rsync", "rsync_wan", "skip", "xtrabackup", "xtrabackup-v2"])), "no server includes a program for it (wsrep_sst_METHOD): a member that needs a full copy never starts", "write mariabackup, rsync or mysqldump, which MariaDB has in every series"),
     key("wsrep_sst_receive_address", Deny(Local), NO_TRANSFER, TAKE_OUT),
-    key("wsrep_sst_receive_address", Node, ONE_ADDRESS, NO_NODE),
+    key("wsrep_sst_receive_address", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
     key("wsrep_start_position", Warn(Not(&["", "00000000-0000-0000-0000-000000000000:-1"])), "a server believes it at every start, whatever its data says: it joins with missing rows, and nothing shows that", "remove it; gatera's step gives each member its own position at each start"),
     key("wsrep_sync_wait", Warn(Not(&["0"])), "every statement waits for the other members, probes included, and hangs where there is no majority", "set it per session instead"),
 ];
