@@ -40,7 +40,8 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, Freshness, View, is_cluster};
-use objects::{Kind, PodSpec, Scale, Template, Workload};
+use objects::{Kind, Object, PodSpec, Scale, Template, Workload};
+use facts::way_out::say;
 
 pub(super) const RULE: Rule = Rule {
     id: "G13",
@@ -182,8 +183,8 @@ fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option
         format!("required podAntiAffinity on kubernetes.io/hostname {how}"),
         "from the next restart on two members can share a node, and the loss of that node can \
          leave no majority",
-        format!(
-            "{stays}; or replace all of podAntiAffinity by the annotation gatera.dev/anti-affinity: required on the pod template"
+        say(stays).or(
+            "or replace all of podAntiAffinity by the annotation gatera.dev/anti-affinity: required on the pod template",
         ),
     ))
 }

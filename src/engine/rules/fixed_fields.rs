@@ -33,7 +33,8 @@ use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::{Change, Review};
 use facts::view::{View, is_cluster};
-use objects::{ClaimTemplate, Kind, Workload};
+use objects::{ClaimTemplate, Kind, Object, Workload};
+use facts::way_out::{Command, WayOut, run, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "G08",
@@ -52,7 +53,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
     let (before, after) = (&old.spec, &new.spec);
     let mut found = Findings::new();
-    let mut add = |field: &str, says: String, instead: String| {
+    let mut add = |field: &str, says: String, instead: WayOut| {
         found.push(finding(format!("spec.{field}"), says, instead));
     };
     let policies = [&before.pod_management_policy, &after.pod_management_policy].map(|it| policy(it));
@@ -108,24 +109,25 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
     let pairs = before.iter().zip(after).filter(|(one, other)| one != other);
     let found = pairs.map(|(one, other)| {
         let name = &one.metadata.name;
-        let size = |it: &ClaimTemplate| it.spec.resources.requests.get("storage").cloned().unwrap_or_default();
+        let size =
+            |it: &ClaimTemplate| it.spec.resources.requests.get("storage").cloned().unwrap_or_default();
         let (from, to) = (size(one), size(other));
         if from == to {
             let says = format!("{} of claim template {name} cannot be changed in place", changed(one, other));
             return finding(field(name), says, orphan(review));
         }
         if to.bytes() < from.bytes() {
-            let says = format!("storage {from} -> {to} in claim template {name}: a volume cannot be made smaller");
-            return finding(field(name), says, format!("keep {from}; {}", new_cluster("volumes of this size")));
+            let says =
+                format!("storage {from} -> {to} in claim template {name}: a volume cannot be made smaller");
+            let keep = say(format!("keep {from}"));
+            return finding(field(name), says, keep.then(new_cluster("volumes of this size")));
         }
         let says = format!("storage {from} -> {to} in claim template {name} cannot be changed in place");
         let Review { namespace, name: set, .. } = review;
-        let instead = format!(
-            "kubectl -n {namespace} patch pvc {name}-{set}-0 -p '{{\"spec\":{{\"resources\":{{\"requests\":{{\"storage\":\"{to}\"}}}}}}}}', \
-             and the same for every member; to change the template too, {}",
-            orphan(review)
-        );
-        finding(field(name), says, instead)
+        let patch = Command::new(format!("kubectl -n {namespace} patch pvc {name}-{set}-0 -p"))
+            .arg(format!(r#"{{"spec":{{"resources":{{"requests":{{"storage":"{to}"}}}}}}}}"#));
+        let grow = run(patch).say(", and the same for every member");
+        finding(field(name), says, grow.or("to change the template too, ").and(orphan(review)))
     });
     found.collect()
 }
@@ -144,20 +146,19 @@ fn changed(one: &ClaimTemplate, other: &ClaimTemplate) -> String {
     parts.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect::<Vec<_>>().join(" and ")
 }
 
-fn orphan(review: &Review) -> String {
+fn orphan(review: &Review) -> WayOut {
     let Review { namespace, name, .. } = review;
-    format!(
-        "with all members Ready: kubectl -n {namespace} delete statefulset {name} --cascade=orphan, then apply the new one (pods keep running)"
-    )
+    let delete = Command::new(format!("kubectl -n {namespace} delete statefulset {name} --cascade=orphan"));
+    say("with all members Ready: ").run(delete).say(", then apply the new one (pods keep running)")
 }
 
-fn new_cluster(what: &str) -> String {
-    format!("keep {what}; to change this, set up a new cluster and fill it from a backup")
+fn new_cluster(what: &str) -> WayOut {
+    say(format!("keep {what}")).or("to change this, set up a new cluster and fill it from a backup")
 }
 
 const WHY: &str = "Kubernetes never changes these fields of a StatefulSet in place: the names of pods and claims are built \
     from some of them";
 
-fn finding(field: String, says: String, instead: String) -> Finding {
+fn finding(field: String, says: String, instead: WayOut) -> Finding {
     RULE.finding(Verdict::Deny, field, says, WHY, instead)
 }

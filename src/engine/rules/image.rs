@@ -48,7 +48,8 @@ use facts::galera::image::{Image, VersionChange};
 use facts::galera::{programs, server};
 use facts::review::{Change, Review};
 use facts::view::{Cluster, View};
-use objects::{Container, Kind, Pod, Template};
+use objects::{Container, Kind, Object, Pod, Template};
+use facts::way_out::{Command, WayOut, run, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "G17",
@@ -89,10 +90,9 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
         );
         let why = "an image that is set on pods restarts all of them at the same moment, bypasses the StatefulSet, and is \
                    lost with the pod";
-        let instead = format!(
-            "kubectl -n {} set image statefulset/{} {}={}; {} then gets it in its turn",
-            id.namespace, id.name, after.name, after.image, pod.name
-        );
+        let set = Command::new(format!("kubectl -n {} set image statefulset/{}", id.namespace, id.name));
+        let set = run(set.arg(format!("{}={}", after.name, after.image)));
+        let instead = set.then(format!("{} then gets it in its turn", pod.name));
         RULE.finding(Verdict::Deny, place, says, why, instead)
     })
 }
@@ -125,12 +125,12 @@ fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding>
         () => return None,
     };
     let instead = if serves {
-        format!(
-            "write the version: {}:VERSION; for a running cluster, the one that mariadbd --version prints",
-            image.repository
-        )
+        say(format!("write the version: {}:VERSION", image.repository))
+            .then("for a running cluster, the one that ")
+            .run(Command::new("mariadbd --version"))
+            .say(" prints")
     } else {
-        "write the version; for a running cluster, the one that runs".to_owned()
+        say("write the version").then("for a running cluster, the one that runs")
     };
     let why = "a pod that restarts by itself pulls what the tag means then, and a newer server changes the data permanently";
     Some(RULE.finding(verdict, format!("{place}image"), says, why, instead))
@@ -201,17 +201,18 @@ fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View
     let asked = format!("container {}: {from} -> {}", new.name, new.image);
     let seen = cluster.map(|cluster| format!(" ({})", view.describe(cluster))).unwrap_or_default();
     let field = format!("spec.template.spec.containers[{}].image.version", new.name);
-    let say = |verdict, says, why: &str, instead| {
+    let finding = |verdict, says, why: &str, instead: WayOut| {
         Some(RULE.finding(verdict, field.clone(), says, why.to_owned(), instead))
     };
-    let keep = format!("keep {from}; to change over, dump the data and restore it into a new cluster");
+    let keep =
+        say(format!("keep {from}")).or("to change over, dump the data and restore it into a new cluster");
     if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
         && before != after
     {
         let says = format!("{asked} is {after} over data of {before}{seen}");
         let why = "the two do not read each other's data files and do not replicate with each other: the first member that \
                    restarts with it is lost";
-        return say(Verdict::Deny, says, why, keep);
+        return finding(Verdict::Deny, says, why, keep);
     }
     let (Some(before), Some(after), Some(vendor)) = (was.series(), is.series(), is.vendor()) else {
         // `unpinned` has already reported a missing version.
@@ -220,28 +221,29 @@ fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View
         }
         let says = format!("{asked}: the versions cannot be compared");
         let why = "an older server cannot read what a newer one wrote";
-        let instead = "compare with mariadbd --version in a running member first".to_owned();
-        return say(Verdict::Warn, says, why, instead);
+        let version = Command::new("mariadbd --version");
+        let instead = say("compare with ").run(version).say(" in a running member first");
+        return finding(Verdict::Warn, says, why, instead);
     };
     match vendor.step(before, after) {
         VersionChange::Same => None,
-        VersionChange::Up => say(
+        VersionChange::Up => finding(
             Verdict::Warn,
             format!("{asked} is a new series"),
             "a full state transfer between two series can fail, so a member must be back before the write-set cache is full",
             "take a backup, raise gcache.size, and run mariadb-upgrade on each member afterwards".into(),
         ),
-        VersionChange::Skips(next) => say(
+        VersionChange::Skips(next) => finding(
             Verdict::Deny,
             format!("{asked} skips series; {next} comes first{seen}"),
             "servers replicate with and upgrade from the series just before; over several, members cannot join the old ones",
-            format!("go to {}:{next}, finish that step on all members, then repeat", is.repository),
+            format!("go to {}:{next}, finish that step on all members, then repeat", is.repository).into(),
         ),
-        VersionChange::Down => say(
+        VersionChange::Down => finding(
             Verdict::Deny,
             format!("{asked} is older than the data{seen}"),
             "a newer server changes the data files when it starts, and an older one cannot read them",
-            format!("{keep}; if an upgrade hangs at its first member: gatera explain G17"),
+            keep.or("if an upgrade hangs at its first member: ").page("G17"),
         ),
     }
 }

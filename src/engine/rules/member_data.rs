@@ -63,7 +63,8 @@ use facts::galera::image::Image;
 use facts::galera::server::{self, DATA_DIRECTORIES};
 use facts::review::{Operation, Origin, Review};
 use facts::view::{ClaimOf, View, is_cluster};
-use objects::{Container, Kind, Volume, Workload};
+use objects::{Container, Kind, Object, Volume, Workload};
+use facts::way_out::{Command, WayOut, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "G07",
@@ -107,12 +108,10 @@ fn retention(new: &Workload) -> Findings {
     let deletes = fields.into_iter().filter(|(_, value, _)| *value == "Delete");
     let found = deletes.map(|(field, _, what)| {
         let says = format!("{field}: Delete makes {what} the StatefulSet delete its members' data");
-        finding(
-            Verdict::Deny,
-            format!("spec.persistentVolumeClaimRetentionPolicy.{field}"),
-            says,
-            format!("write {field}: Retain; claims that are not needed any more can be deleted by hand"),
-        )
+        let instead =
+            format!("write {field}: Retain; claims that are not needed any more can be deleted by hand");
+        let field = format!("spec.persistentVolumeClaimRetentionPolicy.{field}");
+        finding(Verdict::Deny, field, says, instead)
     });
     found.collect()
 }
@@ -132,8 +131,7 @@ fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>)
     let volume = volumes.into_iter().find(|volume| volume.name == *name)?;
     let field = format!("spec.template.spec.volumes[{name}]");
     let (verdict, says) = unsafe_volume(ns, new, volume, place, view)?;
-    let found = finding(verdict, field, format!("{directory} {says}"), CLAIMS.to_owned());
-    Some(of_two(volume, found))
+    Some(of_two(volume, finding(verdict, field, format!("{directory} {says}"), CLAIMS)))
 }
 
 /// The finding with another reason if several servers can open the volume, which is not created for each pod.
@@ -159,8 +157,7 @@ fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Opti
             volumes.find(|it| it.name == *name && it.empty_dir.is_none() && it.ephemeral.is_none())?;
         let (verdict, says) = unsafe_volume(ns, new, volume, &place, view)?;
         let field = format!("spec.template.spec.volumes[{name}]");
-        let found = finding(verdict, field, format!("{directory} {says}"), CLAIMS.to_owned());
-        Some(of_two(volume, found))
+        Some(of_two(volume, finding(verdict, field, format!("{directory} {says}"), CLAIMS)))
     })
 }
 
@@ -285,12 +282,12 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
         ),
     };
     let instead = match to {
-        Some(to) if from.directory == BITNAMIS && to.volume.is_none() => format!(
-            "mount {} at {} with subPath: data, where Bitnami's image keeps it; all steps: gatera explain G07",
-            from.volume.as_deref().unwrap_or_default(),
-            to.directory
-        ),
-        _ => STAY.to_owned(),
+        Some(to) if from.directory == BITNAMIS && to.volume.is_none() => {
+            let volume = from.volume.as_deref().unwrap_or_default();
+            let mount = format!("mount {volume} at {} with subPath: data", to.directory);
+            say(format!("{mount}, where Bitnami's image keeps it")).then("all steps: ").page("G07")
+        }
+        _ => stay(),
     };
     Some(finding(verdict, MOVED.to_owned(), says, instead))
 }
@@ -305,7 +302,7 @@ fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
         lasts && !Place::at(new, after, from.directory.clone()).is_same(from)
     })?;
     let says = format!("its data may be on {place}, which is no longer mounted at {}", place.directory);
-    Some(finding(Verdict::Warn, MOVED.to_owned(), says, STAY.to_owned()))
+    Some(finding(Verdict::Warn, MOVED.to_owned(), says, stay()))
 }
 
 /// Whether the volume loses its content with every pod anyway.
@@ -317,8 +314,11 @@ fn goes_with_the_pod(workload: &Workload, place: &Place) -> bool {
 }
 
 const MOVED: &str = "spec.template.spec";
-const STAY: &str =
-    "leave mount, subPath and datadir as they are; to move the data, fill a new cluster from a backup";
+
+fn stay() -> WayOut {
+    say("leave mount, subPath and datadir as they are")
+        .or("to move the data, fill a new cluster from a backup")
+}
 
 /// A finding if a StatefulSet is created while claims of its name exist, and its server keeps its data elsewhere.
 fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
@@ -338,7 +338,7 @@ fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &
     let verdict = if place.volume.is_none() { Verdict::Warn } else { Verdict::Deny };
     let says =
         format!("claims of it exist ({} …), but its server would keep its data on {place}", claim.name);
-    let instead = "mount the claim template at the data directory, as it was".to_owned();
+    let instead = "mount the claim template at the data directory, as it was";
     Some(finding(verdict, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
 
@@ -354,10 +354,10 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
     }
     let says =
         format!("{} claims of this cluster exist ({first} …), but none of them would be used", left.len());
-    let instead = format!(
-        "use the same names of StatefulSet and claim template as before ({first} is TEMPLATE-STATEFULSET-NUMBER); or, for a \
-         new cluster, choose another instance label"
-    );
+    let instead = say(format!(
+        "use the same names of StatefulSet and claim template as before ({first} is TEMPLATE-STATEFULSET-NUMBER)"
+    ))
+    .or("or, for a new cluster, choose another instance label");
     Some(finding(Verdict::Deny, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
 
@@ -377,7 +377,8 @@ fn comes_back(review: &Review, new: &Workload, place: Option<&Place>, view: &Vie
     let says = format!(
         "it has data from before (claims: {held}): its members use that, but none of them starts first by itself"
     );
-    let instead = format!("after you have applied it: gatera start {name} -n {ns}");
+    let instead =
+        say("after you have applied it: ").run(Command::new(format!("gatera start {name} -n {ns}")));
     Some(Finding {
         why: "all others copy the member that starts first, so it must be the one with the newest data"
             .to_owned(),
@@ -388,6 +389,6 @@ fn comes_back(review: &Review, new: &Workload, place: Option<&Place>, view: &Vie
 const WHY: &str = "a member that starts empty copies everything from another; if no other member runs, it creates an \
     empty cluster, and the others discard their data when they join";
 
-fn finding(verdict: Verdict, field: String, says: String, instead: String) -> Finding {
+fn finding(verdict: Verdict, field: String, says: String, instead: impl Into<WayOut>) -> Finding {
     RULE.finding(verdict, field, says, WHY, instead)
 }

@@ -63,6 +63,7 @@ use facts::marks::{self, PREFIX};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
 use facts::view::{Cluster, MODE_LABEL, View, is_cluster};
+use facts::way_out::{Command, run, say};
 use objects::{Kind, Labels, Meta, Object, Pod};
 
 pub(super) const RULE: Rule = Rule {
@@ -140,6 +141,8 @@ fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<
         Err(problem) if before != Some(text) => problem.to_string(),
         _ => return None,
     };
+    let ns = if of_namespace { &meta.name } else { &meta.namespace };
+    let break_glass = Command::new(format!("gatera break-glass {ns} --for 15m --reason"));
     Some(Finding {
         verdict: if of_namespace { Verdict::Deny } else { Verdict::Warn },
         // The mode may be another one when the annotation begins to count.
@@ -147,11 +150,7 @@ fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<
         yields_to: YieldsTo::Nothing,
         field: break_glass_field(),
         says: format!("break-glass would have no effect: {problem}"),
-        instead: format!(
-            "gatera break-glass {} --for 15m --reason 'why this is right now'",
-            if of_namespace { &meta.name } else { &meta.namespace }
-        )
-        .into(),
+        instead: run(break_glass.arg("why this is right now")),
         ..finding(
             "an exception with a mistake is noticed only when it is needed, and one that begins later lets the next careless command through",
         )
@@ -186,11 +185,12 @@ fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findi
                 "without the label {MODE_LABEL} cluster {} is only partly guarded",
                 cluster.id.name
             ),
-            instead: format!(
-                "keep the label; to get warnings instead of refusals while you migrate: kubectl label namespace {} --overwrite \
-                 {MODE_LABEL}=warn",
-                review.name
-            ).into(),
+            instead: say("keep the label").or("to get warnings instead of refusals while you migrate: ").run(
+                Command::new(format!(
+                    "kubectl label namespace {} --overwrite {MODE_LABEL}=warn",
+                    review.name
+                )),
+            ),
             ..finding(
                 "scaling and evictions are then judged only while gatera answers, and objects without the cluster's labels not at all",
             )

@@ -12,6 +12,7 @@ use crate::exemptions::users;
 use crate::verdict::Finding;
 use facts::review::{Origin, Review};
 use facts::view::{Freshness, Id, View, is_cluster, is_cluster_by_template};
+use facts::way_out::say;
 use objects::{Kind, Owner, Workload};
 
 /// An owner with which an object would be deleted.
@@ -100,17 +101,17 @@ impl Added<'_> {
                 "it would be deleted together with its new owner {kind} {name}, or at once if that owner does not exist"
             )
         };
-        let instead = format!(
-            "leave metadata.ownerReferences {}; if you are sure: {}, then repeat the command",
-            if review.is_there() { "unchanged" } else { "out" },
-            confirmation(review, end.rule, view)
-        );
+        let how = if review.is_there() { "unchanged" } else { "out" };
+        let instead = say(format!("leave metadata.ownerReferences {how}"))
+            .or("if you are sure: ")
+            .and(confirmation(review, end.rule, view))
+            .say(", then repeat the command");
         Finding {
             // The field names the owner, so an existing fault of another owner does not soften this one.
             field: format!("metadata.ownerReferences[{}]", coordinates(self.owner).join(" ")),
             says: format!("{says}, and {}", end.says),
             why: WHY.to_owned(),
-            instead: instead.into(),
+            instead,
             ..end.clone()
         }
     }

@@ -45,6 +45,7 @@ use facts::galera::programs;
 use facts::galera::server;
 use facts::review::Review;
 use facts::view::View;
+use facts::way_out::say;
 use objects::{ConfigMap, Container, Handler, Kind, Object, Template};
 
 pub(super) const RULE: Rule = Rule {
@@ -231,9 +232,10 @@ fn moves_the_port(review: &Review, view: &View<'_>) -> Option<Finding> {
         let found = asks_another_port(ns, template, server, &with)?;
         let before = asks_another_port(ns, template, server, view);
         let says = format!("{} ({})", found.says, cluster.id.name);
-        let instead = "keep the port; to change it, in two rollouts: first remove that probe from the StatefulSet, and afterwards add it with the new port"
-            .to_owned();
-        before.is_none().then(|| Finding { field: "data".to_owned(), says, instead: instead.into(), ..found })
+        let instead = say("keep the port").or(
+            "to change it, in two rollouts: first remove that probe from the StatefulSet, and afterwards add it with the new port",
+        );
+        before.is_none().then(|| Finding { field: "data".to_owned(), says, instead, ..found })
     })
 }
 

@@ -106,6 +106,7 @@ use facts::marks;
 use facts::marks::recovery::Recovery;
 use facts::review::{Origin, Review};
 use facts::view::{Member, View, is_cluster};
+use facts::way_out::{Command, WayOut, run};
 use objects::{Kind, Meta, Object};
 
 pub(super) const RULE: Rule = Rule {
@@ -175,29 +176,28 @@ pub fn turn(review: &Review, view: &View<'_>) -> Option<Turn> {
 
 fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&review.namespace, &review.name);
-    let run = format!(
-        "gatera recover {name} -n {ns}, which shows where each member's data ends and asks for the newest"
-    );
+    let recover = run(Command::new(format!("gatera recover {name} -n {ns}")))
+        .say(", which shows where each member's data ends and asks for the newest");
     // The guard's mark follows from this request, so no mode and no exception applies.
-    let finding = |verdict, says, instead| {
+    let finding = |verdict, says, instead: WayOut| {
         Some(RULE.finding(verdict, FIELD, says, WHY, instead).yielding_to(YieldsTo::Nothing))
     };
     let recovery = match Recovery::read(text, view.now) {
         Ok(recovery) => recovery,
         Err(invalid) => {
-            return finding(Verdict::Deny, format!("the recovery annotation is invalid: {invalid}"), run);
+            return finding(Verdict::Deny, format!("the recovery annotation is invalid: {invalid}"), recover);
         }
     };
     let Some(cluster) = view.cluster(ns, name).filter(|_| review.is_there()) else {
         let says = "it has no members yet, and a recovery is for a cluster that is down".to_owned();
-        return finding(Verdict::Deny, says, "apply the StatefulSet without this annotation".to_owned());
+        return finding(Verdict::Deny, says, "apply the StatefulSet without this annotation".into());
     };
     // The view may be late: the API server shows what was granted a moment ago.
     let before =
         of_set(review.old.as_ref()).and_then(|old| Recovery::read(old.mark(marks::RECOVERY)?, view.now).ok());
     let other = before.filter(|before| before.member != recovery.member);
     let under_way = other.map(|it| format!("a recovery from {} is under way, until {}", it.member, it.until));
-    finding(Verdict::Deny, under_way.or_else(|| verify(&recovery, cluster, view))?, run)
+    finding(Verdict::Deny, under_way.or_else(|| verify(&recovery, cluster, view))?, recover)
 }
 
 const FIELD: &str = "metadata.annotations[gatera.dev/recover]";

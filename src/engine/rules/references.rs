@@ -40,7 +40,8 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
 use facts::review::Review;
 use facts::view::{Cluster, State, View, is_cluster};
-use objects::{ConfigMap, Kind, Workload};
+use objects::{ConfigMap, Kind, Object, Workload};
+use facts::way_out::{Command, WayOut, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "G10",
@@ -78,7 +79,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     if let (Some(cluster), [], Kind::Secret) = (stopped.first(), &users[..], review.kind) {
         let says = format!("{} is stopped, and its data needs the passwords in this Secret", cluster.id.name);
         let why = "the passwords in a new Secret differ from those in the data on the claims";
-        let instead = "keep it, or a copy of it, until the cluster is started again".to_owned();
+        let instead = "keep it, or a copy of it, until the cluster is started again";
         return Some(Finding { verdict: Verdict::Warn, ..finding(String::new(), says, why, instead) });
     }
     let cluster = *users.first()?;
@@ -87,41 +88,43 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (says, instead, why) = match review.kind {
         Kind::Service if workload.spec.service_name == review.name => (
             format!("the members of {whose} find each other by it"),
-            format!("keep it; kubectl -n {} edit service {} changes it in place", id.namespace, review.name),
+            say("keep it")
+                .then(Command::new(format!("kubectl -n {} edit service {}", id.namespace, review.name)))
+                .say(" changes it in place"),
             "a member finds the others by names below this Service: one that restarts without it cannot join",
         ),
         Kind::Service if !view.is_last_way_in(cluster, &review.name) => return None,
         Kind::Service => (
             format!("it is the last Service that leads clients to {}", id.name),
-            "create the Service that replaces it first".to_owned(),
+            "create the Service that replaces it first".into(),
             "the members keep running, but no client can reach them",
         ),
         Kind::ServiceAccount => (
             format!("the members of {whose} run as it"),
-            "first name another one in the StatefulSet, and wait until all members have restarted".to_owned(),
+            "first name another one in the StatefulSet, and wait until all members have restarted".into(),
             "running members do not notice, but the next pod is not created",
         ),
         Kind::Secret if !cluster.reads_secret(&review.name) => (
             format!("the images of {whose} are pulled with it"),
             "change it in place, or first refer to another one in the StatefulSet, and wait until all members have restarted"
-                .to_owned(),
+                .into(),
             "running members do not notice, but on a node without the image the next one does not start",
         ),
         Kind::ConfigMap if review.old.as_ref().is_some_and(|it| it.meta().mark(marks::KEEPS).is_some()) => (
             format!("it is gatera's snapshot of the configuration with which members of {whose} start"),
-            "keep it: gatera deletes it when no member starts with it any more".to_owned(),
+            "keep it: gatera deletes it when no member starts with it any more".into(),
             "running members do not notice, but the next one that restarts does not start",
         ),
         Kind::ConfigMap | Kind::Secret => (
             format!("the members of {whose} read it when they start"),
             "change it in place, or first refer to another one in the StatefulSet, and wait until all members have restarted"
-                .to_owned(),
+                .into(),
             "running members do not notice, but the next one that restarts does not start",
         ),
         _ => return None,
     };
     let says = format!("{says} ({})", view.count(cluster));
-    let instead = format!("{instead}; to remove the whole cluster: gatera explain G03");
+    let instead = instead.or("to remove the whole cluster: ").page("G03");
     Some(finding(String::new(), says, why, instead))
 }
 
@@ -179,6 +182,6 @@ fn missing_keys(review: &Review, view: &View<'_>) -> Findings {
     found.collect()
 }
 
-fn finding(field: String, says: String, why: &str, instead: String) -> Finding {
+fn finding(field: String, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
     RULE.finding(Verdict::Deny, field, says, why, instead)
 }

@@ -60,7 +60,8 @@ use facts::galera::server;
 use facts::galera::start_report::JoinPhase;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, Freshness, Member, PodFact, State, View, is_cluster};
-use objects::{Autoscaler, Kind, Scale, Workload};
+use objects::{Autoscaler, Kind, Object, Scale, Workload};
+use facts::way_out::{Command, WayOut, page, run, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "G14",
@@ -156,7 +157,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
             TEMPLATE,
             "with updateStrategy OnDelete no member gets the new template by itself".into(),
             "members with different templates run together until you delete the pods, or a node fails",
-            "delete one pod at a time, and the next when all members are Ready".into(),
+            "delete one pod at a time, and the next when all members are Ready",
         ));
     }
     let first = member_removal::first_to_roll(old, new)?;
@@ -175,7 +176,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
         None => Some(wait(
             Verdict::Unknown,
             format!("{what}, but gatera has not seen this cluster yet"),
-            UNTIL_SEEN.into(),
+            UNTIL_SEEN,
         )),
     }
 }
@@ -188,10 +189,8 @@ fn reserved_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) 
     Some(wait(
         Verdict::Wait,
         format!("{what}, but {other} was allowed to leave {seconds}s ago ({})", view.count(cluster)),
-        format!(
-            "kubectl -n {} rollout status statefulset {}, and repeat the command when all members are Ready",
-            id.namespace, id.name
-        ),
+        run(Command::new(format!("kubectl -n {} rollout status statefulset {}", id.namespace, id.name)))
+            .say(", and repeat the command when all members are Ready"),
     ))
 }
 
@@ -212,7 +211,7 @@ fn may_restart(
                 view.count(cluster)
             ),
             "members that formed their cluster after a crash without comparing their data cannot tell what a member lacks",
-            "gatera explain G04, a cluster without an identity (create it anew from one member first)".into(),
+            page("G04").say(", a cluster without an identity (create it anew from one member first)"),
         )),
         (State::Healthy, _) if cluster.members.len() == 1 && cluster.has_data() => {
             Some(only(what, cluster, view))
@@ -221,13 +220,13 @@ fn may_restart(
         (State::Forming, None) if !pods => None,
         (State::Unknown, _) => {
             let says = format!("{what}, but it is not known whether all members are Ready ({})", view.seen());
-            Some(wait(Verdict::Unknown, says, UNTIL_SEEN.into()))
+            Some(wait(Verdict::Unknown, says, UNTIL_SEEN))
         }
         (_, Some(pod)) => Some(warn(
             TEMPLATE,
             format!("{what}; allowed, because {} does not become Ready by waiting", pod.name),
             "a member that keeps failing needs a change, and is not part of the cluster meanwhile",
-            "delete that pod afterwards, if it is still the old one".into(),
+            "delete that pod afterwards, if it is still the old one",
         )),
         (State::Joining | State::Degraded, None) if begins_with_the_missing(cluster, first) => None,
         (State::Joining | State::Transfer | State::Degraded | State::Forming, None) => {
@@ -240,14 +239,14 @@ fn joins(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
     // Without the StatefulSet nothing creates the missing member.
     let instead = if cluster.left && !cluster.members.iter().any(Member::starting) {
-        format!("{APPLY_AGAIN}; change its template when all members are Ready")
+        say(APPLY_AGAIN).then("change its template when all members are Ready")
     } else {
         let hangs = if taken_back::is_known(cluster, view) {
-            "if a rollout hangs, undo it: the previous template is allowed at once"
+            say("if a rollout hangs, undo it: the previous template is allowed at once")
         } else {
-            "if a rollout hangs: gatera explain G14"
+            say("if a rollout hangs: ").page("G14")
         };
-        format!("{}, then repeat the command; {hangs}", cluster.wait_command())
+        run(cluster.wait_command()).say(", then repeat the command").or(hangs)
     };
     wait(Verdict::Wait, says, instead)
 }
@@ -261,10 +260,8 @@ fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
         TEMPLATE,
         format!("{what}, which restarts the only member of the cluster ({})", view.count(cluster)),
         ONLY,
-        format!(
-            "{}, wait until all are Ready, then repeat the command",
-            managed::scale(Some(&cluster.workload.metadata), &id.namespace, &id.name, 3)
-        ),
+        managed::scale(Some(&cluster.workload.metadata), &id.namespace, &id.name, 3)
+            .say(", wait until all are Ready, then repeat the command"),
     )
 }
 
@@ -296,7 +293,7 @@ fn shape(new: &Workload) -> Findings {
             "spec.updateStrategy.rollingUpdate.maxUnavailable",
             format!("a rollout may stop several members at once (maxUnavailable {most})"),
             "members that leave at the same moment count as crashed, and the rest may not be a majority",
-            "leave maxUnavailable out, or write 1".into(),
+            "leave maxUnavailable out, or write 1",
         )
     });
     let parallel = new.parallel().then(|| {
@@ -304,7 +301,7 @@ fn shape(new: &Workload) -> Findings {
             "spec.podManagementPolicy",
             "podManagementPolicy Parallel starts and stops all members at once".into(),
             "if all stop at once, no member records that it stopped last, so none may start first",
-            "use OrderedReady; it cannot be changed later".into(),
+            "use OrderedReady; it cannot be changed later",
         )
     });
     at_once.into_iter().chain(parallel).chain(grace(new)).chain(killed(new)).collect()
@@ -313,7 +310,7 @@ fn shape(new: &Workload) -> Findings {
 fn grace(new: &Workload) -> Option<Finding> {
     const FIELD: &str = "spec.template.spec.terminationGracePeriodSeconds";
     let why = "a member needs time to finish a transfer, leave the cluster and write to disk; if it is killed before, it needs a repair";
-    let instead = "write 600, or leave it out".to_owned();
+    let instead = "write 600, or leave it out";
     match new.spec.template.spec.termination_grace_period_seconds? {
         ..=0 => {
             Some(deny(FIELD, "a member that stops is killed at once (grace period 0)".into(), why, instead))
@@ -336,7 +333,7 @@ fn killed(new: &Workload) -> Option<Finding> {
         &format!("spec.template.spec.containers[{}].lifecycle.stopSignal", server.name),
         "stopSignal SIGKILL kills each member instead of stopping it".into(),
         "a server that is killed does not leave its cluster properly and writes nothing to disk: every start is like one after a crash",
-        "leave stopSignal out, or write SIGTERM".into(),
+        "leave stopSignal out, or write SIGTERM",
     ))
 }
 
@@ -348,8 +345,8 @@ fn autoscaled(review: &Review, view: &View<'_>) -> Option<Finding> {
         "spec.scaleTargetRef",
         format!("it scales cluster {} by load", cluster.id.name),
         BY_LOAD,
-        "scale the proxy in front of it or the application; change the members by hand, in odd numbers"
-            .into(),
+        say("scale the proxy in front of it or the application")
+            .or("change the members by hand, in odd numbers"),
     ))
 }
 
@@ -363,23 +360,22 @@ fn waited_for(review: &Review, view: &View<'_>) -> Option<Finding> {
         "spec.replicas",
         format!("HorizontalPodAutoscaler {autoscaler} scales it by load"),
         BY_LOAD,
-        format!(
-            "kubectl -n {namespace} delete hpa {autoscaler}, and scale the proxy in front of it or the application instead"
-        ),
+        run(Command::new(format!("kubectl -n {namespace} delete hpa {autoscaler}")))
+            .say(", and scale the proxy in front of it or the application instead"),
     ))
 }
 
 const BY_LOAD: &str = "every member holds the whole database and applies every write: new members first copy all of it, then writes are not faster";
 
-fn wait(verdict: Verdict, says: String, instead: String) -> Finding {
+fn wait(verdict: Verdict, says: String, instead: impl Into<WayOut>) -> Finding {
     let why = "a new template restarts one member after the other, and the next must not leave while one is missing";
     RULE.finding(verdict, TEMPLATE, says, why, instead)
 }
 
-fn warn(field: &str, says: String, why: &str, instead: String) -> Finding {
+fn warn(field: &str, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
     RULE.finding(Verdict::Warn, field, says, why, instead)
 }
 
-fn deny(field: &str, says: String, why: &str, instead: String) -> Finding {
+fn deny(field: &str, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
     RULE.finding(Verdict::Deny, field, says, why, instead)
 }

@@ -44,7 +44,8 @@ use facts::galera::adopt;
 use facts::galera::ports::USUAL as USUAL_PORT;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, PodFact, View, is_cluster};
-use objects::{Container, Kind, Labels, Service, ServicePort, Workload};
+use objects::{Container, Kind, Labels, Object, Service, ServicePort, Workload};
+use facts::way_out::{Command, WayOut, run, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "G16",
@@ -199,14 +200,14 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
     };
     if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses
     {
+        let second = "to keep clients away from members that are not Ready, create a second Service for them";
         return Some(RULE.finding(
             Verdict::Deny,
             PUBLISH,
             format!("publishNotReadyAddresses is removed from the governing Service of cluster {name}"),
             "a member joins before it is Ready: without a name no donor can send it data, and \
              it never becomes Ready",
-            "keep it true; to keep clients away from members that are not Ready, create a second \
-             Service for them",
+            say("keep it true").or(second),
         ));
     }
     (lost && (governs(new, cluster) || !elsewhere() && !to_one())).then(|| {
@@ -252,22 +253,20 @@ fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -
     } else {
         "a Service selects by the labels of pods, which change when they restart: until then it is empty, and clients reach no member"
     };
-    let instead = format!("{restart}; change the Service when all members have been restarted");
+    let instead = restart.then("change the Service when all members have been restarted");
     Some(RULE.finding(Verdict::Deny, SELECTOR, says, why, instead))
 }
 
 /// The command with which members, this one first, get the labels of their template.
-fn restart(cluster: &Cluster, first: &str) -> String {
+fn restart(cluster: &Cluster, first: &str) -> WayOut {
     let (ns, name, strategy) =
         (&cluster.id.namespace, &cluster.id.name, &cluster.workload.spec.update_strategy);
     match strategy.holds_back() {
-        _ if strategy.on_delete() => {
-            format!("kubectl -n {ns} delete pod {first}, and the next one when all members are Ready")
-        }
-        ..=0 => format!("kubectl -n {ns} rollout status statefulset {name}"),
-        _ => format!(
-            r#"kubectl -n {ns} patch statefulset {name} --patch '{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":0}}}}}}}}'"#
-        ),
+        _ if strategy.on_delete() => run(Command::new(format!("kubectl -n {ns} delete pod {first}")))
+            .say(", and the next one when all members are Ready"),
+        ..=0 => run(Command::new(format!("kubectl -n {ns} rollout status statefulset {name}"))),
+        _ => run(Command::new(format!("kubectl -n {ns} patch statefulset {name} --patch"))
+            .arg(r#"{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}"#)),
     }
 }
 

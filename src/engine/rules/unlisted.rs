@@ -5,6 +5,7 @@ use crate::rule::Rule;
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::View;
+use facts::way_out::{Command, say};
 use objects::Kind;
 
 /// A finding if the objects of this kind cannot be listed.
@@ -12,11 +13,14 @@ pub fn unlisted(rule: &Rule, kind: Kind, review: &Review, view: &View<'_>) -> Op
     let called = format!("{}.{}", kind.plural(), kind.group());
     let says = format!("{called} cannot be listed, so it is not known whether there are any");
     let why = "the API server offers this kind but answers with an error: often the conversion webhook of its definition is missing";
-    let instead = format!(
-        "`kubectl get {called} --all-namespaces` prints the error; if that webhook no longer exists, \
-         `kubectl patch customresourcedefinition {called} --type=merge --patch='{{\"spec\":{{\"conversion\":{{\"strategy\":\"None\",\"webhook\":null}}}}}}'` \
-         lists them without it; to proceed without knowing: {}",
-        format_args!("{}, then repeat the command", confirmation(review, rule.id, view))
-    );
+    let list = Command::new(format!("kubectl get {called} --all-namespaces"));
+    let patch = Command::new(format!("kubectl patch customresourcedefinition {called} --type=merge"))
+        .arg(r#"--patch={"spec":{"conversion":{"strategy":"None","webhook":null}}}"#);
+    let shown = say("`").run(list).say("` prints the error");
+    let without = shown.or("if that webhook no longer exists, `").run(patch).say("` lists them without it");
+    let instead = without
+        .or("to proceed without knowing: ")
+        .and(confirmation(review, rule.id, view))
+        .say(", then repeat the command");
     view.is_unheard(kind).then(|| rule.finding(Verdict::Unknown, "", says, why, instead))
 }

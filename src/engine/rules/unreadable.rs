@@ -43,6 +43,7 @@ use crate::rule::Page;
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Id, View};
+use facts::way_out::{Command, run, say};
 use objects::{Object, Unreadable};
 
 /// The id of findings about objects that cannot be read. It is not a rule, so it has no mode and no override.
@@ -91,8 +92,8 @@ pub fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
         "spec.template.spec.volumes",
         format!("its ConfigMap {name} {why}{others}"),
         BOUNDED,
-        format!(
-            "kubectl -n {ns} get configmap {name} -o yaml shows it; keep option files in a ConfigMap of their own, and large files in another one or in the image"
+        run(Command::new(format!("kubectl -n {ns} get configmap {name} -o yaml"))).say(" shows it").then(
+            "keep option files in a ConfigMap of their own, and large files in another one or in the image",
         ),
     ))
 }
@@ -104,10 +105,12 @@ pub fn found(review: &Review) -> Option<Finding> {
         Unreadable::Odd { .. } => (
             Verdict::Deny,
             "gatera cannot judge an object that it cannot read, and a guess could cost a database",
-            "correct the field; `kubectl explain` shows its type",
+            say("correct the field").then("`").run(Command::new("kubectl explain")).say("` shows its type"),
         ),
         // A request with this object is judged completely; only audits have no room for it.
-        Unreadable::TooMuch(_) => (Verdict::Warn, BOUNDED, "`gatera check FILE` judges it"),
+        Unreadable::TooMuch(_) => {
+            (Verdict::Warn, BOUNDED, say("`").run(Command::new("gatera check FILE")).say("` judges it"))
+        }
     };
     let (field, says) = (problem.field().to_owned(), problem.to_string());
     Some(Finding::new(UNREADABLE, verdict, field, says, why, instead))

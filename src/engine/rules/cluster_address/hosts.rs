@@ -6,6 +6,7 @@ use crate::verdict::Verdict;
 use facts::galera::address::{Address, Host};
 use facts::galera::adopt;
 use facts::view::View;
+use facts::way_out::{WayOut, say};
 use objects::{Labels, Service, Workload, ordinal};
 
 /// The number of hosts that are read; no cluster has more.
@@ -21,7 +22,7 @@ pub(super) struct Fault {
     /// The text that follows the place of the address.
     pub(super) says: String,
     pub(super) why: &'static str,
-    pub(super) instead: String,
+    pub(super) instead: WayOut,
 }
 
 /// The members that belong in the list.
@@ -73,13 +74,13 @@ impl<'a> Members<'a> {
             .then_some(service)
     }
 
-    fn set_it(&self) -> String {
-        format!("set it to {}", self.list())
+    fn set_it(&self) -> WayOut {
+        say(format!("set it to {}", self.list()))
     }
 
     /// The shorter form, for a warning.
-    fn list_them(&self) -> String {
-        format!("list every member by name: {}-{}.{},…", self.name, self.ordinals.start, self.service)
+    fn list_them(&self) -> WayOut {
+        say(format!("list every member by name: {}-{}.{},…", self.name, self.ordinals.start, self.service))
     }
 }
 
@@ -124,6 +125,9 @@ pub(super) fn judge(
     faults
 }
 
+const ONE_CREATES: &str =
+    "let one node create it: add a bootstrap node and its Service, or start with replicas: 1";
+
 /// The fault of an address with which every member creates a cluster.
 pub(super) fn founding(members: &Members<'_>) -> Fault {
     Fault {
@@ -131,10 +135,7 @@ pub(super) fn founding(members: &Members<'_>) -> Fault {
         host: None,
         says: format!("makes each of {} members create a cluster of its own", members.count()),
         why: "a server without a peer to join creates a new cluster; several such clusters never merge",
-        instead: format!(
-            "let one node create it: add a bootstrap node and its Service, or start with replicas: 1; then {}",
-            members.list()
-        ),
+        instead: say(ONE_CREATES).then(format!("then {}", members.list())),
     }
 }
 
@@ -251,11 +252,13 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Op
             let says = format!("lists {host} instead of the members of cluster {}", members.name);
             let found = fault(Verdict::Deny, says, NO_ANSWER)?;
             let instead = match members.under_another_service(host, view) {
-                Some(service) => format!(
-                    "keep spec.serviceName: {service} if members run with it, because it cannot change (gatera explain G08); for a new \
-                     cluster, {}",
-                    found.instead
-                ),
+                Some(service) => say(format!(
+                    "keep spec.serviceName: {service} if members run with it, because it cannot change ("
+                ))
+                .page("G08")
+                .say(")")
+                .or("for a new cluster, ")
+                .and(found.instead),
                 None => found.instead,
             };
             Some(Fault { instead, ..found })

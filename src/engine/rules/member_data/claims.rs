@@ -12,7 +12,8 @@ use facts::marks;
 use facts::marks::stopped::Record;
 use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, State, View};
-use objects::{Claim, PROTECTION, ordinal};
+use objects::{Claim, Object, PROTECTION, ordinal};
+use facts::way_out::{Command, say};
 
 pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&*review.namespace, &*review.name);
@@ -32,32 +33,28 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         let says = format!("it holds the data of member {} ({seen})", member.name);
         let until = view.half_an_hour_from_now();
         let instead = match view.state(cluster) {
-            _ if cluster.left => APPLY_AGAIN.to_owned(),
-            State::Down => format!(
-                "keep it: no member is Ready, so it may hold the newest data; start the cluster with {}",
-                cluster.recover_command()
-            ),
-            _ => format!(
-                "to let {0} copy everything again while all others are Ready: kubectl -n {ns} annotate pvc {name} \
-                 'gatera.dev/override=G07 until={until} reason=…', delete the claim, then kubectl -n {ns} delete pod {0}",
-                member.name
-            ),
+            _ if cluster.left => APPLY_AGAIN.into(),
+            State::Down => say("keep it: no member is Ready, so it may hold the newest data")
+                .then("start the cluster with ")
+                .run(cluster.recover_command()),
+            _ => {
+                let annotate = Command::new(format!("kubectl -n {ns} annotate pvc {name}"));
+                let pod = &member.name;
+                say(format!("to let {pod} copy everything again while all others are Ready: "))
+                    .run(annotate.arg(format!("gatera.dev/override=G07 until={until} reason=…")))
+                    .say(", delete the claim, then ")
+                    .run(Command::new(format!("kubectl -n {ns} delete pod {pod}")))
+            }
         };
         return Some(finding(Verdict::Deny, String::new(), says, instead));
     }
     let says =
         format!("it holds the data of member {}-{ordinal}, which was scaled down ({seen})", cluster.id.name);
     let (verdict, instead) = match view.state(cluster) {
-        State::Healthy => {
-            (Verdict::Warn, "keep it to scale up faster later; otherwise nothing is lost".to_owned())
-        }
-        State::Unknown => (Verdict::Unknown, UNTIL_SEEN.to_owned()),
-        State::Joining | State::Transfer => {
-            (Verdict::Wait, "repeat the command when all members are Ready".to_owned())
-        }
-        _ => {
-            (Verdict::Deny, "make all members Ready first: until then it may hold the newest data".to_owned())
-        }
+        State::Healthy => (Verdict::Warn, "keep it to scale up faster later; otherwise nothing is lost"),
+        State::Unknown => (Verdict::Unknown, UNTIL_SEEN),
+        State::Joining | State::Transfer => (Verdict::Wait, "repeat the command when all members are Ready"),
+        _ => (Verdict::Deny, "make all members Ready first: until then it may hold the newest data"),
     };
     Some(finding(verdict, String::new(), says, instead))
 }
@@ -72,12 +69,12 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
         "it holds the data of a member that was stopped{of}, for when the cluster starts again ({})",
         view.seen()
     );
-    let instead = format!(
-        "to start the cluster again: apply its StatefulSet under the same name, then gatera start NAME -n {}; to delete the data, take a \
-         backup first, then {}, then delete the claim",
-        review.namespace,
-        confirmation(review, RULE.id, view)
-    );
+    let start = Command::new(format!("gatera start NAME -n {}", review.namespace));
+    let instead = say("to start the cluster again: apply its StatefulSet under the same name, then ")
+        .run(start)
+        .or("to delete the data, take a backup first, then ")
+        .and(confirmation(review, RULE.id, view))
+        .say(", then delete the claim");
     let why = "the members of a cluster that was stopped in order start again from their claims; the volume is deleted together \
                with its claim";
     Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, String::new(), says, instead) })
@@ -86,8 +83,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
 /// A finding if the view is partial: the claim's StatefulSet may be among the objects that are not kept.
 fn unseen(view: &View<'_>) -> Option<Finding> {
     let says = format!("it is not known whether a member keeps its data on it ({})", view.seen());
-    (view.freshness == Freshness::Partial)
-        .then(|| finding(Verdict::Unknown, String::new(), says, UNTIL_SEEN.to_owned()))
+    (view.freshness == Freshness::Partial).then(|| finding(Verdict::Unknown, String::new(), says, UNTIL_SEEN))
 }
 
 /// A warning if the StatefulSet is deleted and only its claims are left of the database.
@@ -97,7 +93,7 @@ fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
         "no StatefulSet uses it any more; it is one of {} claims that hold this database",
         left.len()
     );
-    let instead = "apply the StatefulSet again to restore it, or make sure that there is a backup".to_owned();
+    let instead = "apply the StatefulSet again to restore it, or make sure that there is a backup";
     Some(finding(Verdict::Warn, String::new(), says, instead))
 }
 
@@ -125,7 +121,7 @@ fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
         || view.clusters_in(&review.namespace).any(of_member);
     let says = "it is the claim of a member, and its volume may hold data".to_owned();
     (review.operation == Operation::Create && is_galeras)
-        .then(|| finding(Verdict::Deny, String::new(), says, String::new()))
+        .then(|| finding(Verdict::Deny, String::new(), says, ""))
 }
 
 /// A finding if the claim is being deleted, and the finalizer that keeps it while a pod uses it is removed.
@@ -146,16 +142,15 @@ fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding>
             format!(
                 "it is being deleted, and only the finalizer {PROTECTION} still protects the data of pod {pod} ({seen})"
             ),
-            format!(
-                "keep the finalizer: Kubernetes removes it when the pod is gone; to let {pod} copy everything again while all others \
-                 are Ready: kubectl -n {ns} delete pod {pod}"
-            ),
+            say("keep the finalizer: Kubernetes removes it when the pod is gone")
+                .or(format!("to let {pod} copy everything again while all others are Ready: "))
+                .run(Command::new(format!("kubectl -n {ns} delete pod {pod}"))),
         ),
         None if view.freshness == Freshness::Current => return None,
         None => (
             Verdict::Unknown,
             format!("it is being deleted, and a server may still use it ({seen})"),
-            UNTIL_SEEN.to_owned(),
+            UNTIL_SEEN.into(),
         ),
     };
     let why = "without the finalizer the volume is deleted while the server still writes to it, and the member loses its data";

@@ -4,6 +4,7 @@ use super::finding;
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::data::Place;
 use facts::galera::programs;
+use facts::way_out::say;
 use objects::{Literal, Mount, Workload};
 
 pub(super) fn rewrites(new: &Workload, place: Option<&Place>) -> Findings {
@@ -30,7 +31,7 @@ pub(super) fn rewrites(new: &Workload, place: Option<&Place>) -> Findings {
         let verdict = if checks { Verdict::Warn } else { Verdict::Deny };
         let field = format!("spec.template.spec.{list}[{}].command", container.name);
         let says = format!("container {} {says}", container.name);
-        let instead = "remove it; do one-time tasks by hand, in one member".to_owned();
+        let instead = say("remove it").then("do one-time tasks by hand, in one member");
         Some(Finding { why: WHY.to_owned(), ..finding(verdict, field, says, instead) })
     });
     found.collect()

@@ -5,6 +5,7 @@ use super::{deny, warn};
 use crate::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::{Cluster, View};
+use facts::way_out::say;
 use objects::{Budget, Kind, Object, Template, Workload};
 
 pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
@@ -72,7 +73,7 @@ pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Fi
         let about = Protected::by(&review.namespace, budget, Some(new), view);
         written(&about, budget).into_iter().map(move |finding| Finding {
             says: format!("PodDisruptionBudget {name}: {}", finding.says),
-            instead: format!("in PodDisruptionBudget {name}: {}", finding.instead).into(),
+            instead: say(format!("in PodDisruptionBudget {name}: ")).and(finding.instead),
             field: format!("spec.template.metadata.labels: {name} {}", finding.field),
             ..finding
         })
@@ -124,13 +125,13 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
             field,
             format!("it allows eviction of {} of {members} members of {name} at once", count.min(members)),
             TOGETHER,
-            "write maxUnavailable: 1".into(),
+            "write maxUnavailable: 1",
         )),
         Some(..=0) if members > 0 => Some(warn(
             field,
             format!("it allows no eviction of members of {name}, so a drain never ends"),
             "an administrator who must empty a node then deletes the pods, which no budget prevents",
-            "write maxUnavailable: 1".into(),
+            "write maxUnavailable: 1",
         )),
         _ => None,
     };
@@ -139,7 +140,7 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
             POLICY,
             "AlwaysAllow lets a drain evict a member that is still joining".into(),
             "a member that is joining is not Ready; if it is interrupted, it has half a database and starts again",
-            "leave unhealthyPodEvictionPolicy out".into(),
+            "leave unhealthyPodEvictionPolicy out",
         )
     });
     let several = (about.names.len() > 1).then(|| {
@@ -147,7 +148,7 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
             "spec.selector",
             format!("it counts the members of {name} together"),
             "while a member of one is missing, a drain evicts none of the other, and a number that fits one is wrong for both",
-            "select by a label that only the members of one have, and create a second budget for the other".into(),
+            "select by a label that only the members of one have, and create a second budget for the other",
         )
     });
     number.into_iter().chain(several).chain(always).collect()
@@ -181,6 +182,6 @@ fn unprotected(review: &Review, cluster: &Cluster, deleted: bool, view: &View<'_
         field,
         says,
         "without a budget a drain evicts all members on its node at once while the guard does not answer",
-        "create its replacement first (maxUnavailable: 1, labels that every member has)".into(),
+        "create its replacement first (maxUnavailable: 1, labels that every member has)",
     ))
 }

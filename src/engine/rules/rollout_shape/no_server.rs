@@ -5,6 +5,7 @@ use crate::verdict::Finding;
 use facts::galera::runs;
 use facts::galera::server;
 use facts::view::{Cluster, View};
+use facts::way_out::{Command, say};
 use objects::Workload;
 
 /// A finding if serving members would restart without a database server.
@@ -18,8 +19,8 @@ pub(super) fn judge(
     let before = server::of(&old.spec.template).filter(|it| runs::no_server(it).is_none())?;
     let now = new.spec.template.spec.containers.iter().find(|it| it.name == before.name)?;
     let program = runs::no_server(now)?;
-    let (ns, name) = (&cluster.id.namespace, &cluster.id.name);
-    let member = cluster.members.first().map_or(name, |it| &it.name);
+    let member = cluster.members.first().map_or(&cluster.id.name, |it| &it.name);
+    let shell = format!("kubectl -n {} exec -it {member} -c {} -- bash", cluster.id.namespace, now.name);
     Some(deny(
         &format!("spec.template.spec.containers[{}].command", now.name),
         format!(
@@ -28,10 +29,10 @@ pub(super) fn judge(
             view.count(cluster)
         ),
         "a member that restarts no longer serves, but its pod may be Ready: the rollout continues until the last server has stopped",
-        format!(
-            "keep its command; to open a shell in a member: kubectl -n {ns} exec -it {member} -c {} -- bash; to stop the database in \
-             order: gatera stop {name} -n {ns}",
-            now.name
-        ),
+        say("keep its command")
+            .or("to open a shell in a member: ")
+            .run(Command::new(shell))
+            .or("to stop the database in order: ")
+            .run(cluster.stop_command()),
     ))
 }

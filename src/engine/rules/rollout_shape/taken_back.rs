@@ -4,6 +4,7 @@ use super::{TEMPLATE, warn};
 use crate::verdict::Finding;
 use facts::galera::start_report::JoinPhase;
 use facts::view::{Cluster, HANGS, PodFact, State, View};
+use facts::way_out::{Command, WayOut, run, say};
 use objects::Workload;
 
 /// Whether there is a template that [`judge`] allows.
@@ -52,17 +53,16 @@ pub(super) fn judge(cluster: &Cluster, new: &Workload, view: &View<'_>) -> Optio
 }
 
 /// How the pod that hangs is replaced. While others are to be replaced as well, G02 refuses to delete it by hand.
-fn replaced(cluster: &Cluster, hangs: &PodFact, may_be_deleted: bool) -> String {
+fn replaced(cluster: &Cluster, hangs: &PodFact, may_be_deleted: bool) -> WayOut {
     let (ns, name, minutes) = (&cluster.id.namespace, &hangs.name, HANGS.as_mins());
     if hangs.doing() == Some(JoinPhase::Receives) {
-        format!("wait until {name} is Ready: it receives a copy")
+        say(format!("wait until {name} is Ready: it receives a copy"))
     } else if may_be_deleted {
-        format!(
-            "kubectl -n {ns} delete pod {name}; otherwise gatera replaces it when it has made no progress for {minutes} minutes"
-        )
+        run(Command::new(format!("kubectl -n {ns} delete pod {name}")))
+            .or(format!("otherwise gatera replaces it when it has made no progress for {minutes} minutes"))
     } else {
-        format!(
+        say(format!(
             "gatera replaces {name} when it has made no progress for {minutes} minutes, then the others, one at a time"
-        )
+        ))
     }
 }

@@ -11,6 +11,7 @@ use facts::galera::options::Include;
 use facts::galera::reading::{Included, Reading, places, reading};
 use facts::galera::server;
 use facts::view::View;
+use facts::way_out::say;
 use objects::{ConfigMap, Workload};
 
 /// The keys of one ConfigMap, by how servers read them.
@@ -87,17 +88,19 @@ impl<'a> Sets<'a> {
     /// A warning if it is unknown which files a server reads.
     pub(super) fn unknown(&self) -> Option<Finding> {
         let place = self.chosen_from.as_ref()?;
-        Some(RULE.finding(
-            Verdict::Warn,
-            "data",
-            format!(
-                "it is not known which of its option files a server reads (mounted at {place}), so \
+        Some(
+            RULE.finding(
+                Verdict::Warn,
+                "data",
+                format!(
+                    "it is not known which of its option files a server reads (mounted at {place}), so \
                  each is judged by itself"
+                ),
+                "faults that arise from two files together are not found",
+                say("mount files for all members as a folder, such as /etc/mysql/conf.d")
+                    .or("for files of one member each, ignore this warning"),
             ),
-            "faults that arise from two files together are not found",
-            "mount files for all members as a folder, such as /etc/mysql/conf.d; for files of one \
-             member each, ignore this warning",
-        ))
+        )
     }
 }
 
