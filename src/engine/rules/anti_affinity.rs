@@ -40,8 +40,8 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, Freshness, View, is_cluster};
-use objects::{Kind, Object, PodSpec, Scale, Template, Workload};
 use facts::way_out::say;
+use objects::{Kind, PodSpec, Scale, Template, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G13",

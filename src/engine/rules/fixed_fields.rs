@@ -33,8 +33,8 @@ use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::{Change, Review};
 use facts::view::{View, is_cluster};
-use objects::{ClaimTemplate, Kind, Object, Workload};
 use facts::way_out::{Command, WayOut, run, say};
+use objects::{ClaimTemplate, Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G08",

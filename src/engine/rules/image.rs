@@ -48,8 +48,8 @@ use facts::galera::image::{Image, VersionChange};
 use facts::galera::{programs, server};
 use facts::review::{Change, Review};
 use facts::view::{Cluster, View};
-use objects::{Container, Kind, Object, Pod, Template};
 use facts::way_out::{Command, WayOut, run, say};
+use objects::{Container, Kind, Pod, Template};
 
 pub(super) const RULE: Rule = Rule {
     id: "G17",

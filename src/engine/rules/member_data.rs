@@ -63,8 +63,8 @@ use facts::galera::image::Image;
 use facts::galera::server::{self, DATA_DIRECTORIES};
 use facts::review::{Operation, Origin, Review};
 use facts::view::{ClaimOf, View, is_cluster};
-use objects::{Container, Kind, Object, Volume, Workload};
 use facts::way_out::{Command, WayOut, say};
+use objects::{Container, Kind, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G07",

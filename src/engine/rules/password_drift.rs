@@ -77,8 +77,8 @@ use facts::galera::options::keys::{self, Class};
 use facts::galera::server;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, View};
-use objects::{Fingerprint, Form, Hidden, Kind, Object, PodSpec, Secret, Template, Volume, Workload};
 use facts::way_out::{page, say};
+use objects::{Fingerprint, Form, Hidden, Kind, PodSpec, Secret, Template, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G12",

@@ -40,8 +40,8 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
 use facts::review::Review;
 use facts::view::{Cluster, State, View, is_cluster};
-use objects::{ConfigMap, Kind, Object, Workload};
 use facts::way_out::{Command, WayOut, say};
+use objects::{ConfigMap, Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G10",

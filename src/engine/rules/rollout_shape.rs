@@ -60,8 +60,8 @@ use facts::galera::server;
 use facts::galera::start_report::JoinPhase;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, Freshness, Member, PodFact, State, View, is_cluster};
-use objects::{Autoscaler, Kind, Object, Scale, Workload};
 use facts::way_out::{Command, WayOut, page, run, say};
+use objects::{Autoscaler, Kind, Scale, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G14",

@@ -44,8 +44,8 @@ use facts::galera::adopt;
 use facts::galera::ports::USUAL as USUAL_PORT;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, PodFact, View, is_cluster};
-use objects::{Container, Kind, Labels, Object, Service, ServicePort, Workload};
 use facts::way_out::{Command, WayOut, run, say};
+use objects::{Container, Kind, Labels, Service, ServicePort, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G16",

@@ -36,11 +36,10 @@ impl Cluster {
 
 /// Returns what to do about pods of a node that does not answer: they neither serve nor disappear.
 pub fn back_or_out_of_service(node: &str) -> WayOut {
-    say(format!(
-        "bring node {node} back; its server may still run and serve. Only if the node is switched off: "
-    ))
-    .run(out_of_service(node))
-    .say(" lets its pod start where its volume can follow")
+    say(format!("bring node {node} back"))
+        .then("its server may still run and serve. Only if the node is switched off: ")
+        .run(out_of_service(node))
+        .say(" lets its pod start where its volume can follow")
 }
 
 /// The command that gives up a node that is switched off.

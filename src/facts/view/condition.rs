@@ -135,11 +135,18 @@ pub struct Diagnosis {
     pub instead: WayOut,
 }
 
-impl std::fmt::Display for Diagnosis {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Diagnosis {
+    /// The condition, its members, and the way out.
+    pub fn way_out(&self) -> WayOut {
         let Self { condition, members, instead } = self;
         let whom = if members.is_empty() { String::new() } else { format!(" {}", members.join(", ")) };
-        write!(f, "{}{whom}: {instead}", condition.name())
+        say(format!("{}{whom}: ", condition.name())).and(instead.clone())
+    }
+}
+
+impl std::fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.way_out().fmt(f)
     }
 }
 

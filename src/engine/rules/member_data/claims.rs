@@ -12,8 +12,8 @@ use facts::marks;
 use facts::marks::stopped::Record;
 use facts::review::{Operation, Review};
 use facts::view::{Cluster, Freshness, State, View};
-use objects::{Claim, Object, PROTECTION, ordinal};
 use facts::way_out::{Command, say};
+use objects::{Claim, PROTECTION, ordinal};
 
 pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&*review.namespace, &*review.name);

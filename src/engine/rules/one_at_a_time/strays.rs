@@ -95,6 +95,6 @@ pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<
         ),
         "a member that is not started again is lost for the majority, and after the last one has stopped you must find out which \
          may start first",
-        format!("{APPLY_AGAIN}; then repeat the command"),
+        say(APPLY_AGAIN).then("then repeat the command"),
     ))
 }
