@@ -1,18 +1,17 @@
 //! A thousand connections that mean harm, and a few that do not: the real program keeps below the memory that its chart
-//! allows, and answers real requests in time.
+//! allows, and answers each real request.
 
 mod crowd;
 mod lists;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use gatera::act::certs::{Lives, Material};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::ClientConfig;
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use crate::caller::{Caller, Http, config, update};
 use crate::guarded::{self, Guard, Start, program};
@@ -22,20 +21,10 @@ use crate::scene::{self, Scene};
 const HOSTILE: usize = 1000;
 /// The limit of `charts/gatera`.
 const ALLOWED_KIB: u64 = 128 * 1024;
-const CALM: Duration = Duration::from_secs(2);
-const LASTS: Duration = Duration::from_secs(8);
-/// So many answers say something about all of them, and so long they are waited for.
-const ENOUGH: usize = 50;
-const PATIENCE: Duration = Duration::from_secs(60);
-/// API servers wait for ten; a program that is not optimized, on two busy processors, takes one now and then.
-const IN_TIME: Duration = Duration::from_secs(2);
-
-/// Latencies, and what went wrong.
-#[derive(Default)]
-struct Told {
-    latencies: Vec<Duration>,
-    failed: Vec<String>,
-}
+/// Each client asks so often, and its answers say something about all.
+const ENOUGH: usize = 20;
+/// A guard that never answers fails the test; how long an answer takes is the bench's matter (`tests/bench/crowd.rs`).
+const NEVER: Duration = Duration::from_secs(120);
 
 /// A guard with certificates of ours, which registers nothing.
 fn guard(folder: &std::path::Path, identity: &str) -> (Guard, String) {
@@ -63,19 +52,14 @@ fn certificates(folder: &std::path::Path) -> String {
     material.bundle()
 }
 
-/// A line of `/proc/PID/status`, in KiB.
-fn memory(guard: &Guard, what: &str) -> u64 {
+/// The most memory that it ever had, in KiB, without the program's own file: a kernel takes that back when it needs to.
+fn most_memory(guard: &Guard) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", guard.pid())).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(what)).unwrap();
-    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-fn more_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(8192, |most| most.min(8192));
-    if limit.current.is_some_and(|now| now < wanted) {
-        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum }).unwrap();
-    }
+    let kib = |what: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+        line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    kib("VmHWM") - kib("RssFile")
 }
 
 /// Asks again and again, on one connection or each time on a new one.
@@ -85,89 +69,57 @@ async fn real(
     to: SocketAddr,
     config: Arc<ClientConfig>,
     body: Bytes,
-    told: Arc<Mutex<Told>>,
-    until: Instant,
-) {
+) -> Result<(), String> {
     let mut open = None;
-    // A machine that is busy with something else answers less in the same time.
-    let too_few = || told.lock().unwrap().latencies.len() <= ENOUGH && Instant::now() < until + PATIENCE;
-    while Instant::now() < until || too_few() {
-        let asked = Instant::now();
-        let outcome = async {
+    for turn in 0..ENOUGH {
+        let asked = async {
             let mut caller = match open.take() {
                 Some(caller) => caller,
                 None => Caller::open(http, to, &config).await?,
             };
             let (status, _, text) = caller.ask("/validate", &body).await?;
-            if status != 200 || !text.contains("\"allowed\":true") {
-                return Err(format!("{status}: {text}"));
+            if status == 200 && text.contains("\"allowed\":true") {
+                Ok(caller)
+            } else {
+                Err(format!("{status}: {text}"))
             }
-            Ok(caller)
         };
-        match outcome.await {
-            Ok(caller) => {
-                told.lock().unwrap().latencies.push(asked.elapsed());
-                open = Some(caller).filter(|_| kept);
-            }
-            Err(words) => told.lock().unwrap().failed.push(format!("{http:?}, kept: {kept}: {words}")),
-        }
-        sleep(Duration::from_millis(20)).await;
+        let outcome = timeout(NEVER, asked).await.unwrap_or_else(|_| Err("no answer".to_owned()));
+        let caller = outcome.map_err(|words| format!("{http:?}, kept: {kept}, request {turn}: {words}"))?;
+        open = Some(caller).filter(|_| kept);
     }
+    Ok(())
 }
 
-/// What real clients are told in so much time: over kept connections and new ones, in both protocols.
-fn asked(guard: &Guard, bundle: &str, lasts: Duration) -> Told {
+/// Real clients, over kept connections and new ones, in both protocols: each of their requests is answered.
+fn each_is_answered(guard: &Guard, bundle: &str) {
     let (_, object) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
-    let (body, told) = (update(&object), Arc::<Mutex<Told>>::default());
+    let body = update(&object);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let until = Instant::now() + lasts;
+    let outcomes = runtime.block_on(async {
         let mut asking = tokio::task::JoinSet::new();
         for (http, kept) in
             [(Http::One, true), (Http::One, true), (Http::Two, true), (Http::One, false), (Http::Two, false)]
         {
-            let (config, told) = (config(http, bundle, None), Arc::clone(&told));
-            asking.spawn(real(http, kept, guard.webhooks, config, body.clone(), told, until));
+            asking.spawn(real(http, kept, guard.webhooks, config(http, bundle, None), body.clone()));
         }
-        asking.join_all().await;
+        asking.join_all().await
     });
-    let mut told = std::mem::take(&mut *told.lock().unwrap());
-    told.latencies.sort();
-    assert_eq!(told.failed, Vec::<String>::new(), "real requests failed");
-    assert!(told.latencies.len() > ENOUGH, "only {} answers", told.latencies.len());
-    told
-}
-
-impl Told {
-    fn percentile(&self, percent: usize) -> Duration {
-        self.latencies[(self.latencies.len() - 1) * percent / 100]
-    }
+    let failed: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+    assert_eq!(failed, Vec::<String>::new(), "real requests failed");
 }
 
 #[test]
-fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
-    more_files();
+fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_answers() {
     let folder = tempfile::tempdir().unwrap();
     let (guard, bundle) = guard(folder.path(), "hostile");
-    let calm = asked(&guard, &bundle, CALM);
-    let before = memory(&guard, "VmHWM");
+    let before = most_memory(&guard);
     let (crowd, tally) = crowd::gather(HOSTILE, guard.webhooks, &bundle);
     eventually("a crowd in which everybody does harm", || tally.is_whole().then_some(()));
-    let told = asked(&guard, &bundle, LASTS);
+    each_is_answered(&guard, &bundle);
     crowd.shutdown_timeout(Duration::from_secs(1));
-    let peak = memory(&guard, "VmHWM");
-    eprintln!(
-        "alone: {} answers, p50 {:?}, p99 {:?}, {before} KiB; in the crowd: {} answers, p50 {:?}, p99 {:?}, {peak} KiB",
-        calm.latencies.len(),
-        calm.percentile(50),
-        calm.percentile(99),
-        told.latencies.len(),
-        told.percentile(50),
-        told.percentile(99),
-    );
-    // A machine that is busy with something else takes long without a crowd, too, and longer with it.
-    let limit = IN_TIME + 4 * calm.percentile(99);
-    assert!(told.percentile(99) < limit, "p99 {:?} instead of {limit:?}", told.percentile(99));
+    let peak = most_memory(&guard);
+    eprintln!("{before} KiB alone, {peak} KiB in the crowd");
     assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
     let metrics = guard.get("/metrics").unwrap().1;
     let line = "gatera_connections_turned_away_total{reason=\"too_many\"}";
@@ -189,12 +141,12 @@ fn bodies_that_never_end_take_no_more_than_their_budget() {
     let (guard, bundle) = guard(folder.path(), "bodies");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let held = runtime.block_on(crowd::unfinished_bodies(32, guard.webhooks, &bundle));
-    let peak = memory(&guard, "VmHWM");
+    let peak = most_memory(&guard);
     let busy = counted(&guard, r#"gatera_reviews_total{endpoint="/validate",answer="busy"}"#);
     eprintln!("{} of 32 were taken so far, {busy} had to make way; {peak} KiB", held.len());
     assert!(busy > 0, "the budget was never used up");
     assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
-    asked(&guard, &bundle, CALM);
+    each_is_answered(&guard, &bundle);
 }
 
 /// Refusals of 100 KiB over HTTP/2, to clients that have no room for them: 150 MiB, if all of them were kept.
@@ -204,8 +156,8 @@ fn answers_that_nobody_takes_are_not_kept() {
     let (guard, bundle) = guard(folder.path(), "untaken");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let held = runtime.block_on(crowd::untaken_answers(48, guard.webhooks, &bundle));
-    asked(&guard, &bundle, CALM);
-    let peak = memory(&guard, "VmHWM");
+    each_is_answered(&guard, &bundle);
+    let peak = most_memory(&guard);
     let refused = counted(&guard, r#"gatera_reviews_total{endpoint="/validate",answer="refused"}"#);
     let slow = counted(&guard, r#"gatera_connections_turned_away_total{reason="slow"}"#);
     let errors: Vec<_> = held.iter().filter_map(|it| it.as_ref().err()).collect();

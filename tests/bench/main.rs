@@ -10,6 +10,7 @@
 //! | `series.rs` | servers taking turns under one load |
 //! | `decide.rs` | the decision without a server |
 //! | `growth.rs` | what a change costs as the view grows, and what the view weighs |
+//! | `crowd.rs` | what hostile connections cost real requests |
 //! | `packs.rs` | packs that are on and not concerned, and an operator that is never judged |
 //! | `large.rs` | the largest objects, and `gatera check` of many |
 //! | `real.rs`, `api.rs` | the real program at a real API server (`BENCH_LAB=1`) |
@@ -34,6 +35,7 @@
 mod api;
 mod child;
 mod client;
+mod crowd;
 mod decide;
 mod fleet;
 mod growth;
@@ -48,8 +50,14 @@ mod servers;
 mod summary;
 mod table;
 
+#[path = "../caller.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod caller;
 #[path = "../guarded.rs"]
 mod guarded;
+#[path = "../hostile/crowd.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod hostile;
 #[path = "../lab/mod.rs"]
 mod lab;
 
@@ -89,6 +97,12 @@ const SERIES: [Series; 10] = [
         pace: Pace::Open(1000.0),
     },
     closed("update of 17 KB with old faults, 16 connections", Shape::Faulty(17 * KB), 16),
+];
+
+/// The same load, without hostile connections and in a crowd of them.
+const IN_A_CROWD: [Series; 2] = [
+    closed("update of 17 KB, 4 connections, alone", Shape::Update(17 * KB), 4),
+    closed("the same, in a crowd of 1000 hostile connections", Shape::Update(17 * KB), 4),
 ];
 
 const fn closed(name: &'static str, shape: Shape, connections: usize) -> Series {
@@ -180,7 +194,12 @@ fn loads(plan: &Plan) -> (Vec<Outcome>, Start, Writes) {
         table::load(&these);
         outcomes.extend(these);
     }
-    (outcomes, start, packs::operator(plan, &full, &nothing))
+    let operator = packs::operator(plan, &full, &nothing);
+    for these in crowd::measure(IN_A_CROWD, &full, plan) {
+        table::load(&these);
+        outcomes.extend(these);
+    }
+    (outcomes, start, operator)
 }
 
 fn start(empty: &Server, full: &Server) -> Start {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gatera::act::answer::LARGEST_BODY;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -72,8 +73,18 @@ impl Tally {
     }
 }
 
+/// Each connection is an open file.
+fn more_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(8192, |most| most.min(8192));
+    if limit.current.is_some_and(|now| now < wanted) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum }).unwrap();
+    }
+}
+
 /// So many of them, until the runtime ends. They have a machine of their own, so they get of ours what nobody else wants.
 pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally>) {
+    more_files();
     let tally = Arc::<Tally>::default();
     let (one, two) = (config(Http::One, bundle, None), config(Http::Two, bundle, None));
     // Those that have to be let in before they can do harm come first: later ones stand before a full house.

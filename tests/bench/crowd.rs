@@ -1,0 +1,22 @@
+//! What a thousand hostile connections cost real requests: the same load alone, and in the crowd.
+
+use crate::child::Server;
+use crate::hostile;
+use crate::plan::Plan;
+use crate::series::{Arm, Outcome, Series};
+
+const HOSTILE: usize = 1000;
+
+/// This load on the guard, alone and in the crowd.
+pub fn measure(series: [Series; 2], server: &Server, plan: &Plan) -> [Vec<Outcome>; 2] {
+    let arms = [Arm { name: "guard", server, floor: false, guards: true }];
+    let [alone, inside] = series;
+    let alone = alone.run(&arms, plan);
+    let (crowd, tally) = hostile::gather(HOSTILE, server.hello.address, &server.hello.bundle);
+    while !tally.is_whole() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let inside = inside.run(&arms, plan);
+    crowd.shutdown_background();
+    [alone, inside]
+}
