@@ -55,7 +55,7 @@ fn other_namespaces_stay_closed() {
     elsewhere.also.push(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "other", "annotations": { "gatera.dev/break-glass": OPEN } } }));
     let world = elsewhere.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
-    assert_eq!(view.broken_glasses().map(|(name, _)| name).collect::<Vec<_>>(), ["other"]);
+    assert_eq!(view.break_glasses().map(|(name, _)| name).collect::<Vec<_>>(), ["other"]);
     assert!(!rulebook().evaluate(&claim(), &view).allowed());
 }
 

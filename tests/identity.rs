@@ -76,7 +76,10 @@ fn what_follows_from_what_members_told() {
                 beside,
                 is: Identity::read(id),
                 new,
-                tell: pods.iter().map(|it| (format!("{STATEFUL_SET}-{it}"), format!("pod-{it}"))).collect(),
+                unannotated: pods
+                    .iter()
+                    .map(|it| (format!("{STATEFUL_SET}-{it}"), format!("pod-{it}")))
+                    .collect(),
             });
             assert_eq!(found, expected, "{what}");
         };

@@ -138,11 +138,11 @@ fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
 
 /// An Event that is no warning.
 const RECOVERY_OVER: &str = "RecoveryOver";
-const GLASS_MENDED: &str = "GlassMended";
+const BREAK_GLASS_ENDED: &str = "GlassMended";
 
-/// The object that a request is told about, with the uid that the API server told us. A request that says another has
-/// made it up, or comes before the watch; of objects that the view does not hold (a Secret, an object to be), the
-/// cluster is told of that they belong to.
+/// The object that an Event about a request names, with the uid that the API server sent. A request with another uid
+/// has made it up, or comes before the watch. For objects that the view does not hold (a Secret, a new object), it is the
+/// cluster that they belong to.
 fn about(review: &Review, view: &View<'_>, goes: bool) -> Option<ObjectReference> {
     let Review { kind, namespace, name, .. } = review;
     let Some(uid) = view.world.facts().uid(*kind, &Id::new(namespace, name)) else {
@@ -151,7 +151,7 @@ fn about(review: &Review, view: &View<'_>, goes: bool) -> Option<ObjectReference
         return Some(regarding(Kind::StatefulSet, &cluster.id.namespace, &cluster.id.name, Some(uid)));
     };
     let said = review.objects().map(|object| &*object.meta().uid).find(|uid| !uid.is_empty());
-    // An Eviction does not say whose it is; it is told only of an override, which stands on an object that we know.
+    // An Eviction has no uid; its only Event is about an override, which is on an object that the view holds.
     let same = said == Some(uid) || said.is_none() && review.subresource == "eviction";
     let namespace = if goes { "" } else { namespace };
     same.then(|| regarding(*kind, namespace, name, Some(uid.to_owned())))
@@ -195,8 +195,8 @@ pub fn found(news: &News<'_>) -> Notice {
     }
 }
 
-/// Webhook configurations are gone. They have no namespace, so the guard's Lease is what it is told of: that is where
-/// `kubectl get events` in the guard's namespace shows it. One reason would fold the end of the second one into the first.
+/// Webhook configurations are gone. They have no namespace, so the Event is about the guard's Lease: there `kubectl get events` in
+/// the guard's namespace shows it. One reason would fold the end of the second one into the first.
 pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> Notice {
     let reason = match kinds {
         [kind] => format!("{kind}Deleted"),
@@ -222,7 +222,7 @@ fn the_lease(namespace: &str) -> ObjectReference {
 }
 
 /// In this namespace nothing is refused for a while.
-pub fn glass_broken(namespace: &str, open: &Override) -> Notice {
+pub fn break_glass_began(namespace: &str, open: &Override) -> Notice {
     let (until, mend) = (exceptions::open_until(namespace, open), exceptions::mend(namespace));
     let note = format!("{until} (when that is done: {mend}): {}", open.reason);
     // Each is one of its own: Events of one reason and action are folded into one, and keep its words.
@@ -236,13 +236,13 @@ pub fn glass_broken(namespace: &str, open: &Override) -> Notice {
 }
 
 /// And that is over. What stands at the namespace opens nothing more, and says that it did.
-pub fn glass_mended(namespace: &str) -> Notice {
+pub fn break_glass_ended(namespace: &str) -> Notice {
     let note = format!(
         "what is to be refused in this namespace is refused again; if the annotation is still there: {}",
         exceptions::mend(namespace)
     );
     let regarding = the_namespace(namespace);
-    Notice { regarding, reason: GLASS_MENDED.to_owned(), action: "Close".to_owned(), note }
+    Notice { regarding, reason: BREAK_GLASS_ENDED.to_owned(), action: "Close".to_owned(), note }
 }
 
 fn the_namespace(name: &str) -> ObjectReference {
@@ -351,7 +351,7 @@ async fn write(
         None => {
             let about = notice.regarding.name.as_deref().unwrap_or(REPORTER);
             let name = format!("{about}.{:x}", now.as_nanosecond());
-            let warns = ![RECOVERY_OVER, GLASS_MENDED].contains(&&*notice.reason);
+            let warns = ![RECOVERY_OVER, BREAK_GLASS_ENDED].contains(&&*notice.reason);
             let event = event(notice, warns, name.clone(), identity, now);
             api.create(&PostParams::default(), &event).await?;
             (name, 1)

@@ -2,8 +2,8 @@
 //!
 //! Owns: the one task that watches the Secret and the two webhook configurations. Every replica takes its leaf from
 //! there and knows whether API servers trust it; the leader also writes. `known.rs` decides; `certificate.rs` keeps the Secret
-//! and shows the leaf, `entries.rs` keeps the entries: two steps that never wait for each other's success, and whose errors are told
-//! apart. Must not know: rules, requests. The configurations exist before us and are empty; entries are filled in when
+//! and shows the leaf, `entries.rs` keeps the entries: two steps that never wait for each other's success, and have errors of their
+//! own. Must not know: rules, requests. The configurations exist before us and are empty; entries are filled in when
 //! this guard can answer, and are never removed because it feels unwell. A configuration that was deleted stays deleted.
 
 mod certificate;

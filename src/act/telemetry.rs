@@ -165,7 +165,7 @@ impl Default for Metrics {
             break_glass: new(
                 r,
                 "break_glass_open",
-                "Namespaces whose glass is broken, on the leader: there nothing is refused",
+                "Namespaces with an active break-glass, on the leader: nothing is refused there",
             ),
             view: new(r, "view_objects", "Objects in the view"),
             view_current: new(r, "view_current", "1 while every watch is running"),

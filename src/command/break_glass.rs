@@ -271,7 +271,7 @@ fn opened(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool
 fn why(answer: &CanaryAnswer) -> String {
     match answer {
         CanaryAnswer::Away(words) | CanaryAnswer::Refused(words) => words.clone(),
-        CanaryAnswer::NotAllowed(words) => format!("a dry run would tell: {words}"),
+        CanaryAnswer::NotAllowed(words) => format!("a dry run would answer: {words}"),
         CanaryAnswer::Other(code, words) => format!("the API server answers {code}: {words}"),
         CanaryAnswer::Unanswered(words) => format!("no guard answers: {words}"),
         CanaryAnswer::Admitted(_) => "no guard says anything".to_owned(),

@@ -188,7 +188,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         }
     }
     let exit = options.exit(&checked);
-    options.tell(checked, exit, &chosen, out)?;
+    options.print(checked, exit, &chosen, out)?;
     Ok(exit)
 }
 
@@ -228,7 +228,7 @@ impl Options {
     }
 
     /// Prints what is to be printed.
-    fn tell(
+    fn print(
         &self,
         mut checked: Checked,
         exit: Exit,

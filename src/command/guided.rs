@@ -209,7 +209,7 @@ impl Transcript {
             return Ok(());
         }
         self.0 = [text, String::new()];
-        tell(&self.0[0], out)
+        print(&self.0[0], out)
     }
 
     /// Prints why the step is not done yet.
@@ -220,7 +220,7 @@ impl Transcript {
             return Ok(());
         }
         self.0[1] = text;
-        tell(&self.0[1], out)
+        print(&self.0[1], out)
     }
 }
 
@@ -255,7 +255,7 @@ pub async fn print_changes(
     }
 }
 
-fn tell(text: &str, out: &mut impl Write) -> io::Result<()> {
+fn print(text: &str, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{} {text}", Timestamp::now().strftime("%H:%M:%S"))?;
     out.flush()
 }

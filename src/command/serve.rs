@@ -166,13 +166,13 @@ fn start(
     closing: channel::Receiver<bool>,
 ) -> anyhow::Result<(Tasks, Arc<Guard>)> {
     let mut tasks = Tasks::default();
-    let (tell, notices) = events::channel();
+    let (sender, notices) = events::channel();
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
     let reservations =
         ReservationStore::shared(client.clone(), &registration.namespace, &registration.release);
     let maps = ConfigMaps::at(client.clone());
     let guard =
-        Guard::new(world, settings, Timestamp::now).publishing(tell).reserving(reservations).reading(maps);
+        Guard::new(world, settings, Timestamp::now).publishing(sender).reserving(reservations).reading(maps);
     let guard = Arc::new(guard.within(options.memory));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);

@@ -43,7 +43,7 @@ pub fn open_until(namespace: &str, open: &Override) -> String {
 }
 
 /// The break-glass that applies, which adds a warning to each decision. Audits ignore it.
-pub fn glass(review: &Review, view: &View<'_>, decision: &mut Decision) -> Option<Override> {
+pub fn break_glass(review: &Review, view: &View<'_>, decision: &mut Decision) -> Option<Override> {
     let ns = &review.namespace;
     let open = view.active_break_glass(ns).filter(|_| review.origin != Origin::Audit)?;
     if review.origin.is_final() {
@@ -110,7 +110,7 @@ impl Exceptions {
         let clusters =
             clusters.map(|it| read(&it.workload.metadata, Kind::StatefulSet).into_iter().collect());
         let (own, clusters) = (own, clusters.collect());
-        let break_glass = glass(review, view, decision);
+        let break_glass = break_glass(review, view, decision);
         Self { break_glass, own, clusters }
     }
 

@@ -160,17 +160,19 @@ impl Rulebook {
             return decision;
         }
         if let Some(finding) = rules::unreadable::found(review) {
-            let glass = exceptions::glass(review, view, &mut decision);
-            decision.add(finding, Mode::Enforce, false, glass.as_ref());
+            let exception = exceptions::break_glass(review, view, &mut decision);
+            decision.add(finding, Mode::Enforce, false, exception.as_ref());
             return decision;
         }
         if exemptions::is_exempt(review, view) {
             return decision;
         }
         if view.busy {
-            let (glass, mode) =
-                (exceptions::glass(review, view, &mut decision), view.mode(UNREADABLE, &review.namespace));
-            decision.add(rules::unreadable::busy(), mode, false, glass.as_ref());
+            let (exception, mode) = (
+                exceptions::break_glass(review, view, &mut decision),
+                view.mode(UNREADABLE, &review.namespace),
+            );
+            decision.add(rules::unreadable::busy(), mode, false, exception.as_ref());
             if !decision.allowed() {
                 return decision;
             }
@@ -200,7 +202,8 @@ impl Rulebook {
             if findings.is_empty() {
                 continue;
             }
-            let before = before.as_ref().map_or_else(Vec::new, |before| check.judge(before, view));
+            let created = rule.check(review.kind, Verb::Create).zip(before.as_ref());
+            let before = created.map_or_else(Vec::new, |(check, before)| check.judge(before, view));
             // Indexed by field, because a hostile file can have a hundred thousand findings.
             let mut at = HashMap::<_, Vec<_>>::new();
             for old in &before {

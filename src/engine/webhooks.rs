@@ -18,7 +18,7 @@ use facts::settings::Settings;
 use facts::view::{MODE_LABEL, NEVER_GUARDED};
 use objects::{Kind, Kinds};
 
-use conditions::{glass_changed, marks_changed, no_plain_member, owned_or_marked, selected, to_amend};
+use conditions::{break_glass_changed, marks_changed, no_plain_member, owned_or_marked, selected, to_amend};
 
 pub use rows::{ENTRIES, Endpoint, Entry, Only, Selects};
 
@@ -128,7 +128,7 @@ fn rendered(
             Only::Read => Some(("read-by-a-server", unread::condition())),
             Only::Marks => Some(("marks", marks_changed())),
             Only::OwnedOrMarked => Some(("owned-or-marked", owned_or_marked())),
-            Only::Glass => Some(("glass", glass_changed(MODE_LABEL, OFF))),
+            Only::BreakGlass => Some(("glass", break_glass_changed(MODE_LABEL, OFF))),
             Only::ToAmend => Some(("to-amend", to_amend())),
             Only::When(name, condition) => Some((name, condition.to_owned())),
             Only::All => None,

@@ -307,7 +307,7 @@ impl<'a> View<'a> {
 
     /// Returns why the break-glass annotation of this namespace suspends nothing now; `None`: there is none, or it
     /// does.
-    pub fn useless_glass(&self, namespace: &str) -> Option<overrides::Invalid> {
+    pub fn useless_break_glass(&self, namespace: &str) -> Option<overrides::Invalid> {
         let meta = self.world.facts.namespaces.get(namespace)?;
         Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).err()
     }
@@ -319,7 +319,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the namespaces with a break-glass exception now.
-    pub fn broken_glasses(&self) -> impl Iterator<Item = (&'a str, Override)> {
+    pub fn break_glasses(&self) -> impl Iterator<Item = (&'a str, Override)> {
         let names = self.world.facts.namespaces.keys();
         names.filter_map(|name| Some((&**name, self.active_break_glass(name)?)))
     }

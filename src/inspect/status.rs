@@ -36,7 +36,7 @@ pub struct ClusterStatus<'a> {
     /// The override on its StatefulSet that counts now.
     pub waived: Option<Override>,
     /// The break-glass exception of its namespace that counts now.
-    pub glass: Option<Override>,
+    pub break_glass: Option<Override>,
     /// The guard is off in its namespace.
     pub left_alone: bool,
     /// The headlines of what would be refused in its namespace, if that was asked for.
@@ -60,7 +60,7 @@ impl<'a> ClusterStatus<'a> {
             unverified: bootstrap::unverified(cluster)
                 .filter(|_| !matches!(bootstrap, bootstrap::Stage::Kept(_))),
             waived: waived.and_then(|text| Override::read(text, view.now).ok()),
-            glass: view.active_break_glass(&cluster.id.namespace),
+            break_glass: view.active_break_glass(&cluster.id.namespace),
             left_alone: view.left_alone(&cluster.id.namespace),
             bootstrap,
             findings: Vec::new(),

@@ -21,20 +21,21 @@ pub struct Copy {
 }
 
 /// Tells whether the rollout continues by itself.
-pub fn moves(story: &ClusterStatus<'_>) -> bool {
-    let stage = &story.configuration;
-    story.cluster.rolls() || matches!(stage, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
+pub fn moves(cluster_status: &ClusterStatus<'_>) -> bool {
+    let stage = &cluster_status.configuration;
+    cluster_status.cluster.rolls()
+        || matches!(stage, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
 }
 
 /// Tells whether every member runs what it should, or the guard does not manage the configuration.
-pub fn is_done(story: &ClusterStatus<'_>) -> bool {
-    !story.cluster.rolls() && matches!(story.configuration, Stage::Settled | Stage::Absent)
+pub fn is_done(cluster_status: &ClusterStatus<'_>) -> bool {
+    !cluster_status.cluster.rolls() && matches!(cluster_status.configuration, Stage::Settled | Stage::Absent)
 }
 
 /// Returns the rollout of one cluster: its stage, and the revision of each member.
-pub fn status(story: &ClusterStatus<'_>) -> String {
-    let cluster = story.cluster;
-    let (status, says) = of_configuration(story);
+pub fn status(cluster_status: &ClusterStatus<'_>) -> String {
+    let cluster = cluster_status.cluster;
+    let (status, says) = of_configuration(cluster_status);
     let says = if says.is_empty() { String::new() } else { format!(" ({says})") };
     let mut text = visible(&format!("{}  configuration [{status}]{says}", cluster.id)) + "\n";
     let ordinary = |revision: &Revision| {

@@ -18,7 +18,7 @@
 //!                  "leftClaims": [name],
 //!                  "findings": [text] of what would be refused in its namespace as it is,
 //!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }],
-//!   "guard": { "state", "rows" } as `gatera doctor` tells of the guard itself }
+//!   "guard": { "state", "rows" } about the guard itself, as in `gatera doctor` }
 //! ```
 //!
 //! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first), `SKIPPED` (nothing to do) or
@@ -57,16 +57,16 @@ const SKIPPED: &str = "SKIPPED";
 const GIVEN_UP: &str = "GIVEN_UP";
 
 /// Returns the steps of the plan.
-fn steps(story: &ClusterStatus<'_>) -> [PlanStep; 5] {
-    let ClusterStatus { cluster, bootstrap, .. } = story;
+fn steps(cluster_status: &ClusterStatus<'_>) -> [PlanStep; 5] {
+    let ClusterStatus { cluster, bootstrap, .. } = cluster_status;
     let mut steps = [
         node(cluster, bootstrap),
         members(cluster),
         removal(bootstrap),
-        membership(&story.behind),
-        configuration(story),
+        membership(&cluster_status.behind),
+        configuration(cluster_status),
     ];
-    if story.left_alone {
+    if cluster_status.left_alone {
         for step in steps.iter_mut().skip(2) {
             (step.status, step.says) = (SKIPPED, "the namespace is in mode off".to_owned());
         }
@@ -85,8 +85,8 @@ fn plan(steps: &[PlanStep]) -> &'static str {
 }
 
 /// Returns the status of the configuration, and its description.
-pub(super) fn of_configuration(story: &ClusterStatus<'_>) -> (&'static str, String) {
-    let [.., last] = steps(story);
+pub(super) fn of_configuration(cluster_status: &ClusterStatus<'_>) -> (&'static str, String) {
+    let [.., last] = steps(cluster_status);
     (last.status, last.says)
 }
 
@@ -137,11 +137,11 @@ fn membership(behind: &[&str]) -> PlanStep {
     PlanStep { name: "membership", status, says }
 }
 
-fn configuration(story: &ClusterStatus<'_>) -> PlanStep {
+fn configuration(cluster_status: &ClusterStatus<'_>) -> PlanStep {
     use rollout::Stage;
-    let Id { namespace, name } = &story.cluster.id;
-    let given_up = story.cluster.note.as_ref().and_then(|it| it.stopped.as_ref());
-    let (status, says) = match (&story.configuration, given_up) {
+    let Id { namespace, name } = &cluster_status.cluster.id;
+    let given_up = cluster_status.cluster.note.as_ref().and_then(|it| it.stopped.as_ref());
+    let (status, says) = match (&cluster_status.configuration, given_up) {
         (Stage::Absent, _) => (SKIPPED, "members read no option file from a ConfigMap".to_owned()),
         (Stage::Settled, _) => (COMPLETE, String::new()),
         (Stage::Stopped(why, _), Some(given_up)) => {
@@ -172,9 +172,10 @@ pub fn text(all: &[ClusterStatus<'_>]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-fn one(story: &ClusterStatus<'_>) -> String {
-    let ClusterStatus { cluster, state, members, way_back, matters, unverified, waived, glass, .. } = story;
-    let (state, steps) = (state.name(), steps(story));
+fn one(cluster_status: &ClusterStatus<'_>) -> String {
+    let ClusterStatus { cluster, state, members, way_back, matters, unverified, waived, break_glass, .. } =
+        cluster_status;
+    let (state, steps) = (state.name(), steps(cluster_status));
     let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
     text.extend(way_back.iter().map(|way| visible(&format!("├── {WAY_BACK}: {way}")) + "\n"));
     match cluster.identity() {
@@ -188,7 +189,7 @@ fn one(story: &ClusterStatus<'_>) -> String {
         let line = visible(&format!("├── Override {release} (when that is done: {take_off})"));
         text.push_str(&format!("{line}\n"));
     }
-    if let Some(open) = glass {
+    if let Some(open) = break_glass {
         let mend = exceptions::mend(&cluster.id.namespace);
         let Override { until, reason, .. } = open;
         let line = format!(
@@ -222,12 +223,12 @@ fn one(story: &ClusterStatus<'_>) -> String {
         text.push_str("├── Claims of members that are gone, kept with their data\n");
         branches(&mut text, "│   ", &left);
     }
-    if !story.findings.is_empty() {
+    if !cluster_status.findings.is_empty() {
         text.push_str("├── What would be refused in its namespace (see gatera audit)\n");
-        let more = story.findings.len().saturating_sub(MOST_FINDINGS);
+        let more = cluster_status.findings.len().saturating_sub(MOST_FINDINGS);
         let more = (more > 0).then(|| format!("and {more} more"));
-        let told = story.findings.iter().take(MOST_FINDINGS).cloned().chain(more);
-        branches(&mut text, "│   ", &told.collect::<Vec<_>>());
+        let listed = cluster_status.findings.iter().take(MOST_FINDINGS).cloned().chain(more);
+        branches(&mut text, "│   ", &listed.collect::<Vec<_>>());
     }
     text.push_str(&format!("└── Plan deploy (serial) [{}]\n", plan(&steps)));
     let lines = steps.iter().map(|PlanStep { name, status, says }| match &**says {
@@ -253,12 +254,12 @@ pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
 pub fn guard(rows: &[Row]) -> String {
     let state = doctor::worst(rows);
     let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());
-    let told = rows.iter().filter(|row| matches!(row.state, doctor::State::Remark | doctor::State::Wrong));
+    let listed = rows.iter().filter(|row| matches!(row.state, doctor::State::Remark | doctor::State::Wrong));
     let line = |Row { about, says, state, instead }: &Row| match state {
         doctor::State::Wrong if !instead.is_empty() => format!("{about}: {says}; do: {instead}"),
         _ => format!("{about}: {says}"),
     };
-    let mut lines: Vec<_> = told.map(line).collect();
+    let mut lines: Vec<_> = listed.map(line).collect();
     let not_asked = rows.iter().filter(|row| row.state == doctor::State::NotAsked).count();
     if not_asked > 0 {
         lines.push(format!(
@@ -276,27 +277,27 @@ pub fn json(all: &[ClusterStatus<'_>], guard: &[Row]) -> Value {
     json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>(), "guard": guard })
 }
 
-fn start(told: &StartReport) -> Value {
-    let (at, safe) = match told {
+fn start(report: &StartReport) -> Value {
+    let (at, safe) = match report {
         StartReport::Started(Start { at, safe_to_bootstrap, .. }) => {
             (Some(at.to_string()), *safe_to_bootstrap)
         }
         StartReport::Refused(_) => (None, None),
     };
-    let position = told.position();
+    let position = report.position();
     json!({
-        "says": told.to_string(),
+        "says": report.to_string(),
         "at": at,
         "id": position.map(|it| &it.id),
         "seqno": position.map(|it| it.seqno),
         "safeToBootstrap": safe,
-        "doing": told.doing().map(JoinPhase::name),
+        "doing": report.doing().map(JoinPhase::name),
     })
 }
 
-fn cluster(story: &ClusterStatus<'_>) -> Value {
-    let ClusterStatus { cluster, state, members, matters, waived, glass, .. } = story;
-    let steps = steps(story);
+fn cluster(cluster_status: &ClusterStatus<'_>) -> Value {
+    let ClusterStatus { cluster, state, members, matters, waived, break_glass, .. } = cluster_status;
+    let steps = steps(cluster_status);
     let member = |(it, condition): &(&Member, Option<Condition>)| {
         let pod = it.pod.as_ref();
         json!({
@@ -319,11 +320,11 @@ fn cluster(story: &ClusterStatus<'_>) -> Value {
         "says": cluster.describe(),
         "id": cluster.identity().map(Identity::as_str),
         "members": members.iter().map(member).collect::<Vec<_>>(),
-        "wayBack": story.way_back,
+        "wayBack": cluster_status.way_back,
         "matters": super::matters(matters),
         "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
-        "breakGlass": glass.as_ref().map(|it| json!({ "until": it.until.to_string(), "reason": it.reason })),
-        "findings": story.findings,
+        "breakGlass": break_glass.as_ref().map(|it| json!({ "until": it.until.to_string(), "reason": it.reason })),
+        "findings": cluster_status.findings,
         "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
         "plan": { "status": plan(&steps), "steps": steps.iter().map(step).collect::<Vec<_>>() },
     })

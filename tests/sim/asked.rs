@@ -99,7 +99,9 @@ fn sends(only: Only, request: &Request) -> bool {
             !member || annotations(&request.object).iter().any(|(key, _)| marks::is_guards(key))
         }
         // Of a namespace with the mode label another row sends every update.
-        Only::Glass => request.operation == Operation::Create && !annotations(&request.object).is_empty(),
+        Only::BreakGlass => {
+            request.operation == Operation::Create && !annotations(&request.object).is_empty()
+        }
         Only::OwnedOrMarked if request.operation == Operation::Create => {
             !metadata(request.object.as_ref(), "ownerReferences").is_null() && !is_a_controllers(request)
         }

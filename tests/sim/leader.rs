@@ -247,7 +247,7 @@ impl Sim {
             Some((found, word, cluster.workload.metadata.resource_version.clone()))
         };
         let found = self.guard.look(index, now, look);
-        let Some((Concluded { is, new, tell, beside }, word, version)) = found else {
+        let Some((Concluded { is, new, unannotated, beside }, word, version)) = found else {
             return Err("they have not told, or not the same".to_owned());
         };
         if new {
@@ -257,7 +257,7 @@ impl Sim {
         for told in &beside {
             self.tell_everybody(told);
         }
-        for (pod, uid) in tell
+        for (pod, uid) in unannotated
             .iter()
             .filter(|(pod, _)| self.store.get(Kind::Pod, pod).is_some_and(|it| !going(it)))
             .cloned()

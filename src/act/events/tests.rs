@@ -23,11 +23,11 @@ async fn an_event_says_when_it_was_first_and_last() {
             Ok::<_, Infallible>(Response::new(Body::from(answer.into_bytes())))
         }
     });
-    let (tell, notices) = channel();
+    let (sender, notices) = channel();
     for _ in 0..2 {
-        tell.send(entries_contested("gatera", "again".to_owned())).await.unwrap();
+        sender.send(entries_contested("gatera", "again".to_owned())).await.unwrap();
     }
-    drop(tell);
+    drop(sender);
     publish(Client::new(service, "db"), "a".to_owned(), notices).await;
     let (first, event) = requests.recv().await.unwrap();
     assert!(first.starts_with("POST /api/v1/namespaces/gatera/events"), "{first}");

@@ -86,7 +86,7 @@ fn judge(
     let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
     let mut notices = Vec::new();
     let round = rounds.next(crate::rulebook(), &view, now, most, |news| notices.push(events::found(news)));
-    let open = view.broken_glasses().map(|(namespace, open)| (namespace.to_owned(), open)).collect();
+    let open = view.break_glasses().map(|(namespace, open)| (namespace.to_owned(), open)).collect();
     (round, open, notices)
 }
 
@@ -113,11 +113,11 @@ impl Reported {
             open.iter().filter(|(name, release)| self.open.get(*name) != Some(release))
         {
             warn!(namespace, until = %release.until, reason = release.reason, "nothing is refused in this namespace: break-glass");
-            guard.publish(events::glass_broken(namespace, release));
+            guard.publish(events::break_glass_began(namespace, release));
         }
         for namespace in self.open.keys().filter(|name| !open.contains_key(*name)) {
             info!(namespace, "requests are refused in this namespace again: break-glass has ended");
-            guard.publish(events::glass_mended(namespace));
+            guard.publish(events::break_glass_ended(namespace));
         }
         self.open = open;
     }

@@ -33,7 +33,7 @@ pub(super) async fn ask(context: &StepContext, id: &Id, uid: &str) -> kube::Resu
         let word = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
         Some((found, word, cluster.workload.metadata.resource_version.clone()))
     });
-    let Some((Concluded { is, new, tell, beside }, word, version)) = found else {
+    let Some((Concluded { is, new, unannotated, beside }, word, version)) = found else {
         return Ok(Done::NotNow(
             "its members have not reported the id of their cluster, or not the same one".to_owned(),
         ));
@@ -46,7 +46,7 @@ pub(super) async fn ask(context: &StepContext, id: &Id, uid: &str) -> kube::Resu
     for event in beside {
         super::apply::announce(&context.client, &event).await?;
     }
-    for (pod, uid) in tell {
+    for (pod, uid) in unannotated {
         tell_pod(&context.client, &Id::new(&id.namespace, &pod), &uid, &word).await?;
     }
     Ok(Done::Yes)

@@ -208,17 +208,17 @@ pub(super) fn open(id: &Id, map: &api::ConfigMap) -> Message {
 pub(super) async fn fetch(
     client: Client,
     wanted: mpsc::UnboundedReceiver<Id>,
-    tell: mpsc::Sender<(usize, Message)>,
+    sender: mpsc::Sender<(usize, Message)>,
     source: usize,
 ) {
     let wanted = stream::unfold(wanted, async |mut wanted| Some((wanted.recv().await?, wanted)));
     wanted
         .for_each_concurrent(None, |id| {
-            let (client, tell) = (client.clone(), tell.clone());
+            let (client, sender) = (client.clone(), sender.clone());
             async move {
                 let answer = one(&client, &id).await;
                 // The receiver is gone: the process ends.
-                let _ = tell.send((source, Message::Fetched(id, answer))).await;
+                let _ = sender.send((source, Message::Fetched(id, answer))).await;
             }
         })
         .await;

@@ -113,7 +113,7 @@ fn event(event: Event) -> Option<MemberEvent> {
 }
 
 /// Lists the Events of members that are not Ready, as long as there are any, and hands them on.
-pub(super) async fn listen(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(usize, Message)>) {
+pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Sender<(usize, Message)>) {
     let mut look = interval(EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut rests: HashMap<WatchedRun, ListingPause> = HashMap::new();
@@ -140,7 +140,7 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, tell: mpsc::Sender
             match timeout(EVERY, listing).await {
                 // No source of the keeper's: it stands for no object.
                 Ok(Ok(events)) => {
-                    if tell.send((0, Message::MemberEvents(run.about, events))).await.is_err() {
+                    if sender.send((0, Message::MemberEvents(run.about, events))).await.is_err() {
                         return;
                     }
                 }

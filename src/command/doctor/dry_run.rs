@@ -47,9 +47,8 @@ fn judged(answer: &CanaryAnswer, namespace: &str, mode: impl Fn(&str) -> Mode) -
         return Row::remark(CANARY, format!("tried in namespace {namespace}: {open}"), "");
     }
     if rulebook().rules().iter().all(|rule| mode(rule.id) < Mode::Warn) {
-        let says = format!(
-            "by its mode nothing is said in namespace {namespace}, so what was tried there tells nothing"
-        );
+        let says =
+            format!("by its mode nothing is said in namespace {namespace}, so a dry run there shows nothing");
         return Row::remark(CANARY, says, "");
     }
     otherwise(answer, namespace)

@@ -87,19 +87,19 @@ fn show(words_receiver: &Receiver<String>, patience: Duration, out: &mut impl Wr
             continue;
         }
         if words != shown {
-            tell(&cut(&words, columns()), out)?;
+            print(&cut(&words, columns()), out)?;
             shown.clone_from(&words);
         }
         due = began.elapsed() + PAUSE;
     }
     if !shown.is_empty() {
-        tell("", out)?;
+        print("", out)?;
     }
     Ok(())
 }
 
 /// At once, so that nothing flickers.
-fn tell(words: &str, out: &mut impl Write) -> io::Result<()> {
+fn print(words: &str, out: &mut impl Write) -> io::Result<()> {
     out.write_all(format!("{CLEAR}{words}").as_bytes())?;
     out.flush()
 }

@@ -274,8 +274,8 @@ mod tests {
             "│   └── WAITS galera-0, galera-1: they\n│         form it again"
         );
         assert_eq!(
-            fold("└── Plan deploy (serial), and what else is to be told of it", 40),
-            "└── Plan deploy (serial), and what else\n      is to be told of it"
+            fold("└── Plan deploy (serial), and what else is to be said of it", 40),
+            "└── Plan deploy (serial), and what else\n      is to be said of it"
         );
     }
 

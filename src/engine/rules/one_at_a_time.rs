@@ -92,9 +92,6 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn updated(review: &Review, view: &View<'_>) -> Findings {
-    if review.old.is_none() {
-        return Findings::new();
-    }
     owned(review, view).map_or_else(|| resized(review, view), |found| vec![found])
 }
 

@@ -43,7 +43,7 @@ use super::owners;
 use crate::rule::Check::One;
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Verdict};
-use facts::review::{Operation, Review};
+use facts::review::Review;
 use facts::view::{Cluster, Freshness, Id, State, View, is_cluster, is_cluster_by_template};
 use facts::way_out::{Command, WayOut, say};
 use objects::{Kind, Object, Workload};
@@ -52,26 +52,26 @@ pub(super) const RULE: Rule = Rule {
     id: "G03",
     name: "whole-cluster-stop",
     judges: &[
-        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete], One(check)),
-        (Kind::Namespace, &[Verb::Update, Verb::Delete], One(check)),
+        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Report], One(owned)),
+        (Kind::StatefulSet, &[Verb::Delete], One(deleted)),
+        (Kind::Namespace, &[Verb::Update], One(namespace_owned)),
+        (Kind::Namespace, &[Verb::Delete], One(namespace)),
     ],
     depends_on_state: true,
     source: include_str!("whole_stop.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let found = match (review.kind, review.operation) {
-        (Kind::StatefulSet, Operation::Create | Operation::Update) => owned(review, view),
-        (Kind::StatefulSet, Operation::Delete) => match view.cluster(&review.namespace, &review.name) {
-            Some(cluster) if !cluster.left => stateful_set(cluster, review, view),
-            _ => not_seen_yet(review, view),
-        },
-        (Kind::Namespace, Operation::Delete) => namespace(review, view),
-        (Kind::Namespace, Operation::Update) => owners::added(review, view)
-            .and_then(|added| Some(added.finding(&namespace(review, view)?, review, view))),
-        _ => None,
-    };
-    found
+fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
+    match view.cluster(&review.namespace, &review.name) {
+        Some(cluster) if !cluster.left => stateful_set(cluster, review, view),
+        _ => not_seen_yet(review, view),
+    }
+}
+
+/// A finding about an owner with which the namespace would be deleted.
+fn namespace_owned(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let added = owners::added(review, view)?;
+    Some(added.finding(&namespace(review, view)?, review, view))
 }
 
 fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Finding> {

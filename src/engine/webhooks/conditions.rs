@@ -78,7 +78,7 @@ pub(super) fn owned_or_marked() -> String {
 
 /// CEL: the break-glass annotation is written, and no other row sends this request: all changes of fully guarded namespaces are sent
 /// anyway.
-pub(super) fn glass_changed(mode_label: &str, off: &str) -> String {
+pub(super) fn break_glass_changed(mode_label: &str, off: &str) -> String {
     let mark = format!("{PREFIX}{}", marks::BREAK_GLASS);
     let (new, old) =
         (there("object", "metadata.annotations", "{}"), there("oldObject", "metadata.annotations", "{}"));

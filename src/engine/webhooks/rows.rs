@@ -72,7 +72,7 @@ pub enum Only {
     /// New objects with owners, and the same changes of existing ones.
     OwnedOrMarked,
     /// Writes of `gatera.dev/break-glass` that no other row sends.
-    Glass,
+    BreakGlass,
     /// Requests that the guard may have to amend, or to refuse before the API server does: most updates of a StatefulSet are sent only once.
     ToAmend,
 }
@@ -268,7 +268,7 @@ pub const ENTRIES: &[Entry] = &[
             ("", "namespaces/finalize", &["UPDATE"]),
         ],
         selects: Selects::AnyNamespace,
-        only: Only::Glass,
+        only: Only::BreakGlass,
         fail_closed: true,
         why: "break-glass begins at once and lasts an hour at most, however it is written; without a guard it has no effect anyway",
     },

@@ -219,8 +219,8 @@ impl<'a> Scene<'a> {
         let notes: Vec<_> = self.cluster.starts().map(|(_, note)| note).collect();
         // Members that join a re-founded cluster report the same about the data that they bring.
         let unrecorded = self.cluster.identity().is_none();
-        let told = unrecorded && notes.iter().any(|note| note.has_no_identity());
-        if told && self.serves() {
+        let reported = unrecorded && notes.iter().any(|note| note.has_no_identity());
+        if reported && self.serves() {
             let instead = say("a member comes with data of a cluster without an identity: if those that serve show zeros, too (SHOW STATUS LIKE \
                                'wsrep_cluster_state_uuid'), restart no other member, and follow ")
                 .page("G04")
@@ -228,7 +228,7 @@ impl<'a> Scene<'a> {
                 .or("otherwise the member only copies all data");
             return Some((Condition::NoIdentity, instead));
         }
-        if self.cluster.has_no_identity() || told {
+        if self.cluster.has_no_identity() || reported {
             let instead = say("a member that leaves or restarts never joins again, so restart none")
                 .then("compare the members' tables, then found the cluster again from the one that is right, as ")
                 .page("G04")

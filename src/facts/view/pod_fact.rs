@@ -63,7 +63,7 @@ pub struct PodFact {
     /// The identity of its cluster, as written on the pod.
     pub identity: Option<String>,
     /// Its server starts by the step, or has our probes, so it can report its cluster's identity.
-    pub tells: bool,
+    pub reports_identity: bool,
     /// Its server starts by the step.
     pub step: bool,
     /// After a crash its server knows its position: the step or the image recovers it.
@@ -254,7 +254,7 @@ impl PodFact {
             bootstrap: adopt::is_bootstrap(&meta.labels),
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
             identity: meta.mark(marks::IDENTITY).map(str::to_owned),
-            tells: server
+            reports_identity: server
                 .is_some_and(|server| EntryPoint::of(server) == EntryPoint::Step || has_our_probe(server)),
             step: server.is_some_and(|server| EntryPoint::of(server) == EntryPoint::Step),
             recovers: server.is_some_and(|server| EntryPoint::of(server).recovers()),
@@ -286,9 +286,9 @@ fn start_note(pod: &Pod, server: &Container, reads: bool) -> Option<StartReport>
     let words = pod.last_words(&server.name)?;
     // A server without a termination message has the end of its log there, where the step may have reported this start,
     // too: by now that is old.
-    let told =
+    let ours =
         ["start of ", "Startup probe failed: ", START_REFUSED].iter().any(|begins| words.starts_with(begins));
-    let mut note = StartReport::read(words).filter(|_| told && words.trim_end().lines().count() == 1)?;
+    let mut note = StartReport::read(words).filter(|_| ours && words.trim_end().lines().count() == 1)?;
     // What it did in its last run is out of date when it runs again.
     if pod.runs(&server.name) {
         note = note.without_doing();

@@ -96,7 +96,7 @@ impl World {
         self.facts.nodes.values().filter(|node| node.schedulable()).count()
     }
 
-    /// Returns how many nodes this pod could be placed on now; `None` if only the scheduler can tell.
+    /// Returns how many nodes this pod could be placed on now; `None` if only the scheduler knows.
     pub fn nodes_for(&self, pod: &PodSpec) -> Option<usize> {
         self.places(pod).map(Iterator::count)
     }
@@ -109,8 +109,8 @@ impl World {
     }
 
     fn places<'a>(&'a self, pod: &'a PodSpec) -> Option<impl Iterator<Item = &'a Node>> {
-        let told = pod.affinity.node_affinity.required.is_none() && !self.facts.nodes.is_empty();
-        told.then(|| self.facts.nodes.values().map(Arc::as_ref).filter(|node| node.takes(pod)))
+        let known = pod.affinity.node_affinity.required.is_none() && !self.facts.nodes.is_empty();
+        known.then(|| self.facts.nodes.values().map(Arc::as_ref).filter(|node| node.takes(pod)))
     }
 }
 

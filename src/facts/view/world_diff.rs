@@ -109,7 +109,7 @@ mod tests {
         facts.put(Object::read(kind, &format!(r#"{{"metadata":{meta}{rest}}}"#)).unwrap());
     }
 
-    /// Every kind that is held makes its own namespace due, and no other; what is told again as it was makes none.
+    /// Every kind that is held makes its own namespace due, and no other; what comes again as it was makes none.
     #[test]
     fn what_changed_is_looked_at_and_nothing_else() {
         let template = r#","spec":{"template":{"metadata":{"labels":{"app":"galera","instance":"x"}}}}"#;

@@ -59,7 +59,7 @@ impl IncrementalAudit {
         view: &View<'_>,
         now: Duration,
         most: usize,
-        mut tell: impl FnMut(&News<'_>),
+        mut publish: impl FnMut(&News<'_>),
     ) -> Round {
         if view.freshness != Freshness::Current {
             self.last = WorldDiff::default();
@@ -82,7 +82,7 @@ impl IncrementalAudit {
         for name in due {
             let audit = of(rulebook, view, &name);
             let place = self.places.entry(name).or_default();
-            left -= place.take(&audit, left, &mut tell);
+            left -= place.take(&audit, left, &mut publish);
         }
         self.places.retain(|_, place| place.judged > 0 || !place.clusters.is_empty());
         self.sum()
@@ -106,9 +106,9 @@ impl IncrementalAudit {
 
 impl Place {
     /// Replaces the earlier findings by these, and returns how many were published.
-    fn take(&mut self, audit: &Audit, most: usize, tell: &mut impl FnMut(&News<'_>)) -> usize {
+    fn take(&mut self, audit: &Audit, most: usize, publish: &mut impl FnMut(&News<'_>)) -> usize {
         let (news, held_back) = self.announced.news(audit, most);
-        news.iter().for_each(tell);
+        news.iter().for_each(publish);
         let announced = news.len();
         self.clusters = audit.clusters.iter().map(|it| (it.state, it.rollout)).collect();
         (self.counts, self.judged, self.held_back) = (audit.counts(), audit.judged, held_back);

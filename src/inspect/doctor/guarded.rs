@@ -19,10 +19,10 @@ const NAMESPACES: &str = "namespaces";
 pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     let names: BTreeSet<&str> = clusters.iter().map(|it| &*it.id.namespace).collect();
     let row = |ns: &str| {
-        if let Some(glass) = view.active_break_glass(ns) {
+        if let Some(open) = view.active_break_glass(ns) {
             let says = format!(
                 "namespace {ns}: refusals are suspended by break-glass until {}: {}",
-                glass.until, glass.reason
+                open.until, open.reason
             );
             return Row::remark(
                 NAMESPACES,
@@ -40,7 +40,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
                 Command::new(format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite")),
             );
         }
-        if let Some(problem) = view.useless_glass(ns) {
+        if let Some(problem) = view.useless_break_glass(ns) {
             let says =
                 format!("namespace {ns} has {PREFIX}{BREAK_GLASS}, which suspends nothing now: {problem}");
             return Row::remark(NAMESPACES, says, exceptions::mend(ns));

@@ -3,7 +3,7 @@
 //!
 //! Owns: when members are asked ([`asks`]) and what follows from their reports ([`concluded`]). Must not know: Events.
 //! A server that has joined reports its cluster's identity through a probe, again and again until the report is read;
-//! or it reports that its cluster has none. That is recorded, too: `gatera explain G04` tells how to repair such a
+//! or it reports that its cluster has none. That is recorded, too: `gatera explain G04` says how to repair such a
 //! cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ pub struct Concluded {
     /// It is to be recorded.
     pub new: bool,
     /// Name and uid of the pods that reported the identity and do not have it yet.
-    pub tell: Vec<(String, String)>,
+    pub unannotated: Vec<(String, String)>,
     /// Events about pods that serve another cluster.
     pub beside: Vec<super::Announcement>,
 }
@@ -45,7 +45,8 @@ pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
         |pod: &PodFact| recent(pod) && (knows(pod) && !pod.recovers || pod.identity.as_deref() == Some(NONE));
     let waits =
         |pod: &PodFact| waits_to_be_heard(pod) || cluster.identity().is_none() && knows(pod) || may_tell(pod);
-    inject::identity::asked(cluster, view) && proven(cluster, view).any(|pod| pod.tells && waits(pod))
+    inject::identity::asked(cluster, view)
+        && proven(cluster, view).any(|pod| pod.reports_identity && waits(pod))
 }
 
 /// A pod reports until it has an identity, or until it knows that its cluster has none.
@@ -88,8 +89,8 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, answers: &Answers) -> Optio
         }
     };
     let word = inject::identity::mark(is.id());
-    let tell = pods.iter().filter(|(pod, its)| *its == is && pod.identity.as_deref() != Some(word));
-    let tell = tell.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
+    let unannotated = pods.iter().filter(|(pod, its)| *its == is && pod.identity.as_deref() != Some(word));
+    let unannotated = unannotated.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
     let others = pods.iter().filter(|(_, its)| *its != is);
     let beside = others.filter_map(|(pod, its)| {
         Some(super::Announcement::about(cluster, BESIDE, beside(pod, its.id()?, word)))
@@ -97,7 +98,7 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, answers: &Answers) -> Optio
     let beside = beside.collect();
     let is = is.id().cloned();
     let new = if is.is_some() { cluster.identity() != is.as_ref() } else { !cluster.has_no_identity() };
-    Some(Concluded { is, new, tell, beside })
+    Some(Concluded { is, new, unannotated, beside })
 }
 
 /// Reasons of Events.

@@ -118,7 +118,7 @@ mod tests {
         assert!(pace.due(&steps, at(10)).is_empty(), "it begins anew");
         assert_eq!(pace.due(&steps, at(20)), [&steps[0]]);
         pace.did(&steps[0], at(20));
-        assert!(pace.due(&steps, at(1_020)).is_empty(), "what was told is told");
+        assert!(pace.due(&steps, at(1_020)).is_empty(), "what was announced is announced");
     }
 
     #[test]

@@ -65,15 +65,14 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     if review.operation != Operation::Delete {
         return None;
     }
-    let found = match &review.old {
+    match &review.old {
         Some(it) if it.kind() == INSTANCE => {
             (!it.meta().going() && !review.options.orphans()).then(|| of_one(review, view)).flatten()
         }
         // Orphaning the dependents of a definition still deletes its objects, and what those own.
         Some(Object::Definition(it)) if it.metadata.name == DEFINITION => of_all(review, view),
         _ => None,
-    };
-    found
+    }
 }
 
 fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {

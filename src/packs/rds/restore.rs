@@ -50,14 +50,13 @@ const TIME: &str = "spec.backuprestoretime";
 fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     let write = Write::of(review, view)?;
     let asked = &write.new.spec.backuprestoretime;
-    let found = match write.old {
+    match write.old {
         _ if asked.is_empty() => None,
         None if review.origin == Origin::Audit => None,
         None => Some(wrong("a new Rds has nothing to restore", "leave backuprestoretime out")),
         Some(old) if !old.spec.backuprestoretime.is_empty() => Some(pending()),
         Some(old) => Some(asked_for(old, write.new, review, view)),
-    };
-    found
+    }
 }
 
 fn wrong(says: impl Into<String>, instead: &str) -> Finding {

@@ -100,7 +100,7 @@ fn written(user: &str, old: &Value, new: &Value) -> Decision {
     Rulebook::new(&[crate::PACK]).evaluate(&review, &view)
 }
 
-/// Every ten seconds it writes the whole object: what the cloud told, what the autopilot chose, what it has done.
+/// Every ten seconds it writes the whole object: what the cloud answered, what the autopilot chose, what it has done.
 #[test]
 fn the_operator_writes_what_it_writes() {
     let operator = "system:serviceaccount:otc:rdsoperator";

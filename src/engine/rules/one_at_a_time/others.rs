@@ -133,7 +133,7 @@ impl Leaving<'_> {
     fn none_is_ready(&self) -> Finding {
         let matters = condition::matters(self.cluster, self.view);
         let own = matters.iter().find(|it| it.members.contains(&self.member.name));
-        let known = own.filter(|it| it.condition != Condition::Starts).map(|it| it.way_out());
+        let known = own.filter(|it| it.condition != Condition::Starts).map(condition::Diagnosis::way_out);
         finding(
             Verdict::Deny,
             format!("no member of its cluster is Ready, and its server runs ({})", self.seen()),
