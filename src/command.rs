@@ -21,9 +21,11 @@ pub mod serve;
 pub mod site;
 pub mod status;
 pub mod stop;
+mod suggest;
 pub mod terminal;
 
 use std::env;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -170,12 +172,33 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// Options that kubectl's users write before the command, and that take a value.
+const BEFORE: [&str; 4] = ["-n", "--namespace", "--context", "--kubeconfig"];
+
+/// The same arguments with those options behind the command: each command has its own.
+fn with_command_first(mut all: Vec<OsString>) -> Vec<OsString> {
+    let mut end = 1;
+    while let Some(word) = all.get(end).and_then(|word| word.to_str()) {
+        let (option, value) =
+            word.split_once('=').map_or((word, None), |(option, value)| (option, Some(value)));
+        if !BEFORE.contains(&option) {
+            break;
+        }
+        end += if value.is_some() { 1 } else { 2 };
+    }
+    if end < all.len() {
+        all[1..=end].rotate_right(1);
+    }
+    all
+}
+
 impl Cli {
     /// What was asked for; a mistake in it ends the process. kubectl runs a file called `kubectl-gatera` as `kubectl gatera`.
     pub fn asked() -> Self {
         let own = help::grouped(Self::command());
         let plugin = env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("kubectl-gatera"));
-        let matches = if plugin { own.bin_name("kubectl gatera") } else { own }.get_matches();
+        let own = if plugin { own.bin_name("kubectl gatera") } else { own };
+        let matches = own.get_matches_from(with_command_first(env::args_os().collect()));
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
@@ -226,5 +249,28 @@ impl Cli {
             Command::Version => generate::version(&mut out)?,
         }
         Ok(Exit::Clean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_before_the_command_are_its_own() {
+        let sorted = |line: &str| {
+            let all = with_command_first(line.split(' ').map(OsString::from).collect());
+            all.into_iter().map(|it| it.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        for (written, read) in [
+            ("gatera -n db status galera", "gatera status -n db galera"),
+            ("gatera --context=a --kubeconfig b audit -q", "gatera audit --context=a --kubeconfig b -q"),
+            ("gatera status -n db", "gatera status -n db"),
+            ("gatera --help", "gatera --help"),
+            ("gatera -n", "gatera -n"),
+            ("gatera -n db", "gatera -n db"),
+        ] {
+            assert_eq!(sorted(written), read);
+        }
     }
 }

@@ -22,6 +22,7 @@ use objects::visible;
 use report::check::{Format, in_brief, in_full, lay_out};
 
 use super::Exit;
+use super::suggest::did_you_mean;
 use super::terminal::progress::Progress;
 
 pub use base::Base;
@@ -33,6 +34,7 @@ use crate::rulebook;
 /// Options of `gatera check`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
+  gatera check
   gatera check galera.yaml
   helm template shop charts/galera | gatera check -
   gatera check manifests/ --against git:origin/main...
@@ -48,7 +50,7 @@ beside the manifests or in a folder above them, up to the top of the repository.
 Exit codes: 0 if nothing would be refused, 1 if something would, 2 if unreadable or nothing to judge")]
 pub struct Options {
     /// Files, folders, or - for standard input
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(default_value = ".", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Judge only what changes since BASE, deletions included: a file, a folder, git:REV, or git:REV... (where this branch left REV)
     #[arg(long, value_name = "BASE")]
@@ -129,8 +131,11 @@ fn destination(text: &str) -> Result<OutputTarget, String> {
 }
 
 fn rule(text: &str) -> Result<&'static str, String> {
+    let names = rulebook().rules().iter().flat_map(|rule| [rule.id, rule.name]);
     let found = rulebook().named(text).map(|rule| rule.id);
-    found.ok_or_else(|| format!("there is no rule {text}; `gatera explain` lists them"))
+    found.ok_or_else(|| {
+        format!("there is no rule {text}{} `gatera explain` lists them", did_you_mean(text, names))
+    })
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

@@ -12,6 +12,7 @@ use crate::rulebook;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::suggest::did_you_mean;
 use super::terminal::Colour;
 
 /// What the pages write for the end of an override. A person who copies it needs one that is not over.
@@ -61,9 +62,10 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
 }
 
 fn named(name: &str) -> anyhow::Result<Page> {
-    let known =
-        || rulebook().pages().map(|it| format!("{} {}", it.id, it.name)).collect::<Vec<_>>().join(", ");
-    rulebook().page(name).with_context(|| format!("there is no rule {name}; there are {}", known()))
+    let names = rulebook().pages().flat_map(|it| [it.id, it.name]);
+    rulebook().page(name).with_context(|| {
+        format!("there is no rule {name}{} `gatera explain` lists them", did_you_mean(name, names))
+    })
 }
 
 /// The same for a place where it stays, beside the others and without the program: the time is to be filled in.

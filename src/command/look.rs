@@ -14,6 +14,7 @@ use facts::view::{Cluster, Freshness, Id, View, World};
 use kube::Client;
 
 use super::site::{Clock, Site};
+use super::suggest::did_you_mean;
 use crate::act::telemetry::chain;
 use crate::act::watch::Listed;
 use crate::act::{connect, watch};
@@ -138,13 +139,32 @@ pub enum Output {
 
 /// The clusters of this name, or all.
 pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::Result<Vec<&'w Cluster>> {
-    let wanted = |it: &&Cluster| name.is_none_or(|name| it.id.name == name || it.instance() == Some(name));
+    let (namespace, name) = name.map_or((None, None), |written| {
+        let (namespace, name) = parts(written);
+        (namespace, Some(name))
+    });
+    let wanted = |it: &&Cluster| {
+        namespace.is_none_or(|namespace| it.id.namespace == namespace)
+            && name.is_none_or(|name| it.id.name == name || it.instance() == Some(name))
+    };
     let all: Vec<_> = world.clusters().filter(wanted).collect();
     if let (Some(name), true) = (name, all.is_empty()) {
-        let place = look.namespace.as_ref().map(|ns| format!(" in namespace {ns}")).unwrap_or_default();
-        anyhow::bail!("there is no Galera cluster {name}{place}; `gatera status` lists all");
+        let place = namespace.or(look.namespace.as_deref()).map(|ns| format!(" in namespace {ns}"));
+        let meant = did_you_mean(name, world.clusters().map(|it| &*it.id.name));
+        let place = place.unwrap_or_default();
+        anyhow::bail!("there is no Galera cluster {name}{place}{meant} `gatera status` lists all");
     }
     Ok(all)
+}
+
+/// The namespace and the name in the argument of a command, as kubectl's users write them: `galera`, `db/galera`, `sts/galera`.
+fn parts(written: &str) -> (Option<&str>, &str) {
+    const KINDS: [&str; 4] = ["sts", "statefulset", "statefulsets", "statefulset.apps"];
+    match written.split_once('/') {
+        Some((kind, name)) if KINDS.contains(&kind) => (None, name),
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, written),
+    }
 }
 
 /// One cluster at one look.

@@ -52,6 +52,8 @@
 //! | DISK-FULL | its data volume has less than a megabyte left | make room, then delete it while others serve |
 //! | REFUSED | the step script did not start the server, and says why | follow its message |
 //! | FAILS | its server crashes repeatedly | read its log; you may delete it |
+//! | UNSCHEDULED | no node takes its pod | what the scheduler says: another node, less memory, a volume that can follow |
+//! | HELD-UP | its pod cannot start: an image, a volume or an object is missing | what Kubernetes says |
 //! | NODE-AWAY | the kubelet of its node does not report | bring the node back; the server may still serve; taint the node as out of service only if it is switched off |
 //! | LEAVING, MISSING | its pod is being deleted, or is not created | wait; `kubectl describe statefulset` |
 //! | BLIND | it may be Ready, but after a crash it would not know its position: it starts without the step script | `gatera explain G19` |

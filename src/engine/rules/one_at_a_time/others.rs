@@ -6,8 +6,9 @@ use super::super::member_removal::hold;
 use super::{Leaving, finding};
 use crate::rule::UNTIL_SEEN;
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::review::Operation;
 use facts::view::condition::{self, Condition};
-use facts::view::{Member, PodFact, State, transfer};
+use facts::view::{Id, Member, PodFact, State, transfer};
 use facts::way_out::{Command, WayOut, run, say};
 
 impl Leaving<'_> {
@@ -31,7 +32,8 @@ impl Leaving<'_> {
             State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
         }
         if let Some((other, seconds)) = self.view.reservations.besides(self.cluster, &self.member.name) {
-            return wait(format!("{other} was allowed to leave {seconds}s ago ({})", self.seen()), ready());
+            let says = format!("{other} was allowed to leave {seconds}s ago ({})", self.seen());
+            return wait(says, ready().or(self.restart_of_all()));
         }
         let lasting = |member| Condition::of(member, self.view).filter(|it| it.lasts());
         if let Some((says, instead)) = self.rollout_goes_on() {
@@ -54,8 +56,10 @@ impl Leaving<'_> {
         if let Some(found) = self.is_switched_off(other) {
             return Some(vec![found]);
         }
-        if other.starting() || other.pod.as_ref().is_some_and(|pod| pod.going) {
+        let is_going = other.pod.as_ref().is_some_and(|pod| pod.going);
+        if other.starting() || is_going {
             let instead = transfer::hangs(self.cluster, other, self.view.now).unwrap_or_else(ready);
+            let instead = if is_going { instead.or(self.restart_of_all()) } else { instead };
             return wait(format!("{} {trouble} ({})", other.name, self.seen()), instead);
         }
         let says = format!("{} {trouble} ({})", other.name, self.seen());
@@ -76,6 +80,18 @@ impl Leaving<'_> {
             }
         };
         Some(vec![finding(Verdict::Deny, says, why, instead)])
+    }
+
+    /// The command that restarts every member in turn: a deletion of all pods that is repeated begins with the same one.
+    fn restart_of_all(&self) -> WayOut {
+        if self.cluster.workload.spec.update_strategy.on_delete()
+            || self.review.operation != Operation::Delete
+        {
+            return WayOut::default();
+        }
+        let Id { namespace, name } = &self.cluster.id;
+        let restart = format!("kubectl -n {namespace} rollout restart statefulset {name}");
+        say("to restart every member in turn, with all members Ready: ").run(Command::new(restart))
     }
 
     /// The other members, except those whose pods are not created before this one is Ready.

@@ -1,0 +1,151 @@
+//! The way out of each condition of a member.
+//!
+//! Must not know: which members have it (`condition.rs`).
+
+use super::{Condition, Scene};
+use crate::galera::start_report::StartReport;
+use crate::view::{Member, back_or_out_of_service, transfer};
+use crate::way_out::{Command, WayOut, page, run, say};
+
+impl Scene<'_> {
+    pub(super) fn way_out(&self, condition: Condition, first: &Member) -> Option<WayOut> {
+        let (ns, name) = (&self.cluster.id.namespace, &first.name);
+        let pod = first.pod.as_deref();
+        let delete = Command::new(format!("kubectl -n {ns} delete pod {name}"));
+        let logs = Command::new(format!("kubectl -n {ns} logs {name}"));
+        Some(match condition {
+            Condition::NodeAway => back_or_out_of_service(pod.map(|pod| &*pod.node).unwrap_or_default()),
+            Condition::Missing => match self.not_created.filter(|why| why.contains(&**name)) {
+                Some(why) => say(format!("it cannot be created: {why}")).then(self.brought_back(why)),
+                None if self.cluster.left => say("its StatefulSet is gone, so nothing creates it"),
+                None => {
+                    let set = &self.cluster.id.name;
+                    let describe = Command::new(format!("kubectl -n {ns} describe statefulset {set}"));
+                    run(describe).say(" shows why it is not created")
+                }
+            },
+            Condition::Unscheduled | Condition::HeldUp => {
+                let says = pod.and_then(|pod| pod.held_up_by.as_deref()).unwrap_or_default();
+                let describe = Command::new(format!("kubectl -n {ns} describe pod {name}"));
+                say(format!("Kubernetes says: {says}"))
+                    .then(run(describe).say(" shows its requests and Events"))
+            }
+            Condition::Leaving => {
+                say("a member leaves within its grace period, or at its end if another member copies from it")
+            }
+            Condition::Refused => match pod.and_then(|pod| pod.start_note.as_deref()) {
+                Some(StartReport::Refused(why)) => say(why),
+                _ => return None,
+            },
+            Condition::DiskFull if self.serves() => {
+                let room = say("make room, or give the claim a larger volume");
+                room.then("then ").run(delete).say(": the member copies what it missed")
+            }
+            Condition::DiskFull => say(
+                "make room, or give the claim a larger volume; delete no pod before another member serves",
+            ),
+            Condition::Fails => {
+                let ended = pod.and_then(|pod| pod.ended());
+                let ended = ended.map(|ended| say(format!("its server ended: {ended}"))).unwrap_or_default();
+                let why = run(logs.arg("--previous")).say(" shows why");
+                ended.then(why).then("when that is fixed, ").run(delete).say(" saves the wait")
+            }
+            Condition::CutOff if self.serves() => {
+                say("a member that reaches the others serves again by itself: check the network")
+            }
+            Condition::CutOff => say(format!(
+                "members serve again by themselves when enough of them meet; only if it is certain that no other server runs or will come \
+                 back by itself{}, on the one with the highest wsrep_last_committed, and on that one only: SET GLOBAL \
+                 wsrep_provider_options='pc.bootstrap=1'",
+                self.unheard()
+            )),
+            Condition::Left if self.serves() => {
+                let log = say("its log shows why (inconsistent with the others, or it could not write)");
+                log.then("then ").run(delete).say(": the member copies their data")
+            }
+            Condition::Left => say("its log shows why; delete no pod before another member serves"),
+            Condition::Stalled if self.serves() => {
+                say("check its log: if nothing moves there either, ").run(delete).say(" restarts the member")
+            }
+            Condition::Stalled => say("its log shows why it receives nothing"),
+            Condition::Waits => self.awaited(),
+            Condition::Looks if self.serves() => {
+                say("every start passes through this; if it lasts, members that serve are \
+                                                  not reached: their headless Service has to publish members that are not ready, \
+                                                  and ports 4567, 4568 and 4444 have to be open")
+            }
+            Condition::Looks if !self.cluster.has_data() => say("the bootstrap node comes first"),
+            Condition::Looks => say("no member may start the cluster without your decision"),
+            Condition::Transfer => transfer::copies(self.cluster, first, self.now),
+            Condition::Starts if !self.serves() && self.cluster.has_data() => {
+                run(logs).say(" shows what it does")
+            }
+            Condition::Elsewhere => {
+                say("clients do not reach it, because another cluster is recorded: compare their tables")
+                    .then(page("G04").say(" describes how to keep the right one"))
+            }
+            Condition::Frozen => {
+                say("its disk may hang, or its process was stopped: check its log and its node")
+            }
+            Condition::Blind => blind(self.serves() || !self.cluster.has_data()),
+            Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
+        })
+    }
+
+    /// Names the command that brings back what was deleted beside a refused `helm uninstall`.
+    fn brought_back(&self, why: &str) -> WayOut {
+        let release = self.cluster.workload.metadata.helm_release().filter(|_| why.contains("not found"));
+        let ns = &self.cluster.id.namespace;
+        let back = |it| {
+            run(Command::new(format!("helm -n {ns} rollback {it} REVISION")))
+                .say(" re-creates what was deleted of its release (")
+                .run(Command::new(format!("helm -n {ns} history {it}")))
+                .say(" lists the revisions)")
+        };
+        release.map(back).unwrap_or_default()
+    }
+
+    /// Names the members that those with a restored last view wait for.
+    fn awaited(&self) -> WayOut {
+        let names = |wanted: &dyn Fn(&Member, Condition) -> bool| {
+            let others =
+                self.each.iter().filter(|(member, it)| *it != Condition::Waits && wanted(member, *it));
+            others.map(|(member, _)| &*member.name).collect::<Vec<_>>().join(", ")
+        };
+        // A member that has run for a while and does not wait has no last view, or another one.
+        let stranger = |member: &Member, it: Condition| it == Condition::Looks && self.has_looked(member);
+        let strangers = names(&stranger);
+        let absent = names(&|member, it| !stranger(member, it));
+        // With OrderedReady a pod is created when the one before it is Ready, which it will not be.
+        let in_turn = self.each.iter().any(|(it, _)| it.pod.is_none() && self.cluster.comes_in_turn(it));
+        let form = "they form the cluster again by themselves once every member of their last view is back";
+        let recover = self.cluster.recover_command();
+        let found = match (&*strangers, &*absent) {
+            _ if in_turn => say("the members that they wait for are created only after they are Ready: "),
+            ("", "") => say(format!("{form}: their last views differ, or one of them is cut off"))
+                .then("check the network, then "),
+            ("", absent) => {
+                let left =
+                    say("if that is not possible, and their servers do not run anywhere, ").run(recover);
+                let left = left.say(" starts from the newest data that is left");
+                return say(format!("{form}: bring back {absent}")).or(left);
+            }
+            (strangers, _) => say(format!(
+                "{strangers} runs, but without the last view, so they do not form the cluster by themselves: "
+            )),
+        };
+        found.run(recover).say(" starts from the newest data")
+    }
+}
+
+/// Returns what to do about members whose servers do not start by the step.
+fn blind(serves: bool) -> WayOut {
+    if serves {
+        say("after a crash nothing recovers the server's position: ")
+            .page("G19")
+            .say(" (a pod created while gatera was down only needs to be re-created)")
+    } else {
+        say("nothing recovers the servers' positions, so members that return together rejoin without comparing data: create no pods")
+            .then(page("G20").say(", \"Without the step\", starts the cluster from its newest data"))
+    }
+}
