@@ -144,3 +144,35 @@ fn of_two_copies_that_may_never_end_each_may_begin_anew() {
         }
     }
 }
+
+/// No node takes a member's pod, or its image cannot be pulled: what Kubernetes says is printed, not the log of a server that never ran.
+#[test]
+fn a_pod_that_kubernetes_cannot_start_has_its_reason() {
+    let said = |node: bool, status: Value| {
+        let mut scene =
+            Scene { members: vec!["ready".into(), "ready".into(), "pending".into()], ..Scene::default() };
+        let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-2"));
+        if !node {
+            pod["spec"].as_object_mut().unwrap().remove("nodeName");
+        }
+        pod["status"] = status;
+        scene.also.push(pod);
+        matters(&scene.world(&Settings::default()), scene::now())
+    };
+    let way_out = |condition: &str, says: &str| {
+        let name = format!("{STATEFUL_SET}-2");
+        [format!(
+            "{condition} {name}: Kubernetes says: {says}; kubectl -n db describe pod {name} shows its requests and Events"
+        )]
+    };
+    let says = "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.";
+    let condition =
+        json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": says });
+    let unscheduled = json!({ "phase": "Pending", "conditions": [condition] });
+    assert_eq!(said(false, unscheduled), way_out("UNSCHEDULED", says));
+    let says = "Back-off pulling image \"busybox:1.37\"";
+    let waiting = json!({ "waiting": { "reason": "ImagePullBackOff", "message": says } });
+    let unpulled =
+        json!({ "phase": "Pending", "initContainerStatuses": [{ "name": "init", "state": waiting }] });
+    assert_eq!(said(true, unpulled), way_out("HELD-UP", says));
+}

@@ -260,3 +260,20 @@ pub fn tell_unseen(unseen: &[&str]) {
         let _ = writeln!(io::stderr(), "{words}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn a_cluster_is_named_as_kubectl_names_it() {
+        for (written, read) in [
+            ("galera", (None, "galera")),
+            ("db/galera", (Some("db"), "galera")),
+            ("sts/galera", (None, "galera")),
+            ("statefulset.apps/galera", (None, "galera")),
+        ] {
+            assert_eq!(parts(written), read);
+        }
+    }
+}

@@ -13,7 +13,7 @@ pub(super) fn did_you_mean<'n>(written: &str, names: impl IntoIterator<Item = &'
     };
     let rated = names.into_iter().map(|name| (alike(name), name)).filter(|(rate, _)| *rate > CLOSE);
     let best = rated.max_by(|(one, _), (other, _)| one.total_cmp(other));
-    best.map(|(_, name)| format!(", did you mean {name}?")).unwrap_or_else(|| ";".to_owned())
+    best.map_or_else(|| ";".to_owned(), |(_, name)| format!(", did you mean {name}?"))
 }
 
 /// The letter and the number of a rule's id.
