@@ -157,8 +157,8 @@ impl Leaving<'_> {
              is restarted may lose that view",
             known
                 .unwrap_or_default()
-                .then("wait some minutes, then start the cluster from its newest data: ")
-                .run(self.cluster.recover_command())
+                .or(say("wait some minutes, then start the cluster from its newest data: ")
+                    .run(self.cluster.recover_command()))
                 .then(Command::new(format!("gatera status -n {}", self.review.namespace)))
                 .say(" shows what each member does"),
         )

@@ -41,9 +41,8 @@ impl Scene<'_> {
                 let room = say("make room, or give the claim a larger volume");
                 room.then("then ").run(delete).say(": the member copies what it missed")
             }
-            Condition::DiskFull => say(
-                "make room, or give the claim a larger volume; delete no pod before another member serves",
-            ),
+            Condition::DiskFull => say("make room, or give the claim a larger volume")
+                .then("delete no pod before another member serves"),
             Condition::Fails => {
                 let ended = pod.and_then(|pod| pod.ended());
                 let ended = ended.map(|ended| say(format!("its server ended: {ended}"))).unwrap_or_default();
@@ -53,8 +52,8 @@ impl Scene<'_> {
             Condition::CutOff if self.serves() => {
                 say("a member that reaches the others serves again by itself: check the network")
             }
-            Condition::CutOff => say(format!(
-                "members serve again by themselves when enough of them meet; only if it is certain that no other server runs or will come \
+            Condition::CutOff => say("members serve again by themselves when enough of them meet").or(format!(
+                "only if it is certain that no other server runs or will come \
                  back by itself{}, on the one with the highest wsrep_last_committed, and on that one only: SET GLOBAL \
                  wsrep_provider_options='pc.bootstrap=1'",
                 self.unheard()
@@ -63,14 +62,14 @@ impl Scene<'_> {
                 let log = say("its log shows why (inconsistent with the others, or it could not write)");
                 log.then("then ").run(delete).say(": the member copies their data")
             }
-            Condition::Left => say("its log shows why; delete no pod before another member serves"),
+            Condition::Left => say("its log shows why").then("delete no pod before another member serves"),
             Condition::Stalled if self.serves() => {
                 say("check its log: if nothing moves there either, ").run(delete).say(" restarts the member")
             }
             Condition::Stalled => say("its log shows why it receives nothing"),
             Condition::Waits => self.awaited(),
             Condition::Looks if self.serves() => {
-                say("every start passes through this; if it lasts, members that serve are \
+                say("every start passes through this").then("if it lasts, members that serve are \
                                                   not reached: their headless Service has to publish members that are not ready, \
                                                   and ports 4567, 4568 and 4444 have to be open")
             }
