@@ -86,7 +86,7 @@ enum Command {
     Man(generate::Man),
     /// Recover a cluster that is down, from its newest member
     #[command(
-        after_help = "Exit codes: 0 if the cluster serves, 1 if refused, 2 if undecided\n\nExamples:\n  gatera recover galera -n db --dry-run\n  gatera recover galera -n db"
+        after_help = "Exit codes: 0 if the cluster serves, 1 if refused, 2 if unknown, or if it gave up waiting (--patience)\n\nExamples:\n  gatera recover galera -n db --dry-run\n  gatera recover galera -n db"
     )]
     Recover(recover::Options),
     /// Collect what a bug report needs; no Secrets, no contents of ConfigMaps
@@ -114,7 +114,7 @@ enum Command {
     Simulate(Gone),
     /// Start a cluster that was stopped, with as many members as before
     #[command(
-        after_help = "Exit codes: 0 if the cluster serves, 1 if refused, 2 if undecided\n\nExamples:\n  gatera start galera -n db"
+        after_help = "Exit codes: 0 if the cluster serves, 1 if refused, 2 if unknown, or if it gave up waiting (--patience)\n\nExamples:\n  gatera start galera -n db"
     )]
     Start(recover::Options),
     /// Show each cluster's state: members, bootstrap node, addresses, findings
@@ -124,7 +124,7 @@ enum Command {
     Status(status::StatusArgs),
     /// Stop a cluster in order, and record where each member's data ends
     #[command(
-        after_help = "Exit codes: 0 if the cluster is stopped, 1 if refused, 2 if undecided\n\nExamples:\n  gatera stop galera -n db --dry-run\n  gatera stop galera -n db"
+        after_help = "Exit codes: 0 if the cluster is stopped, 1 if refused, 2 if unknown, or if it gave up waiting (--patience)\n\nExamples:\n  gatera stop galera -n db --dry-run\n  gatera stop galera -n db"
     )]
     Stop(guided::ClusterArgs),
     /// Print version, commit and build

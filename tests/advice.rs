@@ -63,11 +63,10 @@ fn members_that_are_asked_to_go_together_go_one_after_the_other() {
         |ordinal: usize| it.run(&["delete", "pod", &format!("{STATEFUL_SET}-{ordinal}"), "--wait=false"]);
     assert_eq!(delete(0).status, 0);
     let wait = advice(&delete(1));
-    assert!(!wait.is_empty() && wait.iter().all(|it| it.contains(" wait ")), "{wait:?}");
+    let [wait, restart] = &wait[..] else { panic!("a wait, or a restart of all: {wait:?}") };
+    assert!(wait.contains(" wait ") && restart.contains(" rollout restart statefulset "), "{wait} {restart}");
     it.heal();
-    for command in &wait {
-        it.follow(command);
-    }
+    it.follow(wait);
     assert_eq!(delete(1).status, 0, "as promised, once the other is Ready");
     it.heal();
     let forced = it.run(&[
@@ -171,11 +170,9 @@ fn a_member_copies_everything_anew() {
     let it = Terminal::new("walk-claim");
     let claim = format!("persistentvolumeclaim/galera-instance-datadir-{STATEFUL_SET}-1");
     let commands = advice(&it.run(&["delete", &claim, "--wait=false"]));
-    let [release, restart] = commands.as_slice() else {
-        panic!("two commands, and the claim between them: {commands:?}")
-    };
+    let [release, delete, restart] = commands.as_slice() else { panic!("three commands: {commands:?}") };
     it.follow(release);
-    assert_eq!(it.run(&["delete", &claim, "--wait=false"]).status, 0);
+    it.follow(delete);
     // Whoever restarts it while another is missing would lose a copy; now all others are Ready.
     it.follow(restart);
     it.plane.finish_deletes(&it.ns);

@@ -15,8 +15,11 @@ impl Alive {
         assert_eq!(output.status, 0, "{flags:?}: {}", output.stderr);
         let warnings: Vec<&str> = output.stderr.lines().filter(|line| line.starts_with("Warning:")).collect();
         let [warning] = &warnings[..] else { panic!("{flags:?}: {}", output.stderr) };
-        let words =
-            ["Warning: [G04] Deployment ", ": kept at 0 replicas: ", "; remove it from your manifests"];
+        let words = [
+            "Warning: [G04] Deployment ",
+            ": kept at 0 replicas: ",
+            "; remove this Deployment from your manifests",
+        ];
         assert!(words.iter().all(|part| warning.contains(part)), "{warning}");
         assert_eq!(self.plane.get(&self.ns, BOOTSTRAP)["spec"]["replicas"], 0);
         assert_eq!(self.founders(), "", "{flags:?}");

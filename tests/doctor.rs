@@ -6,6 +6,7 @@ use std::time::Duration;
 use facts::settings::Settings;
 use facts::view::View;
 use gatera::command::doctor::rights::{Where, needed};
+use gatera::rulebook;
 use inspect::doctor::{self, Replica, State};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -324,4 +325,20 @@ fn a_bootstrap_node_whose_stateful_set_is_not_there_is_named() {
     for held in [Scene { exists: true, ..alone.clone() }, Scene { bootstrap: "held".to_owned(), ..alone }] {
         assert_eq!(rows(&held), [], "{held:?}");
     }
+}
+
+/// A milder mode for all rules is one sentence with the command that ends it, not a list of all ids.
+#[test]
+fn a_mode_that_refuses_nothing_is_named_with_the_command_that_changes_it() {
+    let row = |yaml: &str| {
+        let row = doctor::settings(rulebook(), &Ok(Some(rulebook().settings(yaml).unwrap())));
+        (row.state, row.says, row.instead.to_string())
+    };
+    let enforce =
+        "when you are ready: helm upgrade gatera charts/gatera -n gatera --reuse-values --set mode=enforce";
+    let says = "mode is warn: nothing is refused in any namespace";
+    assert_eq!(row("mode: warn"), (State::Remark, says.to_owned(), enforce.to_owned()));
+    let says = "rules that refuse nothing in any namespace: G11, G13";
+    let instead = "when you are ready: take them out of `modes` in the guard's settings";
+    assert_eq!(row("modes: {G11: warn, G13: audit}"), (State::Remark, says.to_owned(), instead.to_owned()));
 }

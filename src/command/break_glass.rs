@@ -137,11 +137,15 @@ async fn close(
     out: &mut impl Write,
 ) -> anyhow::Result<Exit> {
     let ns = &options.of;
-    tell_before(found, &site.clock, out)?;
-    if let Err(said) = write(&site.client, found, None).await? {
-        return not_written(&said, ns, out);
+    if mark(found).is_none() {
+        writeln!(out, "namespace {ns} has no break-glass, so there is nothing to close")?;
+    } else {
+        tell_before(found, &site.clock, out)?;
+        if let Err(said) = write(&site.client, found, None).await? {
+            return not_written(&said, ns, out);
+        }
+        writeln!(out, "namespace {ns}: break-glass is closed")?;
     }
-    writeln!(out, "namespace {ns}: the annotation is taken off")?;
     // Each warning of a guard that lets pass comes with one that the namespace is open.
     let guards = |said: &[String]| !said.is_empty() && !said.iter().any(|it| it.starts_with("until "));
     let answer = canary::ask_until(site, ns, PATIENCE, |it| match it {
@@ -163,10 +167,14 @@ async fn close(
     Ok(exit)
 }
 
+/// The annotation of a namespace, whether or not it counts.
+fn mark(found: &Namespace) -> Option<&String> {
+    found.metadata.annotations.as_ref()?.get(&format!("{PREFIX}{BREAK_GLASS}"))
+}
+
 /// Says whether the namespace is open already, or carries an annotation that opens nothing.
 fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow::Result<()> {
-    let text = found.metadata.annotations.as_ref().and_then(|it| it.get(&format!("{PREFIX}{BREAK_GLASS}")));
-    match text.map(|text| Override::of_all(text, clock.now())) {
+    match mark(found).map(|text| Override::of_all(text, clock.now())) {
         Some(Ok(open)) => {
             writeln!(out, "It is open already, until {}: {}", open.until, visible(&open.reason))?;
         }

@@ -101,7 +101,7 @@ impl Look {
 pub struct Survey {
     #[command(flatten)]
     look: Look,
-    /// Print only what is wrong or worth a remark, and nothing if nothing is
+    /// Print only what is wrong or worth noting; print nothing if all is well
     #[arg(long, short)]
     pub quiet: bool,
 }

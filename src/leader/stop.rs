@@ -155,7 +155,7 @@ fn never_starts_again(cluster: &Cluster) -> Option<String> {
     }
     let blind = cluster.members.iter().find(|member| member.pod.as_deref().is_some_and(|pod| !pod.step))?;
     Some(format!(
-        "{} does not start by gatera's step, so gatera start could not ask it where its data ends; gatera explain G01 and G04 show how to stop and start it by hand",
+        "{} does not start by gatera's step script, so gatera start could not ask it where its data ends; gatera explain G01 and G04 show how to stop and start it by hand",
         blind.name
     ))
 }

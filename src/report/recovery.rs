@@ -62,7 +62,12 @@ fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> 
         Some(loss) => format!("{member} starts the cluster from {at}. This loses: {loss}.\n"),
     };
     if !others.is_empty() {
-        let _ = writeln!(text, "Then {others} are re-created one after the other and copy what they lack.");
+        let each = if others.contains(", ") {
+            "are re-created one after the other and copy what they lack"
+        } else {
+            "is re-created and copies what it lacks"
+        };
+        let _ = writeln!(text, "Then {others} {each}.");
     }
     if !held.is_empty() {
         let _ = writeln!(text, "{held} joins later, when its pod runs.");
@@ -119,7 +124,7 @@ pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
     let until = now.saturating_add(MOST_OF_AN_HOUR).map(|it| it.round(Unit::Second).unwrap_or(it));
     let until = until.map(|it| it.to_string()).unwrap_or_default();
     let mut text = format!(
-        "gatera recover cannot recover {id} and creates no pods for it: its servers do not start through gatera's step, so rows could be \
+        "gatera recover cannot recover {id} and creates no pods for it: its servers do not start through gatera's step script, so rows could be \
          lost ({begins})\n\
          by hand: gatera explain G20, \"Without the step\". First stop what still runs (annotate again if the hour is over):\n  \
          kubectl -n {ns} annotate --overwrite statefulset {set} 'gatera.dev/override=G01,G02,G04 until={until} reason=start it by hand'\n"
@@ -151,7 +156,7 @@ pub fn says(step: &Step) -> String {
     let text = match step {
         Step::Wait(what) => format!("waiting: {what}"),
         Step::Scale { to } => {
-            format!("setting the replicas to {to}, towards their number before gatera stop")
+            format!("setting the replicas to {to}, back to the number before gatera stop, step by step")
         }
         Step::Create { member, why, .. } => format!("{member}: creating its pod, {why}"),
         Step::Read { member, .. } => {

@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 
-use super::status::of_configuration;
+use super::status::{in_words, of_configuration};
 use facts::revision::Revision;
 use facts::view::Cluster;
 use inspect::status::ClusterStatus;
@@ -37,7 +37,7 @@ pub fn status(cluster_status: &ClusterStatus<'_>) -> String {
     let cluster = cluster_status.cluster;
     let (status, says) = of_configuration(cluster_status);
     let says = if says.is_empty() { String::new() } else { format!(" ({says})") };
-    let mut text = visible(&format!("{}  configuration [{status}]{says}", cluster.id)) + "\n";
+    let mut text = visible(&format!("{}  configuration: {}{says}", cluster.id, in_words(status))) + "\n";
     let ordinary = |revision: &Revision| {
         word(cluster, revision).map_or_else(|| revision.to_string(), |it| format!("{revision}  {it}"))
     };

@@ -1,4 +1,4 @@
-//! The state of each cluster and what the controller does with it, as a tree like KUDO's `plan status`.
+//! The state of each cluster and what the controller does with it, as a tree.
 //!
 //! Must not know: clients, or where the facts come from (`status.rs` does). The JSON is a contract; fields are added, never renamed:
 //!
@@ -15,6 +15,7 @@
 //!                  "matters": [{ "condition", "members": [name], "instead" }],
 //!                  "override": { "rules": [id], "until", "reason" } of its StatefulSet while that counts, or null,
 //!                  "breakGlass": { "until", "reason" } of its namespace while that counts, or null,
+//!                  "claimsBeingDeleted": [name], which are gone as soon as their pods are,
 //!                  "leftClaims": [name],
 //!                  "findings": [text] of what would be refused in its namespace as it is,
 //!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }],
@@ -55,6 +56,17 @@ const IN_PROGRESS: &str = "IN_PROGRESS";
 const PENDING: &str = "PENDING";
 const SKIPPED: &str = "SKIPPED";
 const GIVEN_UP: &str = "GIVEN_UP";
+
+/// Returns the words of a person for a status.
+pub(super) fn in_words(status: &str) -> &'static str {
+    match status {
+        COMPLETE => "done",
+        IN_PROGRESS => "under way",
+        PENDING => "waits",
+        GIVEN_UP => "given up",
+        _ => "not needed",
+    }
+}
 
 /// Returns the steps of the plan.
 fn steps(cluster_status: &ClusterStatus<'_>) -> [PlanStep; 5] {
@@ -218,6 +230,14 @@ fn one(cluster_status: &ClusterStatus<'_>) -> String {
         text.push_str("├── What is wrong, and the way out (see gatera explain G02)\n");
         branches(&mut text, "│   ", &matters.iter().map(ToString::to_string).collect::<Vec<_>>());
     }
+    let going = cluster.claims.iter().filter(|claim| claim.going).map(|claim| claim.name.clone());
+    let going: Vec<_> = going.collect();
+    if !going.is_empty() {
+        text.push_str(
+            "├── Claims that are being deleted, each as soon as its pod is gone: back up their data first\n",
+        );
+        branches(&mut text, "│   ", &going);
+    }
     let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
     if !left.is_empty() {
         text.push_str("├── Claims of members that are gone, kept with their data\n");
@@ -230,10 +250,10 @@ fn one(cluster_status: &ClusterStatus<'_>) -> String {
         let listed = cluster_status.findings.iter().take(MOST_FINDINGS).cloned().chain(more);
         branches(&mut text, "│   ", &listed.collect::<Vec<_>>());
     }
-    text.push_str(&format!("└── Plan deploy (serial) [{}]\n", plan(&steps)));
+    text.push_str(&format!("└── Steps of the guard: {}\n", in_words(plan(&steps))));
     let lines = steps.iter().map(|PlanStep { name, status, says }| match &**says {
-        "" => format!("Step {name} [{status}]"),
-        says => format!("Step {name} [{status}] ({says})"),
+        "" => format!("{name}: {}", in_words(status)),
+        says => format!("{name}: {} ({says})", in_words(status)),
     });
     branches(&mut text, "    ", &lines.collect::<Vec<_>>());
     if let Some(advice) = unverified {
@@ -325,6 +345,7 @@ fn cluster(cluster_status: &ClusterStatus<'_>) -> Value {
         "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
         "breakGlass": break_glass.as_ref().map(|it| json!({ "until": it.until.to_string(), "reason": it.reason })),
         "findings": cluster_status.findings,
+        "claimsBeingDeleted": cluster.claims.iter().filter(|claim| claim.going).map(|claim| &claim.name).collect::<Vec<_>>(),
         "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
         "plan": { "status": plan(&steps), "steps": steps.iter().map(step).collect::<Vec<_>>() },
     })

@@ -109,7 +109,7 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
     assert_eq!(writes(), before, "it was never gone");
     let (code, text, err) = status(&alive, &[STATEFUL_SET]);
     assert_eq!((code, &*err), (0, ""));
-    assert!(text.contains("└── Plan deploy (serial) [COMPLETE]\n"), "{text}");
+    assert!(text.contains("└── Steps of the guard: done\n"), "{text}");
     assert!(text.contains("was applied again after it was removed"), "{text}");
 }
 
@@ -157,9 +157,7 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
     let (code, text, _) = status(&alive, &[]);
     assert_eq!(code, 0);
     assert!(
-        text.contains(
-            "Step remove the bootstrap node [PENDING] (galera-instance-galera-0 has a readiness probe"
-        ),
+        text.contains("remove the bootstrap node: waits (galera-instance-galera-0 has a readiness probe"),
         "{text}"
     );
     assert_eq!(events(&alive, "BootstrapKept").len(), told);

@@ -22,6 +22,14 @@ fn what_was_not_judged_is_said() {
             "note - line 2: there is no kind statefulset, so it was not judged; kubectl knows StatefulSet",
         ),
         (
+            "apiVersion: apps/v1\nkind: StatefullSet\nmetadata: {name: a}\n".to_owned(),
+            "note - line 2: there is no kind StatefullSet, so it was not judged; kubectl knows StatefulSet",
+        ),
+        (
+            "apiVersion: app/v1\nkind: StatefulSet\nmetadata: {name: a}\n".to_owned(),
+            "note - line 1: there is no API group app, so it was not judged; did you mean apps?",
+        ),
+        (
             "apiVersion: v1\nkind: Secrets\nmetadata: {name: a}\n".to_owned(),
             "note - line 2: there is no kind Secrets, so it was not judged; kubectl knows Secret",
         ),

@@ -23,7 +23,7 @@ fn members_from_before_the_guard_are_taken_over_one_at_a_time() {
     println!("{before}");
     assert!(before.contains("/shop-galera  HEALTHY  3 of 3 members Ready (not proven Synced)"), "{before}");
     assert_eq!(before.matches("Ready, unverified").count(), 3, "{before}");
-    assert!(before.contains("Step remove the bootstrap node [PENDING] (shop-galera-0, "), "{before}");
+    assert!(before.contains("remove the bootstrap node: waits (shop-galera-0, "), "{before}");
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
         let note = patiently("an Event says what to do next", || {
@@ -43,7 +43,7 @@ fn members_from_before_the_guard_are_taken_over_one_at_a_time() {
     let after = status(&galera);
     println!("{after}");
     assert!(after.contains("/shop-galera  HEALTHY  3 of 3 members Synced"), "{after}");
-    assert!(after.contains("Step remove the bootstrap node [COMPLETE]"), "{after}");
+    assert!(after.contains("remove the bootstrap node: done"), "{after}");
     for ordinal in 0..3 {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }

@@ -183,7 +183,7 @@ fn what_would_destroy_it_is_refused_at_the_instance(galera: &Galera<'_>) {
         &all,
         "K05",
         &format!(
-            "every Instance would be deleted with it, and with them cluster {}/{INSTANCE}-galera",
+            "deleting it deletes every Instance, and with them cluster {}/{INSTANCE}-galera",
             galera.namespace
         ),
     );

@@ -155,13 +155,13 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
         text
     };
     let id = format!("{}/{STATEFUL_SET}", alive.ns);
-    let settled = says(&["status"], &format!("{id}  configuration [COMPLETE]\n├── {STATEFUL_SET}-0  "));
+    let settled = says(&["status"], &format!("{id}  configuration: done\n├── {STATEFUL_SET}-0  "));
     assert!(settled.contains(&format!("{good}  good")), "{settled}");
     says(&["pause", STATEFUL_SET], &format!("{id} is paused"));
     set_option(&alive, "max_connections = 79");
     eventually("status to say that it is paused", || {
         let (code, text) = rollout(&["status", STATEFUL_SET, "--watch"]);
-        (code == 1 && text.contains("[PENDING] (paused by gatera.dev/rollout)")).then_some(())
+        (code == 1 && text.contains(": waits (paused by gatera.dev/rollout)")).then_some(())
     });
     let before = alive.members();
     // Whoever restarts meanwhile starts with what was good.
@@ -176,7 +176,7 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
         (note["good"] != good && note["next"].is_null()).then_some(note)
     });
     let new = done["good"].as_str().unwrap().to_owned();
-    says(&["status", STATEFUL_SET, "--watch"], &format!("{id}  configuration [COMPLETE]"));
+    says(&["status", STATEFUL_SET, "--watch"], &format!("{id}  configuration: done"));
     let history = says(&["history", STATEFUL_SET], &new);
     assert!(history.lines().next().unwrap().contains("good, in the ConfigMap  run by"), "{history}");
     assert!(history.lines().nth(1).unwrap().starts_with(&good), "{history}");

@@ -87,8 +87,8 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
     let says = "galera-2 fails; correct ConfigMap galera-instance-nodeconfig, which starts a new try, or try the same again: \
                 gatera rollout retry galera-instance-galera -n db";
     let status = given_up.status();
-    assert!(status.contains("\n└── Plan deploy (serial) [GIVEN_UP]\n"), "{status}");
-    assert!(status.contains(&format!("Step configuration [GIVEN_UP] ({says})\n")), "{status}");
+    assert!(status.contains("\n└── Steps of the guard: given up\n"), "{status}");
+    assert!(status.contains(&format!("configuration: given up ({says})\n")), "{status}");
     // Those who ran well with it go back, too, one at a time.
     is(
         &stopped([old, ("starting", File::Old), ("ready", File::New)]),

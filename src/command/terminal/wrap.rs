@@ -274,8 +274,8 @@ mod tests {
             "│   └── WAITS galera-0, galera-1: they\n│         form it again"
         );
         assert_eq!(
-            fold("└── Plan deploy (serial), and what else is to be said of it", 40),
-            "└── Plan deploy (serial), and what else\n      is to be said of it"
+            fold("└── Steps of the guard: under way, and there is more to say", 40),
+            "└── Steps of the guard: under way, and\n      there is more to say"
         );
     }
 

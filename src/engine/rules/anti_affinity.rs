@@ -239,7 +239,7 @@ fn too_few_nodes(ns: &str, template: &Template, members: i64, view: &View<'_>) -
             Verdict::Warn,
             FIELD,
             format!("{members} members each need a node of their own, and {nodes} nodes are schedulable"),
-            "a member without a node stays Pending, and a rollout hangs at that member",
+            "a member without a node stays Pending: in a rollout that member has already left, and the rollout hangs with one member missing",
             "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred \
              instead",
         )

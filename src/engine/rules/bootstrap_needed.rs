@@ -26,8 +26,8 @@
 //! Gatera waits while Ready does not prove that a member is Synced. Members that started before gatera was installed have
 //! to be restarted one at a time: `kubectl delete pod NAME`, then wait until it is Ready. Where a restart cannot help
 //! (`gatera.dev/readiness: keep`, an unknown image), check the members yourself, then delete Deployment, Service and
-//! ConfigMap in that order. Do the same for a bootstrap node that is a pod without a Deployment. The name of the
-//! Service may stay in a ConfigMap: a name that does not resolve is skipped, as long as members are listed too. An install
+//! ConfigMap in that order. Gatera does not remove a bootstrap node that is a pod without a Deployment either: delete the pod, its
+//! Service and its ConfigMap. The name of the Service may stay in a ConfigMap: a name that does not resolve is skipped, as long as members are listed too. An install
 //! in which no member starts may be deleted at any time.
 //!
 //! A bootstrap node that was killed while the first member copied from it may restart without a majority: it waits for that

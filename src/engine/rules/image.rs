@@ -219,10 +219,10 @@ fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View
         if is.floats() {
             return None;
         }
-        let says = format!("{asked}: the versions cannot be compared");
+        let says = format!("{asked}: it is not known whether the server would be older than its data");
         let why = "an older server cannot read what a newer one wrote";
         let version = Command::new("mariadbd --version");
-        let instead = say("compare with ").run(version).say(" in a running member first");
+        let instead = say("check ").run(version).say(" in a running member first");
         return finding(Verdict::Warn, says, why, instead);
     };
     match vendor.step(before, after) {

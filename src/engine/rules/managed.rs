@@ -13,17 +13,25 @@ pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i
         return run(Command::new(command)).say(" (or make the same change in what you apply)");
     };
     let chart = set.labels.get("helm.sh/chart").map_or("", String::as_str);
-    let value = CHARTS.iter().find(|(begin, _)| chart.starts_with(begin));
-    let named = value.map_or("VALUE", |(_, value)| value);
+    let known = CHARTS.iter().find(|(begin, ..)| chart.starts_with(begin));
+    let (chart, value) = known.map_or(("CHART", "VALUE"), |(_, chart, value)| (*chart, *value));
     let upgrade =
-        format!("helm -n {namespace} upgrade {release} CHART --reuse-values --set {named}={replicas}");
-    let upgrade = run(Command::new(upgrade));
-    if value.is_some() {
-        upgrade
+        format!("helm -n {namespace} upgrade {release} {chart} --reuse-values --set {value}={replicas}");
+    let upgrade = Command::new(upgrade);
+    // Our own chart refuses such a size without this.
+    let odd = replicas > 2 && replicas % 2 == 1;
+    let upgrade = if value == "nodeCount" && !odd {
+        upgrade.arg("--set").arg("allowEvenOrSmall=true")
     } else {
-        upgrade.say(" (VALUE: what this chart calls the number of members)")
-    }
+        upgrade
+    };
+    run(upgrade).say(match (known.is_some(), chart) {
+        (true, "CHART") => " (CHART: the chart of this release)",
+        (true, _) => "",
+        (false, _) => " (CHART: the chart of this release, VALUE: what it calls the number of members)",
+    })
 }
 
-/// The name of the replicas value, by the beginning of the chart's label.
-const CHARTS: [(&str, &str); 2] = [("galera-", "nodeCount"), ("mariadb-galera-", "replicaCount")];
+/// The beginning of a chart's label, the chart as it is installed, and its value for the number of members.
+const CHARTS: [(&str, &str, &str); 2] =
+    [("galera-", "charts/galera", "nodeCount"), ("mariadb-galera-", "CHART", "replicaCount")];

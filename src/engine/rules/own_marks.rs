@@ -377,7 +377,7 @@ fn belief(verdict: Verdict, place: &str, key: &str, becomes: &str) -> Finding {
         // A user who may write the annotation may write an override as well.
         yields_to: YieldsTo::Nothing,
         says: format!("{key} belongs to the guard{becomes}"),
-        instead: "remove it from your manifest".into(),
+        instead: "do not set, change or remove this annotation; leave it out of your manifests".into(),
         ..finding(
             "the guard records in these annotations what it has done; trusting another user's could cost a database",
         )

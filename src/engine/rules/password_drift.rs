@@ -320,11 +320,11 @@ fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {
          statement restores them",
         say("keep every line, and add new keys with new numbers")
             .then(page("G12"))
-            .say(" has the difference between keys and passwords"),
+            .say(" explains how keys differ from passwords"),
     )
 }
 
-const WHY: &str = "MariaDB's image reads passwords from the Secret only when it initialises an empty data directory; then \
+const WHY: &str = "the image reads passwords from the Secret only when it initialises an empty data directory; afterwards \
     they are in the database, and a login with another one fails on all members at once";
 
 fn finding(key: &str, action: &str, users: &Users<'_>) -> Finding {

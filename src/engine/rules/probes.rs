@@ -98,12 +98,17 @@ fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Op
         ));
     }
     let (left, instead) = match &prospect.kept {
-        None => {
-            ("only gatera's own is left, and only in pods that start while gatera runs".to_owned(), "keep it")
-        }
+        None => (
+            "only gatera's own is left, and only in pods that start while gatera runs".to_owned(),
+            "keep the startupProbe",
+        ),
         Some(kept) => (
             format!("nothing replaces it: gatera adds none, because {kept}"),
-            if server.liveness_probe.is_some() { "keep it, or remove livenessProbe too" } else { "keep it" },
+            if server.liveness_probe.is_some() {
+                "keep the startupProbe, or remove livenessProbe too"
+            } else {
+                "keep the startupProbe"
+            },
         ),
     };
     let says =
@@ -219,7 +224,7 @@ fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &V
         server.name
     );
     let why = "a probe that never succeeds kills every member repeatedly";
-    Some(RULE.finding(Verdict::Deny, place, says, why, format!("use port {port} in it")))
+    Some(RULE.finding(Verdict::Deny, place, says, why, format!("set its port to {port}")))
 }
 
 /// A finding about a ConfigMap that changes the servers' port to one that their probes do not ask.

@@ -1,4 +1,4 @@
-//! G10: objects that a cluster uses are not deleted, and are complete.
+//! G10: objects that a cluster uses exist and are complete.
 //!
 //! Refuses to delete a ConfigMap, Secret, Service or ServiceAccount that a cluster with data uses, or to give it an owner
 //! (`metadata.ownerReferences`) with which it would be deleted; and refuses a ConfigMap without a key that its members mount.

@@ -190,7 +190,7 @@ fn deployment_applied(
         verdict: Verdict::Amend,
         field: "spec.replicas".into(),
         says: format!("kept at 0 replicas: {}", fact.says),
-        instead: "remove it from your manifests".into(),
+        instead: "remove this Deployment from your manifests".into(),
         edits: vec![Edit::set(["spec", "replicas"], 0.into())],
         ..refusal(&by)
     })
@@ -292,7 +292,7 @@ fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<Data> {
     let says = format!("cluster {} already has data ({})", cluster.id.name, view.describe(cluster));
     let way_back = || {
         run(cluster.recover_command())
-            .say(", which starts it from the member with the newest data (by hand: ")
+            .say(", which starts it from the member with the newest data; the data is still on the claims (by hand: ")
             .page("G04")
             .say(")")
     };

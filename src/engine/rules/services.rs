@@ -200,7 +200,8 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
     };
     if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses
     {
-        let second = "to keep clients away from members that are not Ready, create a second Service for them";
+        let second =
+            "to keep clients away from members that are not Ready, create a second Service for clients";
         return Some(RULE.finding(
             Verdict::Deny,
             PUBLISH,

@@ -91,7 +91,7 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         if let Some(waits) = not_now(cluster, view) {
             return Some(waits);
         }
-        let says = "its pods keep running, but nothing restarts or replaces them".to_owned();
+        let says = "its pods keep running, but a pod that is lost is not created again".to_owned();
         let instead = "apply the new StatefulSet within minutes, with the same selector, serviceName and claim templates";
         return Some(finding(Verdict::Warn, says, instead));
     }
@@ -136,7 +136,7 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
         }
     };
     let says = format!(
-        "nothing restarts or replaces its pods meanwhile, and they are not all Ready ({})",
+        "meanwhile a pod that is lost is not created again, and they are not all Ready ({})",
         view.describe(cluster)
     );
     Some(Finding { why: why.to_owned(), ..finding(verdict, says, instead) })
@@ -165,7 +165,7 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         more => format!(" and {more} more"),
     };
     let says = format!(
-        "it holds cluster {}{others} ({}), whose data would be deleted with it",
+        "it holds cluster {}{others} ({}), and deleting it deletes that data",
         first.id.name,
         view.count(first)
     );
@@ -192,7 +192,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (first, others) = (claims.next()?, claims.count());
     let others = if others == 0 { String::new() } else { format!(" and {others} more") };
     let says = format!(
-        "it holds claim {}{others} of a stopped cluster ({}); their data would be deleted with it",
+        "it holds claim {}{others} of a stopped cluster ({}), and deleting it deletes that data",
         first.metadata.name,
         view.seen()
     );
@@ -215,12 +215,12 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
         Some(Object::StatefulSet(old)) => {
             let cluster = view.cluster(&review.namespace, &review.name).filter(|it| lives(it, view))?;
             let added = owners::added(review, view).or_else(|| owners::takes_over(old, new, view))?;
-            let says = format!("the whole cluster with it ({})", view.count(cluster));
+            let says = format!("so would the whole cluster ({})", view.count(cluster));
             return Some(added.finding(&finding(Verdict::Deny, says, String::new()), review, view));
         }
         _ if !is_cluster_by_template(new, view.adoption()) => return None,
         _ if view.claims_of(&review.namespace, new).iter().any(|claim| claim.bound) => {
-            "the members that start from its claims with it"
+            "so would the members that start from its claims"
         }
         _ => return None,
     };

@@ -232,7 +232,7 @@ fn position(words: &str) -> Option<StartPosition> {
 impl fmt::Display for StartReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(why) => write!(f, "gatera's step did not start the server: {why}"),
+            Self::Refused(why) => write!(f, "gatera's step script did not start the server: {why}"),
             Self::Started(Start { at, from, safe_to_bootstrap, doing, ended }) => {
                 match from {
                     StartPosition::Position(position, how) => write!(f, "at {position}, {how}")?,

@@ -67,7 +67,7 @@ const WORDS: [(Condition, &str, &str); 20] = [
     (Condition::Unscheduled, "UNSCHEDULED", "is on no node"),
     (Condition::HeldUp, "HELD-UP", "has a pod that cannot start"),
     (Condition::Leaving, "LEAVING", "is being deleted"),
-    (Condition::Refused, "REFUSED", "was not started by its step"),
+    (Condition::Refused, "REFUSED", "was not started by its step script"),
     (Condition::DiskFull, "DISK-FULL", "has a full disk"),
     (Condition::Fails, "FAILS", "keeps failing"),
     (Condition::CutOff, "CUT-OFF", "does not serve: no majority"),
@@ -208,13 +208,16 @@ impl<'a> Scene<'a> {
         self.cluster.ready() > 0 || self.cluster.bootstrap.pods.iter().any(|pod| pod.ready)
     }
 
-    /// Names servers that may run and serve elsewhere: from here this cannot be seen.
+    /// Names servers that may run and serve, although their nodes do not answer.
     fn unheard(&self) -> String {
         let away: Vec<_> = self.which(Condition::NodeAway).iter().map(|it| &*it.name).collect();
         if away.is_empty() {
             String::new()
         } else {
-            format!(" ({} cannot be seen from here: are their nodes switched off?)", away.join(", "))
+            let away = away.join(", ");
+            format!(
+                " (the nodes of {away} do not answer, so servers there may still run: are they switched off?)"
+            )
         }
     }
 
@@ -240,7 +243,7 @@ impl<'a> Scene<'a> {
         }
         if self.cluster.has_no_identity() || reported {
             let instead = say("a member that leaves or restarts never joins again, so restart none")
-                .then("compare the members' tables, then found the cluster again from the one that is right, as ")
+                .then("compare the members' tables, then create the cluster anew from the member that is right, as ")
                 .page("G04")
                 .say(" describes (a cluster without an identity)");
             return Some((Condition::NoIdentity, instead));
@@ -249,7 +252,7 @@ impl<'a> Scene<'a> {
         let first = ids.next()?;
         let differ = !self.serves() && ids.any(|id| id != first);
         differ.then(|| {
-            let instead = say("two clusters were founded: touch nothing and compare their tables first (");
+            let instead = say("two clusters were created: change nothing, and compare their tables first (");
             (Condition::TwoHistories, instead.page("G04").say(")"))
         })
     }

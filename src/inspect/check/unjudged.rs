@@ -91,14 +91,13 @@ fn kind(item: &Item, kinds: &Kinds) -> Option<(Place, String)> {
     let (version, json) = (&item.version, item.document.json());
     let written = json.get("kind")?.as_str()?;
     let group = version.split_once('/').map_or("", |(group, _)| group);
-    let one = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        name.strip_suffix('s').map(str::to_owned).unwrap_or(name)
-    };
-    let meant = kinds.all().find(|kind| one(kind.name()) == one(written))?;
+    let meant = meant(written, kinds)?;
     let name = meant.name();
     if !OF_KUBERNETES.contains(&group) {
-        return None;
+        let slipped = |it: &&&str| it.len() > 3 && strsim::osa_distance(it, group) == 1;
+        let right = OF_KUBERNETES.iter().find(slipped).filter(|_| written == name)?;
+        let words = format!("there is no API group {group}, so it was not judged; did you mean {right}?");
+        return Some((item.document.find("apiVersion"), words));
     }
     if written == name {
         let offered = OFFERED.iter().find(|(kind, _)| *kind == meant);
@@ -108,6 +107,17 @@ fn kind(item: &Item, kinds: &Kinds) -> Option<(Place, String)> {
     }
     let words = format!("there is no kind {written}, so it was not judged; kubectl knows {name}");
     Some((item.document.find("kind"), words))
+}
+
+/// The kind that was meant: in another case, in the plural, or with one or two letters wrong.
+fn meant(written: &str, kinds: &Kinds) -> Option<Kind> {
+    let one = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name.strip_suffix('s').map(str::to_owned).unwrap_or(name)
+    };
+    let named = || kinds.all().map(|kind| (strsim::osa_distance(&one(kind.name()), &one(written)), kind));
+    let close = named().filter(|(wrong, kind)| *wrong == 0 || *wrong <= 2 && kind.name().len() > 5);
+    close.min_by_key(|(wrong, _)| *wrong).map(|(_, kind)| kind)
 }
 
 /// Finds a server that no selector adopts: the guard does not know it.

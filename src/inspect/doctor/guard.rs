@@ -11,7 +11,7 @@ use engine::webhooks::compare::{decoded, foreign};
 use engine::webhooks::{Destination, Endpoint};
 use facts::mode::Mode;
 use facts::settings::Settings;
-use facts::way_out::{Command, WayOut, run};
+use facts::way_out::{Command, WayOut, run, say};
 use objects::Kind;
 
 /// A replica of the guard.
@@ -47,7 +47,11 @@ const SILENT: SignedDuration = SignedDuration::from_secs(60);
 const OLDEST_MINOR: u32 = 30;
 
 fn again() -> Command {
-    Command::new("helm upgrade gatera charts/gatera --reuse-values")
+    Command::new("helm upgrade gatera charts/gatera -n gatera --reuse-values")
+}
+
+fn enforce() -> Command {
+    again().arg("--set").arg("mode=enforce")
 }
 
 /// A row about the version of the API server.
@@ -95,7 +99,7 @@ pub fn webhooks(
         Ok(Some(found)) => {
             let (Some(settings), Some(target)) = (settings, target) else {
                 let says = format!(
-                    "the {} of {kind} gatera: the guard's settings are not known",
+                    "cannot check the {} of {kind} gatera: the guard's settings are not known",
                     count(found.len(), "entry", "entries")
                 );
                 return Row::not_asked(WEBHOOKS, says);
@@ -313,13 +317,17 @@ pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
             if milder.is_empty() {
                 return Row::well(SETTINGS, "ConfigMap gatera-settings can be read, and every rule refuses");
             }
-            let says = format!(
-                "{} of {} rules refuse nothing in any namespace: {}",
-                milder.len(),
-                rulebook.rules().len(),
-                milder.join(", ")
-            );
-            Row::remark(SETTINGS, says, "when you are ready: mode: enforce in the chart's settings")
+            let modes: BTreeSet<_> = rulebook.rules().iter().map(|rule| settings.mode(rule.id)).collect();
+            if let (Some(mode), 1) = (modes.first(), modes.len()) {
+                let says = format!("mode is {}: nothing is refused in any namespace", mode.name());
+                return Row::remark(SETTINGS, says, say("when you are ready: ").run(enforce()));
+            }
+            let says = format!("rules that refuse nothing in any namespace: {}", milder.join(", "));
+            Row::remark(
+                SETTINGS,
+                says,
+                "when you are ready: take them out of `modes` in the guard's settings",
+            )
         }
     }
 }

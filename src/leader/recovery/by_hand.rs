@@ -32,7 +32,7 @@ pub(super) fn beside(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let (ns, name) = (&cluster.id.namespace, &pod.name);
     let until = view.half_an_hour_from_now();
     Some(format!(
-        "the server of {name} does not start by gatera's step; pods created beside it may join it without comparing data. Look at its \
+        "the server of {name} does not start by gatera's step script; pods created beside it may join it without comparing data. Look at its \
          grastate.dat first: if its uuid is zeros, see gatera explain G04; otherwise: kubectl -n {ns} annotate pod {name} \
          'gatera.dev/override=G02 until={until} reason=…', then kubectl -n {ns} delete pod {name}, then run this again"
     ))

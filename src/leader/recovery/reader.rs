@@ -50,7 +50,7 @@ pub enum NoReader {
     #[error("its pod has no server")]
     NoServer,
     /// No container in it starts by the step.
-    #[error("its server does not start by gatera's step, so no other pod can read its data")]
+    #[error("its server does not start by gatera's step script, so no other pod can read its data")]
     NoStep,
     /// The server would be asked with other options than its own.
     #[error(

@@ -198,7 +198,7 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
         return Step::TakeBack(format!("the request expired at {}", recovery.until));
     }
     if let Some(why) = by_hand::why(cluster) {
-        return Step::TakeBack(format!("its servers no longer start by gatera's step ({why})"));
+        return Step::TakeBack(format!("its servers no longer start by gatera's step script ({why})"));
     }
     let why = || "so that it starts the cluster".to_owned();
     let Some(pod) = first.pod.as_deref() else {

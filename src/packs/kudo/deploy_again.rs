@@ -104,7 +104,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn unknown(new: &Instance, over: &str) -> Findings {
     let name = visible(new.spec.operator_version.name.look());
-    let says = format!("OperatorVersion {name} is not known, so it is not known which plan runs {over}");
+    let says = format!("OperatorVersion {name} is not known, so gatera cannot tell which plan runs {over}");
     let instead = say("install that version of the operator first; ")
         .run(Command::new("kubectl get operatorversions"))
         .say(" lists the installed ones");

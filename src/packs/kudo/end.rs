@@ -81,7 +81,7 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     let going = going(view, of_it);
     let Some(first) = going.first() else { return unknown(view) };
     let name = &first.id.name;
-    let says = format!("cluster {name} would be deleted with it ({})", view.describe(first));
+    let says = format!("deleting it deletes cluster {name} ({})", view.describe(first));
     let orphan = format!("kubectl -n {ns} delete instance {} --cascade=orphan", review.name);
     let keep = say("to keep the cluster without KUDO: ").run(Command::new(orphan));
     let pause = Command::new(format!("gatera stop {name} -n {ns}"));
@@ -99,7 +99,7 @@ fn of_all(review: &Review, view: &View<'_>) -> Option<Finding> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let says = format!("every Instance would be deleted with it, and with them cluster {}{others}", first.id);
+    let says = format!("deleting it deletes every Instance, and with them cluster {}{others}", first.id);
     let end = say("to remove them permanently: take backups, then ");
     let instead = say("to keep the clusters without KUDO: delete each Instance with --cascade=orphan first")
         .or(end.and(confirmation(review, RULE.id, view)));

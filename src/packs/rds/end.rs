@@ -129,12 +129,12 @@ fn of_all(review: &Review, view: &View<'_>) -> Finding {
     }
     if count == 0 {
         return without_instances(&format!(
-            "every Rds in every namespace would be deleted with it ({all}, {})",
+            "deleting it deletes every Rds in every namespace ({all}, {})",
             view.seen()
         ));
     }
     let says = format!(
-        "every Rds in every namespace would be deleted with it, and each one's instance ({count}, {})",
+        "deleting it deletes every Rds in every namespace, and the instance of each that has one ({count}, {})",
         view.seen()
     );
     let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
@@ -161,7 +161,7 @@ fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         more => format!(" and {more} more"),
     };
     let says = format!(
-        "it holds Rds {first}{others} ({}), and each one's instance in the cloud would be deleted too",
+        "it holds Rds {first}{others} ({}), and deleting it deletes their instances in the cloud, too",
         view.seen()
     );
     let why =

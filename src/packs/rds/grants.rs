@@ -142,7 +142,9 @@ fn wrong(text: &str, user: &User) -> Option<(Verdict, &'static str, &'static str
         () if grant.database != "*" && !only(&OF_A_DATABASE) => {
             deny("is over the whole server, not over one database")
         }
-        () if grant.database.is_empty() => deny("names no database, and so applies to the server's own"),
+        () if grant.database.is_empty() => {
+            deny("names no database, so it applies to the server's own database (mysql)")
+        }
         () if grant.is_on_the_servers_own() => deny("is on a database of the server itself"),
         () if text.contains(is_ignored) => Some((
             Verdict::Warn,

@@ -67,7 +67,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
         Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| of_claim(tier).to_owned()),
         Some(Object::Namespace(_)) => of_namespace(review, view),
         Some(_) if is_definition && !view.has_none(WORDPRESS) => Some(format!(
-            "every Wordpress in every namespace would be deleted with it ({}, {}), and so would their volumes",
+            "deleting it deletes every Wordpress in every namespace ({}, {}), and the volumes that they own",
             view.how_many(WORDPRESS),
             view.seen()
         )),
@@ -81,7 +81,7 @@ fn refused(says: String, instead: WayOut) -> Finding {
         Verdict::Deny,
         "",
         says,
-        "there is no second question, and the data cannot be restored",
+        "the data is deleted without another confirmation, and only a backup can bring it back",
         instead,
     )
 }
@@ -119,7 +119,7 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     let orphan = Command::new(format!("kubectl -n {namespace} delete wordpress {name} --cascade=orphan"));
     let keep = say("to keep them: ").run(label).say(", then ").run(orphan);
     let instead = keep.or(say("to delete them: ").and(backup_first(review, view)));
-    let says = format!("its volumes would be deleted with it: {} ({})", in_words(&owned), view.seen());
+    let says = format!("deleting it deletes its volumes: {} ({})", in_words(&owned), view.seen());
     Some(refused(says, instead))
 }
 
@@ -144,8 +144,5 @@ fn of_claim(tier: Tier) -> &'static str {
 fn of_namespace(review: &Review, view: &View<'_>) -> Option<String> {
     let claim = view.claims_in(&review.name).find(|it| part(&it.metadata).is_some())?;
     let name = &claim.metadata.name;
-    Some(format!(
-        "it holds claim {name} of a WordPress ({}), whose data would be deleted with it",
-        view.seen()
-    ))
+    Some(format!("it holds claim {name} of a WordPress ({}), and deleting it deletes that data", view.seen()))
 }

@@ -257,8 +257,7 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Op
                 ))
                 .page("G08")
                 .say(")")
-                .or("for a new cluster, ")
-                .and(found.instead),
+                .or(format!("for a new cluster, set wsrep_cluster_address to {}", members.list())),
                 None => found.instead,
             };
             Some(Fault { instead, ..found })

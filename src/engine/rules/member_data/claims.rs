@@ -42,16 +42,23 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
                 let pod = &member.name;
                 say(format!("to let {pod} copy everything again while all others are Ready: "))
                     .run(annotate.arg(format!("gatera.dev/override=G07 until={until} reason=…")))
-                    .say(", delete the claim, then ")
+                    .say(", then ")
+                    .run(Command::new(format!("kubectl -n {ns} delete pvc {name} --wait=false")))
+                    .say(" (it goes with its pod), then ")
                     .run(Command::new(format!("kubectl -n {ns} delete pod {pod}")))
             }
         };
         return Some(finding(Verdict::Deny, String::new(), says, instead));
     }
-    let says =
-        format!("it holds the data of member {}-{ordinal}, which was scaled down ({seen})", cluster.id.name);
+    let says = format!(
+        "it holds the data of former member {}-{ordinal}, which a scale-down removed ({seen})",
+        cluster.id.name
+    );
     let (verdict, instead) = match view.state(cluster) {
-        State::Healthy => (Verdict::Warn, "keep it to scale up faster later; otherwise nothing is lost"),
+        State::Healthy => (
+            Verdict::Warn,
+            "keep it only if you want to scale up faster later; deleting it loses nothing else",
+        ),
         State::Unknown => (Verdict::Unknown, UNTIL_SEEN),
         State::Joining | State::Transfer => (Verdict::Wait, "repeat the command when all members are Ready"),
         _ => (Verdict::Deny, "make all members Ready first: until then it may hold the newest data"),
@@ -93,7 +100,7 @@ fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
         "no StatefulSet uses it any more; it is one of {} claims that hold this database",
         left.len()
     );
-    let instead = "apply the StatefulSet again to restore it, or make sure that there is a backup";
+    let instead = "apply the StatefulSet again to use this data, or make sure that there is a backup before you delete it";
     Some(finding(Verdict::Warn, String::new(), says, instead))
 }
 
@@ -119,7 +126,7 @@ fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let is_galeras = view.adoption().adopts(&new.metadata.labels)
         || new.metadata.mark(marks::STOPPED).is_some()
         || view.clusters_in(&review.namespace).any(of_member);
-    let says = "it is the claim of a member, and its volume may hold data".to_owned();
+    let says = "it is a claim of a member and may hold its data".to_owned();
     (review.operation == Operation::Create && is_galeras)
         .then(|| finding(Verdict::Deny, String::new(), says, ""))
 }

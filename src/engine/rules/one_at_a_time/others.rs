@@ -153,11 +153,11 @@ impl Leaving<'_> {
         finding(
             Verdict::Deny,
             format!("no member of its cluster is Ready, and its server runs ({})", self.seen()),
-            "members that lost contact form the cluster again by themselves if all members of their last view are there; one that \
+            "members that lost contact form the cluster again by themselves if all members of their last view reach each other; one that \
              is restarted may lose that view",
             known
                 .unwrap_or_default()
-                .or(say("wait some minutes, then start the cluster from its newest data: ")
+                .or(say("wait some minutes; if they have not formed the cluster by then, start it from its newest data: ")
                     .run(self.cluster.recover_command()))
                 .then(Command::new(format!("gatera status -n {}", self.review.namespace)))
                 .say(" shows what each member does"),

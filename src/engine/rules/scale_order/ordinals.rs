@@ -56,7 +56,7 @@ pub(super) fn renumbered(
             before.start,
             old.replicas()
         ),
-        "ordinals identify the members: the new ones are empty and have nothing to copy, and each one that leaves is missing \
+        "ordinals identify the members: the new ones start empty and need a donor, and each one that leaves is missing \
          for the majority",
         format!(
             "keep spec.ordinals.start at {}; to renumber, move it by at most {}, each time with all members Ready",

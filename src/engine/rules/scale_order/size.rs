@@ -28,7 +28,7 @@ pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
     Some(finding(
         Verdict::Warn,
         says,
-        "a cluster serves while more than half of its members are there, so only odd sizes from 3 gain anything",
+        "a cluster serves while more than half of its members are connected, so only odd sizes from 3 gain anything",
         "use 3, 5 or 7 members",
     ))
 }

@@ -32,7 +32,7 @@ pub(super) fn judge(ns: &str, workload: &Workload, view: &View<'_>) -> Option<Fi
                 super::values::clean(pool.look())
             ),
             "the pool fills while the database is used; then the kernel kills the server, on all members with the same load",
-            "write a smaller pool, or a limit that is at least a quarter larger",
+            "write a smaller pool, or a memory limit at least a quarter larger than the pool",
         )
     })
 }
