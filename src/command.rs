@@ -186,8 +186,10 @@ fn with_command_first(mut all: Vec<OsString>) -> Vec<OsString> {
         }
         end += if value.is_some() { 1 } else { 2 };
     }
-    if end < all.len() {
-        all[1..=end].rotate_right(1);
+    // A rollout's options belong to the command below it.
+    let commands = if all.get(end).is_some_and(|it| it == "rollout") { 2 } else { 1 };
+    if end > 1 && end + commands <= all.len() {
+        all[1..end + commands].rotate_right(commands);
     }
     all
 }
@@ -265,6 +267,8 @@ mod tests {
         for (written, read) in [
             ("gatera -n db status galera", "gatera status -n db galera"),
             ("gatera --context=a --kubeconfig b audit -q", "gatera audit --context=a --kubeconfig b -q"),
+            ("gatera -n db rollout status galera", "gatera rollout status -n db galera"),
+            ("gatera -n db rollout", "gatera -n db rollout"),
             ("gatera status -n db", "gatera status -n db"),
             ("gatera --help", "gatera --help"),
             ("gatera -n", "gatera -n"),

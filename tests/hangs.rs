@@ -165,7 +165,7 @@ fn a_pod_that_kubernetes_cannot_start_has_its_reason() {
             "{condition} {name}: Kubernetes says: {says}; kubectl -n db describe pod {name} shows its requests and Events"
         )]
     };
-    let says = "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.";
+    let says = "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules";
     let condition =
         json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": says });
     let unscheduled = json!({ "phase": "Pending", "conditions": [condition] });

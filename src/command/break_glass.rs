@@ -139,13 +139,13 @@ async fn close(
     let ns = &options.of;
     if mark(found).is_none() {
         writeln!(out, "namespace {ns} has no break-glass, so there is nothing to close")?;
-    } else {
-        tell_before(found, &site.clock, out)?;
-        if let Err(said) = write(&site.client, found, None).await? {
-            return not_written(&said, ns, out);
-        }
-        writeln!(out, "namespace {ns}: break-glass is closed")?;
+        return Ok(Exit::Clean);
     }
+    tell_before(found, &site.clock, out)?;
+    if let Err(said) = write(&site.client, found, None).await? {
+        return not_written(&said, ns, out);
+    }
+    writeln!(out, "namespace {ns}: break-glass is closed")?;
     // Each warning of a guard that lets pass comes with one that the namespace is open.
     let guards = |said: &[String]| !said.is_empty() && !said.iter().any(|it| it.starts_with("until "));
     let answer = canary::ask_until(site, ns, PATIENCE, |it| match it {

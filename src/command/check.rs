@@ -50,7 +50,8 @@ beside the manifests or in a folder above them, up to the top of the repository.
 Exit codes: 0 if nothing would be refused, 1 if something would, 2 if unreadable or nothing to judge")]
 pub struct Options {
     /// Files, folders, or - for standard input
-    #[arg(default_value = ".", value_name = "PATH")]
+    /// [default: the current folder]
+    #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Judge only what changes since BASE, deletions included: a file, a folder, git:REV, or git:REV... (where this branch left REV)
     #[arg(long, value_name = "BASE")]
@@ -150,10 +151,18 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         "only one format can go to standard output; give the others a file, as in --output sarif=gatera.sarif"
     );
     options.may_be_told_so()?;
-    let mut chosen = settings::of(options.config.as_deref(), &options.paths, options.against.as_ref())?;
+    let here = [PathBuf::from(".")];
+    let paths = if options.paths.is_empty() { &here[..] } else { &options.paths };
+    if options.paths.is_empty() && !options.loudness.quiet {
+        let _ = writeln!(
+            io::stderr(),
+            "gatera: no path is given, so the current folder is judged; - is standard input"
+        );
+    }
+    let mut chosen = settings::of(options.config.as_deref(), paths, options.against.as_ref())?;
     let progress = Progress::start();
-    let base = options.against.as_ref().map(|base| base.read(&options.paths, &progress)).transpose()?;
-    let mut new = sources::read(&options.paths, &progress);
+    let base = options.against.as_ref().map(|base| base.read(paths, &progress)).transpose()?;
+    let mut new = sources::read(paths, &progress);
     if let Some(base) = &base {
         // What is only there was removed, which is no mistake.
         let below = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));

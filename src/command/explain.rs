@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use engine::rule::{Check, Page, Rule, Verb};
+use engine::rule::{Page, Rule};
 use facts::marks::overrides;
 use report::manual;
 
@@ -108,8 +108,16 @@ fn list(form: Form, out: &mut impl Write) -> anyhow::Result<()> {
         }
         Form::Json => {
             let touches = |rule: &Rule| {
-                let row = |(kind, verbs, _): &(objects::Kind, &[Verb], Check)| json!({ "kind": kind.name(), "verbs": verbs.iter().map(|verb| verb.name()).collect::<Vec<_>>() });
-                rule.judges.iter().map(row).collect::<Vec<_>>()
+                let mut kinds: Vec<(objects::Kind, Vec<&str>)> = Vec::new();
+                for (kind, verbs, _) in rule.judges {
+                    let names = verbs.iter().map(|verb| verb.name());
+                    match kinds.iter_mut().find(|(it, _)| it == kind) {
+                        Some((_, all)) => all.extend(names),
+                        None => kinds.push((*kind, names.collect())),
+                    }
+                }
+                let row = |(kind, verbs): &(objects::Kind, Vec<&str>)| json!({ "kind": kind.name(), "verbs": verbs });
+                kinds.iter().map(row).collect::<Vec<_>>()
             };
             let rule = |rule: &Rule| json!({ "id": rule.id, "name": rule.name, "summary": rule.summary(), "touches": touches(rule), "page": rule.manual() });
             writeln!(out, "{:#}", json!(rulebook().rules().iter().map(rule).collect::<Vec<_>>()))?;

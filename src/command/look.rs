@@ -143,21 +143,25 @@ pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::R
         let (namespace, name) = parts(written);
         (namespace, Some(name))
     });
-    let wanted = |it: &&Cluster| {
-        namespace.is_none_or(|namespace| it.id.namespace == namespace)
-            && name.is_none_or(|name| it.id.name == name || it.instance() == Some(name))
-    };
+    let is_called = |it: &&Cluster| name.is_none_or(|name| it.id.name == name || it.instance() == Some(name));
+    let wanted =
+        |it: &&Cluster| namespace.is_none_or(|namespace| it.id.namespace == namespace) && is_called(it);
     let all: Vec<_> = world.clusters().filter(wanted).collect();
     if let (Some(name), true) = (name, all.is_empty()) {
         let place = namespace.or(look.namespace.as_deref()).map(|ns| format!(" in namespace {ns}"));
-        let meant = did_you_mean(name, world.clusters().map(|it| &*it.id.name));
+        let names: Vec<_> = world.clusters().map(|it| it.id.to_string()).collect();
+        let meant = match world.clusters().find(is_called) {
+            Some(elsewhere) => format!(", did you mean {}?", elsewhere.id),
+            None => did_you_mean(name, names.iter().filter_map(|it| Some(it.split_once('/')?.1))),
+        };
         let place = place.unwrap_or_default();
         anyhow::bail!("there is no Galera cluster {name}{place}{meant} `gatera status` lists all");
     }
     Ok(all)
 }
 
-/// The namespace and the name in the argument of a command, as kubectl's users write them: `galera`, `db/galera`, `sts/galera`.
+/// The namespace and the name in the argument of a command, as kubectl's users write them: `galera`, `db/galera`, `sts/galera`. A
+/// namespace that is called like the kind has to be given with `--namespace`.
 fn parts(written: &str) -> (Option<&str>, &str) {
     const KINDS: [&str; 4] = ["sts", "statefulset", "statefulsets", "statefulset.apps"];
     match written.split_once('/') {

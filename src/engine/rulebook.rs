@@ -202,8 +202,7 @@ impl Rulebook {
             if findings.is_empty() {
                 continue;
             }
-            let created = rule.check(review.kind, Verb::Create).zip(before.as_ref());
-            let before = created.map_or_else(Vec::new, |(check, before)| check.judge(before, view));
+            let before = before.as_ref().map_or_else(Vec::new, |before| check.judge(before, view));
             // Indexed by field, because a hostile file can have a hundred thousand findings.
             let mut at = HashMap::<_, Vec<_>>::new();
             for old in &before {

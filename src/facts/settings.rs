@@ -52,6 +52,11 @@ impl Settings {
         self.modes.get(rule).copied().or(self.mode).unwrap_or(Mode::Enforce)
     }
 
+    /// Returns the mode of rules without one of their own.
+    pub fn mode_of_others(&self) -> Mode {
+        self.mode.unwrap_or(Mode::Enforce)
+    }
+
     /// Takes over new settings, except those that need another view.
     #[must_use]
     pub fn with_choices_of(&self, others: &Self) -> Self {

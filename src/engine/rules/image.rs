@@ -222,7 +222,7 @@ fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View
         let says = format!("{asked}: it is not known whether the server would be older than its data");
         let why = "an older server cannot read what a newer one wrote";
         let version = Command::new("mariadbd --version");
-        let instead = say("check ").run(version).say(" in a running member first");
+        let instead = say("see what ").run(version).say(" prints in a running member first");
         return finding(Verdict::Warn, says, why, instead);
     };
     match vendor.step(before, after) {

@@ -27,6 +27,7 @@ pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i
     };
     run(upgrade).say(match (known.is_some(), chart) {
         (true, "CHART") => " (CHART: the chart of this release)",
+        (true, _) if !odd => " (take allowEvenOrSmall back with the last step)",
         (true, _) => "",
         (false, _) => " (CHART: the chart of this release, VALUE: what it calls the number of members)",
     })

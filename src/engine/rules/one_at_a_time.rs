@@ -120,6 +120,8 @@ fn removed(review: &Review, view: &View<'_>) -> Findings {
 
 /// A finding if a member gets an owner with which it would be deleted, regardless of the other members.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
+    // Owners that a pod has are not added.
+    review.old.as_ref()?;
     let added = owners::added(review, view)?;
     let seen = view.count(view.cluster_of_pod(&review.namespace, &review.name)?);
     let end = finding(Verdict::Deny, format!("it is a member of a cluster ({seen})"), "", String::new());

@@ -70,6 +70,8 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 /// A finding about an owner with which the namespace would be deleted.
 fn namespace_owned(review: &Review, view: &View<'_>) -> Option<Finding> {
+    // Owners that it has are not added.
+    review.old.as_ref()?;
     let added = owners::added(review, view)?;
     Some(added.finding(&namespace(review, view)?, review, view))
 }
@@ -165,7 +167,7 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         more => format!(" and {more} more"),
     };
     let says = format!(
-        "it holds cluster {}{others} ({}), and deleting it deletes that data",
+        "it holds cluster {}{others} ({}), and deleting the namespace deletes the data",
         first.id.name,
         view.count(first)
     );
@@ -192,7 +194,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (first, others) = (claims.next()?, claims.count());
     let others = if others == 0 { String::new() } else { format!(" and {others} more") };
     let says = format!(
-        "it holds claim {}{others} of a stopped cluster ({}), and deleting it deletes that data",
+        "it holds claim {}{others} of a stopped cluster ({}), and deleting the namespace deletes the data",
         first.metadata.name,
         view.seen()
     );

@@ -61,7 +61,7 @@ impl Member {
             None => Some("does not exist"),
             Some(pod) if pod.going => Some("is being deleted"),
             Some(pod) if pod.ready => None,
-            Some(_) if self.does_not_run() => Some("cannot start"),
+            Some(pod) if !pod.has_run && pod.held_up_by.is_some() => Some("cannot start"),
             Some(pod) if pod.stuck => Some("keeps failing"),
             Some(_) => Some("is not Ready yet"),
         }

@@ -317,17 +317,14 @@ pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
             if milder.is_empty() {
                 return Row::well(SETTINGS, "ConfigMap gatera-settings can be read, and every rule refuses");
             }
-            let modes: BTreeSet<_> = rulebook.rules().iter().map(|rule| settings.mode(rule.id)).collect();
-            if let (Some(mode), 1) = (modes.first(), modes.len()) {
+            let mode = settings.mode_of_others();
+            if mode < Mode::Enforce && milder.len() == rulebook.rules().len() {
                 let says = format!("mode is {}: nothing is refused in any namespace", mode.name());
                 return Row::remark(SETTINGS, says, say("when you are ready: ").run(enforce()));
             }
             let says = format!("rules that refuse nothing in any namespace: {}", milder.join(", "));
-            Row::remark(
-                SETTINGS,
-                says,
-                "when you are ready: take them out of `modes` in the guard's settings",
-            )
+            let which = if mode < Mode::Enforce { "write mode: enforce" } else { "take them out of `modes`" };
+            Row::remark(SETTINGS, says, format!("when you are ready: {which} in the guard's settings"))
         }
     }
 }

@@ -161,7 +161,7 @@ fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         more => format!(" and {more} more"),
     };
     let says = format!(
-        "it holds Rds {first}{others} ({}), and deleting it deletes their instances in the cloud, too",
+        "it holds Rds {first}{others} ({}), and deleting the namespace deletes each one's instance in the cloud, too",
         view.seen()
     );
     let why =

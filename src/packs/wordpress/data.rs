@@ -144,5 +144,8 @@ fn of_claim(tier: Tier) -> &'static str {
 fn of_namespace(review: &Review, view: &View<'_>) -> Option<String> {
     let claim = view.claims_in(&review.name).find(|it| part(&it.metadata).is_some())?;
     let name = &claim.metadata.name;
-    Some(format!("it holds claim {name} of a WordPress ({}), and deleting it deletes that data", view.seen()))
+    Some(format!(
+        "it holds claim {name} of a WordPress ({}), and deleting the namespace deletes its data",
+        view.seen()
+    ))
 }

@@ -25,7 +25,7 @@ impl Scene<'_> {
                 }
             },
             Condition::Unscheduled | Condition::HeldUp => {
-                let says = pod.and_then(|pod| pod.held_up_by.as_deref()).unwrap_or_default();
+                let says = pod.and_then(|pod| pod.held_up_by.as_deref()).unwrap_or_default().trim_end_matches('.');
                 let describe = Command::new(format!("kubectl -n {ns} describe pod {name}"));
                 say(format!("Kubernetes says: {says}"))
                     .then(run(describe).say(" shows its requests and Events"))
