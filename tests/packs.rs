@@ -121,7 +121,7 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
         (&["delete", "namespace", ns], "it holds claim mysql-pv-claim of a WordPress"),
         (
             &["delete", "customresourcedefinition", "wordpresses.example.com"],
-            "every Wordpress in every namespace would be deleted with it (1,",
+            "deleting it deletes every Wordpress in every namespace (1,",
         ),
         (&["scale", "deployment", "wordpress-mysql", "--replicas=2"], "[W05]"),
         (&["set", "image", "deployment/wordpress-mysql", "mysql=mysql:8.0"], "5.7 comes first"),

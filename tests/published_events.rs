@@ -109,8 +109,8 @@ fn a_bootstrap_deployment_that_is_kept_at_zero_is_told_on_the_stateful_set() {
     let world = Scene::default().world(&Settings::default());
     let [told] = &told_by(Origin::Mutating, &world, &applied(false), true)[..] else { panic!() };
     let says = format!(
-        "Deployment {} is kept at 0 replicas: cluster {STATEFUL_SET} already has data (3 of 3 members Synced, seen now); remove it from \
-         your manifests",
+        "Deployment {} is kept at 0 replicas: cluster {STATEFUL_SET} already has data (3 of 3 members Synced, seen now); remove this \
+         Deployment from your manifests",
         scene::BOOTSTRAP
     );
     assert!(told.contains("\"BootstrapKeptAtZero\"") && told.contains(&says), "{told}");

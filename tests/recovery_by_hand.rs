@@ -36,7 +36,7 @@ fn the_way_back_is_open() {
     says(
         &refused,
         &format!(
-            "do instead: gatera recover {STATEFUL_SET} -n {ns}, which starts it from the member with the newest data (by hand: gatera explain G04)"
+            "do instead: gatera recover {STATEFUL_SET} -n {ns}, which starts it from the member with the newest data; the data is still on the claims (by hand: gatera explain G04)"
         ),
     );
     says(&member_two(), "[G01]");

@@ -173,7 +173,7 @@ fn an_operator_as_the_guard_wants_it_does_all_its_work_and_loses_no_row() {
 
 fn what_would_destroy_it_is_refused_at_the_instance(galera: &Galera<'_>) {
     let words = format!(
-        "Instance {}/{INSTANCE}: cluster {INSTANCE}-galera would be deleted with it (3 of 3 members Synced",
+        "Instance {}/{INSTANCE}: deleting it deletes cluster {INSTANCE}-galera (3 of 3 members Synced",
         galera.namespace
     );
     refused(&kudo(galera, &["uninstall", "--instance", INSTANCE]), "K05", &words);
