@@ -149,10 +149,9 @@ pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::R
     let all: Vec<_> = world.clusters().filter(wanted).collect();
     if let (Some(name), true) = (name, all.is_empty()) {
         let place = namespace.or(look.namespace.as_deref()).map(|ns| format!(" in namespace {ns}"));
-        let names: Vec<_> = world.clusters().map(|it| it.id.to_string()).collect();
         let meant = match world.clusters().find(is_called) {
             Some(elsewhere) => format!(", did you mean {}?", elsewhere.id),
-            None => did_you_mean(name, names.iter().filter_map(|it| Some(it.split_once('/')?.1))),
+            None => did_you_mean(name, world.clusters().map(|it| &*it.id.name)),
         };
         let place = place.unwrap_or_default();
         anyhow::bail!("there is no Galera cluster {name}{place}{meant} `gatera status` lists all");

@@ -49,7 +49,7 @@ impl Settings {
 
     /// Returns the mode of a rule before the namespace's label.
     pub fn mode(&self, rule: &str) -> Mode {
-        self.modes.get(rule).copied().or(self.mode).unwrap_or(Mode::Enforce)
+        self.modes.get(rule).copied().unwrap_or(self.mode_of_others())
     }
 
     /// Returns the mode of rules without one of their own.

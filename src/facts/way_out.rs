@@ -113,24 +113,12 @@ impl WayOut {
         &self.ways
     }
 
-    /// The commands of each way, in their order.
-    pub fn commands(&self) -> impl Iterator<Item = &Command> {
-        self.words().filter_map(|word| match word {
-            Word::Command(command) => Some(command),
-            _ => None,
-        })
-    }
-
     /// The ids of the pages that it names.
     pub fn pages(&self) -> impl Iterator<Item = &'static str> {
-        self.words().filter_map(|word| match word {
+        self.ways.iter().flatten().flat_map(|step| &step.0).filter_map(|word| match word {
             Word::Page(id) => Some(*id),
             _ => None,
         })
-    }
-
-    fn words(&self) -> impl Iterator<Item = &Word> {
-        self.ways.iter().flatten().flat_map(|step| &step.0)
     }
 
     /// The whole way out in one line.
@@ -243,8 +231,10 @@ mod tests {
         assert!(way_out().line(&pages).ends_with("see page G03"));
         assert_eq!(way_out().ways().iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(way_out().pages().collect::<Vec<_>>(), ["G03"]);
-        let first = way_out().commands().next().map(|it| it.words().to_vec());
-        assert_eq!(first.unwrap_or_default(), ["kubectl", "-n", "db", "wait", "--for=jsonpath={.a}=3"]);
+        let Some(Word::Command(command)) = way_out().ways()[0][0].words().get(1).cloned() else {
+            panic!("a step has its command: {:?}", way_out())
+        };
+        assert_eq!(command.words(), ["kubectl", "-n", "db", "wait", "--for=jsonpath={.a}=3"]);
     }
 
     #[test]

@@ -275,7 +275,7 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
                     run(Command::new(format!("kubectl -n {namespace} describe statefulset {name}")))
                         .say(format!(" (why does {member} not exist?)"))
                 }
-                _ => run(Command::new(format!("gatera status -n {namespace}"))),
+                _ => run(cluster.status_command()),
             };
             let instead = look.say(", then repeat the command");
             refuse(Verdict::Deny, "a remaining member is not Ready", instead)

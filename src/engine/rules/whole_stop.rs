@@ -129,9 +129,7 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
             let first = say("make all members Ready first: ");
             let first = match state {
                 State::Down => first.run(cluster.recover_command()),
-                _ => first
-                    .run(Command::new(format!("gatera status -n {namespace}")))
-                    .say(" shows what each needs"),
+                _ => first.run(cluster.status_command()).say(" shows what each needs"),
             };
             let allow = override_command("statefulset", Some(namespace), name, view);
             (Verdict::Wait, first.or(say("if the new StatefulSet is meant to repair them: ").run(allow)))

@@ -32,6 +32,11 @@ impl Cluster {
     pub fn stop_command(&self) -> Command {
         Command::new(format!("gatera stop {} -n {}", self.id.name, self.id.namespace))
     }
+
+    /// The command that shows what each member of its namespace does.
+    pub fn status_command(&self) -> Command {
+        Command::new(format!("gatera status -n {}", self.id.namespace))
+    }
 }
 
 /// Returns what to do about pods of a node that does not answer: they neither serve nor disappear.

@@ -84,8 +84,7 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     let says = format!("deleting it deletes cluster {name} ({})", view.describe(first));
     let orphan = format!("kubectl -n {ns} delete instance {} --cascade=orphan", review.name);
     let keep = say("to keep the cluster without KUDO: ").run(Command::new(orphan));
-    let pause = Command::new(format!("gatera stop {name} -n {ns}"));
-    let pause = say("to remove it temporarily: ").run(pause).say(", then delete it");
+    let pause = say("to remove it temporarily: ").run(first.stop_command()).say(", then delete it");
     let end = say("to remove the cluster permanently: take a backup, then ");
     let instead = if first.keeps_claims() { keep.or(pause) } else { keep };
     let instead = instead.or(end.and(confirmation(review, RULE.id, view)));

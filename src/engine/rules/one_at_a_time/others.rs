@@ -159,7 +159,7 @@ impl Leaving<'_> {
                 .unwrap_or_default()
                 .or(say("wait some minutes; if they have not formed the cluster by then, start it from its newest data: ")
                     .run(self.cluster.recover_command()))
-                .then(Command::new(format!("gatera status -n {}", self.review.namespace)))
+                .then(self.cluster.status_command())
                 .say(" shows what each member does"),
         )
     }

@@ -7,7 +7,7 @@ use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, Freshness, Id, PodFact, State, View};
-use facts::way_out::{Command, say};
+use facts::way_out::say;
 
 /// A finding if such a member must not be removed now.
 pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
@@ -33,7 +33,7 @@ fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<F
         format!("it serves beyond the replicas, and {other} is not Ready ({})", view.count(cluster)),
         "a member that starts has to join one that serves, and this may be the last one that does",
         say("its controller deletes it when all others are Ready")
-            .then(Command::new(format!("gatera status -n {}", review.namespace)))
+            .then(cluster.status_command())
             .say(format!(" shows what {other} needs")),
     ))
 }

@@ -53,9 +53,8 @@ impl Scene<'_> {
                 say("a member that reaches the others serves again by itself: check the network")
             }
             Condition::CutOff => say("members serve again by themselves when enough of them meet").or(format!(
-                "only if it is certain that no other server runs or will come \
-                 back by itself{}, on the one with the highest wsrep_last_committed, and on that one only: SET GLOBAL \
-                 wsrep_provider_options='pc.bootstrap=1'",
+                "only if it is certain that no other server runs or will come back by itself{}, on the one with the highest \
+                 wsrep_last_committed, and on that one only: SET GLOBAL wsrep_provider_options='pc.bootstrap=1'",
                 self.unheard()
             )),
             Condition::Left if self.serves() => {
@@ -69,9 +68,10 @@ impl Scene<'_> {
             Condition::Stalled => say("its log shows why it receives nothing"),
             Condition::Waits => self.awaited(),
             Condition::Looks if self.serves() => {
-                say("every start passes through this").then("if it lasts, members that serve are \
-                                                  not reached: their headless Service has to publish members that are not ready, \
-                                                  and ports 4567, 4568 and 4444 have to be open")
+                say("every start passes through this").then(
+                    "if it lasts, members that serve are not reached: their headless Service has to publish members that are not \
+                     ready, and ports 4567, 4568 and 4444 have to be open",
+                )
             }
             Condition::Looks if !self.cluster.has_data() => say("the bootstrap node comes first"),
             Condition::Looks => say("no member may start the cluster without your decision"),
@@ -137,7 +137,7 @@ impl Scene<'_> {
     }
 }
 
-/// Returns what to do about members whose servers do not start by the step.
+/// Returns what to do about members whose servers do not start by the step script.
 fn blind(serves: bool) -> WayOut {
     if serves {
         say("after a crash nothing recovers the server's position: ")
