@@ -233,6 +233,9 @@ fn it_is_opened_seen_and_closed() {
     let closed = glass.break_it(&["--close"]);
     assert!(closed.status == 0 && closed.stdout.contains("the guard refuses again: [G"), "{closed}");
     assert!(closed.stdout.contains("It is open already, until "), "{closed}");
+    let again = glass.break_it(&["--close"]);
+    let nothing = format!("namespace {} has no break-glass, so there is nothing to close\n", glass.ns);
+    assert!(again.status == 0 && again.stdout == nothing, "{again}");
     assert_eq!(glass.mark(), "");
     assert_eq!(glass.scale().status, 1);
     eventually("everybody to be told of the end", || (!glass.events("GlassMended").is_empty()).then_some(()));

@@ -313,3 +313,21 @@ fn who_would_not_know_its_position_is_named() {
         "create no pods; gatera explain G20, \"Without the step\", starts the cluster from its newest data";
     assert!(text.contains(by_hand), "{text}");
 }
+
+/// The data of a claim that is being deleted goes with its pod, while every member is still Ready.
+#[test]
+fn a_claim_that_is_being_deleted_is_listed() {
+    let name = format!("datadir-{STATEFUL_SET}-1");
+    let (_, mut claim) = Scene::default().object(&format!("PersistentVolumeClaim/{name}"));
+    claim["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
+    let (text, json) = story(&[claim]);
+    let listed =
+        "├── Claims that are being deleted, each as soon as its pod is gone: back up their data first\n";
+    assert!(text.contains(&format!("{listed}│   └── {name}\n")), "{text}");
+    assert_eq!(json["clusters"][0]["claimsBeingDeleted"], json!([name]));
+    let (text, json) = story(&[]);
+    assert!(
+        !text.contains("being deleted") && json["clusters"][0]["claimsBeingDeleted"] == json!([]),
+        "{text}"
+    );
+}

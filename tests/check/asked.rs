@@ -31,6 +31,19 @@ fn check(folder: &Path, arguments: &[&str], stdin: &str) -> (i32, String, String
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
+/// Without a path it is the folder, whatever a pipe holds; standard error says so, since the dash may have been forgotten.
+#[test]
+fn without_a_path_the_current_folder_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("open.yaml"), open()).unwrap();
+    let (code, out, err) = check(folder.path(), &[], CLUSTER);
+    assert!(code == 1 && out.contains("[G11]") && out.contains("open.yaml"), "{code} {out} {err}");
+    let said = "gatera: no path is given, so the current folder is judged; - is standard input\n";
+    assert!(err.starts_with(said), "{err}");
+    let (code, _, err) = check(folder.path(), &["--quiet"], CLUSTER);
+    assert!(code == 1 && !err.contains("no path is given"), "{code} {err}");
+}
+
 #[test]
 fn the_exit_code_tells() {
     let folder = tempfile::tempdir().unwrap();

@@ -27,8 +27,8 @@
 //! to be restarted one at a time: `kubectl delete pod NAME`, then wait until it is Ready. Where a restart cannot help
 //! (`gatera.dev/readiness: keep`, an unknown image), check the members yourself, then delete Deployment, Service and
 //! ConfigMap in that order. Gatera does not remove a bootstrap node that is a pod without a Deployment either: delete the pod, its
-//! Service and its ConfigMap. The name of the Service may stay in a ConfigMap: a name that does not resolve is skipped, as long as members are listed too. An install
-//! in which no member starts may be deleted at any time.
+//! Service and its ConfigMap. The name of the Service may stay in a ConfigMap: a name that does not resolve is skipped, as long as
+//! members are listed too. An install in which no member starts may be deleted at any time.
 //!
 //! A bootstrap node that was killed while the first member copied from it may restart without a majority: it waits for that
 //! member, which has no data yet. `gatera status` then shows it as CUT-OFF, and you may delete its pod: the Deployment creates

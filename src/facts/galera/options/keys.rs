@@ -280,7 +280,7 @@ pub const KEYS: &[Key] = &[
     key("wsrep_mode", Warn(Among(&["REPLICATE_MYISAM", "REPLICATE_ARIA"])), "replicating MyISAM and Aria is experimental: nothing rolls back, and members can differ", "remove REPLICATE_MYISAM and REPLICATE_ARIA from it; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
     key("wsrep_node_address", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
     key("wsrep_node_incoming_address", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
-    key("wsrep_node_name", Node, "members with one name cannot be told apart, and a donor is chosen by name", NO_NODE).rest(PER_POD),
+    key("wsrep_node_name", Node, "members with the same name cannot be distinguished, and a donor is chosen by name", NO_NODE).rest(PER_POD),
     key("wsrep_notify_cmd", Warn(Any), "the member stands still while the command runs", "make it end within a second"),
     key("wsrep_on", Deny(Off), ALONE, "write wsrep_on = ON"),
     key("wsrep_on", Kept(&["OFF"]), ALONE, "leave wsrep_on = ON in place").rest(MOVE),
@@ -296,7 +296,7 @@ pub const KEYS: &[Key] = &[
     key("wsrep_sst_method", Warn(Not(&["backup", "clone", "mariabackup", "mysqldump", "rsync", "rsync_wan", "skip", "xtrabackup", "xtrabackup-v2"])), "no server includes a program for it (wsrep_sst_METHOD): a member that needs a full copy never starts", "write mariabackup, rsync or mysqldump, which MariaDB has in every series"),
     key("wsrep_sst_receive_address", Deny(Local), NO_TRANSFER, TAKE_OUT),
     key("wsrep_sst_receive_address", Node, ONE_ADDRESS, NO_NODE).rest(PER_POD),
-    key("wsrep_start_position", Warn(Not(&["", "00000000-0000-0000-0000-000000000000:-1"])), "a server believes it at every start, whatever its data says: it joins with missing rows, and nothing shows that", "remove it; gatera's step script gives each member its own position at each start"),
+    key("wsrep_start_position", Warn(Not(&["", "00000000-0000-0000-0000-000000000000:-1"])), "a server uses it at every start, even if its data ends elsewhere: it joins with missing rows, and nothing shows that", "remove it; gatera's step script gives each member its own position at each start"),
     key("wsrep_sync_wait", Warn(Not(&["0"])), "every statement waits for the other members, probes included, and hangs where there is no majority", "set it per session instead"),
 ];
 
