@@ -8,6 +8,7 @@ pub mod break_glass;
 pub mod bundle;
 pub mod canary;
 pub mod check;
+mod complete;
 pub mod doctor;
 pub mod explain;
 pub mod generate;
@@ -75,7 +76,7 @@ enum Command {
     Doctor(doctor::Options),
     /// List the rules, or print the manual page of one
     #[command(
-        after_help = "Examples:\n  gatera explain\n  gatera explain G04\n  gatera explain second-bootstrap\n  gatera explain --output json | jq -r '.[].id'"
+        after_help = "Examples:\n  gatera explain\n  gatera explain G04\n  gatera explain second-bootstrap\n  gatera explain --output json | jq -r '.rules[].id'"
     )]
     Explain(explain::Options),
     /// Print a manual page for man
@@ -139,7 +140,7 @@ impl Command {
             Self::Doctor(options) => options.is_for_people(),
             Self::Check(options) => options.is_for_people(),
             Self::Explain(options) => options.is_for_people(),
-            Self::Status(options) => options.of.look().is_for_people(),
+            Self::Status(options) => options.is_for_people(),
             Self::BreakGlass(_) | Self::Recover(_) | Self::Rollout(_) | Self::Start(_) | Self::Stop(_) => {
                 true
             }
@@ -173,7 +174,10 @@ impl From<Exit> for ExitCode {
 }
 
 /// Options that kubectl's users write before the command, and that take a value.
-const BEFORE: [&str; 4] = ["-n", "--namespace", "--context", "--kubeconfig"];
+const BEFORE: [&str; 7] =
+    ["-n", "--namespace", "--context", "--kubeconfig", "--as", "--as-group", "--request-timeout"];
+/// The same without a value.
+const FLAG_BEFORE: [&str; 2] = ["-A", "--all-namespaces"];
 
 /// The same arguments with those options behind the command: each command has its own.
 fn with_command_first(mut all: Vec<OsString>) -> Vec<OsString> {
@@ -181,10 +185,12 @@ fn with_command_first(mut all: Vec<OsString>) -> Vec<OsString> {
     while let Some(word) = all.get(end).and_then(|word| word.to_str()) {
         let (option, value) =
             word.split_once('=').map_or((word, None), |(option, value)| (option, Some(value)));
-        if !BEFORE.contains(&option) {
-            break;
-        }
-        end += if value.is_some() { 1 } else { 2 };
+        end += match value {
+            None if BEFORE.contains(&option) => 2,
+            Some(_) if BEFORE.contains(&option) => 1,
+            None if FLAG_BEFORE.contains(&option) => 1,
+            _ => break,
+        };
     }
     // A rollout's options belong to the command below it.
     let commands = if all.get(end).is_some_and(|it| it == "rollout") { 2 } else { 1 };
@@ -197,6 +203,7 @@ fn with_command_first(mut all: Vec<OsString>) -> Vec<OsString> {
 impl Cli {
     /// What was asked for; a mistake in it ends the process. kubectl runs a file called `kubectl-gatera` as `kubectl gatera`.
     pub fn asked() -> Self {
+        complete::answer(Self::command);
         let own = help::grouped(Self::command());
         let plugin = env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("kubectl-gatera"));
         let own = if plugin { own.bin_name("kubectl gatera") } else { own };
@@ -222,7 +229,7 @@ impl Cli {
             Command::Audit(options) => return audit::run(&options, &mut out),
             Command::BreakGlass(options) => return break_glass::run(&options, out.listener()),
             Command::Check(options) => return check::run(&options, Timestamp::now(), &mut out),
-            Command::Completions(options) => generate::completions(&options, Self::command(), &mut out)?,
+            Command::Completions(options) => generate::completions(&options, &mut out)?,
             Command::Doctor(options) => return doctor::run(&options, &mut out),
             Command::Explain(options) => explain::run(&options, Timestamp::now(), &mut out)?,
             Command::Man(options) => generate::man(&options, Self::command(), &mut out)?,
@@ -267,6 +274,7 @@ mod tests {
         for (written, read) in [
             ("gatera -n db status galera", "gatera status -n db galera"),
             ("gatera --context=a --kubeconfig b audit -q", "gatera audit --context=a --kubeconfig b -q"),
+            ("gatera -A --as=a status -o wide", "gatera status -A --as=a -o wide"),
             ("gatera -n db rollout status galera", "gatera rollout status -n db galera"),
             ("gatera -n db rollout", "gatera -n db rollout"),
             ("gatera status -n db", "gatera status -n db"),

@@ -35,12 +35,12 @@ fn a_running_cluster_is_no_finding() {
     let bootstraps = ["absent", "held", "running"];
     for bootstrap in bootstraps {
         let audit = judged(&Scene { bootstrap: bootstrap.into(), ..Scene::default() });
-        assert_eq!((audit.refused(), audit.warned()), (0, 0), "{}", report::audit::text(&audit));
+        assert_eq!((audit.refused(), audit.warned()), (0, 0), "{}", report::audit::text(&audit, false));
         assert!(
-            report::audit::text(&audit)
+            report::audit::text(&audit, false)
                 .starts_with("db/galera-instance-galera  HEALTHY  3 of 3 members Synced\n1 cluster, ")
         );
-        assert_eq!(report::audit::not_well(&audit), "");
+        assert_eq!(report::audit::not_well(&audit, false), "");
     }
 }
 
@@ -56,10 +56,14 @@ fn what_is_down_or_stopped_names_the_command_that_brings_it_back() {
         let view = View::new(&world, scene::now(), &settings);
         let all: Vec<_> =
             world.clusters().map(|it| ClusterStatus::of(it, &view).with_findings(&audit)).collect();
-        assert_eq!((audit.refused(), audit.warned()), (0, 0), "{}", report::audit::text(&audit));
-        let way_back = &report::audit::json(&audit)["clusters"][0]["wayBack"];
+        assert_eq!((audit.refused(), audit.warned()), (0, 0), "{}", report::audit::text(&audit, false));
+        let way_back = &report::audit::json(&audit, &[])["clusters"][0]["wayBack"];
         assert_eq!(*way_back, report::status::json(&all, &[])["clusters"][0]["wayBack"]);
-        text += &format!("# {what}\n{}\n{}\n", report::status::text(&all), report::audit::text(&audit));
+        text += &format!(
+            "# {what}\n{}\n{}\n",
+            report::status::text(&all, false),
+            report::audit::text(&audit, false)
+        );
     }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("way-back", text);
@@ -70,10 +74,10 @@ fn what_is_down_or_stopped_names_the_command_that_brings_it_back() {
 fn a_first_installation_is_no_finding() {
     let members = vec!["starting".into(), "absent".into(), "absent".into()];
     let scene = Scene { members, data: "none".into(), bootstrap: "running".into(), ..Scene::default() };
-    let text = report::audit::text(&judged(&scene));
+    let text = report::audit::text(&judged(&scene), false);
     assert!(text.starts_with("db/galera-instance-galera  FORMING  0 of 3 members Synced"), "{text}");
     let (not_well, _) = text.split_once("1 cluster, ").unwrap();
-    assert_eq!(report::audit::not_well(&judged(&scene)), not_well);
+    assert_eq!(report::audit::not_well(&judged(&scene), false), not_well);
 }
 
 #[test]
@@ -83,8 +87,8 @@ fn in_audit_mode_findings_are_counted_and_not_said() {
     let audit = audit::run(rulebook(), &View::new(&world, scene::now(), &settings));
     assert_eq!(audit.counts(), BTreeMap::from([(("G11", "deny"), 1)]));
     assert_eq!((audit.refused(), audit.warned()), (0, 0));
-    assert!(!report::audit::text(&audit).contains("G11"));
-    assert_eq!(report::audit::json(&audit)["findings"][0]["effect"], "recorded");
+    assert!(!report::audit::text(&audit, false).contains("G11"));
+    assert_eq!(report::audit::json(&audit, &[])["findings"][0]["effect"], "recorded");
 }
 
 #[test]
@@ -95,14 +99,14 @@ fn what_is_wrong_already_is_said_as_it_would_be_refused() {
     let audit = judged(&scene);
     let expected = BTreeMap::from([(("G01", "warn"), 1), (("G04", "deny"), 2), (("G11", "deny"), 1)]);
     assert_eq!(audit.counts(), expected, "objects are counted, not findings");
-    let (findings, _) = report::audit::text(&audit)
+    let (findings, _) = report::audit::text(&audit, false)
         .split_once("\n\ndb/galera-instance-galera  HEALTHY")
         .map(|(it, rest)| (it.to_owned(), rest.to_owned()))
         .unwrap();
-    assert_eq!(report::audit::not_well(&audit), findings + "\n", "the cluster is well");
+    assert_eq!(report::audit::not_well(&audit, false), findings + "\n", "the cluster is well");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
-        let json = serde_json::to_string_pretty(&report::audit::json(&audit)).unwrap();
-        insta::assert_snapshot!("audit", format!("{}\n{json}", report::audit::text(&audit)));
+        let json = serde_json::to_string_pretty(&report::audit::json(&audit, &[])).unwrap();
+        insta::assert_snapshot!("audit", format!("{}\n{json}", report::audit::text(&audit, false)));
     });
 }
 
@@ -119,7 +123,7 @@ fn an_override_counts_and_ends() {
     stateful_set["metadata"] =
         json!({ "annotations": { "gatera.dev/override": "G11 until=2026-12-01T10:00:00Z reason=moving" } });
     let scene = Scene { stateful_set, ..Scene::default() };
-    let text = report::audit::text(&judged(&scene));
+    let text = report::audit::text(&judged(&scene), false);
     assert!(text.contains("StatefulSet db/galera-instance-galera has an override; remove it when you are done: kubectl -n db annotate statefulset galera-instance-galera gatera.dev/override- (G11 until 2026-12-01T10:00:00Z: moving)"), "{text}");
     assert_eq!((judged(&scene).refused(), judged(&scene).warned()), (0, 1));
     let settings = Settings::default();
@@ -135,7 +139,7 @@ fn an_autoscaler_that_was_there_first_is_found() {
         "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
         "metadata": { "name": "by-load", "namespace": NAMESPACE }, "spec": { "scaleTargetRef": target },
     });
-    let text = report::audit::text(&judged(&Scene { also: vec![autoscaler], ..Scene::default() }));
+    let text = report::audit::text(&judged(&Scene { also: vec![autoscaler], ..Scene::default() }), false);
     assert!(
         text.contains(
             "[G14] StatefulSet db/galera-instance-galera: HorizontalPodAutoscaler by-load scales it by load"
@@ -150,7 +154,7 @@ fn what_cannot_be_read_is_a_finding() {
     let problem = Object::read(Kind::StatefulSet, r#"{"spec":{"replicas":"hunter2"}}"#).unwrap_err();
     facts.unreadable.insert((Kind::StatefulSet, Id::new(NAMESPACE, "odd")), problem);
     let audit = judged_world(&World::build(facts, Freshness::Current));
-    let text = report::audit::text(&audit);
+    let text = report::audit::text(&audit, false);
     assert!(text.starts_with("would be refused\n[G00] StatefulSet db/odd: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a text\n"), "{text}");
     assert!(!text.contains("hunter2"));
 }

@@ -279,7 +279,7 @@ fn status_tells_the_story() {
     let story = |small: &Small, name: &str| {
         let (text, json) = small.look(|view| {
             let all: Vec<_> = view.world.clusters().map(|it| ClusterStatus::of(it, view)).collect();
-            (status::text(&all), status::json(&all, &[]))
+            (status::text(&all, false), status::json(&all, &[]))
         });
         let steps = json["clusters"][0]["plan"]["steps"].as_array().unwrap().len();
         assert_eq!(steps, 5);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use gatera::rulebook;
+use serde_json::json;
 
 pub struct Ran {
     pub code: i32,
@@ -138,12 +139,57 @@ fn a_start_that_cannot_be_says_why() {
     let no_kubeconfig = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(no_kubeconfig.path(), "users:\n- token: hunter2\n   oops\n").unwrap();
     let path = no_kubeconfig.path().to_str().unwrap();
+    let contexts = tempfile::NamedTempFile::new().unwrap();
+    let text = json!({
+        "clusters": [
+            { "name": "far", "cluster": { "server": "https://127.0.0.1:1" } },
+            { "name": "nowhere", "cluster": { "server": "https://127.0.0.1:1", "certificate-authority": "/nowhere/ca.crt" } },
+        ],
+        "contexts": [
+            { "name": "far", "context": { "cluster": "far", "user": "a" } },
+            { "name": "lost", "context": { "cluster": "gone", "user": "a" } },
+            { "name": "nowhere", "context": { "cluster": "nowhere", "user": "a" } },
+        ],
+        "users": [{ "name": "a", "user": { "token": "hunter2" } }],
+    });
+    std::fs::write(contexts.path(), text.to_string()).unwrap();
+    let contexts = contexts.path().to_str().unwrap();
     for (args, words) in [
         (
             &["serve", "--kubeconfig", "/nowhere"][..],
             "reading the kubeconfig /nowhere: No such file or directory\n".to_owned(),
         ),
-        (&["serve", "--kubeconfig", path], format!("{path} is no kubeconfig\n")),
+        (&["serve", "--kubeconfig", path], format!("{path} is not a kubeconfig\n")),
+        (
+            &["status", "--kubeconfig", contexts],
+            format!("{contexts} has no current context; --context names one: far, lost, nowhere\n"),
+        ),
+        (
+            &["--context", "near", "status", "--kubeconfig", contexts],
+            format!("there is no context near in {contexts}; it has far, lost, nowhere\n"),
+        ),
+        (
+            &["status", "--context=lost", "--kubeconfig", contexts],
+            format!("context lost of {contexts}: it names the cluster gone, which is not there\n"),
+        ),
+        (
+            &["status", "--context=nowhere", "--kubeconfig", contexts],
+            format!(
+                "context nowhere of {contexts}: reading its certificate authority /nowhere/ca.crt: No such file"
+            ),
+        ),
+        (
+            &["status", "--context=far", "--kubeconfig", contexts, "--request-timeout=5"],
+            format!(
+                "asking the API server for its version: the API server does not answer: \
+                 https://127.0.0.1:1 (context far of {contexts}): Connection refused\n"
+            ),
+        ),
+        (
+            &["check", "seed.yaml", "--context", "far"],
+            "only --live asks a cluster: add it, or leave out the options that name a cluster or a user\n"
+                .to_owned(),
+        ),
         (&["serve", "--webhook-url", "http://x"], "--webhook-url must begin with https://\n".to_owned()),
         (&["serve", "--certificate-days", "0"], "a certificate must live for some time\n".to_owned()),
         (
@@ -173,17 +219,6 @@ fn a_link_makes_it_a_plugin_of_kubectl() {
     assert!(says(Path::new(env!("CARGO_BIN_EXE_gatera"))).contains("\nUsage: gatera recover "));
 }
 
-/// Nothing is promised that is not kept.
-#[test]
-fn what_several_steps_do_is_told_as_text_only() {
-    for verb in ["recover", "start", "stop"] {
-        let ran = gatera(&[verb, "galera", "--output=json"], b"");
-        let says = "gatera: steps are printed as they happen, as text: leave out --output\n";
-        assert_eq!((ran.code, &*ran.err), (2, says), "{verb}");
-    }
-}
-
-/// The end of an override on a page is half an hour from when the page is read.
 fn without_times(page: &str) -> String {
     let mut parts = page.split("until=");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -236,9 +271,10 @@ fn commands_that_are_gone_name_what_took_their_place() {
 fn rules_are_listed_for_programs_as_well() {
     let json: serde_json::Value =
         serde_json::from_str(&gatera(&["explain", "--output=json"], b"").out).unwrap();
-    assert_eq!(json.as_array().unwrap().len(), rulebook().rules().len());
-    assert_eq!(json[0]["id"], "G01");
-    assert_eq!(json[0]["touches"][0]["kind"], "StatefulSet");
+    let rules = &json["rules"];
+    assert_eq!((&json["version"], rules.as_array().unwrap().len()), (&json!(1), rulebook().rules().len()));
+    assert_eq!(rules[0]["id"], "G01");
+    assert_eq!(rules[0]["touches"][0]["kind"], "StatefulSet");
     let table = gatera(&["explain", "-omarkdown"], b"").out;
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     // Those of packs have a page of their own.

@@ -61,6 +61,10 @@ fn pages() -> BTreeMap<String, String> {
         pages.insert(format!("charts/gatera/files/rules/{}", page.id), lasting);
     }
     pages.insert("docs/rules/README.md".to_owned(), index);
+    let settings = [("settings", facts::settings::schema())];
+    for (name, schema) in report::schemas().into_iter().chain(settings) {
+        pages.insert(format!("docs/schemas/{name}.json"), format!("{:#}\n", schema.as_value()));
+    }
     pages
 }
 

@@ -59,6 +59,7 @@ mod reservations;
 mod rollout;
 mod router;
 mod scene;
+mod schemas;
 mod screen;
 mod script;
 mod secrets;

@@ -83,7 +83,7 @@ fn rows_and_trees_end_there_too() {
     ];
     let tree = include_str!("fixtures/status-waits.snap").split("\n\n").next().unwrap();
     let tree = tree.split_once("\n---\n").unwrap().1;
-    let text = report::doctor::text(&rows) + "\n" + tree;
+    let text = report::doctor::text(&rows, false) + "\n" + tree;
     let mut all = String::new();
     for columns in WIDTHS {
         let _ = writeln!(all, "# {columns} columns");
@@ -103,10 +103,10 @@ fn who_wants_no_word_about_the_rest_gets_none() {
         Row::remark("a", "b", "c"),
     ];
     assert_eq!(
-        report::doctor::not_well(&rows),
+        report::doctor::not_well(&rows, false),
         "?      view  nodes may not be listed\nnote   a     b\n             do: c\n"
     );
-    assert_eq!(report::doctor::not_well(&rows[..1]), "");
+    assert_eq!(report::doctor::not_well(&rows[..1], false), "");
 }
 
 /// Where nobody reads it, and where a program does, nothing is laid out.

@@ -159,8 +159,8 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     let held = World::build(facts, Freshness::Current);
     let found = audit::run(rulebook(), &View::new(&held, scene::now(), &settings));
     all.push_str(&format!("{found:?} {held:?}"));
-    all.push_str(&report::audit::text(&found));
-    all.push_str(&report::audit::json(&found).to_string());
+    all.push_str(&report::audit::text(&found, false));
+    all.push_str(&report::audit::json(&found, &[]).to_string());
     all.push_str(&report::bundle::shape(object).to_string());
 
     let folder = tempfile::tempdir().unwrap();

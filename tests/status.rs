@@ -55,7 +55,7 @@ fn story(members: &[Value]) -> (String, Value) {
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
-    (status::text(&all), status::json(&all, &[]))
+    (status::text(&all, false), status::json(&all, &[]))
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn the_audit_tells_where_members_start_from() {
     let says = format!(
         "at {ID}:363, recovered after a crash, safe_to_bootstrap 0; reported at 2026-12-01T09:19:00Z"
     );
-    let text = report::audit::text(&audit);
+    let text = report::audit::text(&audit, false);
     assert!(text.contains(&format!("\n  {STATEFUL_SET}-0  {says}\n")), "{text}");
-    let json = report::audit::json(&audit);
+    let json = report::audit::json(&audit, &[]);
     assert!(text.contains(&format!("is not Ready yet  {ID}\n")), "{text}");
     assert_eq!(json["clusters"][0]["id"], ID);
     assert_eq!(json["clusters"][0]["starts"], json!([{ "name": format!("{STATEFUL_SET}-0"), "says": says }]));
@@ -208,7 +208,7 @@ fn whom_members_wait_for_is_told() {
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
         let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
-        text += &format!("# {what}\n{}\n", status::text(&all));
+        text += &format!("# {what}\n{}\n", status::text(&all, false));
     }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("status-waits", text);
@@ -276,7 +276,7 @@ fn what_concerns_a_node_or_the_whole_cluster_is_told() {
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
-    text += &format!("# it is known to have none\n{}", status::text(&all));
+    text += &format!("# it is known to have none\n{}", status::text(&all, false));
     let json = status::json(&all, &[]);
     assert_eq!(json["clusters"][0]["matters"][0]["condition"], "NO-IDENTITY");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {

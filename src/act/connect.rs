@@ -1,15 +1,22 @@
 //! The way to an API server, for every command that needs one.
 //!
-//! Owns: which kubeconfig counts, and how long the guard waits for an answer. Errors never quote one: it holds tokens, and its parser quotes what it reads.
+//! Owns: as whom an API server is asked, how long its answer is waited for, and that each error names the server. Which kubeconfig
+//! counts is `kubeconfig.rs`'s.
 
-use std::path::Path;
+mod kubeconfig;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::client::ClientBuilder;
 use kube::{Api, Client, Config};
+use tower::BoxError;
+use tower::util::MapErrLayer;
+
+use self::kubeconfig::Found;
 
 /// To a connection, with TLS.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -19,54 +26,83 @@ const SILENCE: Duration = Duration::from_secs(12);
 /// The same for a person's command, which may listen to a pod for a minute.
 const PERSONS_SILENCE: Duration = Duration::from_secs(75);
 
+/// Which API server a person asks, and as whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Person {
+    /// The file; none: what kubectl would take.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context; none: the current one.
+    pub context: Option<String>,
+    /// Acts as this user instead of the context's.
+    pub user: Option<String>,
+    /// Acts as a member of these groups, too.
+    pub groups: Vec<String>,
+    /// Waits no longer than this for an answer.
+    pub patience: Option<Duration>,
+}
+
 /// As the guard: the file, or the pod's service account.
 pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let mut config = match kubeconfig {
-        Some(path) => file(path, None).await?,
-        None => Config::incluster().context("no --kubeconfig, and this is no pod with a service account")?,
-    };
-    config.connect_timeout = Some(CONNECT);
-    config.read_timeout = Some(SILENCE);
-    config.write_timeout = Some(SILENCE);
-    client(config)
-}
-
-/// As the person at the terminal: the file, or what kubectl would take; in this context, if not in the current one.
-pub async fn person(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
-    let mut config = match (kubeconfig, context) {
-        (Some(path), context) => file(path, context).await?,
-        (None, Some(context)) => {
-            let options =
-                KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
-            let found = Config::from_kubeconfig(&options).await.ok();
-            found.with_context(|| {
-                format!("there is no context {context} in the kubeconfig, or it will not do")
-            })?
+    let mut found = match kubeconfig {
+        Some(path) => kubeconfig::find(Some(path), None).await?,
+        None => {
+            let config =
+                Config::incluster().context("no --kubeconfig, and this is no pod with a service account")?;
+            Found { config, whence: "the pod's service account".to_owned() }
         }
-        (None, None) => Config::infer().await.ok().context(
-            "no --kubeconfig, and neither KUBECONFIG nor ~/.kube/config nor a pod's service account will do",
-        )?,
     };
-    config.read_timeout = Some(PERSONS_SILENCE);
-    client(config)
+    found.config.connect_timeout = Some(CONNECT);
+    found.config.read_timeout = Some(SILENCE);
+    found.config.write_timeout = Some(SILENCE);
+    client(found)
 }
 
-fn client(mut config: Config) -> anyhow::Result<Client> {
+/// As the person at the terminal.
+pub async fn person(by: &Person) -> anyhow::Result<Client> {
+    let mut found = kubeconfig::find(by.kubeconfig.as_deref(), by.context.as_deref()).await?;
+    let Found { config, .. } = &mut found;
+    config.read_timeout = Some(by.patience.unwrap_or(PERSONS_SILENCE));
+    if let Some(patience) = by.patience {
+        config.connect_timeout = Some(patience);
+        config.write_timeout = Some(patience);
+    }
+    if by.user.is_some() {
+        config.auth_info.impersonate.clone_from(&by.user);
+        config.auth_info.impersonate_groups = Some(by.groups.clone()).filter(|it| !it.is_empty());
+    }
+    client(found)
+}
+
+fn client(Found { mut config, whence }: Found) -> anyhow::Result<Client> {
     // Counted from the question, not from when its connection was used last.
     config.reset_reader_on_write = true;
     // An eviction that is refused for now, asked for again and again by itself, would pass when it is no longer meant. A caller that
     // asked looks anew, and asks again if that is still right.
     config.default_retry = false;
-    Client::try_from(config).context("preparing the client")
+    let address = config.cluster_url.to_string();
+    let from = format!("{} ({whence})", address.trim_end_matches('/'));
+    let builder = ClientBuilder::try_from(config).with_context(|| format!("preparing to ask {from}"))?;
+    let named = MapErrLayer::new(move |error: BoxError| Unanswered::from(&from, error));
+    Ok(builder.with_layer(&named).build())
 }
 
-async fn file(path: &Path, context: Option<&str>) -> anyhow::Result<Config> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("reading the kubeconfig {}", path.display()))?;
-    let file =
-        Kubeconfig::from_yaml(&text).ok().with_context(|| format!("{} is no kubeconfig", path.display()))?;
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(file, &options).await.context("understanding the kubeconfig")
+/// A request without an answer: which server was asked, and how it was found.
+#[derive(Debug, thiserror::Error)]
+#[error("{from}")]
+struct Unanswered {
+    from: String,
+    #[source]
+    why: BoxError,
+}
+
+impl Unanswered {
+    /// Errors of kube keep their type: their meaning is read from it.
+    fn from(from: &str, why: BoxError) -> BoxError {
+        if why.is::<kube::Error>() || why.is::<kube::client::AuthError>() {
+            return why;
+        }
+        Box::new(Self { from: from.to_owned(), why })
+    }
 }
 
 /// What the API server calls the user of this client.
@@ -103,9 +139,8 @@ mod tests {
         let file = folder.path().join("kubeconfig");
         let text = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "a", "clusters": [{ "name": "a", "cluster": { "server": server } }], "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }], "users": [{ "name": "a", "user": {} }] });
         std::fs::write(&file, text.to_string()).unwrap();
-        for (number, client) in
-            [guard(Some(&file)).await, person(Some(&file), None).await].into_iter().enumerate()
-        {
+        let by = Person { kubeconfig: Some(file.clone()), ..Person::default() };
+        for (number, client) in [guard(Some(&file)).await, person(&by).await].into_iter().enumerate() {
             assert!(client.unwrap().apiserver_version().await.is_err());
             assert_eq!(asked.load(Ordering::Relaxed), number + 1);
         }

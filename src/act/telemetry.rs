@@ -4,6 +4,7 @@
 //! with the number of objects.
 
 use std::error::Error;
+use std::io;
 use std::sync::atomic::AtomicU64;
 
 use engine::verdict::{Decision, Downgrade};
@@ -18,6 +19,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
+use rustls::CertificateError;
 
 /// Everything that is counted.
 #[derive(Debug)]
@@ -335,11 +337,31 @@ impl Words {
                 "the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file",
             );
         }
+        if let Some(says) = certificate(error) {
+            return last(says);
+        }
         let says = error.to_string();
         let says =
             if LAYERS.contains(&&*says) { "" } else { says.split(" (os error ").next().unwrap_or_default() };
         Self { says: says.to_owned(), ends: false }
     }
+}
+
+/// What is wrong with the certificate of a server, if that is what this error says.
+fn certificate(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    // TLS speaks through errors of the input and output below it.
+    let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
+    let rustls::Error::InvalidCertificate(problem) = inner.downcast_ref()? else { return None };
+    Some(match problem {
+        CertificateError::UnknownIssuer => {
+            "its certificate was not issued by the certificate authority of the kubeconfig"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "its certificate is for another name"
+        }
+        _ => return None,
+    })
 }
 
 /// Logs to stderr: words at a terminal, JSON lines elsewhere. `RUST_LOG` chooses what.

@@ -7,22 +7,27 @@ use std::io::Write;
 use inspect::audit;
 use report;
 
-use super::Exit;
-use super::look::{Output, Survey, block_on, looked, tell_unseen};
+use super::look::{Survey, block_on, looked, tell_unseen};
+use super::{Exit, doctor};
 
 /// Lists, judges, prints.
 pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let look = options.look()?;
-    let audit = block_on(async {
+    let (output, colour) = (options.output()?, options.colour.wanted());
+    let (audit, unguarded) = block_on(async {
         let site = options.site().await?;
-        let (world, unseen) = looked(look, &site).await?;
+        let (world, unseen) = looked(&options.look, &site).await?;
         tell_unseen(&unseen);
-        Ok(audit::run(crate::rulebook(), &site.view(&world)))
+        let view = site.view(&world);
+        let unguarded = doctor::unguarded(&site.client, options.look.namespace(), &view).await;
+        Ok((audit::run(crate::rulebook(), &view), unguarded))
     })?;
-    match look.output {
-        Output::Text if options.quiet => out.write_all(report::audit::not_well(&audit).as_bytes())?,
-        Output::Text => out.write_all(report::audit::text(&audit).as_bytes())?,
-        Output::Json => writeln!(out, "{:#}", report::audit::json(&audit))?,
-    }
+    let text = || {
+        let text = match options.quiet {
+            true => report::audit::not_well(&audit, colour),
+            false => report::audit::text(&audit, colour),
+        };
+        text + &report::audit::unguarded(&unguarded)
+    };
+    out.write_all(output.of(text, || report::audit::json(&audit, &unguarded))?.as_bytes())?;
     Ok(if audit.refused() > 0 { Exit::Refused } else { Exit::Clean })
 }

@@ -54,7 +54,8 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     let progress = Progress::start();
     let bundle = look::block_on(async {
         let look = Look::of(&options.access, options.namespace.as_deref(), options.config.as_deref());
-        let mut bundle = json!({ "version": String::from_utf8_lossy(&version).lines().collect::<Vec<_>>() });
+        let program: Vec<_> = String::from_utf8_lossy(&version).lines().map(str::to_owned).collect();
+        let mut bundle = json!({ "version": report::json::VERSION, "program": program });
         let site = match Site::of(look.client().await?, options.config.as_deref()).await {
             Err(error) if is_away(&error) => {
                 bundle["notAsked"] = json!(chain(error.as_ref()));
@@ -84,7 +85,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
                 let clusters: Vec<_> = world.clusters().collect();
                 let stories: Vec<_> = clusters.iter().map(|it| ClusterStatus::of(it, &view)).collect();
                 bundle["status"] = report::status::json(&stories, &[])["clusters"].take();
-                bundle["audit"] = report::audit::json(&audit);
+                bundle["audit"] = report::audit::json(&audit, &[]);
                 bundle["unseen"] = json!(unseen);
                 progress.says(|| "asking for clusters, object by object …".to_owned());
                 bundle["objects"] = objects(client, &clusters).await;

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCandidates;
 use facts::mode::Mode;
 use facts::settings::Settings;
 use inspect::check::{self, CheckFinding, Checked, Input, Level, Live, NoText, Question, What};
@@ -63,7 +64,7 @@ pub struct Options {
     #[arg(long, short, value_name = "FORMAT[=FILE]", value_parser = destination)]
     output: Vec<OutputTarget>,
     /// Check only these rules, by id or name
-    #[arg(long, value_name = "RULE", value_parser = rule, value_delimiter = ',')]
+    #[arg(long, value_name = "RULE", value_parser = rule, value_delimiter = ',', add = ArgValueCandidates::new(super::complete::rules))]
     rule: Vec<&'static str>,
     /// Judge as in this mode: enforce, warn, audit or off; modes of single rules in the settings still apply
     #[arg(long, value_parser = mode)]
@@ -151,6 +152,10 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         "only one format can go to standard output; give the others a file, as in --output sarif=gatera.sarif"
     );
     options.may_be_told_so()?;
+    anyhow::ensure!(
+        options.live.live || !options.live.access.is_given(),
+        "only --live asks a cluster: add it, or leave out the options that name a cluster or a user"
+    );
     let here = [PathBuf::from(".")];
     let paths = if options.paths.is_empty() { &here[..] } else { &options.paths };
     if options.paths.is_empty() && !options.loudness.quiet {

@@ -15,7 +15,6 @@ use axum::http::Request;
 use clap::Args;
 use engine::webhooks::Destination;
 use facts::view::{Cluster, View, World};
-use inspect::check::unadopted;
 use inspect::doctor::{self, Asked, Replica, Row, State};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -23,7 +22,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::client::Body;
-use kube::core::{PartialObjectMeta, Status};
+use kube::core::Status;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use objects::{Kind, Object};
 use report;
@@ -32,7 +31,7 @@ use tokio::time::timeout;
 
 use super::Exit;
 use super::installed::{self, Installed, SettingsSource};
-use super::look::{self, Look, Output, Survey};
+use super::look::{self, Look, Survey};
 use super::site::Site;
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
@@ -71,7 +70,8 @@ const OPERATIONS: &str = "operations";
 
 /// Asks the questions, and prints what the answers mean.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let (survey, look) = (&options.survey, options.survey.look()?);
+    let (survey, look) = (&options.survey, &options.survey.look);
+    let (output, colour) = (survey.output()?, survey.colour.wanted());
     let progress = Progress::start();
     progress.says(|| "asking the API server for its version …".to_owned());
     let rows = look::block_on(async {
@@ -83,11 +83,14 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
         Ok(asked(look, &site, &progress).await?.1)
     })?;
     drop(progress);
-    match look.output {
-        Output::Text if survey.quiet => out.write_all(report::doctor::not_well(&rows).as_bytes())?,
-        Output::Text => out.write_all(report::doctor::text(&rows).as_bytes())?,
-        Output::Json => writeln!(out, "{:#}", report::doctor::json(&rows))?,
-    }
+    let text = || {
+        if survey.quiet {
+            report::doctor::not_well(&rows, colour)
+        } else {
+            report::doctor::text(&rows, colour)
+        }
+    };
+    out.write_all(output.of(text, || report::doctor::json(&rows))?.as_bytes())?;
     Ok(match doctor::worst(&rows) {
         // A dry run that showed nothing is not what was asked for.
         State::Remark if options.canary => Exit::Refused,
@@ -202,13 +205,11 @@ async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&W
     rows.extend(doctor::clusters(rulebook(), &view, &clusters));
     rows.extend(doctor::once_guarded(&view));
     rows.extend(doctor::lone_founders(&view));
-    rows.extend(match strangers(&site.client, asked_for, &view).await {
-        Ok(found) if found.is_empty() => {
-            vec![Row::well("adoption", "no database server runs that no selector adopts")]
-        }
-        Ok(found) => found.into_iter().map(|says| Row::remark("adoption", says, "")).collect(),
-        Err(why) => vec![Row::not_asked("adoption", why)],
-    });
+    let unguarded = unguarded(&site.client, asked_for, &view).await;
+    if unguarded.is_empty() {
+        rows.push(Row::well(doctor::ADOPTION, "no database server runs that no selector adopts"));
+    }
+    rows.extend(unguarded);
     let first = clusters.first().map(|it| &*it.id.namespace);
     asked_for.or(first).unwrap_or(DEFAULT).to_owned()
 }
@@ -284,23 +285,28 @@ async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Times
     Ok(spec.and_then(|it| Some((it.holder_identity.filter(|it| !it.is_empty())?, it.renew_time?.0))))
 }
 
-/// StatefulSets that run a database server and that no selector adopts.
-async fn strangers(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Asked<Vec<String>> {
+/// Rows about StatefulSets that run a database server and that no selector adopts.
+pub(super) async fn unguarded(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Vec<Row> {
     let url = StatefulSet::url_path(&(), namespace);
     let (mut pages, mut found) = (Pages::of(client, url, ListParams::default()), Vec::new());
-    while let Some(piece) = pages.next().await.map_err(|error| chain(&error))? {
-        let sent: PartialObjectMeta<StatefulSet> =
-            serde_json::from_str(&piece.text).map_err(|error| error.to_string())?;
-        let ns = sent.namespace().unwrap_or_default();
-        let subject = format!("StatefulSet {ns}/{}", sent.name_any());
-        match Object::read(Kind::StatefulSet, &piece.text) {
-            Ok(Object::StatefulSet(workload)) => {
-                let words = unadopted(&workload, view, &ns, "is not guarded");
-                found.extend(words.map(|words| format!("{subject}: {words}")));
+    loop {
+        let piece = match pages.next().await {
+            Ok(Some(piece)) => piece,
+            Ok(None) => return found,
+            Err(error) => {
+                found.push(Row::not_asked(doctor::ADOPTION, chain(&error)));
+                return found;
             }
+        };
+        match Object::read(Kind::StatefulSet, &piece.text) {
+            Ok(Object::StatefulSet(workload)) => found.extend(doctor::unguarded(&workload, view)),
             Ok(_) => {}
-            Err(problem) => found.push(format!("{subject} cannot be read: {problem}")),
+            Err(problem) => {
+                found.push(Row::not_asked(
+                    doctor::ADOPTION,
+                    format!("a StatefulSet cannot be read: {problem}"),
+                ));
+            }
         }
     }
-    Ok(found)
 }

@@ -4,14 +4,15 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use engine::rule::{Page, Rule};
+use clap_complete::ArgValueCandidates;
+use engine::rule::Page;
 use facts::marks::overrides;
-use report::manual;
+use report::{manual, rules};
 
 use crate::rulebook;
 use jiff::Timestamp;
-use serde_json::json;
 
+use super::complete;
 use super::suggest::did_you_mean;
 use super::terminal::Colour;
 
@@ -22,6 +23,7 @@ const ANY_TIME: &str = "until=2026-12-01T10:00:00Z";
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Id or name of a rule, such as G01 or scale-order [default: list all rules]
+    #[arg(add = ArgValueCandidates::new(complete::rules))]
     rule: Option<String>,
     /// Format of the list
     #[arg(long, short, value_enum, default_value_t = Form::Text, conflicts_with = "rule")]
@@ -94,36 +96,13 @@ pub fn documentation(page: &Page) -> String {
 }
 
 fn list(form: Form, out: &mut impl Write) -> anyhow::Result<()> {
-    match form {
-        Form::Text => {
-            for rule in rulebook().rules() {
-                writeln!(out, "{}  {:<18} {}", rule.id, rule.name, rule.summary())?;
-            }
-        }
-        Form::Markdown => {
-            writeln!(out, "| id | name | in short |\n|---|---|---|")?;
-            for rule in rulebook().rules() {
-                writeln!(out, "| {} | {} | {} |", rule.id, rule.name, rule.summary())?;
-            }
-        }
-        Form::Json => {
-            let touches = |rule: &Rule| {
-                let mut kinds: Vec<(objects::Kind, Vec<&str>)> = Vec::new();
-                for (kind, verbs, _) in rule.judges {
-                    let names = verbs.iter().map(|verb| verb.name());
-                    match kinds.iter_mut().find(|(it, _)| it == kind) {
-                        Some((_, all)) => all.extend(names),
-                        None => kinds.push((*kind, names.collect())),
-                    }
-                }
-                let row = |(kind, verbs): &(objects::Kind, Vec<&str>)| json!({ "kind": kind.name(), "verbs": verbs });
-                kinds.iter().map(row).collect::<Vec<_>>()
-            };
-            let rule = |rule: &Rule| json!({ "id": rule.id, "name": rule.name, "summary": rule.summary(), "touches": touches(rule), "page": rule.manual() });
-            writeln!(out, "{:#}", json!(rulebook().rules().iter().map(rule).collect::<Vec<_>>()))?;
-        }
-    }
-    Ok(())
+    let rules: Vec<_> = rulebook().rules().iter().collect();
+    let text = match form {
+        Form::Text => rules::text(&rules),
+        Form::Markdown => rules::markdown(&rules),
+        Form::Json => format!("{:#}\n", rules::json(&rules)),
+    };
+    Ok(out.write_all(text.as_bytes())?)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is made of the table of commands: completions for shells, pages for `man`; and which program this is.
+//! What is made of the table of commands: scripts for shells, pages for `man`; and which program this is.
 
 use std::io::Write;
 
@@ -6,6 +6,7 @@ use crate::rulebook;
 use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
 /// Options of `gatera completions`.
 #[derive(Clone, Debug, Args)]
@@ -21,12 +22,13 @@ pub struct Man {
     command: Option<String>,
 }
 
-/// Prints what a shell reads to complete commands.
-pub fn completions(options: &Completions, mut program: Command, out: &mut impl Write) -> std::io::Result<()> {
+/// Prints what a shell reads to complete commands: a script that asks this program.
+pub fn completions(options: &Completions, out: &mut impl Write) -> anyhow::Result<()> {
     let mut text = Vec::new();
-    let name = program.get_name().to_owned();
-    clap_complete::generate(options.shell, &mut program, name, &mut text);
-    out.write_all(&text)
+    let shells = Shells::builtins();
+    let shell = shells.completer(&options.shell.to_string()).context("no script for this shell")?;
+    shell.write_registration("COMPLETE", "gatera", "gatera", "gatera", &mut text)?;
+    Ok(out.write_all(&text)?)
 }
 
 /// Prints a page for `man`.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use facts::marks::{OVERRIDE, PREFIX, STOPPED};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -20,10 +21,10 @@ use objects::visible;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::Exit;
 use super::canary::{self, CanaryAnswer};
-use super::look::{self, Look, ObservedCluster, Output};
+use super::look::{self, Look, ObservedCluster};
 use super::site::{Site, error_of, is_away};
+use super::{Exit, complete};
 use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::act::telemetry::chain;
 
@@ -38,7 +39,7 @@ const MOST_WRITES: u32 = 5;
 #[derive(Clone, Debug, Args)]
 pub struct ClusterArgs {
     /// Name of the cluster: its StatefulSet, or the label that names it
-    #[arg(value_name = "CLUSTER")]
+    #[arg(value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
     cluster: String,
     /// Print the next step, and change nothing
     #[arg(long)]
@@ -61,10 +62,6 @@ impl ClusterArgs {
 
     /// The API server, the same from the first step to the last, even if the kubeconfig changes meanwhile.
     pub async fn site(&self) -> anyhow::Result<Site> {
-        anyhow::ensure!(
-            matches!(self.look.output, Output::Text),
-            "steps are printed as they happen, as text: leave out --output"
-        );
         self.look.site().await
     }
 

@@ -6,18 +6,22 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use facts::settings::Settings;
 use facts::view::{Cluster, Freshness, Id, View, World};
+use jiff::SignedDuration;
 use kube::Client;
+use serde_json::Value;
 
 use super::site::{Clock, Site};
 use super::suggest::did_you_mean;
+use super::terminal::Colour;
+use crate::act::connect::{self, Person};
 use crate::act::telemetry::chain;
-use crate::act::watch::Listed;
-use crate::act::{connect, watch};
+use crate::act::watch::{self, Listed};
 
 /// Options that name the API server and the user.
 #[derive(Clone, Debug, Args)]
@@ -28,13 +32,39 @@ pub struct Access {
     /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+    /// Act as this user
+    #[arg(long = "as", value_name = "USER")]
+    user: Option<String>,
+    /// Act as a member of this group; may be repeated
+    #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
+    groups: Vec<String>,
+    /// Give up on a request after this time, such as 5s
+    #[arg(long, value_name = "TIME", value_parser = patience)]
+    request_timeout: Option<Duration>,
 }
 
 impl Access {
     /// A client for that API server.
     pub async fn client(&self) -> anyhow::Result<Client> {
-        connect::person(self.kubeconfig.as_deref(), self.context.as_deref()).await
+        connect::person(&self.person()).await
     }
+
+    /// One of these options was used.
+    pub fn is_given(&self) -> bool {
+        self.person() != Person::default()
+    }
+
+    fn person(&self) -> Person {
+        let Self { kubeconfig, context, user, groups, request_timeout } = self.clone();
+        Person { kubeconfig, context, user, groups, patience: request_timeout.filter(|it| !it.is_zero()) }
+    }
+}
+
+/// A time as kubectl takes it: with a unit, or in seconds. Its 0 means no limit of its own.
+fn patience(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map(Duration::from_secs).ok();
+    let time = seconds.or_else(|| Duration::try_from(text.parse::<SignedDuration>().ok()?).ok());
+    time.ok_or_else(|| "write it as 5s or 1m".to_owned())
 }
 
 /// Options of every look.
@@ -45,9 +75,9 @@ pub struct Look {
     /// Look at one namespace only; this needs rights in that namespace only
     #[arg(long, short)]
     namespace: Option<String>,
-    /// Output format
-    #[arg(long, short, value_enum, default_value_t = Output::Text)]
-    pub output: Output,
+    /// Look at all namespaces, which is the default
+    #[arg(long = "all-namespaces", short = 'A', conflicts_with = "namespace")]
+    _all_namespaces: bool,
     /// Settings file: adopt (label selectors), modes (per rule) [default: the guard's]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -71,26 +101,12 @@ impl Look {
         self.namespace.as_deref()
     }
 
-    /// Whether a person is to read the output.
-    pub fn is_for_people(&self) -> bool {
-        matches!(self.output, Output::Text)
-    }
-
-    /// `--quiet` shortens text only: a program leaves out by itself what it does not want.
-    fn may_be_quiet(&self, quiet: bool) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            !quiet || self.is_for_people(),
-            "--quiet shortens text only: leave out --quiet or --output"
-        );
-        Ok(())
-    }
-
     /// For a command that has fewer options.
     pub fn of(access: &Access, namespace: Option<&str>, config: Option<&Path>) -> Self {
         Self {
             access: access.clone(),
             namespace: namespace.map(str::to_owned),
-            output: Output::Text,
+            _all_namespaces: false,
             config: config.map(Path::to_owned),
         }
     }
@@ -100,17 +116,25 @@ impl Look {
 #[derive(Clone, Debug, Args)]
 pub struct Survey {
     #[command(flatten)]
-    look: Look,
+    pub look: Look,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
     /// Print only what is wrong or worth noting; print nothing if all is well
     #[arg(long, short)]
     pub quiet: bool,
+    #[command(flatten)]
+    pub colour: Colour,
 }
 
 impl Survey {
-    /// The options of the look.
-    pub fn look(&self) -> anyhow::Result<&Look> {
-        self.look.may_be_quiet(self.quiet)?;
-        Ok(&self.look)
+    /// `--quiet` shortens text only: a program leaves out by itself what it does not want.
+    pub fn output(&self) -> anyhow::Result<Output> {
+        anyhow::ensure!(
+            !self.quiet || self.is_for_people(),
+            "--quiet shortens text only: leave out --quiet or --output"
+        );
+        Ok(self.output)
     }
 
     /// What is asked; by which settings it is judged is said on stderr, if little is to be said only where it is a guess.
@@ -124,17 +148,30 @@ impl Survey {
 
     /// Whether a person is to read the output.
     pub fn is_for_people(&self) -> bool {
-        self.look.is_for_people()
+        self.output == Output::Text
     }
 }
 
 /// How to print it.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// For people
     Text,
-    /// For programs
+    /// For programs, as JSON
     Json,
+    /// For programs, as YAML
+    Yaml,
+}
+
+impl Output {
+    /// One of both, laid out.
+    pub fn of(self, text: impl FnOnce() -> String, value: impl FnOnce() -> Value) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Text => text(),
+            Self::Json => format!("{:#}\n", value()),
+            Self::Yaml => serde_saphyr::to_string(&value())?,
+        })
+    }
 }
 
 /// The clusters of this name, or all.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCompleter;
 use facts::marks::{self, PREFIX};
 use facts::revision::{Digest, Revision};
 use facts::view::{Cluster, RolloutRequest};
@@ -21,11 +22,11 @@ use objects::visible;
 use report::rollout::{self as laid_out, Copy};
 use serde_json::json;
 
-use super::Exit;
 use super::guided::{Printout, print_changes};
 use super::look::{self, ObservedCluster};
 use super::site::Site;
 use super::status;
+use super::{Exit, complete};
 use crate::act::api::{Exactly, annotate};
 
 /// Subcommands of `gatera rollout`.
@@ -66,7 +67,7 @@ pub enum RolloutCommand {
 #[derive(Clone, Debug, Args)]
 pub struct RolloutArgs {
     /// Name of the cluster: its StatefulSet, or the label that names it
-    #[arg(value_name = "CLUSTER")]
+    #[arg(value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
     cluster: String,
     #[command(flatten)]
     look: look::Look,

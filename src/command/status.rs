@@ -5,7 +5,9 @@
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCompleter;
+use facts::galera::adopt::{BadSelector, Selector};
 use facts::view::{Cluster, World};
 use inspect::audit;
 use inspect::status::ClusterStatus;
@@ -16,18 +18,27 @@ use report;
 use super::guided::{Printout, print_changes};
 use super::look::{self, Output};
 use super::site::{Clock, Site};
+use super::terminal::Colour;
 use super::terminal::progress::Progress;
-use super::{Exit, doctor};
+use super::{Exit, complete, doctor};
 use crate::act::telemetry::chain;
 
 /// Options that choose the clusters.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterChoice {
     /// Name of one cluster: its StatefulSet, or the label that names it [default: all]
-    #[arg(value_name = "CLUSTER")]
+    #[arg(value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
     cluster: Option<String>,
+    /// Only clusters with these labels, such as team=a
+    #[arg(long, short = 'l', value_name = "LABELS", value_parser = labels)]
+    selector: Option<Selector>,
     #[command(flatten)]
     look: look::Look,
+}
+
+fn labels(text: &str) -> Result<Selector, String> {
+    let read = text.parse();
+    read.map_err(|_: BadSelector| "write it as key, key=value or key in (a, b), joined by commas".to_owned())
 }
 
 impl ClusterChoice {
@@ -38,7 +49,11 @@ impl ClusterChoice {
 
     /// The clusters that are meant.
     pub fn clusters<'w>(&self, world: &'w World) -> anyhow::Result<Vec<&'w Cluster>> {
-        look::named(world, self.cluster.as_deref(), &self.look)
+        let mut all = look::named(world, self.cluster.as_deref(), &self.look)?;
+        let labels =
+            |it: &&Cluster| self.selector.as_ref().is_none_or(|by| by.selects(&it.workload.metadata.labels));
+        all.retain(labels);
+        Ok(all)
     }
 }
 
@@ -48,9 +63,39 @@ pub struct StatusArgs {
     /// The clusters to show.
     #[command(flatten)]
     pub of: ClusterChoice,
+    /// Output format
+    #[arg(long, short, value_enum, default_value_t = Form::Text)]
+    output: Form,
+    /// Print no line of headings above the table of --output wide
+    #[arg(long)]
+    no_headers: bool,
     /// Print again whenever something changes, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
+    #[command(flatten)]
+    colour: Colour,
+}
+
+impl StatusArgs {
+    /// Whether it may be folded: a table or a name is broken if it is broken.
+    pub fn is_for_people(&self) -> bool {
+        self.output == Form::Text
+    }
+}
+
+/// How to print it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people
+    Text,
+    /// A table with one line for each cluster
+    Wide,
+    /// NAMESPACE/NAME of each cluster
+    Name,
+    /// For programs, as JSON
+    Json,
+    /// For programs, as YAML
+    Yaml,
 }
 
 /// Pause between two looks with `--watch`.
@@ -65,7 +110,7 @@ pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
         let client = ask.of.look.client().await?;
         let mut clock = Clock::ask(&client).await?;
         print_changes(LOOK, out, async |first| {
-            let text = match printed(&ask.of, &client, &mut clock).await {
+            let text = match printed(ask, &client, &mut clock).await {
                 Err(error) if !first && ask.watch => visible(&chain(error.as_ref())) + "\n",
                 text => text?,
             };
@@ -78,21 +123,37 @@ pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     })
 }
 
-async fn printed(of: &ClusterChoice, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {
-    let site = Site::of(client.clone(), of.look.config.as_deref()).await?;
+async fn printed(ask: &StatusArgs, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {
+    let look = &ask.of.look;
+    let site = Site::of(client.clone(), look.config.as_deref()).await?;
     *clock = site.clock;
-    let (_, mut guard) = doctor::of_the_guard(&site, &Progress::off()).await;
-    let (world, _) = look::looked(&of.look, &site).await?;
+    let is_whole = !matches!(ask.output, Form::Wide | Form::Name);
+    let mut guard = match is_whole {
+        true => doctor::of_the_guard(&site, &Progress::off()).await.1,
+        false => Vec::new(),
+    };
+    let (world, _) = look::looked(look, &site).await?;
     let view = site.view(&world);
     guard.extend(inspect::doctor::once_guarded(&view));
     guard.extend(inspect::doctor::lone_founders(&view));
+    if is_whole {
+        guard.extend(doctor::unguarded(client, look.namespace(), &view).await);
+    }
     let audit = audit::run(crate::rulebook(), &view);
-    let clusters = of.clusters(&world)?.into_iter();
+    let clusters = ask.of.clusters(&world)?.into_iter();
     let all: Vec<_> =
         clusters.map(|cluster| ClusterStatus::of(cluster, &view).with_findings(&audit)).collect();
-    Ok(match of.look.output {
-        Output::Text if all.is_empty() => format!("no Galera cluster\n{}", report::status::guard(&guard)),
-        Output::Text => report::status::text(&all) + &report::status::guard(&guard),
-        Output::Json => format!("{:#}\n", report::status::json(&all, &guard)),
-    })
+    let colour = ask.colour.wanted();
+    let json = || report::status::json(&all, &guard);
+    let text = || match all.is_empty() {
+        true => format!("no Galera cluster\n{}", report::status::guard(&guard)),
+        false => report::status::text(&all, colour) + &report::status::guard(&guard),
+    };
+    match ask.output {
+        Form::Text => Output::Text.of(text, json),
+        Form::Json => Output::Json.of(text, json),
+        Form::Yaml => Output::Yaml.of(text, json),
+        Form::Wide => Ok(report::status::table(&all, clock.now(), !ask.no_headers, colour)),
+        Form::Name => Ok(all.iter().map(|it| format!("{}\n", it.cluster.id)).collect()),
+    }
 }

@@ -4,15 +4,15 @@
 pub mod progress;
 pub mod wrap;
 
-use std::env;
 use std::io::{self, IsTerminal as _, StdoutLock, Write};
 
+use anstream::{AutoStream, ColorChoice};
 use clap::{Args, ValueEnum};
 
 /// Whether colours are wanted.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Colour {
-    /// When to use colours; auto: on a terminal, unless NO_COLOR is set
+    /// When to use colours; auto: on a terminal, and as NO_COLOR and CLICOLOR_FORCE say
     #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     color: When,
 }
@@ -46,15 +46,10 @@ impl Colour {
 
     /// Here and now.
     pub fn wanted(self) -> bool {
-        let set = |name: &str| env::var_os(name).is_some_and(|it| !it.is_empty());
         match self.color {
             When::Always => true,
             When::Never => false,
-            When::Auto => {
-                io::stdout().is_terminal()
-                    && !set("NO_COLOR")
-                    && env::var_os("TERM").is_none_or(|it| it != "dumb")
-            }
+            When::Auto => AutoStream::choice(&io::stdout()) != ColorChoice::Never,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::galera::adopt::{Adoption, BadSelector};
@@ -152,24 +153,52 @@ impl Settings {
     }
 }
 
-#[derive(Default, Deserialize)]
+/// Returns the schema of a settings file.
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(File)
+}
+
+/// The settings of Gatera: what it adopts, and how strictly it judges.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(title = "Settings")]
 #[serde(default, deny_unknown_fields)]
 struct File {
+    /// Label selectors of pods that are Galera's, besides the usual ones: `key`, `key=value` or `key in (a, b)`.
     adopt: Vec<String>,
+    /// The usual selectors count, too.
     #[serde(rename = "adoptDefaults")]
     adopt_defaults: Option<bool>,
+    /// The mode of every rule that `modes` does not name.
+    #[schemars(with = "Option<ModeName>")]
     mode: Option<String>,
+    /// The modes of single rules, by id.
+    #[schemars(with = "BTreeMap<String, ModeName>")]
     modes: BTreeMap<String, String>,
+    /// NAMESPACE/NAME of the ConfigMap with the rules' pages.
     pages: Option<String>,
+    /// Packs that are on or off, by name.
     packs: BTreeMap<String, bool>,
     rds: RdsChoices,
     injection: Injection,
     webhooks: Webhooks,
 }
 
-#[derive(Default, Deserialize)]
+/// How strictly a rule judges.
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum ModeName {
+    Enforce,
+    Warn,
+    Audit,
+    Off,
+}
+
+/// The pack rds.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct RdsChoices {
+    /// Its operators: system:serviceaccount:NAMESPACE:NAME.
     operators: Vec<String>,
     /// A single operator: the form of earlier versions.
     operator: Option<String>,
@@ -182,22 +211,26 @@ fn account(user: &str) -> Option<(&str, &str)> {
         .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains([':', ' ']))
 }
 
-#[derive(Default, Deserialize)]
+/// What happens to pods that no guard can inject.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Injection {
     failure_policy: FailurePolicy,
 }
 
-#[derive(Default, Deserialize, PartialEq, Eq)]
+/// Ignore creates them without injection; Fail refuses them.
+#[derive(Default, Deserialize, JsonSchema, PartialEq, Eq)]
 enum FailurePolicy {
     #[default]
     Ignore,
     Fail,
 }
 
-#[derive(Default, Deserialize)]
+/// The guard's webhook entries.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Webhooks {
+    /// 1 to 30.
     timeout_seconds: Option<i64>,
 }
 

@@ -30,7 +30,7 @@ use objects::Kind;
 
 pub use excerpt::Excerpt;
 pub use live::{Found, Live};
-pub use unjudged::unadopted;
+pub use unjudged::is_galera;
 
 /// A text to judge, or why there is none.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use facts::way_out::WayOut;
 pub use guard::{
     Replica, Right, api_server, authority, leader, outside, replicas, rights, settings, webhooks,
 };
-pub use guarded::{clusters, lone_founders, namespaces, once_guarded};
+pub use guarded::{ADOPTION, clusters, lone_founders, namespaces, once_guarded, unguarded};
 
 /// The answer to a question, or why there is none.
 pub type Asked<T> = Result<T, String>;

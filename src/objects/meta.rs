@@ -3,6 +3,7 @@
 //! Annotations of other owners are dropped while reading: `last-applied-configuration` repeats the whole object,
 //! passwords included, and would double the memory of the view.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de};
 
 use super::ByName;
@@ -12,6 +13,12 @@ pub const PREFIX: &str = "gatera.dev/";
 
 /// Labels of an object or of a pod template.
 pub type Labels = ByName<String>;
+
+/// Reads the time of an object; one that is not a time is none.
+fn time<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Timestamp>, D::Error> {
+    let text: Option<String> = Option::deserialize(input)?;
+    Ok(text.and_then(|it| it.parse().ok()))
+}
 
 /// Reads `null` as if the field were absent: YAML's `env:` without a value is a null.
 pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(input: D) -> Result<T, D::Error> {
@@ -104,6 +111,9 @@ pub struct Meta {
     pub marks: ByName<String>,
     #[serde(deserialize_with = "list")]
     pub owner_references: Vec<Owner>,
+    /// Absent in a manifest.
+    #[serde(deserialize_with = "time")]
+    pub creation_timestamp: Option<Timestamp>,
     /// Set once it is going away.
     pub deletion_timestamp: Option<String>,
     /// The claim is protected: Kubernetes keeps it until no pod uses it.

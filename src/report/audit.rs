@@ -1,33 +1,27 @@
 //! An audit as text, as JSON and as Events.
-//!
-//! The JSON is a contract; fields are added, never renamed:
-//!
-//! ```text
-//! { "findings": [{ "object": { "kind", "namespace", "name" },
-//!                  "rule", "verdict": "deny|wait|unknown|amend|warn", "effect": "refused|warned|recorded",
-//!                  "field", "says", "why", "instead", "softened": why it is milder than its verdict, or null }],
-//!   "remarks":  [{ "object": …, "says" }],
-//!   "clusters": [{ "namespace", "name", "state", "members", "ready", "says", "id": of the cluster, or null,
-//!                  "wayBack": the command that brings it back where no member is Ready, and what that does, or null,
-//!                  "starts": [{ "name", "says" }] of members that have not joined, as each reported,
-//!                  "matters": [{ "condition", "members": [name], "instead" }] }],
-//!   "summary":  { "objects", "refused", "warned" } }
-//! ```
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
+use super::doctor;
+use super::json::{self, Matter, ObjectName, VERSION};
+use super::paint::{BAD, NOTABLE, Paint};
 use super::{WAY_BACK, because, refusal};
 use engine::verdict::{Effect, Judged};
 use facts::galera::identity::Identity;
 use facts::pages::Pages;
 use facts::view::State;
+use facts::way_out::WayOut;
 use inspect::audit::{Audit, Audited, News, Summary};
+use inspect::doctor::Row;
 use objects::visible;
 
 /// Returns the audit as text.
-pub fn text(audit: &Audit) -> String {
-    let mut text = findings(audit);
-    text.extend(audit.clusters.iter().map(cluster));
+pub fn text(audit: &Audit, colour: bool) -> String {
+    let paint = Paint(colour);
+    let mut text = findings(audit, paint);
+    text.extend(audit.clusters.iter().map(|it| cluster(it, paint)));
     let (clusters, objects) = (count(audit.clusters.len(), "cluster"), count(audit.judged, "object"));
     let (refused, warned) = (audit.refused(), audit.warned());
     text.push_str(&format!(
@@ -37,38 +31,53 @@ pub fn text(audit: &Audit) -> String {
 }
 
 /// Returns only what needs attention, as text.
-pub fn not_well(audit: &Audit) -> String {
+pub fn not_well(audit: &Audit, colour: bool) -> String {
+    let paint = Paint(colour);
     let well = |it: &&Summary| it.state == State::Healthy && it.starts.is_empty() && it.matters.is_empty();
-    let clusters: String = audit.clusters.iter().filter(|it| !well(it)).map(cluster).collect();
-    let text = findings(audit) + &clusters;
+    let clusters: String =
+        audit.clusters.iter().filter(|it| !well(it)).map(|it| cluster(it, paint)).collect();
+    let text = findings(audit, paint) + &clusters;
     if text.is_empty() { text } else { text.trim_end().to_owned() + "\n" }
 }
 
-fn findings(audit: &Audit) -> String {
+/// Returns a line for each StatefulSet that runs a database server and that no selector adopts.
+pub fn unguarded(rows: &[Row]) -> String {
+    let line = |Row { says, instead, .. }: &Row| match instead.is_empty() {
+        true => format!("{}\n", visible(says)),
+        false => format!("{}; do: {}\n", visible(says), visible(&instead.to_string())),
+    };
+    rows.iter().map(line).collect()
+}
+
+fn findings(audit: &Audit, paint: Paint) -> String {
+    let (refused, warning) = (paint.with(BAD, "would be refused"), paint.with(NOTABLE, "warning"));
     let mut text = String::new();
     for object in &audit.objects {
         let Audited { subject, decision, .. } = object;
         if !decision.allowed() {
-            text.push_str(&format!("would be refused\n{}\n\n", refusal(subject, decision, &Pages::Program)));
+            text.push_str(&format!("{refused}\n{}\n\n", refusal(subject, decision, &Pages::Program)));
         }
         for judged in decision.with(Effect::Warned) {
-            text.push_str(&format!("warning\n{}\n", super::text(subject, &judged.finding, &Pages::Program)));
+            text.push_str(&format!(
+                "{warning}\n{}\n",
+                super::text(subject, &judged.finding, &Pages::Program)
+            ));
             if let Some(softened) = &judged.softened {
                 text.push_str(&format!("  only a warning: {}\n", visible(&because(softened))));
             }
             text.push('\n');
         }
         for remark in &decision.remarks {
-            text.push_str(&format!("warning\n{}\n\n", visible(remark)));
+            text.push_str(&format!("{warning}\n{}\n\n", visible(remark)));
         }
     }
     text
 }
 
-fn cluster(it: &Summary) -> String {
+fn cluster(it: &Summary, paint: Paint) -> String {
     let Summary { id, state, says, identity, starts, matters, way_back, .. } = it;
     let known = identity.as_ref().map(|it| format!("  {it}")).unwrap_or_default();
-    let mut text = format!("{id}  {}  {}{known}\n", state.name(), visible(says));
+    let mut text = format!("{id}  {}  {}{known}\n", paint.state(*state, 0), visible(says));
     text.extend(way_back.iter().map(|way| visible(&format!("  {WAY_BACK}: {way}")) + "\n"));
     text.extend(starts.iter().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
     text.extend(matters.iter().map(|matter| visible(&format!("  {matter}")) + "\n"));
@@ -80,52 +89,130 @@ pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
+/// What the rules say of what a cluster holds.
+#[derive(Serialize, JsonSchema)]
+pub struct Document<'a> {
+    version: u32,
+    findings: Vec<FindingItem<'a>>,
+    remarks: Vec<Remark<'a>>,
+    clusters: Vec<ClusterItem<'a>>,
+    /// StatefulSets that run a database server and that no selector adopts.
+    unguarded: Vec<doctor::Item<'a>>,
+    summary: Totals,
+}
+
+/// What would be refused, warned of or recorded.
+#[derive(Serialize, JsonSchema)]
+struct FindingItem<'a> {
+    object: ObjectName<'a>,
+    rule: &'static str,
+    /// deny, wait, unknown, amend or warn.
+    verdict: &'static str,
+    /// refused, warned or recorded.
+    effect: &'static str,
+    field: &'a str,
+    says: &'a str,
+    why: &'a str,
+    #[schemars(with = "String")]
+    instead: &'a WayOut,
+    /// Why it is milder than its verdict.
+    softened: Option<String>,
+}
+
+/// What is worth knowing about an object.
+#[derive(Serialize, JsonSchema)]
+struct Remark<'a> {
+    object: ObjectName<'a>,
+    says: &'a str,
+}
+
+/// A cluster.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ClusterItem<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    state: &'static str,
+    members: i64,
+    ready: usize,
+    says: &'a str,
+    /// The identity of the cluster, once it is recorded.
+    id: Option<&'a str>,
+    /// What members that have not joined reported.
+    starts: Vec<StartItem<'a>>,
+    /// The command that recovers it where no member is Ready, and what that does.
+    #[schemars(with = "Option<String>")]
+    way_back: Option<&'a WayOut>,
+    matters: Vec<Matter<'a>>,
+}
+
+/// A start, as the member reported it.
+#[derive(Serialize, JsonSchema)]
+struct StartItem<'a> {
+    name: &'a str,
+    says: String,
+}
+
+/// How many there are.
+#[derive(Serialize, JsonSchema)]
+struct Totals {
+    objects: usize,
+    refused: usize,
+    warned: usize,
+}
+
 /// Returns the audit as JSON.
-pub fn json(audit: &Audit) -> Value {
-    let findings =
-        audit.objects.iter().flat_map(|it| it.decision.judged.iter().map(|judged| finding(it, judged)));
+pub fn json(audit: &Audit, unguarded: &[Row]) -> Value {
     let remarks = audit.objects.iter().flat_map(|it| {
-        it.decision.remarks.iter().map(|remark| json!({ "object": object(it), "says": remark }))
+        it.decision.remarks.iter().map(|says| Remark { object: ObjectName::of(it.kind, &it.id), says })
     });
-    let cluster = |it: &Summary| {
-        json!({
-            "namespace": it.id.namespace,
-            "name": it.id.name,
-            "state": it.state.name(),
-            "members": it.members,
-            "ready": it.ready,
-            "says": it.says,
-            "id": it.identity.as_ref().map(Identity::as_str),
-            "starts": it.starts.iter().map(|(name, note)| json!({ "name": name, "says": note.to_string() })).collect::<Vec<_>>(),
-            "wayBack": it.way_back,
-            "matters": super::matters(&it.matters),
-        })
-    };
-    json!({
-        "findings": findings.collect::<Vec<_>>(),
-        "remarks": remarks.collect::<Vec<_>>(),
-        "clusters": audit.clusters.iter().map(cluster).collect::<Vec<_>>(),
-        "summary": { "objects": audit.judged, "refused": audit.refused(), "warned": audit.warned() },
+    json::value(Document {
+        version: VERSION,
+        findings: audit
+            .objects
+            .iter()
+            .flat_map(|it| it.decision.judged.iter().map(move |judged| FindingItem::of(it, judged)))
+            .collect(),
+        remarks: remarks.collect(),
+        clusters: audit.clusters.iter().map(ClusterItem::of).collect(),
+        unguarded: doctor::Item::all(unguarded),
+        summary: Totals { objects: audit.judged, refused: audit.refused(), warned: audit.warned() },
     })
 }
 
-fn finding(audited: &Audited, judged: &Judged) -> Value {
-    let Judged { finding, effect, softened } = judged;
-    json!({
-        "object": object(audited),
-        "rule": finding.rule,
-        "verdict": finding.verdict.name(),
-        "effect": effect.name(),
-        "field": finding.field,
-        "says": finding.says,
-        "why": finding.why,
-        "instead": finding.instead,
-        "softened": softened.as_ref().map(because),
-    })
+impl<'a> FindingItem<'a> {
+    fn of(it: &'a Audited, judged: &'a Judged) -> Self {
+        let Judged { finding, effect, softened } = judged;
+        Self {
+            object: ObjectName::of(it.kind, &it.id),
+            rule: finding.rule,
+            verdict: finding.verdict.name(),
+            effect: effect.name(),
+            field: &finding.field,
+            says: &finding.says,
+            why: &finding.why,
+            instead: &finding.instead,
+            softened: softened.as_ref().map(because),
+        }
+    }
 }
 
-fn object(it: &Audited) -> Value {
-    json!({ "kind": it.kind.name(), "namespace": it.id.namespace, "name": it.id.name })
+impl<'a> ClusterItem<'a> {
+    fn of(it: &'a Summary) -> Self {
+        let start = |(name, note): &'a (String, _)| StartItem { name, says: ToString::to_string(note) };
+        Self {
+            namespace: &it.id.namespace,
+            name: &it.id.name,
+            state: it.state.name(),
+            members: it.members,
+            ready: it.ready,
+            says: &it.says,
+            id: it.identity.as_ref().map(Identity::as_str),
+            starts: it.starts.iter().map(start).collect(),
+            way_back: it.way_back.as_ref(),
+            matters: Matter::all(&it.matters),
+        }
+    }
 }
 
 /// Returns the text of an Event: the worst finding of one rule, and how many more there are.

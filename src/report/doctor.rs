@@ -1,34 +1,33 @@
 //! What `gatera doctor` found, as text and as JSON.
-//!
-//! The JSON is a contract; fields are added, never renamed:
-//!
-//! ```text
-//! { "rows": [{ "about", "state": "well|remark|not asked|wrong", "says", "instead" }],
-//!   "summary": { "well", "remarks", "notAsked", "wrong" } }
-//! ```
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
+use facts::way_out::WayOut;
 use inspect::doctor::{Row, State};
 use objects::visible;
 
+use super::json::VERSION;
+use super::paint::{BAD, CALM, GOOD, NOTABLE, Paint};
+
 /// Returns a line for each answer, with what to do below it.
-pub fn text(rows: &[Row]) -> String {
-    let lines = lines(&rows.iter().collect::<Vec<_>>());
+pub fn text(rows: &[Row], colour: bool) -> String {
+    let lines = lines(&rows.iter().collect::<Vec<_>>(), Paint(colour));
     let [well, remarks, not_asked, wrong] = counts(rows);
     let remarks = format!("{remarks} remark{}", if remarks == 1 { "" } else { "s" });
     format!("{lines}\n{wrong} wrong, {remarks}, {not_asked} not asked, {well} well\n")
 }
 
 /// Returns only the lines that need attention.
-pub fn not_well(rows: &[Row]) -> String {
-    lines(&rows.iter().filter(|row| row.state != State::Well).collect::<Vec<_>>())
+pub fn not_well(rows: &[Row], colour: bool) -> String {
+    lines(&rows.iter().filter(|row| row.state != State::Well).collect::<Vec<_>>(), Paint(colour))
 }
 
-fn lines(rows: &[&Row]) -> String {
+fn lines(rows: &[&Row], paint: Paint) -> String {
     let widest = rows.iter().map(|row| row.about.len()).max().unwrap_or_default();
     let line = |Row { about, state, says, instead }: &&Row| {
-        let head = format!("{:<6} {about:<widest$}  {}\n", word(*state), visible(says));
+        let head = format!("{} {about:<widest$}  {}\n", word(*state, paint), visible(says));
         if instead.is_empty() {
             return head;
         }
@@ -38,23 +37,59 @@ fn lines(rows: &[&Row]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn word(state: State) -> &'static str {
-    match state {
-        State::Well => "well",
-        State::Remark => "note",
-        State::NotAsked => "?",
-        State::Wrong => "WRONG",
+fn word(state: State, paint: Paint) -> String {
+    let (code, word) = match state {
+        State::Well => (GOOD, "well"),
+        State::Remark => (CALM, "note"),
+        State::NotAsked => (NOTABLE, "?"),
+        State::Wrong => (BAD, "WRONG"),
+    };
+    paint.with(code, &format!("{word:<6}"))
+}
+
+/// The answers of `gatera doctor`.
+#[derive(Serialize, JsonSchema)]
+pub struct Document<'a> {
+    version: u32,
+    rows: Vec<Item<'a>>,
+    summary: Summary,
+}
+
+/// An answer.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Item<'a> {
+    about: &'static str,
+    /// well, remark, not asked or wrong.
+    state: &'static str,
+    says: &'a str,
+    /// The way out; empty: there is nothing to do.
+    #[schemars(with = "String")]
+    instead: &'a WayOut,
+}
+
+/// How many answers there are of each state.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Summary {
+    well: usize,
+    remarks: usize,
+    not_asked: usize,
+    wrong: usize,
+}
+
+impl<'a> Item<'a> {
+    pub(crate) fn all(rows: &'a [Row]) -> Vec<Self> {
+        let item =
+            |Row { about, state, says, instead }: &'a Row| Self { about, state: state.name(), says, instead };
+        rows.iter().map(item).collect()
     }
 }
 
 /// Returns the answers as JSON.
 pub fn json(rows: &[Row]) -> Value {
-    let row = |Row { about, state, says, instead }: &Row| json!({ "about": about, "state": state.name(), "says": says, "instead": instead });
     let [well, remarks, not_asked, wrong] = counts(rows);
-    json!({
-        "rows": rows.iter().map(row).collect::<Vec<_>>(),
-        "summary": { "well": well, "remarks": remarks, "notAsked": not_asked, "wrong": wrong },
-    })
+    let summary = Summary { well, remarks, not_asked, wrong };
+    crate::json::value(Document { version: VERSION, rows: Item::all(rows), summary })
 }
 
 fn counts(rows: &[Row]) -> [usize; 4] {

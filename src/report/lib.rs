@@ -7,22 +7,25 @@ pub mod audit;
 pub mod bundle;
 pub mod check;
 pub mod doctor;
+pub mod json;
 pub mod manual;
 pub mod pages;
+mod paint;
 pub mod recovery;
 pub mod rollout;
+pub mod rules;
 pub mod status;
 pub mod stop;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use schemars::{Schema, schema_for};
 use serde_json::{Value, json};
 
 use engine::verdict::{Decision, Downgrade, Effect, Finding, Judged};
 use facts::mode::Mode;
 use facts::pages::Pages;
 use facts::review::{API_VERSION, Malformed, Review};
-use facts::view::condition::Diagnosis;
 use facts::way_out::{Step, WayOut};
 use objects::visible;
 
@@ -51,12 +54,6 @@ pub fn refusal(subject: &str, decision: &Decision, pages: &Pages) -> String {
 
 /// The headline above the command that brings a cluster back.
 const WAY_BACK: &str = "The way back";
-
-/// Returns the diagnoses of a cluster as JSON.
-fn matters(matters: &[Diagnosis]) -> Value {
-    let matter = |Diagnosis { condition, members, instead }: &Diagnosis| json!({ "condition": condition.name(), "members": members, "instead": instead });
-    matters.iter().map(matter).collect()
-}
 
 /// Returns the findings of one rule. Headlines with the same reason and way out stand together, above them.
 fn group(subject: &str, findings: &[&Finding], pages: &Pages) -> String {
@@ -97,6 +94,16 @@ fn way_out(instead: &WayOut, pages: &Pages) -> String {
         }
         _ => format!(" {line}"),
     }
+}
+
+/// Returns the schema of every JSON document, by the command that prints it.
+pub fn schemas() -> Vec<(&'static str, Schema)> {
+    vec![
+        ("audit", schema_for!(audit::Document<'_>)),
+        ("doctor", schema_for!(doctor::Document<'_>)),
+        ("explain", schema_for!(rules::Document<'_>)),
+        ("status", schema_for!(status::Document<'_>)),
+    ]
 }
 
 /// Returns the warnings of a decision, one line each. The API server silently drops a line with a control character,

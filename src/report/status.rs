@@ -1,37 +1,19 @@
 //! The state of each cluster and what the controller does with it, as a tree.
 //!
-//! Must not know: clients, or where the facts come from (`status.rs` does). The JSON is a contract; fields are added, never renamed:
-//!
-//! ```text
-//! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
-//!                  "members": [{ "name", "says", "condition": its name, or null where it serves, "ready", "verified",
-//! "node": or null,
-//!                                "seen": looks, waits, receives, stalls, full, strays or freezes, what a probe saw
-//! last of one that served before, or null,
-//!                                "start": what it reported of a start that has not come to its end, or null:
-//!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
-//!                                           "doing": the same, as a probe saw it, or null } }],
-//!                  "wayBack": the command that brings it back where no member is Ready, and what that does, or null,
-//!                  "matters": [{ "condition", "members": [name], "instead" }],
-//!                  "override": { "rules": [id], "until", "reason" } of its StatefulSet while that counts, or null,
-//!                  "breakGlass": { "until", "reason" } of its namespace while that counts, or null,
-//!                  "claimsBeingDeleted": [name], which are gone as soon as their pods are,
-//!                  "leftClaims": [name],
-//!                  "findings": [text] of what would be refused in its namespace as it is,
-//!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }],
-//!   "guard": { "state", "rows" } about the guard itself, as in `gatera doctor` }
-//! ```
-//!
-//! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first), `SKIPPED` (nothing to do) or
-//! `GIVEN_UP` (it failed, and
-//! does not go on by itself).
+//! Must not know: clients, or where the facts come from (`status.rs` of `inspect` does).
 
-use serde_json::{Value, json};
+mod json;
+mod table;
+
+use serde_json::Value;
+
+pub use self::json::Document;
+pub use self::table::table;
 
 use super::WAY_BACK;
+use super::audit::count;
+use super::paint::Paint;
 use engine::exceptions;
-use facts::galera::identity::Identity;
-use facts::galera::start_report::{JoinPhase, Start, StartReport};
 use facts::marks::overrides::Override;
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Id, Member};
@@ -180,15 +162,15 @@ fn word(member: &Member, condition: Option<Condition>) -> &'static str {
 }
 
 /// Returns the clusters as text.
-pub fn text(all: &[ClusterStatus<'_>]) -> String {
-    all.iter().map(one).collect::<Vec<_>>().join("\n")
+pub fn text(all: &[ClusterStatus<'_>], colour: bool) -> String {
+    all.iter().map(|it| one(it, Paint(colour))).collect::<Vec<_>>().join("\n")
 }
 
-fn one(cluster_status: &ClusterStatus<'_>) -> String {
+fn one(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
     let ClusterStatus { cluster, state, members, way_back, matters, unverified, waived, break_glass, .. } =
         cluster_status;
-    let (state, steps) = (state.name(), steps(cluster_status));
-    let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
+    let (state, steps) = (paint.state(*state, 0), steps(cluster_status));
+    let mut text = format!("{}  {state}  {}\n", paint.bold(&cluster.id.to_string()), cluster.describe());
     text.extend(way_back.iter().map(|way| visible(&format!("├── {WAY_BACK}: {way}")) + "\n"));
     match cluster.identity() {
         Some(identity) => text.push_str(&format!("├── Identity {identity}\n")),
@@ -275,9 +257,9 @@ pub fn guard(rows: &[Row]) -> String {
     let state = doctor::worst(rows);
     let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());
     let listed = rows.iter().filter(|row| matches!(row.state, doctor::State::Remark | doctor::State::Wrong));
-    let line = |Row { about, says, state, instead }: &Row| match state {
-        doctor::State::Wrong if !instead.is_empty() => format!("{about}: {says}; do: {instead}"),
-        _ => format!("{about}: {says}"),
+    let line = |Row { about, says, instead, .. }: &Row| match instead.is_empty() {
+        true => format!("{about}: {says}"),
+        false => format!("{about}: {says}; do: {instead}"),
     };
     let mut lines: Vec<_> = listed.map(line).collect();
     let not_asked = rows.iter().filter(|row| row.state == doctor::State::NotAsked).count();
@@ -293,60 +275,5 @@ pub fn guard(rows: &[Row]) -> String {
 
 /// Returns the clusters as JSON.
 pub fn json(all: &[ClusterStatus<'_>], guard: &[Row]) -> Value {
-    let guard = json!({ "state": doctor::worst(guard).name(), "rows": super::doctor::json(guard)["rows"] });
-    json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>(), "guard": guard })
-}
-
-fn start(report: &StartReport) -> Value {
-    let (at, safe) = match report {
-        StartReport::Started(Start { at, safe_to_bootstrap, .. }) => {
-            (Some(at.to_string()), *safe_to_bootstrap)
-        }
-        StartReport::Refused(_) => (None, None),
-    };
-    let position = report.position();
-    json!({
-        "says": report.to_string(),
-        "at": at,
-        "id": position.map(|it| &it.id),
-        "seqno": position.map(|it| it.seqno),
-        "safeToBootstrap": safe,
-        "doing": report.doing().map(JoinPhase::name),
-    })
-}
-
-fn cluster(cluster_status: &ClusterStatus<'_>) -> Value {
-    let ClusterStatus { cluster, state, members, matters, waived, break_glass, .. } = cluster_status;
-    let steps = steps(cluster_status);
-    let member = |(it, condition): &(&Member, Option<Condition>)| {
-        let pod = it.pod.as_ref();
-        json!({
-            "name": it.name,
-            "says": word(it, *condition),
-            "condition": condition.map(Condition::name),
-            "ready": it.ready(),
-            "verified": pod.is_some_and(|pod| pod.verified),
-            "node": pod.map(|pod| &pod.node).filter(|node| !node.is_empty()),
-            "seen": pod.and_then(|pod| pod.seen).map(JoinPhase::name),
-            "start": pod.filter(|_| !it.ready()).and_then(|pod| pod.start_note.as_deref()).map(start),
-        })
-    };
-    let step =
-        |PlanStep { name, status, says }: &PlanStep| json!({ "name": name, "status": status, "says": says });
-    json!({
-        "namespace": cluster.id.namespace,
-        "name": cluster.id.name,
-        "state": state.name(),
-        "says": cluster.describe(),
-        "id": cluster.identity().map(Identity::as_str),
-        "members": members.iter().map(member).collect::<Vec<_>>(),
-        "wayBack": cluster_status.way_back,
-        "matters": super::matters(matters),
-        "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
-        "breakGlass": break_glass.as_ref().map(|it| json!({ "until": it.until.to_string(), "reason": it.reason })),
-        "findings": cluster_status.findings,
-        "claimsBeingDeleted": cluster.claims.iter().filter(|claim| claim.going).map(|claim| &claim.name).collect::<Vec<_>>(),
-        "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
-        "plan": { "status": plan(&steps), "steps": steps.iter().map(step).collect::<Vec<_>>() },
-    })
+    crate::json::value(Document::of(all, guard))
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use facts::settings::Settings;
-use gatera::act::connect;
+use gatera::act::connect::{self, Person};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use kube::Client;
@@ -133,7 +133,9 @@ impl Stage {
         let runtime = Runtime::new().unwrap();
         // Whoever is refused for now is not asked for again.
         let kubeconfig = plane.kubeconfig(User::Admin);
-        let client = runtime.block_on(connect::person(Some(&kubeconfig), None)).unwrap();
+        let client = runtime
+            .block_on(connect::person(&Person { kubeconfig: Some(kubeconfig), ..Person::default() }))
+            .unwrap();
         Self { plane, balancer, start, client, runtime }
     }
 

@@ -149,7 +149,7 @@ impl Situation {
         let (world, settings) = (self.world(), Settings::default());
         let view = View::new(&world, scene::now(), &settings);
         let cluster = world.cluster(scene::NAMESPACE, STATEFUL_SET).unwrap();
-        report::status::text(&[ClusterStatus::of(cluster, &view)])
+        report::status::text(&[ClusterStatus::of(cluster, &view)], false)
     }
 
     /// What is said, and what is done.

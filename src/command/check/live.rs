@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -21,9 +20,8 @@ use objects::visible;
 use super::Options;
 use super::settings::Chosen;
 use crate::act::api::Fault;
-use crate::act::connect;
 use crate::act::telemetry::chain;
-use crate::command::look::{all_or_one, block_on};
+use crate::command::look::{Access, all_or_one, block_on};
 use crate::command::site::Site;
 use crate::command::terminal::progress::Progress;
 
@@ -36,12 +34,8 @@ pub(super) struct LiveArgs {
     /// Compare with the cluster of the kubeconfig, and judge what would change there; nothing is written
     #[arg(long, conflicts_with = "against")]
     pub(super) live: bool,
-    /// Context of the kubeconfig [default: the current one]
-    #[arg(long, value_name = "NAME", requires = "live")]
-    context: Option<String>,
-    /// Kubeconfig file [default: as kubectl finds it]
-    #[arg(long, value_name = "FILE", requires = "live")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) access: Access,
 }
 
 /// The cluster as it is.
@@ -67,8 +61,7 @@ pub(super) fn look(
     progress: &Progress,
 ) -> anyhow::Result<Cluster> {
     block_on(async {
-        let LiveArgs { kubeconfig, context, .. } = &options.live;
-        let client = connect::person(kubeconfig.as_deref(), context.as_deref()).await?;
+        let client = options.live.access.client().await?;
         let site = &Site::that_judges(client, options.config.as_deref()).await?;
         let (client, now, chosen) = (&site.client, site.clock.now(), beside.or_of(site));
         // With --verbose it is said whose settings count, and always where they may not be the guard's.

@@ -65,7 +65,7 @@ impl Adoption {
 
     /// Tells whether these labels are adopted.
     pub fn adopts(&self, labels: &Labels) -> bool {
-        self.0.iter().any(|selector| selector.0.iter().all(|requirement| requirement.holds(labels)))
+        self.0.iter().any(|selector| selector.selects(labels))
     }
 
     /// Returns the selectors, for requests to the API server.
@@ -75,6 +75,11 @@ impl Adoption {
 }
 
 impl Selector {
+    /// Tells whether it selects an object with these labels.
+    pub fn selects(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|requirement| requirement.holds(labels))
+    }
+
     pub fn requirements(&self) -> &[Requirement] {
         &self.0
     }

@@ -123,13 +123,12 @@ fn meant(written: &str, kinds: &Kinds) -> Option<Kind> {
 /// Finds a server that no selector adopts: the guard does not know it.
 fn adoption(item: &Item, view: &View<'_>) -> Option<(Place, String)> {
     let Object::StatefulSet(workload) = item.object()? else { return None };
-    let words = unadopted(workload, view, &item.id.namespace, "was not judged")?;
+    let words = unadopted(workload, view, &item.id.namespace)?;
     Some((item.document.find("spec.template.metadata.labels"), words))
 }
 
-/// Returns the text about a StatefulSet that runs a server and that no selector adopts, and what to do. `so` is the
-/// consequence.
-pub fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str, so: &str) -> Option<String> {
+/// Returns the text about a StatefulSet that runs a server and that no selector adopts, and what to do.
+fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str) -> Option<String> {
     let container = server::of(&workload.spec.template)?;
     if is_cluster(workload, view.adoption()) {
         return None;
@@ -137,7 +136,7 @@ pub fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str, so: &str
     let name = &workload.metadata.name;
     Some(if let Some(owner) = workload.metadata.operator() {
         format!(
-            "container {} runs a database server, and {} {} owns this StatefulSet, so it {so}: the guard leaves it to its operator",
+            "container {} runs a database server, and {} {} owns this StatefulSet, so it was not judged: the guard leaves it to its operator",
             container.name, owner.kind, owner.name
         )
     } else {
@@ -147,14 +146,14 @@ pub fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str, so: &str
             "a database server; if that is Galera"
         };
         format!(
-            "container {} runs {sure}, and no selector adopts the labels of its pod template, so it {so} as a cluster: add the label gatera.dev/cluster: {name} to spec.template.metadata.labels, or a selector to `adopt` in the settings",
+            "container {} runs {sure}, and no selector adopts the labels of its pod template, so it was not judged as a cluster: add the label gatera.dev/cluster: {name} to spec.template.metadata.labels, or a selector to `adopt` in the settings",
             container.name
         )
     })
 }
 
 /// Tells whether it listens for a group, or a file that it reads configures one.
-fn is_galera(workload: &Workload, view: &View<'_>, namespace: &str) -> bool {
+pub fn is_galera(workload: &Workload, view: &View<'_>, namespace: &str) -> bool {
     let spec = &workload.spec.template.spec;
     let listens = |it: &Container| it.ports.iter().any(|port| port.container_port == server::GALERA_PORT);
     let files = view.files(namespace, spec);

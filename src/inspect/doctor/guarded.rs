@@ -3,17 +3,21 @@
 use std::collections::BTreeSet;
 
 use super::{Row, count};
-use crate::audit;
+use crate::{audit, check};
 use engine::exceptions;
 use engine::rulebook::Rulebook;
+use facts::galera::server;
 use facts::marks::{BREAK_GLASS, PREFIX};
 use facts::mode::Mode;
-use facts::view::{Cluster, Id, MODE_LABEL, State as Health, View};
+use facts::view::{Cluster, Id, MODE_LABEL, State as Health, View, is_cluster};
 use facts::way_out::{Command, run, say};
 use leader::once_guarded;
 use objects::{Meta, Workload};
+use serde_json::json;
 
 const NAMESPACES: &str = "namespaces";
+/// The subject of rows about what no selector adopts.
+pub const ADOPTION: &str = "adoption";
 
 /// Rows about how the namespaces with clusters are guarded.
 pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
@@ -102,9 +106,36 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
 pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
     let row = |(id, _): (&Id, &str)| {
         let says = format!("StatefulSet {id}: {}", once_guarded::SAYS);
-        Row::wrong("adoption", says, once_guarded::instead(id))
+        Row::wrong(ADOPTION, says, once_guarded::instead(id))
     };
     view.no_longer_adopted().map(row).collect()
+}
+
+/// The row about a StatefulSet that runs a database server and that no selector adopts.
+pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<Row> {
+    let Meta { namespace, name, .. } = &workload.metadata;
+    let gone = || view.no_longer_adopted().any(|(id, _)| id.namespace == *namespace && id.name == *name);
+    if server::of(&workload.spec.template).is_none() || is_cluster(workload, view.adoption()) || gone() {
+        return None;
+    }
+    if let Some(owner) = workload.metadata.operator() {
+        let says = format!(
+            "{namespace}/{name} runs a database server and is left to its operator: {} {} owns it",
+            owner.kind, owner.name
+        );
+        return Some(Row::remark(ADOPTION, says, ""));
+    }
+    let (says, when) = if check::is_galera(workload, view, namespace) {
+        ("looks like Galera and is not guarded", "")
+    } else {
+        ("runs a database server and is not guarded", "if it is Galera: ")
+    };
+    let labels = json!({ format!("{PREFIX}cluster"): name });
+    let patch = json!({ "spec": { "template": { "metadata": { "labels": labels } } } });
+    let label = Command::new(format!("kubectl -n {namespace} patch statefulset {name} --type=merge --patch"));
+    let label = say(when).run(label.arg(patch.to_string())).say(", which restarts its members one at a time");
+    let instead = label.or("add a selector to `adopt` in the settings, which restarts nothing");
+    Some(Row::remark(ADOPTION, format!("{namespace}/{name} {says}"), instead))
 }
 
 /// Rows about bootstrap nodes without a StatefulSet, which failed installations leave behind.
@@ -113,10 +144,9 @@ pub fn lone_founders(view: &View<'_>) -> Vec<Row> {
         let Meta { namespace, name, .. } = &it.metadata;
         let delete = Command::new(format!("kubectl -n {namespace} delete deployment {name}"));
         let instead = run(delete).say(", then its Service and ConfigMap");
-        let says = format!(
-            "Deployment {namespace}/{name} runs, but there is no StatefulSet whose members join it; if its installation failed: {instead}"
-        );
-        Row::remark("bootstrap node", says, instead)
+        let says =
+            format!("Deployment {namespace}/{name} runs, but there is no StatefulSet whose members join it");
+        Row::remark("bootstrap node", says, say("if its installation failed: ").and(instead))
     };
     view.lone_founders().map(row).collect()
 }

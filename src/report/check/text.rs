@@ -3,6 +3,8 @@
 use inspect::check::{CheckFinding, Checked, Excerpt, Level, Location, Outcome, What};
 use objects::visible;
 
+use crate::paint::{BAD, CALM, GOOD, NOTABLE, Paint};
+
 /// Returns all findings in full, and the counts.
 pub(super) fn text(checked: &Checked, colour: bool) -> String {
     hits(checked, colour) + &summary(checked)
@@ -36,7 +38,7 @@ pub(super) fn fine(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
     let fine = checked.objects.iter().filter(|it| it.is_fine());
     let line = |Outcome { spot, object, .. }: &Outcome| {
-        format!("{}: {} {}\n", at(spot), paint.with("32", "fine"), visible(&object.subject))
+        format!("{}: {} {}\n", at(spot), paint.with(GOOD, "fine"), visible(&object.subject))
     };
     fine.map(line).collect()
 }
@@ -87,23 +89,8 @@ fn summary(checked: &Checked) -> String {
     text + &format!("{}\n", super::objects(checked))
 }
 
-/// Colours, if the output is a terminal.
-struct Paint(bool);
-
 impl Paint {
-    fn with(&self, code: &str, text: &str) -> String {
-        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-    }
-
-    fn bold(&self, text: &str) -> String {
-        self.with("1", text)
-    }
-
-    fn dim(&self, text: &str) -> String {
-        self.with("2", text)
-    }
-
-    fn level(&self, level: Level) -> String {
+    fn level(self, level: Level) -> String {
         let word = match level {
             Level::Unread => "not readable",
             level => level.name(),
@@ -111,11 +98,11 @@ impl Paint {
         self.level_of(word, level)
     }
 
-    fn level_of(&self, text: &str, level: Level) -> String {
+    fn level_of(self, text: &str, level: Level) -> String {
         let code = match level {
-            Level::Refused | Level::Unread => "1;31",
-            Level::Warning => "1;33",
-            Level::Waived | Level::Note => "36",
+            Level::Refused | Level::Unread => BAD,
+            Level::Warning => NOTABLE,
+            Level::Waived | Level::Note => CALM,
         };
         self.with(code, text)
     }

@@ -1,0 +1,139 @@
+//! The kubeconfig: which files count, and what is wrong with them in words.
+//!
+//! Owns: the order in which kubectl looks for them. A kubeconfig holds tokens, and its parser quotes what it reads: errors name a
+//! file, a context and a path, and never quote the text.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
+
+/// A configuration, and where it comes from.
+pub(super) struct Found {
+    pub(super) config: Config,
+    /// The context and the files, for the words of an error.
+    pub(super) whence: String,
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// A file cannot be read.
+    #[error("reading the kubeconfig {0}: {1}")]
+    Unreadable(String, #[source] std::io::Error),
+    /// A file is something else.
+    #[error("{0} is not a kubeconfig")]
+    Malformed(String),
+    /// There is no such context.
+    #[error("there is no context {context} in {files}; it has {known}")]
+    NoContext {
+        /// The name that was asked for.
+        context: String,
+        /// Where it was looked for.
+        files: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// No context was asked for, and none is the current one.
+    #[error("{files} has no current context; --context names one: {known}")]
+    NoCurrentContext {
+        /// Where it was looked for.
+        files: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// The context leads to nothing usable.
+    #[error("{0}: {1}")]
+    Unusable(String, String),
+    /// No file is named, and none lies where kubectl looks.
+    #[error(
+        "there is no kubeconfig: --kubeconfig and KUBECONFIG are not given, and {0}; this is not a pod with a service account, either"
+    )]
+    Nowhere(String),
+}
+
+/// The configuration in this file, or where kubectl would look; in this context, or in the current one.
+pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> Result<Found, Error> {
+    let files = match named {
+        Some(path) => vec![path.to_owned()],
+        None => of_the_environment(),
+    };
+    if files.is_empty() {
+        let home = usual();
+        return match home.as_deref().filter(|it| it.exists()) {
+            Some(home) => read(&[home.to_owned()], context).await,
+            None => in_a_pod(home),
+        };
+    }
+    read(&files, context).await
+}
+
+/// Files that KUBECONFIG names.
+fn of_the_environment() -> Vec<PathBuf> {
+    let named = env::var_os("KUBECONFIG").unwrap_or_default();
+    env::split_paths(&named).filter(|it| !it.as_os_str().is_empty()).collect()
+}
+
+fn usual() -> Option<PathBuf> {
+    Some(env::home_dir()?.join(".kube").join("config"))
+}
+
+/// A pod has a service account instead of a file.
+fn in_a_pod(home: Option<PathBuf>) -> Result<Found, Error> {
+    let home =
+        home.map_or("there is no home folder".to_owned(), |it| format!("{} does not exist", it.display()));
+    let config = Config::incluster().map_err(|_| Error::Nowhere(home))?;
+    Ok(Found { config, whence: "the pod's service account".to_owned() })
+}
+
+async fn read(files: &[PathBuf], context: Option<&str>) -> Result<Found, Error> {
+    let shown = files.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(" and ");
+    let mut merged = Kubeconfig::default();
+    for path in files {
+        let file = Kubeconfig::read_from(path).and_then(|file| merged.merge(file));
+        merged = file.map_err(|problem| unreadable(path, problem))?;
+    }
+    let known: Vec<_> = merged.contexts.iter().map(|it| it.name.clone()).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let wanted = context.map(str::to_owned).or_else(|| merged.current_context.clone());
+    let whence = format!("context {} of {shown}", wanted.as_deref().unwrap_or_default());
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    match Config::from_custom_kubeconfig(merged, &options).await {
+        Ok(config) => Ok(Found { config, whence }),
+        Err(KubeconfigError::CurrentContextNotSet) => Err(Error::NoCurrentContext { files: shown, known }),
+        Err(KubeconfigError::LoadContext(context)) => Err(Error::NoContext { context, files: shown, known }),
+        Err(problem) => Err(Error::Unusable(whence, unusable(&problem))),
+    }
+}
+
+fn unreadable(path: &Path, problem: KubeconfigError) -> Error {
+    match problem {
+        KubeconfigError::ReadConfig(error, path) => Error::Unreadable(path.display().to_string(), error),
+        _ => Error::Malformed(path.display().to_string()),
+    }
+}
+
+/// What is wrong with a context, without a word of its contents.
+fn unusable(problem: &KubeconfigError) -> String {
+    let load = |what: &str, problem: &LoadDataError| match problem {
+        LoadDataError::ReadFile(error, path) => format!("reading its {what} {}: {error}", path.display()),
+        LoadDataError::DecodeBase64(_) => format!("its {what} is not base64"),
+        LoadDataError::NoBase64DataOrFile => format!("its {what} is missing"),
+    };
+    match problem {
+        KubeconfigError::LoadClusterOfContext(cluster) => {
+            format!("it names the cluster {cluster}, which is not there")
+        }
+        KubeconfigError::MissingClusterUrl | KubeconfigError::ParseClusterUrl(_) => {
+            "its cluster has no valid address (server)".to_owned()
+        }
+        KubeconfigError::LoadCertificateAuthority(problem) => load("certificate authority", problem),
+        KubeconfigError::ParseCertificates(_) => {
+            "its certificate authority is not a PEM certificate".to_owned()
+        }
+        KubeconfigError::LoadClientCertificate(problem) => load("client certificate", problem),
+        KubeconfigError::LoadClientKey(problem) => load("client key", problem),
+        _ => "it cannot be used".to_owned(),
+    }
+}

@@ -1,0 +1,101 @@
+//! Completion of a command line, names of clusters and rules included.
+//!
+//! Owns: what may stand where, and the two ways in which shells ask: by the script that `gatera completions` prints, and through
+//! kubectl, which runs `kubectl_complete-gatera` with the words behind `kubectl gatera`. Names come from the API server; one that
+//! does not answer at once completes nothing.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Command;
+use clap_complete::CompleteEnv;
+use clap_complete::engine::{CompletionCandidate, complete};
+use facts::galera::adopt::Adoption;
+use facts::view::is_cluster;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::Resource as _;
+use kube::api::ListParams;
+use objects::{Kind, Object};
+use tokio::time::timeout;
+
+use super::look;
+use crate::act::connect::{self, Person};
+use crate::act::watch::pages::Pages;
+use crate::rulebook;
+
+/// A person who waits for names does not wait longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// kubectl runs a program of this name.
+const FOR_KUBECTL: &str = "kubectl_complete-gatera";
+/// Tells kubectl that these are all: no file is meant (cobra's ShellCompDirectiveNoFileComp).
+const NO_FILES: &str = ":4";
+
+/// Answers a shell or kubectl, if one of them asks; then the process ends.
+pub(super) fn answer(program: fn() -> Command) {
+    CompleteEnv::with_factory(program).complete();
+    let mut words = env::args_os();
+    if words.next().is_some_and(|name| Path::new(&name).ends_with(FOR_KUBECTL)) {
+        let _ = for_kubectl(program(), words.collect());
+        std::process::exit(0);
+    }
+}
+
+fn for_kubectl(mut program: Command, words: Vec<OsString>) -> io::Result<()> {
+    let mut line = vec![OsString::from("gatera")];
+    line.extend(words);
+    let last = line.len() - 1;
+    let mut out = io::stdout().lock();
+    for candidate in complete(&mut program, line, last, None)? {
+        let help = candidate.get_help().map(|help| format!("\t{help}")).unwrap_or_default();
+        writeln!(out, "{}{help}", candidate.get_value().display())?;
+    }
+    writeln!(out, "{NO_FILES}")
+}
+
+/// Ids of rules, with their names.
+pub(super) fn rules() -> Vec<CompletionCandidate> {
+    let rule = |id: &'static str, name: &'static str| CompletionCandidate::new(id).help(Some(name.into()));
+    rulebook().rules().iter().map(|it| rule(it.id, it.name)).collect()
+}
+
+/// Clusters: by name in the namespace that the line names, else as NAMESPACE/NAME.
+pub(super) fn clusters(begun: &OsStr) -> Vec<CompletionCandidate> {
+    let line: Vec<_> = env::args().collect();
+    let option = |names: &[&str]| {
+        let at = line.iter().position(|word| names.contains(&&**word));
+        at.and_then(|at| line.get(at + 1)).cloned()
+    };
+    let namespace = option(&["-n", "--namespace"]);
+    let by = Person {
+        kubeconfig: option(&["--kubeconfig"]).map(Into::into),
+        context: option(&["--context"]),
+        patience: Some(PATIENCE),
+        ..Person::default()
+    };
+    let listed = look::block_on(async {
+        Ok(timeout(PATIENCE, names(&by, namespace.as_deref())).await.unwrap_or_else(|_| Ok(Vec::new()))?)
+    });
+    let begun = begun.to_string_lossy();
+    let names = listed.unwrap_or_default().into_iter().filter(|name| name.starts_with(&*begun));
+    names.map(CompletionCandidate::new).collect()
+}
+
+async fn names(by: &Person, namespace: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let client = connect::person(by).await?;
+    let adoption = Adoption::default();
+    let mut pages = Pages::of(&client, StatefulSet::url_path(&(), namespace), ListParams::default());
+    let mut found = Vec::new();
+    while let Some(piece) = pages.next().await? {
+        let Ok(Object::StatefulSet(set)) = Object::read(Kind::StatefulSet, &piece.text) else { continue };
+        if is_cluster(&set, &adoption) {
+            let name = &set.metadata.name;
+            found.push(
+                namespace.map_or_else(|| format!("{}/{name}", set.metadata.namespace), |_| name.clone()),
+            );
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,57 @@
+//! What several JSON documents share. The schema of each is made of its types (`schemas` of this crate).
+//!
+//! The documents are a contract: fields are added, never renamed; another `version` would say that this was not kept.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use facts::view::Id;
+use facts::view::condition::Diagnosis;
+use facts::way_out::WayOut;
+use objects::Kind;
+
+/// The version of every document.
+pub const VERSION: u32 = 1;
+
+/// A document consists of JSON values, so it cannot fail to serialize.
+pub(crate) fn value(document: impl Serialize) -> Value {
+    serde_json::to_value(document).unwrap_or_default()
+}
+
+/// Names one object.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ObjectName<'a> {
+    kind: &'static str,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl<'a> ObjectName<'a> {
+    pub(crate) fn of(kind: Kind, id: &'a Id) -> Self {
+        Self { kind: kind.name(), namespace: &id.namespace, name: &id.name }
+    }
+}
+
+/// What is wrong with members, and the way out.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Matter<'a> {
+    /// Its name, as `gatera explain G02` lists it.
+    condition: &'static str,
+    /// The members; empty: the whole cluster.
+    members: &'a [String],
+    /// The way out.
+    #[schemars(with = "String")]
+    instead: &'a WayOut,
+}
+
+impl<'a> Matter<'a> {
+    pub(crate) fn all(of: &'a [Diagnosis]) -> Vec<Self> {
+        let one = |Diagnosis { condition, members, instead }: &'a Diagnosis| Self {
+            condition: condition.name(),
+            members,
+            instead,
+        };
+        of.iter().map(one).collect()
+    }
+}

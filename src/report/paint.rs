@@ -1,0 +1,37 @@
+//! Colours of a terminal for words that say how something is. Must not know: whether the terminal shows them.
+
+use facts::view::State;
+
+/// Paints if there are colours.
+#[derive(Clone, Copy)]
+pub(super) struct Paint(pub(super) bool);
+
+pub(super) const BAD: &str = "1;31";
+pub(super) const NOTABLE: &str = "1;33";
+pub(super) const GOOD: &str = "32";
+pub(super) const CALM: &str = "36";
+
+impl Paint {
+    pub(super) fn with(self, code: &str, text: &str) -> String {
+        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    pub(super) fn bold(self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    pub(super) fn dim(self, text: &str) -> String {
+        self.with("2", text)
+    }
+
+    /// The name of a cluster's state, filled up to this width.
+    pub(super) fn state(self, state: State, width: usize) -> String {
+        let code = match state {
+            State::Healthy => GOOD,
+            State::Degraded | State::Joining | State::Transfer | State::Unknown => NOTABLE,
+            State::Down => BAD,
+            State::Forming | State::Stopped => CALM,
+        };
+        self.with(code, &format!("{:width$}", state.name()))
+    }
+}

@@ -1,0 +1,197 @@
+//! The JSON of `gatera status`. A status of a step is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first),
+//! `SKIPPED` (nothing to do) or `GIVEN_UP` (it failed, and does not go on by itself).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{PlanStep, plan, steps, word};
+use crate::doctor;
+use crate::json::{Matter, VERSION};
+use facts::galera::identity::Identity;
+use facts::galera::start_report::{JoinPhase, Start, StartReport};
+use facts::marks::overrides::Override;
+use facts::view::Member;
+use facts::view::condition::Condition;
+use facts::way_out::WayOut;
+use inspect::doctor::{Row, worst};
+use inspect::status::ClusterStatus;
+
+/// The state of clusters, and of the guard.
+#[derive(Serialize, JsonSchema)]
+pub struct Document<'a> {
+    version: u32,
+    clusters: Vec<ClusterItem<'a>>,
+    guard: Guard<'a>,
+}
+
+/// The guard itself, as in `gatera doctor`.
+#[derive(Serialize, JsonSchema)]
+struct Guard<'a> {
+    /// The worst state of its rows.
+    state: &'static str,
+    rows: Vec<doctor::Item<'a>>,
+}
+
+/// A cluster.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ClusterItem<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    /// HEALTHY, DEGRADED, JOINING, TRANSFER, FORMING, DOWN, STOPPED or UNKNOWN.
+    state: &'static str,
+    says: String,
+    /// The identity of the cluster, once it is recorded.
+    id: Option<&'a str>,
+    members: Vec<MemberItem<'a>>,
+    /// The command that recovers it where no member is Ready, and what that does.
+    #[schemars(with = "Option<String>")]
+    way_back: Option<&'a WayOut>,
+    matters: Vec<Matter<'a>>,
+    /// The override of its StatefulSet while that counts.
+    #[serde(rename = "override")]
+    waived: Option<Exception<'a>>,
+    /// The break-glass exception of its namespace while that counts.
+    break_glass: Option<Exception<'a>>,
+    /// Claims that go as soon as their pods are gone.
+    claims_being_deleted: Vec<&'a str>,
+    /// Claims of members that are gone.
+    left_claims: Vec<&'a str>,
+    /// What would be refused in its namespace as it is.
+    findings: &'a [String],
+    plan: Plan,
+}
+
+/// A member.
+#[derive(Serialize, JsonSchema)]
+struct MemberItem<'a> {
+    name: &'a str,
+    says: &'static str,
+    /// The name of its condition; null where it serves.
+    condition: Option<&'static str>,
+    ready: bool,
+    /// Its readiness probe proves that it is Synced.
+    verified: bool,
+    node: Option<&'a str>,
+    /// What a probe saw last of a member that served before: looks, waits, receives, stalls, full, strays or freezes.
+    seen: Option<&'static str>,
+    /// What it reported of a start that has not come to its end.
+    start: Option<StartItem>,
+}
+
+/// A start, as the member reported it.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct StartItem {
+    says: String,
+    at: Option<String>,
+    id: Option<String>,
+    seqno: Option<u64>,
+    safe_to_bootstrap: Option<bool>,
+    /// What a probe sees it do.
+    doing: Option<&'static str>,
+}
+
+/// An exception from the rules.
+#[derive(Serialize, JsonSchema)]
+struct Exception<'a> {
+    /// The rules; absent: all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<&'a [String]>,
+    until: String,
+    reason: &'a str,
+}
+
+/// What the guard does.
+#[derive(Serialize, JsonSchema)]
+struct Plan {
+    status: &'static str,
+    steps: Vec<StepItem>,
+}
+
+/// A step of it.
+#[derive(Serialize, JsonSchema)]
+struct StepItem {
+    name: &'static str,
+    status: &'static str,
+    says: String,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn of(all: &'a [ClusterStatus<'a>], guard: &'a [Row]) -> Self {
+        let guard = Guard { state: worst(guard).name(), rows: doctor::Item::all(guard) };
+        Self { version: VERSION, clusters: all.iter().map(ClusterItem::of).collect(), guard }
+    }
+}
+
+impl<'a> ClusterItem<'a> {
+    fn of(it: &'a ClusterStatus<'a>) -> Self {
+        let ClusterStatus { cluster, state, members, way_back, matters, waived, break_glass, .. } = it;
+        let steps = steps(it);
+        Self {
+            namespace: &cluster.id.namespace,
+            name: &cluster.id.name,
+            state: state.name(),
+            says: cluster.describe(),
+            id: cluster.identity().map(Identity::as_str),
+            members: members.iter().map(|(member, condition)| MemberItem::of(member, *condition)).collect(),
+            way_back: way_back.as_ref(),
+            matters: Matter::all(matters),
+            waived: waived.as_ref().map(|it| Exception { rules: Some(&it.rules), ..Exception::of(it) }),
+            break_glass: break_glass.as_ref().map(Exception::of),
+            claims_being_deleted: cluster.claims.iter().filter(|it| it.going).map(|it| &*it.name).collect(),
+            left_claims: cluster.left_claims().map(|it| &*it.name).collect(),
+            findings: &it.findings,
+            plan: Plan {
+                status: plan(&steps),
+                steps: steps
+                    .into_iter()
+                    .map(|PlanStep { name, status, says }| StepItem { name, status, says })
+                    .collect(),
+            },
+        }
+    }
+}
+
+impl<'a> MemberItem<'a> {
+    fn of(member: &'a Member, condition: Option<Condition>) -> Self {
+        let pod = member.pod.as_ref();
+        Self {
+            name: &member.name,
+            says: word(member, condition),
+            condition: condition.map(Condition::name),
+            ready: member.ready(),
+            verified: pod.is_some_and(|pod| pod.verified),
+            node: pod.map(|pod| &*pod.node).filter(|node| !node.is_empty()),
+            seen: pod.and_then(|pod| pod.seen).map(JoinPhase::name),
+            start: pod
+                .filter(|_| !member.ready())
+                .and_then(|pod| pod.start_note.as_deref())
+                .map(StartItem::of),
+        }
+    }
+}
+
+impl StartItem {
+    fn of(report: &StartReport) -> Self {
+        let started = match report {
+            StartReport::Started(Start { at, safe_to_bootstrap, .. }) => Some((at, safe_to_bootstrap)),
+            StartReport::Refused(_) => None,
+        };
+        let position = report.position();
+        Self {
+            says: report.to_string(),
+            at: started.map(|(at, _)| at.to_string()),
+            id: position.map(|it| it.id.to_string()),
+            seqno: position.map(|it| it.seqno),
+            safe_to_bootstrap: started.and_then(|(_, safe)| *safe),
+            doing: report.doing().map(JoinPhase::name),
+        }
+    }
+}
+
+impl<'a> Exception<'a> {
+    fn of(it: &'a Override) -> Self {
+        Self { rules: None, until: it.until.to_string(), reason: &it.reason }
+    }
+}

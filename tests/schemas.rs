@@ -1,0 +1,86 @@
+//! The JSON of each command is what its schema says, and the schemas are made of the types: `make pages` writes them.
+
+use facts::settings::{self, Settings};
+use facts::view::View;
+use gatera::rulebook;
+use inspect::audit;
+use inspect::doctor::Row;
+use inspect::status::ClusterStatus;
+use serde_json::{Value, json};
+
+use crate::scene::{self, Scene};
+
+fn schema(name: &str) -> Value {
+    let (_, schema) = report::schemas().into_iter().find(|(it, _)| *it == name).unwrap();
+    schema.to_value()
+}
+
+/// Everything in the document is described, and of the type that is described.
+fn valid(schema: &Value, document: &Value) {
+    let validator = jsonschema::validator_for(&closed(schema)).unwrap();
+    let errors: Vec<_> =
+        validator.iter_errors(document).map(|it| format!("{}: {it}", it.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:#?}\n{document:#}");
+}
+
+/// The schema without room for fields that it does not describe.
+fn closed(schema: &Value) -> Value {
+    match schema {
+        Value::Object(fields) => {
+            let mut all: serde_json::Map<_, _> =
+                fields.iter().map(|(key, value)| (key.clone(), closed(value))).collect();
+            if fields.get("type") == Some(&json!("object")) && fields.contains_key("properties") {
+                all.insert("additionalProperties".to_owned(), json!(false));
+            }
+            Value::Object(all)
+        }
+        Value::Array(items) => items.iter().map(closed).collect(),
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn what_commands_print_for_programs_is_as_described() {
+    let settings = Settings::default();
+    let scenes = [
+        Scene::default(),
+        Scene { members: vec!["absent".into(); 3], ..Scene::default() },
+        Scene { members: vec!["ready".into(), "starting".into()], also: vec![], ..Scene::default() },
+    ];
+    let rows = [Row::well("CA", "fine"), Row::remark("view", "odd", "look"), Row::not_asked("view", "no")];
+    for scene in scenes {
+        let world = scene.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        let audit = audit::run(rulebook(), &view);
+        let all: Vec<_> =
+            world.clusters().map(|it| ClusterStatus::of(it, &view).with_findings(&audit)).collect();
+        valid(&schema("status"), &report::status::json(&all, &rows));
+        valid(&schema("audit"), &report::audit::json(&audit, &rows));
+    }
+    valid(&schema("doctor"), &report::doctor::json(&rows));
+    let rules: Vec<_> = rulebook().rules().iter().collect();
+    valid(&schema("explain"), &report::rules::json(&rules));
+}
+
+/// What the schema of the settings takes is taken, and the other way round.
+#[test]
+fn settings_are_as_described() {
+    let schema = settings::schema().to_value();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for (yaml, is_taken) in [
+        ("{}", true),
+        ("{adopt: [app=db], adoptDefaults: false, mode: warn, modes: {G11: audit}, pages: a/b}", true),
+        ("{packs: {wordpress: false}, rds: {operators: ['system:serviceaccount:a:b']}}", true),
+        ("{injection: {failurePolicy: Fail}, webhooks: {timeoutSeconds: 5}}", true),
+        ("{mode: maybe}", false),
+        ("{modes: {G11: maybe}}", false),
+        ("{moed: warn}", false),
+        ("{adopt: app=db}", false),
+        ("{injection: {failurePolicy: Perhaps}}", false),
+        ("{webhooks: {timeout: 5}}", false),
+    ] {
+        let file: Value = serde_saphyr::from_str(yaml).unwrap();
+        assert_eq!(validator.is_valid(&file), is_taken, "{yaml}");
+        assert_eq!(rulebook().settings(yaml).is_ok(), is_taken, "{yaml}");
+    }
+}
