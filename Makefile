@@ -59,7 +59,8 @@ drills: gatera-image ## test every kind of power failure and outage during write
 
 lab: gatera-image ## open a shell in a cluster with three real nodes (root, Linux; RUN='…' runs that command instead)
 	@$(CARGO) build --quiet --example lab
-	@GATERA_IMAGE=$(GATERA_IMAGE) RUN="$$RUN" tests/lab/machines/enter.sh target/debug/examples/lab
+	@echo "starting three nodes; the first time, Kubernetes and the images are built before (a quarter of an hour)" >&2
+	@GATERA_IMAGE=$(GATERA_IMAGE) GATERA_FOLDER=$(CURDIR)/$(dir $(STATIC)) RUN="$$RUN" tests/lab/machines/enter.sh target/debug/examples/lab
 
 pages: ## write what is derived from the rules: pages, tables of the docs, values and rights of the chart, snapshots of cases
 	WRITE_PAGES=1 INSTA_UPDATE=always $(CARGO) test --test gatera -- derived:: screen:: cases::every cases::ways
@@ -93,6 +94,7 @@ export GATERA_IMAGE = $(CURDIR)/target/gatera-image.tar
 
 gatera-image:
 	@tests/lab/machines/enter.sh --check
+	@echo "building the guard's image (some minutes, the first time)" >&2
 	@RUSTFLAGS="$(STATICALLY)" $(CARGO) build --quiet --profile $(PROFILE) --target $(HOST) --bin gatera
 	@tests/e2e/images/gatera.sh $(STATIC) $(GATERA_IMAGE)
 

@@ -76,10 +76,7 @@ fn each_thing_that_is_broken_is_named() {
 
     let stranger = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "other", "namespace": "default" }, "spec": { "replicas": 0, "serviceName": "other", "selector": { "matchLabels": { "a": "b" } }, "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "server", "image": "mariadb:10.11", "ports": [{ "containerPort": 4567 }] }] } } } });
     it.plane.kubectl_stdin(User::Admin, &["create", "--filename=-"], &stranger.to_string()).succeeded();
-    it.until(
-        "a server that nobody adopts",
-        "StatefulSet default/other: container server runs a Galera server",
-    );
+    it.until("a server that nobody adopts", "default/other looks like Galera and is not guarded");
     it.admin(&["delete", "statefulset", "other", "--wait=false"]).succeeded();
 
     it.admin(&["label", "namespace", "db", "gatera.dev/mode=warn", "--overwrite"]).succeeded();
@@ -316,12 +313,12 @@ fn a_bootstrap_node_whose_stateful_set_is_not_there_is_named() {
         (row.state, &*row.instead.to_string()),
         (
             State::Remark,
-            "kubectl -n db delete deployment galera-instance-bootstrap, then its Service and ConfigMap",
+            "if its installation failed: kubectl -n db delete deployment galera-instance-bootstrap, then its Service and ConfigMap",
         )
     );
-    assert!(row.says.starts_with(
-        "Deployment db/galera-instance-bootstrap runs, but there is no StatefulSet whose members join it; if its installation failed: kubectl"
-    ));
+    let says =
+        "Deployment db/galera-instance-bootstrap runs, but there is no StatefulSet whose members join it";
+    assert_eq!(row.says, says);
     for held in [Scene { exists: true, ..alone.clone() }, Scene { bootstrap: "held".to_owned(), ..alone }] {
         assert_eq!(rows(&held), [], "{held:?}");
     }

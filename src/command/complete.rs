@@ -48,7 +48,11 @@ fn for_kubectl(mut program: Command, words: Vec<OsString>) -> io::Result<()> {
     line.extend(words);
     let last = line.len() - 1;
     let mut out = io::stdout().lock();
-    for candidate in complete(&mut program, line, last, None)? {
+    // Where a name may stand, kubectl itself offers no options, either.
+    let option = |it: &CompletionCandidate| it.get_value().as_encoded_bytes().starts_with(b"-");
+    let all = complete(&mut program, line, last, None)?;
+    let no_options = all.iter().any(|it| !option(it));
+    for candidate in all.iter().filter(|it| !(no_options && option(it))) {
         let help = candidate.get_help().map(|help| format!("\t{help}")).unwrap_or_default();
         writeln!(out, "{}{help}", candidate.get_value().display())?;
     }

@@ -36,7 +36,7 @@ use super::site::Site;
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
 use crate::act::watch::pages::Pages;
-use crate::act::{certs, watch};
+use crate::act::{certs, connect, watch};
 use crate::rulebook;
 
 /// Options of `gatera doctor`.
@@ -80,7 +80,9 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
             return Ok(vec![only_dry_run(&site, look, options.wait, &progress).await]);
         }
         let site = Site::of(look.client().await?, look.config.as_deref()).await?;
-        Ok(asked(look, &site, &progress).await?.1)
+        let rows = asked(look, &site, &progress).await?.1;
+        let user = connect::user(&site.client).await.unwrap_or_default();
+        Ok(doctor::without_rights(rows, rulebook().kinds(), &user))
     })?;
     drop(progress);
     let text = || {

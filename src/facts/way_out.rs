@@ -123,8 +123,8 @@ impl WayOut {
 
     /// The whole way out in one line.
     pub fn line(&self, pages: &Pages) -> String {
-        let steps = self.ways.iter().flatten();
-        steps.map(|step| step.line(pages)).collect::<Vec<_>>().join("; ")
+        let way = |steps: &Vec<Step>| steps.iter().map(|it| it.line(pages)).collect::<Vec<_>>().join("; ");
+        self.ways.iter().map(way).collect::<Vec<_>>().join("; or ")
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn steps_and_ways_are_one_line_or_many() {
         let text = "wait until all are Ready (kubectl -n db wait '--for=jsonpath={.a}=3'); repeat the command; \
-                    to remove it: see gatera explain G03";
+                    or to remove it: see gatera explain G03";
         assert_eq!(way_out().to_string(), text);
         let pages = Pages::read("gatera/gatera-rules").unwrap_or_default();
         assert!(way_out().line(&pages).ends_with("see page G03"));
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(both.ways().iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(say("a").and(WayOut::default()), say("a"));
         assert_eq!(WayOut::default().and(say("a").or("b")), say("a").or("b"));
-        assert_eq!(WayOut::default().then("a").or("b").to_string(), "a; b");
+        assert_eq!(WayOut::default().then("a").or("b").to_string(), "a; or b");
     }
 
     #[test]

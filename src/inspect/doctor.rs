@@ -7,7 +7,8 @@
 mod guard;
 mod guarded;
 
-use facts::way_out::WayOut;
+use facts::way_out::{Command, WayOut, run, say};
+use objects::Kind;
 
 pub use guard::{
     Replica, Right, api_server, authority, leader, outside, replicas, rights, settings, webhooks,
@@ -72,6 +73,44 @@ impl Row {
     pub fn not_asked(about: &'static str, why: impl Into<String>) -> Self {
         Self { about, state: State::NotAsked, says: why.into(), instead: WayOut::default() }
     }
+}
+
+/// How an API server says that a user has no right to ask something.
+const FORBIDDEN: &str = " is forbidden: User ";
+/// What is asked about the guard itself, besides the kinds that it watches.
+const OF_THE_GUARD: [&str; 4] =
+    ["validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "configmaps"];
+
+/// Returns the rows with one row for all questions that this user has no right to ask, and the role that an administrator can
+/// create. `kinds` are those that are looked at.
+pub fn without_rights(rows: Vec<Row>, kinds: impl Iterator<Item = Kind>, user: &str) -> Vec<Row> {
+    let needs_a_right = |row: &Row| row.state == State::NotAsked && row.says.contains(FORBIDDEN);
+    let (lacking, mut rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(needs_a_right);
+    if lacking.len() < 2 {
+        rows.extend(lacking);
+        return rows;
+    }
+    let mut about: Vec<_> = lacking.iter().map(|row| row.about).collect();
+    about.dedup();
+    let says = format!(
+        "{} questions need rights that user {user} does not have (about: {})",
+        lacking.len(),
+        about.join(", ")
+    );
+    let named = |kind: Kind| match kind.group() {
+        "" => kind.plural().to_owned(),
+        group => format!("{}.{group}", kind.plural()),
+    };
+    let mut resources: Vec<_> = kinds.map(named).chain(OF_THE_GUARD.map(str::to_owned)).collect();
+    resources.sort();
+    resources.dedup();
+    let role = Command::new("kubectl create clusterrole gatera-reader --verb=get,list,watch")
+        .arg(format!("--resource={}", resources.join(",")));
+    let bind = Command::new("kubectl create clusterrolebinding gatera-reader --clusterrole=gatera-reader")
+        .arg(format!("--user={user}"));
+    let instead = say("an administrator can grant them: ").run(role).then(run(bind));
+    rows.push(Row { instead, ..Row::not_asked("rights", says) });
+    rows
 }
 
 /// Returns the worst state, which decides the exit code.

@@ -15,8 +15,10 @@ use super::audit::count;
 use super::paint::Paint;
 use engine::exceptions;
 use facts::marks::overrides::Override;
+use facts::view::State;
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Id, Member};
+use facts::way_out::Command;
 use inspect::doctor::{self, Row};
 use inspect::status::ClusterStatus;
 use leader::plan::bootstrap::Stage;
@@ -222,7 +224,14 @@ fn one(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
     }
     let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
     if !left.is_empty() {
-        text.push_str("├── Claims of members that are gone, kept with their data\n");
+        // G07 refuses it in every other state.
+        let delete = Command::new(format!("kubectl -n {} delete pvc", cluster.id.namespace));
+        let delete = left.iter().fold(delete, |command, name| command.arg(name.as_str()));
+        let how = match cluster_status.state {
+            State::Healthy => format!("; once you have a backup: {delete}"),
+            _ => String::new(),
+        };
+        text.push_str(&format!("├── Claims of members that are gone, kept with their data{how}\n"));
         branches(&mut text, "│   ", &left);
     }
     if !cluster_status.findings.is_empty() {

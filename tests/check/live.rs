@@ -353,7 +353,10 @@ fn a_credential_plugin_that_fails_is_not_quoted() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(
             said,
-            "gatera: preparing the client: the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file\n"
+            format!(
+                "gatera: preparing to ask https://127.0.0.1:1 (context a of {}): the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file\n",
+                kubeconfig.display()
+            )
         );
         assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]));
     }
@@ -367,14 +370,17 @@ fn a_cluster_that_does_not_answer_is_said() {
     fs::write(&file, CLUSTER).unwrap();
     let server = "https://127.0.0.1:1";
     fs::write(&kubeconfig, format!("apiVersion: v1\nkind: Config\nclusters: [{{name: a, cluster: {{server: '{server}'}}}}]\nusers: [{{name: a, user: {{token: hunter2}}}}]\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\ncurrent-context: a\n")).unwrap();
+    let shown = kubeconfig.display();
     for (arguments, words) in [
         (
             &["--live"][..],
-            "gatera: asking the API server for its version: the API server does not answer: Connection refused\n",
+            format!(
+                "gatera: asking the API server for its version: the API server does not answer: {server} (context a of {shown}): Connection refused\n"
+            ),
         ),
         (
             &["--live", "--context=nowhere"],
-            "gatera: there is no context nowhere in the kubeconfig, or it will not do\n",
+            format!("gatera: there is no context nowhere in {shown}; it has a\n"),
         ),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_gatera"))
@@ -386,6 +392,9 @@ fn a_cluster_that_does_not_answer_is_said() {
             .unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.starts_with(words) && said.lines().count() == 1 && !said.contains("hunter2"), "{said}");
+        assert!(
+            said.starts_with(&*words) && said.lines().count() == 1 && !said.contains("hunter2"),
+            "{said}"
+        );
     }
 }

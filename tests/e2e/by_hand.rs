@@ -15,10 +15,24 @@
 mod lab;
 
 use std::env;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use lab::{ControlPlane, User};
+
+/// What a newcomer types next, as README has it.
+const NEXT: &str = "\
+kubectl, helm and gatera are on the PATH; the nodes have the images gatera, mariadb:10.11 and busybox. Next, for example:
+
+  helm install gatera charts/gatera --namespace gatera --create-namespace --wait
+  kubectl create namespace db
+  kubectl label namespace db gatera.dev/mode=enforce
+  helm install shop charts/galera --namespace db --set volumeSize=1Gi
+  gatera status -n db --watch
+  kubectl -n db delete pod -l app=galera
+
+";
 
 fn main() -> ExitCode {
     let started = Instant::now();
@@ -32,7 +46,13 @@ fn main() -> ExitCode {
         "Three nodes are Ready after {seconds:.1} s. Volumes are below /tmp/hostpath_pv, logs below {}.",
         plane.folder().display()
     );
-    let path = format!("{}:{}", plane.tools_folder().display(), env::var("PATH").unwrap_or_default());
+    if env::var_os("GATERA_IMAGE").is_some() {
+        eprint!("{NEXT}");
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let own = env::var_os("GATERA_FOLDER").into_iter().map(PathBuf::from);
+    let path = own.chain([plane.tools_folder().to_owned()]).chain(env::split_paths(&path));
+    let path = env::join_paths(path).expect("no folder of the PATH holds a colon");
     let mut shell = match env::var("RUN").ok().filter(|run| !run.is_empty()) {
         Some(run) => {
             let mut shell = Command::new("/bin/sh");

@@ -14,7 +14,6 @@ use crate::writer::Writer;
 
 /// For nodes that have better things to do than to keep caches.
 pub const SMALL: &[&str] = &[
-    "--set=initImage.tag=1.36",
     "--set=resources.requests.cpu=10m",
     "--set=resources.requests.memory=128Mi",
     "--set=volumeSize=1Gi",

@@ -62,7 +62,7 @@ impl<'a> Blog<'a> {
 
     fn release(&self, verb: &str, more: &str) {
         let values = format!(
-            "--set={},database.image.tag={},database.volumeSize=1Gi,image.tag=lab,initImage.tag=1.36,volumeSize=1Gi,{more}",
+            "--set={},database.image.tag={},database.volumeSize=1Gi,image.tag=lab,volumeSize=1Gi,{more}",
             self.database,
             series()
         );

@@ -143,7 +143,7 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
         changed(&hangs, &revisions, "a", true),
         format!(
             "its pod template changes back to that of the Ready members; allowed, although {STATEFUL_SET}-2 is not Ready (2 of 3 \
-             members Synced, seen now); kubectl -n db delete pod {STATEFUL_SET}-2; otherwise gatera replaces it when it has made no progress \
+             members Synced, seen now); kubectl -n db delete pod {STATEFUL_SET}-2; or wait: gatera replaces it when it has made no progress \
              for 10 minutes"
         )
     );

@@ -184,7 +184,7 @@ fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option
         "from the next restart on two members can share a node, and the loss of that node can \
          leave no majority",
         say(stays).or(
-            "or replace all of podAntiAffinity by the annotation gatera.dev/anti-affinity: required on the pod template",
+            "replace all of podAntiAffinity by the annotation gatera.dev/anti-affinity: required on the pod template",
         ),
     ))
 }

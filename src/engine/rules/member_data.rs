@@ -357,7 +357,7 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
     let instead = say(format!(
         "use the same names of StatefulSet and claim template as before ({first} is TEMPLATE-STATEFULSET-NUMBER)"
     ))
-    .or("or, for a new cluster, choose another instance label");
+    .or("for a new cluster, choose another instance label");
     Some(finding(Verdict::Deny, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
 

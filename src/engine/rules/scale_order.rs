@@ -108,7 +108,22 @@ fn scaled(review: &Review, view: &View<'_>) -> Findings {
         parallel: cluster.is_some_and(|it| it.workload.parallel()),
     };
     let known = cluster.is_some() || view.members_run(&review.namespace, &review.name);
-    if known { changed(step, cluster, view) } else { Findings::new() }
+    let mut found = if known { changed(step, cluster, view) } else { Findings::new() };
+    if found.iter().all(|it| it.verdict == Verdict::Warn) {
+        found.extend(behind_helm(step));
+    }
+    found
+}
+
+/// A warning about a size that Helm does not know of.
+fn behind_helm(step: Resize<'_>) -> Option<Finding> {
+    let release = step.set?.helm_release().filter(|_| step.to != step.from && step.to > 0)?;
+    Some(finding(
+        Verdict::Warn,
+        format!("Helm release {release} manages its size: the next upgrade sets it back, or fails"),
+        "Helm writes the replicas of the chart's values, and they are not changed by this command",
+        say("scale with Helm: ").and(step.scale(step.to)),
+    ))
 }
 
 /// Findings about a resize that is requested in another way than by `replicas`.
@@ -139,9 +154,12 @@ struct Resize<'a> {
 impl Resize<'_> {
     /// The advice for the next allowed step, which begins with a command.
     fn instead(&self, replicas: i64) -> WayOut {
+        self.scale(replicas).say(", wait until all members are Ready, then continue")
+    }
+
+    fn scale(&self, replicas: i64) -> WayOut {
         let Review { namespace, name, .. } = self.review;
         managed::scale(self.set, namespace, name, replicas)
-            .say(", wait until all members are Ready, then continue")
     }
 }
 

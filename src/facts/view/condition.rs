@@ -238,7 +238,7 @@ impl<'a> Scene<'a> {
                                'wsrep_cluster_state_uuid'), restart no other member, and follow ")
                 .page("G04")
                 .say(" (a cluster without an identity)")
-                .or("otherwise the member only copies all data");
+                .or("if those that serve do not, the member only copies all data");
             return Some((Condition::NoIdentity, instead));
         }
         if self.cluster.has_no_identity() || reported {

@@ -101,7 +101,7 @@ build_busybox() {
     printf '%s\n' 'root:x:0:' 'nobody:x:65534:' >"$root/etc/group"
     printf '%s\n' 'hosts: files dns' >"$root/etc/nsswitch.conf"
     ./archive.sh "$root" "{\"Env\":[\"PATH=$path\"],\"Cmd\":[\"sh\"]}" "$folder/busybox.tar" \
-        docker.io/library/busybox:1.28 docker.io/library/busybox:1.36 docker.io/library/busybox:latest
+        docker.io/library/busybox:1.28 docker.io/library/busybox:1.36 docker.io/library/busybox:1.37 docker.io/library/busybox:latest
 }
 
 # Holds a pod's namespaces, and reaps what is left to it where containers share theirs.

@@ -59,7 +59,7 @@ fn replaced(cluster: &Cluster, hangs: &PodFact, may_be_deleted: bool) -> WayOut 
         say(format!("wait until {name} is Ready: it receives a copy"))
     } else if may_be_deleted {
         run(Command::new(format!("kubectl -n {ns} delete pod {name}")))
-            .or(format!("otherwise gatera replaces it when it has made no progress for {minutes} minutes"))
+            .or(format!("wait: gatera replaces it when it has made no progress for {minutes} minutes"))
     } else {
         say(format!(
             "gatera replaces {name} when it has made no progress for {minutes} minutes, then the others, one at a time"

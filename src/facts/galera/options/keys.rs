@@ -183,7 +183,7 @@ fn full_stop(begun: WayOut, cluster: &str) -> WayOut {
 
 const TAKE_OUT: &str = "remove it";
 const NO_NODE: &str = "remove it, because the server finds it by itself";
-const PER_POD: Rest = |begun, _| begun.or("or set it per pod, as an argument with $(POD_NAME) or $(POD_IP)");
+const PER_POD: Rest = |begun, _| begun.or("set it per pod, as an argument with $(POD_NAME) or $(POD_IP)");
 const MOVE: Rest = |begun, _| begun.or("to move it, first apply it in its new place, then remove it here");
 const ENCRYPTED: &str = "pages that are encrypted are read only by a server that has the plugin, with their keys: without it a member does not start, or starts without those tables";
 const DECRYPT: &str = "leave it in place until SET GLOBAL innodb_encrypt_tables = OFF has decrypted all: no row of information_schema.innodb_tablespaces_encryption has a min_key_version other than 0";
