@@ -215,6 +215,11 @@ fn a_link_makes_it_a_plugin_of_kubectl() {
         let output = Command::new(program).args(["recover", "--help"]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
+    let completes = folder.path().join("kubectl_complete-gatera");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gatera"), &completes).unwrap();
+    let output = Command::new(&completes).args(["explain", "W01"]).output().unwrap();
+    let offered = String::from_utf8(output.stdout).unwrap();
+    assert!(offered.starts_with("W01\t") && offered.ends_with("\n:4\n"), "{offered}");
     assert!(says(&link).contains("\nUsage: kubectl gatera recover [OPTIONS] <CLUSTER>\n"), "{}", says(&link));
     assert!(says(Path::new(env!("CARGO_BIN_EXE_gatera"))).contains("\nUsage: gatera recover "));
 }
@@ -296,11 +301,17 @@ fn completions_and_pages_for_man_name_every_command() {
     assert!(names.len() > 12 && names.contains(&"check".to_owned()), "{names:?}");
     for shell in ["bash", "zsh", "fish"] {
         let text = gatera(&["completions", shell], b"").out;
-        assert!(
-            names.iter().all(|name| text.contains(&**name)) && text.contains("--against") || shell == "fish",
-            "{shell}: {text}"
-        );
+        assert!(text.contains("COMPLETE") && text.contains("gatera"), "{shell}: {text}");
     }
+    let offered = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gatera"));
+        command.env("COMPLETE", "fish").env("KUBECONFIG", "/nowhere").arg("--").arg("gatera").args(words);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let all = offered(&[""]);
+    assert!(names.iter().all(|name| all.contains(&**name)), "{all}");
+    assert!(offered(&["check", "--aga"]).starts_with("--against\t"));
+    assert!(offered(&["explain", "G0"]).starts_with("G01\tscale-order\n"));
     let page = gatera(&["man"], b"").out;
     assert!(
         names.iter().all(|name| page.contains(&format!("gatera\\-{}(1)", name.replace('-', "\\-")))),

@@ -182,7 +182,13 @@ fn whoever_may_not_look_is_told_so() {
     let editor = plane.kubeconfig(User::Editor);
     let output = guarded::ask(&editor, &["doctor", "--namespace", &ns]);
     assert_eq!(output.status, 2, "{output}");
-    for words in ["?      webhooks", "is forbidden", "well   canary", "namespace"] {
+    for words in [
+        "?      rights",
+        "questions need rights that user editor does not have",
+        "clusterrole gatera-reader",
+        "well   canary",
+        "namespace",
+    ] {
         assert!(output.stdout.contains(words), "{words}: {output}");
     }
     let json = guarded::ask(&editor, &["doctor", "--namespace", &ns, "--output=json"]);

@@ -56,6 +56,17 @@ const WATCHED: &[(Kind, bool)] = &[
     (Kind::Node, false),
     (Kind::Namespace, false),
 ];
+/// Every kind that is listed whole, those of packs included.
+fn kinds() -> impl Iterator<Item = Kind> {
+    WATCHED.iter().map(|(kind, _)| *kind).chain(crate::rulebook().kinds().watched())
+}
+
+/// The same of what this API server serves.
+pub async fn kinds_there(client: &Client) -> impl Iterator<Item = Kind> {
+    let served = served(client).await;
+    kinds().filter(move |kind| !matches!(kind, Kind::Custom(_)) || served.contains(kind))
+}
+
 // ConfigMaps are watched too, by their metadata: see contents.rs.
 
 /// A message of a watch to the keeper.

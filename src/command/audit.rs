@@ -22,11 +22,8 @@ pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
         Ok((audit::run(crate::rulebook(), &view), unguarded))
     })?;
     let text = || {
-        let text = match options.quiet {
-            true => report::audit::not_well(&audit, colour),
-            false => report::audit::text(&audit, colour),
-        };
-        text + &report::audit::unguarded(&unguarded)
+        let text = if options.quiet { report::audit::not_well } else { report::audit::text };
+        text(&audit, colour) + &report::audit::unguarded(&unguarded)
     };
     out.write_all(output.of(text, || report::audit::json(&audit, &unguarded))?.as_bytes())?;
     Ok(if audit.refused() > 0 { Exit::Refused } else { Exit::Clean })

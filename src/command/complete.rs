@@ -80,7 +80,7 @@ pub(super) fn clusters(begun: &OsStr) -> Vec<CompletionCandidate> {
         ..Person::default()
     };
     let listed = look::block_on(async {
-        Ok(timeout(PATIENCE, names(&by, namespace.as_deref())).await.unwrap_or_else(|_| Ok(Vec::new()))?)
+        timeout(PATIENCE, names(&by, namespace.as_deref())).await.unwrap_or_else(|_| Ok(Vec::new()))
     });
     let begun = begun.to_string_lossy();
     let names = listed.unwrap_or_default().into_iter().filter(|name| name.starts_with(&*begun));

@@ -82,7 +82,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
         let site = Site::of(look.client().await?, look.config.as_deref()).await?;
         let rows = asked(look, &site, &progress).await?.1;
         let user = connect::user(&site.client).await.unwrap_or_default();
-        Ok(doctor::without_rights(rows, rulebook().kinds(), &user))
+        Ok(doctor::without_rights(rows, watch::kinds_there(&site.client).await, &user))
     })?;
     drop(progress);
     let text = || {

@@ -128,10 +128,7 @@ async fn printed(ask: &StatusArgs, client: &Client, clock: &mut Clock) -> anyhow
     let site = Site::of(client.clone(), look.config.as_deref()).await?;
     *clock = site.clock;
     let is_whole = !matches!(ask.output, Form::Wide | Form::Name);
-    let mut guard = match is_whole {
-        true => doctor::of_the_guard(&site, &Progress::off()).await.1,
-        false => Vec::new(),
-    };
+    let mut guard = if is_whole { doctor::of_the_guard(&site, &Progress::off()).await.1 } else { Vec::new() };
     let (world, _) = look::looked(look, &site).await?;
     let view = site.view(&world);
     guard.extend(inspect::doctor::once_guarded(&view));
@@ -145,9 +142,10 @@ async fn printed(ask: &StatusArgs, client: &Client, clock: &mut Clock) -> anyhow
         clusters.map(|cluster| ClusterStatus::of(cluster, &view).with_findings(&audit)).collect();
     let colour = ask.colour.wanted();
     let json = || report::status::json(&all, &guard);
-    let text = || match all.is_empty() {
-        true => format!("no Galera cluster\n{}", report::status::guard(&guard)),
-        false => report::status::text(&all, colour) + &report::status::guard(&guard),
+    let text = || {
+        let none = || "no Galera cluster\n".to_owned();
+        let clusters = if all.is_empty() { none() } else { report::status::text(&all, colour) };
+        clusters + &report::status::guard(&guard)
     };
     match ask.output {
         Form::Text => Output::Text.of(text, json),

@@ -75,8 +75,8 @@ impl Row {
     }
 }
 
-/// How an API server says that a user has no right to ask something.
-const FORBIDDEN: &str = " is forbidden: User ";
+/// How an API server says that a user has no right to read something.
+const FORBIDDEN: [&str; 2] = [" cannot get resource ", " cannot list resource "];
 /// What is asked about the guard itself, besides the kinds that it watches.
 const OF_THE_GUARD: [&str; 4] =
     ["validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "configmaps"];
@@ -84,7 +84,8 @@ const OF_THE_GUARD: [&str; 4] =
 /// Returns the rows with one row for all questions that this user has no right to ask, and the role that an administrator can
 /// create. `kinds` are those that are looked at.
 pub fn without_rights(rows: Vec<Row>, kinds: impl Iterator<Item = Kind>, user: &str) -> Vec<Row> {
-    let needs_a_right = |row: &Row| row.state == State::NotAsked && row.says.contains(FORBIDDEN);
+    let needs_a_right =
+        |row: &Row| row.state == State::NotAsked && FORBIDDEN.iter().any(|words| row.says.contains(words));
     let (lacking, mut rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(needs_a_right);
     if lacking.len() < 2 {
         rows.extend(lacking);

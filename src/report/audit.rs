@@ -42,11 +42,7 @@ pub fn not_well(audit: &Audit, colour: bool) -> String {
 
 /// Returns a line for each StatefulSet that runs a database server and that no selector adopts.
 pub fn unguarded(rows: &[Row]) -> String {
-    let line = |Row { says, instead, .. }: &Row| match instead.is_empty() {
-        true => format!("{}\n", visible(says)),
-        false => format!("{}; do: {}\n", visible(says), visible(&instead.to_string())),
-    };
-    rows.iter().map(line).collect()
+    rows.iter().map(|row| format!("{}\n", visible(&super::doctor::one_line(row)))).collect()
 }
 
 fn findings(audit: &Audit, paint: Paint) -> String {

@@ -37,6 +37,11 @@ fn lines(rows: &[&Row], paint: Paint) -> String {
     rows.iter().map(line).collect()
 }
 
+/// Returns an answer with its way out.
+pub(super) fn one_line(Row { says, instead, .. }: &Row) -> String {
+    if instead.is_empty() { says.clone() } else { format!("{says}; do: {instead}") }
+}
+
 fn word(state: State, paint: Paint) -> String {
     let (code, word) = match state {
         State::Well => (GOOD, "well"),

@@ -48,9 +48,9 @@ pub fn json(rules: &[&Rule]) -> Value {
     let item = |it: &&Rule| RuleItem {
         id: it.id,
         name: it.name,
-        summary: it.summary().to_string(),
+        summary: it.summary(),
         touches: touches(it),
-        page: it.manual().to_string(),
+        page: it.manual(),
     };
     super::json::value(Document { version: VERSION, rules: rules.iter().map(item).collect() })
 }

@@ -266,11 +266,8 @@ pub fn guard(rows: &[Row]) -> String {
     let state = doctor::worst(rows);
     let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());
     let listed = rows.iter().filter(|row| matches!(row.state, doctor::State::Remark | doctor::State::Wrong));
-    let line = |Row { about, says, instead, .. }: &Row| match instead.is_empty() {
-        true => format!("{about}: {says}"),
-        false => format!("{about}: {says}; do: {instead}"),
-    };
-    let mut lines: Vec<_> = listed.map(line).collect();
+    let mut lines: Vec<_> =
+        listed.map(|row| format!("{}: {}", row.about, super::doctor::one_line(row))).collect();
     let not_asked = rows.iter().filter(|row| row.state == doctor::State::NotAsked).count();
     if not_asked > 0 {
         lines.push(format!(

@@ -16,7 +16,7 @@ use super::contents::{self, AT_ONCE};
 use super::member_events::{MemberEvent, Topic, events};
 use super::pages::Pages;
 use super::sent::RawObject;
-use super::{Message, WATCHED, read, resource};
+use super::{Message, read, resource};
 use crate::act::api::Fault;
 
 /// What was listed.
@@ -56,7 +56,7 @@ fn is_forbidden(error: &kube::Error) -> bool {
 /// Lists everything, or everything of one namespace.
 pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption) -> Result<Listed, Error> {
     let mut listed = Listed { facts: crate::rulebook().facts(adoption), unseen: Vec::new() };
-    for kind in WATCHED.iter().map(|(kind, _)| *kind).chain(crate::rulebook().kinds().watched()) {
+    for kind in super::kinds() {
         let plural = kind.plural();
         match (kind, namespace) {
             (Kind::Namespace, Some(name)) => {

@@ -182,7 +182,7 @@ impl StartItem {
         Self {
             says: report.to_string(),
             at: started.map(|(at, _)| at.to_string()),
-            id: position.map(|it| it.id.to_string()),
+            id: position.map(|it| it.id.clone()),
             seqno: position.map(|it| it.seqno),
             safe_to_bootstrap: started.and_then(|(_, safe)| *safe),
             doing: report.doing().map(JoinPhase::name),
