@@ -69,10 +69,12 @@ pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> Result<
     read(&files, context).await
 }
 
-/// Files that KUBECONFIG names.
+/// Files that KUBECONFIG names. As for kubectl, one of them may be missing.
 fn of_the_environment() -> Vec<PathBuf> {
     let named = env::var_os("KUBECONFIG").unwrap_or_default();
-    env::split_paths(&named).filter(|it| !it.as_os_str().is_empty()).collect()
+    let all: Vec<_> = env::split_paths(&named).filter(|it| !it.as_os_str().is_empty()).collect();
+    let there: Vec<_> = all.iter().filter(|it| it.exists()).cloned().collect();
+    if there.is_empty() { all } else { there }
 }
 
 fn usual() -> Option<PathBuf> {
