@@ -1,12 +1,14 @@
 //! What a guard tells: every metric it has, with its labels, as Prometheus would scrape it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use facts::settings::Settings;
-use facts::view::State;
+use facts::view::{Id, State};
 use gatera::act::answer::operations;
+use inspect::audit::ClusterReading;
 use leader::plan::rollout::Stage;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -39,8 +41,9 @@ impl Told {
         metrics.opened(true);
         metrics.turn_away("too_many");
         metrics.audited(&[(("G01", "deny"), 1)].into(), &[].into());
-        metrics.clusters_are([State::Healthy].into_iter());
-        metrics.rollouts_are([Stage::Settled.word()].into_iter());
+        metrics.clusters_are(
+            State::ALL.into_iter().zip(Stage::WORDS.into_iter().cycle()).map(reading).collect(),
+        );
 
         let request = Request::get("/metrics").body(Body::empty()).unwrap();
         let body = operations(guard).oneshot(request).await.unwrap().into_body();
@@ -83,6 +86,12 @@ impl Told {
         let unknown = asked.grouped.iter().find(|label| !labels.contains(&***label));
         unknown.map_or(Ok(()), |label| Err(format!("nothing has a label {label}")))
     }
+}
+
+/// A cluster in this state, and this far with its configuration.
+fn reading((state, rollout): (State, &'static str)) -> Arc<ClusterReading> {
+    let id = Id::new("db", state.name());
+    Arc::new(ClusterReading { id, state, rollout, members: 3, ready: 2 })
 }
 
 /// A cluster is scaled to nobody.
