@@ -4,8 +4,10 @@
 //! number of clusters, on the leader only. All other label values come from small, fixed sets, and no metric grows with the
 //! number of other objects.
 
+mod classic;
 mod clusters;
 mod error_chain;
+mod process;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,7 +17,7 @@ use facts::view::State;
 use inspect::audit::{ClusterReading, Counts};
 use leader::plan::rollout::Stage;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -24,11 +26,14 @@ use prometheus_client::registry::{Metric, Registry};
 
 use clusters::ClusterGauges;
 pub use error_chain::chain;
+use process::ProcessMetrics;
 
 /// Everything that is counted.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    /// Without our prefix.
+    process: Registry,
     reviews: Family<ReviewLabels, Counter>,
     findings: Family<FindingLabels, Counter>,
     overrides: Family<RuleLabels, Counter>,
@@ -98,6 +103,20 @@ struct KindLabels {
 struct ProtocolLabels {
     protocol: &'static str,
 }
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+    commit: &'static str,
+}
+
+const BUILD: BuildLabels = BuildLabels { version: env!("CARGO_PKG_VERSION"), commit: COMMIT };
+
+/// The commit that this program was built from, as far as its build knew it.
+pub const COMMIT: &str = match option_env!("GATERA_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
 
 /// Why a connection was turned away.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -191,9 +210,15 @@ impl Default for Metrics {
             ),
             trouble: new(r, "registration_trouble", "1 while this is the matter with registration"),
             registry: Registry::default(),
+            process: Registry::default(),
         };
         r.register("decision_seconds", "Time from request body to answer", it.decision_seconds.clone());
         r.register_collector(Box::new(it.each_cluster.clone()));
+        // A gauge, as others have it: the older text format has no type for infos.
+        let build: Family<BuildLabels, Gauge> =
+            new(r, "build_info", "1, with the version and the commit of this program");
+        build.get_or_create(&BUILD).set(1);
+        it.process.register_collector(Box::new(ProcessMetrics));
         it.config_current.set(1);
         for trouble in Trouble::ALL {
             it.trouble(trouble, false);
@@ -211,16 +236,21 @@ fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &
 }
 
 impl Metrics {
-    /// Counts one answered review. A dry run uses no override.
+    /// Counts one answered review. A dry run changes nothing, so nothing was refused, found or overridden: a pipeline that only
+    /// asks, and the self-test of `gatera doctor`, look like no trouble.
     pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {
-        let answer = if decision.allowed() { "allowed" } else { "refused" };
+        let real = if decision.allowed() { "allowed" } else { "refused" };
+        let answer = if dry_run { "dry_run" } else { real };
         self.reviews.get_or_create(&ReviewLabels { endpoint, answer }).inc();
         self.decision_seconds.observe(seconds);
+        if dry_run {
+            return;
+        }
         for judged in &decision.judged {
             let effect = judged.effect.name();
             let (rule, verdict) = (judged.finding.rule, judged.finding.verdict.name());
             self.findings.get_or_create(&FindingLabels { rule, verdict, effect }).inc();
-            if matches!(judged.softened, Some(Downgrade::ByOverride(_))) && !dry_run {
+            if matches!(judged.softened, Some(Downgrade::ByOverride(_))) {
                 self.overrides.get_or_create(&RuleLabels { rule }).inc();
             }
         }
@@ -284,12 +314,19 @@ impl Metrics {
         self.break_glass.set(0);
     }
 
-    /// The text that Prometheus scrapes.
+    /// The text that Prometheus scrapes, as OpenMetrics.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing into a String cannot fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &self.process);
+        let _ = encode_eof(&mut text);
         text
+    }
+
+    /// The same in the older format.
+    pub fn classic_text(&self) -> String {
+        classic::classic(&self.text())
     }
 }
 

@@ -8,6 +8,7 @@ use axum::http::Request;
 use facts::settings::Settings;
 use facts::view::{Id, State};
 use gatera::act::answer::operations;
+use gatera::act::guard::Guard;
 use inspect::audit::ClusterReading;
 use leader::plan::rollout::Stage;
 use serde_json::{Value, json};
@@ -45,10 +46,7 @@ impl Told {
             State::ALL.into_iter().zip(Stage::WORDS.into_iter().cycle()).map(reading).collect(),
         );
 
-        let request = Request::get("/metrics").body(Body::empty()).unwrap();
-        let body = operations(guard).oneshot(request).await.unwrap().into_body();
-        let text = to_bytes(body, usize::MAX).await.unwrap();
-        Told::read(std::str::from_utf8(&text).unwrap())
+        Told::read(&scraped(&guard, "*/*").await.1)
     }
 
     fn read(text: &str) -> Told {
@@ -94,6 +92,15 @@ fn reading((state, rollout): (State, &'static str)) -> Arc<ClusterReading> {
     Arc::new(ClusterReading { id, state, rollout, members: 3, ready: 2 })
 }
 
+/// The type and the text of an answer to a scraper that accepts this.
+async fn scraped(guard: &Arc<Guard>, accept: &str) -> (String, String) {
+    let request = Request::get("/metrics").header("accept", accept).body(Body::empty()).unwrap();
+    let answer = operations(Arc::clone(guard)).oneshot(request).await.unwrap();
+    let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
+    let text = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+    (kind, String::from_utf8(text.to_vec()).unwrap())
+}
+
 /// A cluster is scaled to nobody.
 fn to_nobody() -> Value {
     let scale = |replicas: i64| json!({ "spec": { "replicas": replicas } });
@@ -111,6 +118,10 @@ async fn what_is_told_is_known_and_nothing_else() {
     for metric in ["gatera_overrides_total", "gatera_decision_seconds_bucket", "gatera_view_current"] {
         assert!(told.has(metric), "{metric}");
     }
+    for metric in ["cpu_seconds_total", "resident_memory_bytes", "open_fds", "start_time_seconds"] {
+        assert!(told.has(&format!("process_{metric}")), "{metric}");
+    }
+    assert_eq!(told.0["gatera_build_info"]["version"], [env!("CARGO_PKG_VERSION").to_owned()].into());
     assert_eq!(told.0["gatera_overrides_total"]["rule"], ["G01".to_owned()].into());
     assert_eq!(told.0["gatera_clusters"]["state"].len(), State::ALL.len());
     for (expression, words) in [
@@ -121,4 +132,35 @@ async fn what_is_told_is_known_and_nothing_else() {
     ] {
         assert_eq!(told.knows(&asked(expression)), Err(words.to_owned()));
     }
+}
+
+/// What Prometheus asks for by itself, what it asks for with `scrape_protocols: [PrometheusText0.0.4]`, and what others do.
+#[tokio::test]
+async fn the_older_text_is_there_for_those_that_ask_for_it() {
+    let guard = router::guard(Scene::default().world(&Settings::default()));
+    router::ask(&guard, "/validate", &to_nobody()).await;
+    let both = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
+    for accept in [both, "*/*", ""] {
+        let (kind, text) = scraped(&guard, accept).await;
+        assert!(kind.starts_with("application/openmetrics-text; version=1.0.0"), "{accept}: {kind}");
+        assert!(text.contains("# TYPE gatera_reviews counter\n") && text.ends_with("# EOF\n"), "{text}");
+    }
+    for accept in ["text/plain", "text/plain;version=0.0.4;q=1.0,*/*;q=0.1"] {
+        let (kind, text) = scraped(&guard, accept).await;
+        assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
+        assert!(text.contains("# TYPE gatera_reviews_total counter\n"), "{text}");
+        assert!(!text.contains("# EOF") && !text.contains(" info\n"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_is_no_refusal() {
+    let guard = router::guard(Scene::default().world(&Settings::default()));
+    let mut request = to_nobody();
+    request["request"]["dryRun"] = json!(true);
+    let answer = router::ask(&guard, "/validate", &request).await;
+    assert_eq!(answer["response"]["allowed"], false, "{answer}");
+    let (_, text) = scraped(&guard, "*/*").await;
+    assert!(text.contains(r#"gatera_reviews_total{endpoint="/validate",answer="dry_run"} 1"#), "{text}");
+    assert!(!text.contains(r#"answer="refused""#) && !text.contains("gatera_findings_total"), "{text}");
 }
