@@ -8,11 +8,12 @@ mod classic;
 mod clusters;
 mod error_chain;
 mod process;
+pub mod repeated;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use engine::verdict::{Decision, Downgrade};
+use engine::verdict::{Decision, Downgrade, Effect, Verdict};
 use facts::view::State;
 use inspect::audit::{ClusterReading, Counts};
 use leader::plan::rollout::Stage;
@@ -236,6 +237,17 @@ fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &
 }
 
 impl Metrics {
+    /// Begins what is counted by rule at 0: a counter that begins with its first event, as 1, has no increase then.
+    pub fn expect(&self, rules: impl Iterator<Item = &'static str>) {
+        for rule in rules {
+            let _ = self.overrides.get_or_create(&RuleLabels { rule });
+            for verdict in [Verdict::Deny, Verdict::Wait, Verdict::Unknown] {
+                let (verdict, effect) = (verdict.name(), Effect::Refused.name());
+                let _ = self.findings.get_or_create(&FindingLabels { rule, verdict, effect });
+            }
+        }
+    }
+
     /// Counts one answered review. A dry run changes nothing, so nothing was refused, found or overridden: a pipeline that only
     /// asks, and the self-test of `gatera doctor`, look like no trouble.
     pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {

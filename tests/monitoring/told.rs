@@ -122,7 +122,7 @@ async fn what_is_told_is_known_and_nothing_else() {
         assert!(told.has(&format!("process_{metric}")), "{metric}");
     }
     assert_eq!(told.0["gatera_build_info"]["version"], [env!("CARGO_PKG_VERSION").to_owned()].into());
-    assert_eq!(told.0["gatera_overrides_total"]["rule"], ["G01".to_owned()].into());
+    assert_eq!(told.0["gatera_overrides_total"]["rule"].len(), gatera::rulebook().rules().len());
     assert_eq!(told.0["gatera_clusters"]["state"].len(), State::ALL.len());
     for (expression, words) in [
         ("gatera_view", "no guard tells gatera_view"),
@@ -162,5 +162,6 @@ async fn a_dry_run_is_no_refusal() {
     assert_eq!(answer["response"]["allowed"], false, "{answer}");
     let (_, text) = scraped(&guard, "*/*").await;
     assert!(text.contains(r#"gatera_reviews_total{endpoint="/validate",answer="dry_run"} 1"#), "{text}");
-    assert!(!text.contains(r#"answer="refused""#) && !text.contains("gatera_findings_total"), "{text}");
+    let mut findings = text.lines().filter(|line| line.starts_with("gatera_findings_total"));
+    assert!(!text.contains(r#"answer="refused""#) && findings.all(|line| line.ends_with(" 0")), "{text}");
 }
