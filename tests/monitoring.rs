@@ -128,6 +128,41 @@ fn the_rule_is_the_file_with_the_namespace_of_the_release() {
     assert_eq!(objects(&text)[0]["metadata"]["labels"]["release"], "kube-prometheus");
 }
 
+/// The guard publishes no pages of its own: the address before the path is the chart's value.
+#[test]
+fn every_alert_links_to_its_section_of_the_runbooks() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
+    let sections: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let names: Vec<_> = alerts().iter().map(|it| text(it, "/alert").to_owned()).collect();
+    assert_eq!(sections, names, "a section for each alert, in order");
+    for (alert, name) in alerts().iter().zip(&names) {
+        let link = format!("docs/operations.md#{}", name.to_lowercase());
+        assert_eq!(text(alert, "/annotations/runbook_url"), link);
+    }
+    let choice = "--set=prometheusRule.enabled=true,prometheusRule.runbooks=https://git.example/tree/";
+    let rendered = rendered(&["--show-only=templates/prometheusrule.yaml", choice]).succeeded();
+    let links = rendered
+        .lines()
+        .filter(|line| line.contains("runbook_url: https://git.example/tree/docs/operations.md#"));
+    assert_eq!(links.count(), names.len(), "{rendered}");
+}
+
+/// `{{ range query "…" }}` in a description: what it asks for is what a guard tells.
+#[tokio::test]
+async fn descriptions_name_clusters_by_metrics_that_there_are() {
+    let told = Told::by_a_guard().await;
+    let mut queries = 0;
+    for alert in alerts() {
+        let description = text(&alert, "/annotations/description");
+        for rest in description.split("range query \"").skip(1) {
+            let query = rest.split('"').next().unwrap().replace('\'', "\"");
+            assert_eq!(told.knows(&asked(&query)), Ok(()), "{description}");
+            queries += 1;
+        }
+    }
+    assert_eq!(queries, 5);
+}
+
 #[test]
 fn nothing_of_it_is_rendered_unless_it_is_asked_for() {
     let objects = objects(&rendered(&[]).succeeded());

@@ -63,6 +63,7 @@ impl Guard {
     /// A guard that knows this world.
     pub fn new(world: Arc<ArcSwap<World>>, settings: Settings, clock: fn() -> Timestamp) -> Self {
         let (metrics, ready) = (Metrics::default(), Readiness::default());
+        metrics.expect(crate::rulebook().rules().iter().map(|rule| rule.id));
         let settings = ArcSwap::from_pointee(settings);
         Self {
             world,

@@ -1,30 +1,40 @@
-//! Logs and metrics, for operators. Names are fixed here, once.
+//! Logs and metrics, for operators. Names are fixed here and in `telemetry/`, once.
 //!
-//! Must not know: rules and clusters, except as labels. Label values come from small, fixed sets: a metric never grows
-//! with the number of objects.
+//! Must not know: rules and clusters, except as labels. The metrics of `telemetry/clusters.rs` name clusters: they grow with the
+//! number of clusters, on the leader only. All other label values come from small, fixed sets, and no metric grows with the
+//! number of other objects.
 
-use std::error::Error;
-use std::io;
+mod classic;
+mod clusters;
+mod error_chain;
+mod process;
+pub mod repeated;
+
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use engine::verdict::{Decision, Downgrade};
+use engine::verdict::{Decision, Downgrade, Effect, Verdict};
 use facts::view::State;
-use inspect::audit::Counts;
-use kube::client::AuthError;
+use inspect::audit::{ClusterReading, Counts};
 use leader::plan::rollout::Stage;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
-use rustls::CertificateError;
+
+use clusters::ClusterGauges;
+pub use error_chain::chain;
+use process::ProcessMetrics;
 
 /// Everything that is counted.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    /// Without our prefix.
+    process: Registry,
     reviews: Family<ReviewLabels, Counter>,
     findings: Family<FindingLabels, Counter>,
     overrides: Family<RuleLabels, Counter>,
@@ -33,6 +43,7 @@ pub struct Metrics {
     audit: Family<AuditLabels, Gauge>,
     clusters: Family<StateLabels, Gauge>,
     rollouts: Family<StateLabels, Gauge>,
+    each_cluster: ClusterGauges,
     /// In how many namespaces nothing is refused for now.
     pub break_glass: Gauge,
     /// 1 while every watch is running.
@@ -93,6 +104,20 @@ struct KindLabels {
 struct ProtocolLabels {
     protocol: &'static str,
 }
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+    commit: &'static str,
+}
+
+const BUILD: BuildLabels = BuildLabels { version: env!("CARGO_PKG_VERSION"), commit: COMMIT };
+
+/// The commit that this program was built from, as far as its build knew it.
+pub const COMMIT: &str = match option_env!("GATERA_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
 
 /// Why a connection was turned away.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -164,6 +189,7 @@ impl Default for Metrics {
                 "rollouts",
                 "Clusters by how far they are with their configuration, on the leader",
             ),
+            each_cluster: ClusterGauges::default(),
             break_glass: new(
                 r,
                 "break_glass_open",
@@ -185,8 +211,15 @@ impl Default for Metrics {
             ),
             trouble: new(r, "registration_trouble", "1 while this is the matter with registration"),
             registry: Registry::default(),
+            process: Registry::default(),
         };
         r.register("decision_seconds", "Time from request body to answer", it.decision_seconds.clone());
+        r.register_collector(Box::new(it.each_cluster.clone()));
+        // A gauge, as others have it: the older text format has no type for infos.
+        let build: Family<BuildLabels, Gauge> =
+            new(r, "build_info", "1, with the version and the commit of this program");
+        build.get_or_create(&BUILD).set(1);
+        it.process.register_collector(Box::new(ProcessMetrics));
         it.config_current.set(1);
         for trouble in Trouble::ALL {
             it.trouble(trouble, false);
@@ -204,16 +237,32 @@ fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &
 }
 
 impl Metrics {
-    /// Counts one answered review. A dry run uses no override.
+    /// Begins what is counted by rule at 0: a counter that begins with its first event, as 1, has no increase then.
+    pub fn expect(&self, rules: impl Iterator<Item = &'static str>) {
+        for rule in rules {
+            let _ = self.overrides.get_or_create(&RuleLabels { rule });
+            for verdict in [Verdict::Deny, Verdict::Wait, Verdict::Unknown] {
+                let (verdict, effect) = (verdict.name(), Effect::Refused.name());
+                let _ = self.findings.get_or_create(&FindingLabels { rule, verdict, effect });
+            }
+        }
+    }
+
+    /// Counts one answered review. A dry run changes nothing, so nothing was refused, found or overridden: a pipeline that only
+    /// asks, and the self-test of `gatera doctor`, look like no trouble.
     pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {
-        let answer = if decision.allowed() { "allowed" } else { "refused" };
+        let real = if decision.allowed() { "allowed" } else { "refused" };
+        let answer = if dry_run { "dry_run" } else { real };
         self.reviews.get_or_create(&ReviewLabels { endpoint, answer }).inc();
         self.decision_seconds.observe(seconds);
+        if dry_run {
+            return;
+        }
         for judged in &decision.judged {
             let effect = judged.effect.name();
             let (rule, verdict) = (judged.finding.rule, judged.finding.verdict.name());
             self.findings.get_or_create(&FindingLabels { rule, verdict, effect }).inc();
-            if matches!(judged.softened, Some(Downgrade::ByOverride(_))) && !dry_run {
+            if matches!(judged.softened, Some(Downgrade::ByOverride(_))) {
                 self.overrides.get_or_create(&RuleLabels { rule }).inc();
             }
         }
@@ -255,22 +304,17 @@ impl Metrics {
         }
     }
 
-    /// Notes how many clusters are in which state.
-    pub fn clusters_are(&self, states: impl Iterator<Item = State>) {
-        let states: Vec<_> = states.collect();
+    /// Notes the state of every cluster, and how far it is with its configuration.
+    pub fn clusters_are(&self, clusters: Vec<Arc<ClusterReading>>) {
         for state in State::ALL {
-            let count = states.iter().filter(|it| **it == state).count();
+            let count = clusters.iter().filter(|it| it.state == state).count();
             self.clusters.get_or_create(&StateLabels { state: state.name() }).set(gauge(count));
         }
-    }
-
-    /// Notes how many clusters are how far with their configuration.
-    pub fn rollouts_are(&self, words: impl Iterator<Item = &'static str>) {
-        let words: Vec<_> = words.collect();
         for state in Stage::WORDS {
-            let count = words.iter().filter(|it| **it == state).count();
+            let count = clusters.iter().filter(|it| it.rollout == state).count();
             self.rollouts.get_or_create(&StateLabels { state }).set(gauge(count));
         }
+        self.each_cluster.set(clusters);
     }
 
     /// Another replica audits now.
@@ -278,90 +322,28 @@ impl Metrics {
         self.audit.clear();
         self.clusters.clear();
         self.rollouts.clear();
+        self.each_cluster.set(Vec::new());
         self.break_glass.set(0);
     }
 
-    /// The text that Prometheus scrapes.
+    /// The text that Prometheus scrapes, as OpenMetrics.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing into a String cannot fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &self.process);
+        let _ = encode_eof(&mut text);
         text
+    }
+
+    /// The same in the older format.
+    pub fn classic_text(&self) -> String {
+        classic::classic(&self.text())
     }
 }
 
 fn gauge(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// An error with everything behind it, once: `a: b: c`. Some libraries repeat their source in their own words.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = String::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let Words { says, ends } = Words::of(error);
-        if text.is_empty() {
-            text = says;
-        } else if !says.is_empty() && !text.ends_with(&says) {
-            text = format!("{text}: {says}");
-        }
-        next = if ends { None } else { error.source() };
-    }
-    text
-}
-
-/// One error of a chain, in words that its reader knows.
-struct Words {
-    says: String,
-    /// The errors behind it add nothing, or more than may be printed.
-    ends: bool,
-}
-
-/// How layers of the HTTP client call themselves.
-const LAYERS: [&str; 3] = ["client error (Connect)", "client error (SendRequest)", "tcp connect error"];
-
-impl Words {
-    fn of(error: &(dyn Error + 'static)) -> Self {
-        let last = |says: &str| Self { says: says.to_owned(), ends: true };
-        match error.downcast_ref::<kube::Error>() {
-            // The API server's answer is a sentence; kube prints all of its fields around it.
-            Some(kube::Error::Api(status)) if !status.message.is_empty() => return last(&status.message),
-            Some(kube::Error::Service(_)) => {
-                return Self { says: "the API server does not answer".to_owned(), ends: false };
-            }
-            _ => {}
-        }
-        // A plugin that fails is quoted with its environment, and with everything that it printed.
-        if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) || error.is::<AuthError>() {
-            return last(
-                "the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file",
-            );
-        }
-        if let Some(says) = certificate(error) {
-            return last(says);
-        }
-        let says = error.to_string();
-        let says =
-            if LAYERS.contains(&&*says) { "" } else { says.split(" (os error ").next().unwrap_or_default() };
-        Self { says: says.to_owned(), ends: false }
-    }
-}
-
-/// What is wrong with the certificate of a server, if that is what this error says.
-fn certificate(error: &(dyn Error + 'static)) -> Option<&'static str> {
-    // TLS speaks through errors of the input and output below it.
-    let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
-    let rustls::Error::InvalidCertificate(problem) = inner.downcast_ref()? else { return None };
-    Some(match problem {
-        CertificateError::UnknownIssuer => {
-            "its certificate was not issued by the certificate authority of the kubeconfig"
-        }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "its certificate is for another name"
-        }
-        _ => return None,
-    })
 }
 
 /// Logs to stderr: words at a terminal, JSON lines elsewhere. `RUST_LOG` chooses what.

@@ -2,11 +2,13 @@
 
 use std::io::Write;
 
-use crate::rulebook;
 use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_complete::env::Shells;
+
+use crate::act::telemetry::COMMIT;
+use crate::rulebook;
 
 /// Options of `gatera completions`.
 #[derive(Clone, Debug, Args)]
@@ -50,7 +52,7 @@ pub fn man(options: &Man, mut program: Command, out: &mut impl Write) -> anyhow:
 pub fn version(out: &mut impl Write) -> std::io::Result<()> {
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     writeln!(out, "gatera {}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out, "commit      {}", option_env!("GATERA_COMMIT").unwrap_or("unknown"))?;
+    writeln!(out, "commit      {}", COMMIT)?;
     writeln!(out, "build       {build}, {}-{}", std::env::consts::OS, std::env::consts::ARCH)?;
     writeln!(out, "rules       {}", rulebook().rules().len())?;
     writeln!(out, "kubernetes  1.30 and later")

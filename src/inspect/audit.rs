@@ -26,7 +26,7 @@ use leader::plan::rollout;
 use leader::recovery;
 use objects::{Kind, Object, Unreadable};
 
-pub use rounds::{IncrementalAudit, Round};
+pub use rounds::{ClusterReading, IncrementalAudit, Round};
 
 #[derive(Debug, Default)]
 pub struct Audit {

@@ -1,12 +1,15 @@
 //! What a guard tells: every metric it has, with its labels, as Prometheus would scrape it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use facts::settings::Settings;
-use facts::view::State;
+use facts::view::{Id, State};
 use gatera::act::answer::operations;
+use gatera::act::guard::Guard;
+use inspect::audit::ClusterReading;
 use leader::plan::rollout::Stage;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -39,13 +42,11 @@ impl Told {
         metrics.opened(true);
         metrics.turn_away("too_many");
         metrics.audited(&[(("G01", "deny"), 1)].into(), &[].into());
-        metrics.clusters_are([State::Healthy].into_iter());
-        metrics.rollouts_are([Stage::Settled.word()].into_iter());
+        metrics.clusters_are(
+            State::ALL.into_iter().zip(Stage::WORDS.into_iter().cycle()).map(reading).collect(),
+        );
 
-        let request = Request::get("/metrics").body(Body::empty()).unwrap();
-        let body = operations(guard).oneshot(request).await.unwrap().into_body();
-        let text = to_bytes(body, usize::MAX).await.unwrap();
-        Told::read(std::str::from_utf8(&text).unwrap())
+        Told::read(&scraped(&guard, "*/*").await.1)
     }
 
     fn read(text: &str) -> Told {
@@ -85,6 +86,21 @@ impl Told {
     }
 }
 
+/// A cluster in this state, and this far with its configuration.
+fn reading((state, rollout): (State, &'static str)) -> Arc<ClusterReading> {
+    let id = Id::new("db", state.name());
+    Arc::new(ClusterReading { id, state, rollout, members: 3, ready: 2 })
+}
+
+/// The type and the text of an answer to a scraper that accepts this.
+async fn scraped(guard: &Arc<Guard>, accept: &str) -> (String, String) {
+    let request = Request::get("/metrics").header("accept", accept).body(Body::empty()).unwrap();
+    let answer = operations(Arc::clone(guard)).oneshot(request).await.unwrap();
+    let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
+    let text = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+    (kind, String::from_utf8(text.to_vec()).unwrap())
+}
+
 /// A cluster is scaled to nobody.
 fn to_nobody() -> Value {
     let scale = |replicas: i64| json!({ "spec": { "replicas": replicas } });
@@ -102,7 +118,11 @@ async fn what_is_told_is_known_and_nothing_else() {
     for metric in ["gatera_overrides_total", "gatera_decision_seconds_bucket", "gatera_view_current"] {
         assert!(told.has(metric), "{metric}");
     }
-    assert_eq!(told.0["gatera_overrides_total"]["rule"], ["G01".to_owned()].into());
+    for metric in ["cpu_seconds_total", "resident_memory_bytes", "open_fds", "start_time_seconds"] {
+        assert!(told.has(&format!("process_{metric}")), "{metric}");
+    }
+    assert_eq!(told.0["gatera_build_info"]["version"], [env!("CARGO_PKG_VERSION").to_owned()].into());
+    assert_eq!(told.0["gatera_overrides_total"]["rule"].len(), gatera::rulebook().rules().len());
     assert_eq!(told.0["gatera_clusters"]["state"].len(), State::ALL.len());
     for (expression, words) in [
         ("gatera_view", "no guard tells gatera_view"),
@@ -112,4 +132,36 @@ async fn what_is_told_is_known_and_nothing_else() {
     ] {
         assert_eq!(told.knows(&asked(expression)), Err(words.to_owned()));
     }
+}
+
+/// What Prometheus asks for by itself, what it asks for with `scrape_protocols: [PrometheusText0.0.4]`, and what others do.
+#[tokio::test]
+async fn the_older_text_is_there_for_those_that_ask_for_it() {
+    let guard = router::guard(Scene::default().world(&Settings::default()));
+    router::ask(&guard, "/validate", &to_nobody()).await;
+    let both = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
+    for accept in [both, "*/*", ""] {
+        let (kind, text) = scraped(&guard, accept).await;
+        assert!(kind.starts_with("application/openmetrics-text; version=1.0.0"), "{accept}: {kind}");
+        assert!(text.contains("# TYPE gatera_reviews counter\n") && text.ends_with("# EOF\n"), "{text}");
+    }
+    for accept in ["text/plain", "text/plain;version=0.0.4;q=1.0,*/*;q=0.1"] {
+        let (kind, text) = scraped(&guard, accept).await;
+        assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
+        assert!(text.contains("# TYPE gatera_reviews_total counter\n"), "{text}");
+        assert!(!text.contains("# EOF") && !text.contains(" info\n"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_is_no_refusal() {
+    let guard = router::guard(Scene::default().world(&Settings::default()));
+    let mut request = to_nobody();
+    request["request"]["dryRun"] = json!(true);
+    let answer = router::ask(&guard, "/validate", &request).await;
+    assert_eq!(answer["response"]["allowed"], false, "{answer}");
+    let (_, text) = scraped(&guard, "*/*").await;
+    assert!(text.contains(r#"gatera_reviews_total{endpoint="/validate",answer="dry_run"} 1"#), "{text}");
+    let mut findings = text.lines().filter(|line| line.starts_with("gatera_findings_total"));
+    assert!(!text.contains(r#"answer="refused""#) && findings.all(|line| line.ends_with(" 0")), "{text}");
 }

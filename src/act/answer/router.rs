@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -198,7 +198,13 @@ async fn readyz(State(guard): State<Arc<Guard>>) -> Response {
     (status, report.text).into_response()
 }
 
-async fn metrics(State(guard): State<Arc<Guard>>) -> Response {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], guard.metrics.text()).into_response()
+async fn metrics(State(guard): State<Arc<Guard>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let (kind, text) =
+        if accepted.contains("text/plain") && !accepted.contains("application/openmetrics-text") {
+            ("text/plain; version=0.0.4; charset=utf-8", guard.metrics.classic_text())
+        } else {
+            ("application/openmetrics-text; version=1.0.0; charset=utf-8", guard.metrics.text())
+        };
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

@@ -4,6 +4,7 @@
 //! only what is new.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -122,9 +123,8 @@ impl Reported {
         self.open = open;
     }
 
-    fn say(&mut self, guard: &Guard, round: Round, news: Vec<Notice>) {
-        guard.metrics.clusters_are(round.clusters.iter().map(|(state, _)| *state));
-        guard.metrics.rollouts_are(round.clusters.iter().map(|(_, rollout)| *rollout));
+    fn say(&mut self, guard: &Guard, mut round: Round, news: Vec<Notice>) {
+        guard.metrics.clusters_are(mem::take(&mut round.clusters));
         let sent = news.len();
         self.events_left -= sent;
         for notice in news {

@@ -4,11 +4,13 @@
 //! and which findings were published.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Announced, Audit, Counts, News, namespaces, of};
+use super::{Announced, Audit, Counts, News, Summary, namespaces, of};
 use engine::rulebook::Rulebook;
-use facts::view::{Changed, Freshness, State, View, WorldDiff};
+use facts::view::{Changed, Cluster, Freshness, Id, State, View, WorldDiff};
+use leader::plan::rollout;
 
 /// Overrides expire without a change; and an address may name a Service of another namespace.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
@@ -20,10 +22,43 @@ pub struct IncrementalAudit {
     places: BTreeMap<String, Place>,
 }
 
+/// What a round tells of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterReading {
+    /// Namespace and name of its StatefulSet.
+    pub id: Id,
+    pub state: State,
+    /// The stage of its configuration's rollout, as one word.
+    pub rollout: &'static str,
+    /// The members that there should be.
+    pub members: i64,
+    /// The members that are Ready.
+    pub ready: usize,
+}
+
+impl ClusterReading {
+    fn of(cluster: &Cluster, view: &View<'_>) -> Self {
+        Self {
+            id: cluster.id.clone(),
+            state: view.state(cluster),
+            rollout: rollout::stage(cluster, view).word(),
+            members: cluster.workload.replicas(),
+            ready: cluster.ready(),
+        }
+    }
+}
+
+impl From<&Summary> for ClusterReading {
+    fn from(it: &Summary) -> Self {
+        let Summary { state, rollout, members, ready, .. } = *it;
+        Self { id: it.id.clone(), state, rollout, members, ready }
+    }
+}
+
 /// The findings of a namespace.
 #[derive(Debug, Default)]
 struct Place {
-    clusters: Vec<(State, &'static str)>,
+    clusters: Vec<Arc<ClusterReading>>,
     counts: Counts,
     judged: usize,
     refused: usize,
@@ -36,8 +71,8 @@ struct Place {
 /// The result of a round.
 #[derive(Debug, Default)]
 pub struct Round {
-    /// The state of every cluster, and the stage of its configuration's rollout as one word.
-    pub clusters: Vec<(State, &'static str)>,
+    /// Every cluster. Shared: most are the same as in the round before.
+    pub clusters: Vec<Arc<ClusterReading>>,
     /// Objects by rule and verdict; `None` while the view is not current, because an old view proves neither that a
     /// finding exists nor that it is gone.
     pub counts: Option<Counts>,
@@ -63,8 +98,8 @@ impl IncrementalAudit {
     ) -> Round {
         if view.freshness != Freshness::Current {
             self.last = WorldDiff::default();
-            let state = |cluster| (view.state(cluster), leader::plan::rollout::stage(cluster, view).word());
-            return Round { clusters: view.world.clusters().map(state).collect(), ..Round::default() };
+            let clusters = view.world.clusters().map(|it| Arc::new(ClusterReading::of(it, view)));
+            return Round { clusters: clusters.collect(), ..Round::default() };
         }
         let due: BTreeSet<String> = match self.last.changed(view, now, AT_LEAST_EVERY) {
             Changed::Everywhere => {
@@ -91,7 +126,7 @@ impl IncrementalAudit {
     fn sum(&self) -> Round {
         let mut sum = Round { counts: Some(Counts::new()), ..Round::default() };
         for place in self.places.values() {
-            sum.clusters.extend(&place.clusters);
+            sum.clusters.extend(place.clusters.iter().cloned());
             for (key, count) in &place.counts {
                 *sum.counts.get_or_insert_default().entry(*key).or_default() += count;
             }
@@ -110,7 +145,7 @@ impl Place {
         let (news, held_back) = self.announced.news(audit, most);
         news.iter().for_each(publish);
         let announced = news.len();
-        self.clusters = audit.clusters.iter().map(|it| (it.state, it.rollout)).collect();
+        self.clusters = audit.clusters.iter().map(|it| Arc::new(it.into())).collect();
         (self.counts, self.judged, self.held_back) = (audit.counts(), audit.judged, held_back);
         (self.refused, self.warned) = (audit.refused(), audit.warned());
         announced

@@ -1,0 +1,111 @@
+//! The metrics that name clusters. Only the leader knows them; the other replicas have none of these series.
+//!
+//! Must not know: what a state means. A scrape reads the last round of the audit as it is, so a cluster that is gone has no series,
+//! and no scrape shows a cluster in two states.
+//!
+//! `gatera_cluster_state` has one series for each cluster: its present state, with the value 1. Eight series, seven of them 0,
+//! would make 80,000 of 10,000 clusters. Every query works without the zeros: `gatera_cluster_state{state="DOWN"} == 1` lists the
+//! clusters that are down, a state timeline of Grafana gives each state a number (`… * 1 or … * 2`), and Prometheus ends the
+//! series of the previous state at the next scrape. The price: `last_over_time` still finds the previous state, so alerts look back
+//! over `gatera_clusters`, which has the zeros.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use inspect::audit::ClusterReading;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+
+/// The clusters of the last round. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClusterGauges(Arc<ArcSwap<Vec<Arc<ClusterReading>>>>);
+
+impl ClusterGauges {
+    pub(super) fn set(&self, clusters: Vec<Arc<ClusterReading>>) {
+        self.0.store(Arc::new(clusters));
+    }
+}
+
+impl Collector for ClusterGauges {
+    fn encode(&self, mut to: DescriptorEncoder) -> fmt::Result {
+        let clusters = self.0.load();
+        let states = clusters.iter().map(|it| (&**it, Some(it.state.name()), 1));
+        describe(&mut to, "cluster_state", "1 for the present state of a cluster, on the leader.", states)?;
+        let rollouts = clusters.iter().map(|it| (&**it, Some(it.rollout), 1));
+        describe(
+            &mut to,
+            "cluster_rollout",
+            "1 for how far a cluster is with its configuration, on the leader.",
+            rollouts,
+        )?;
+        let members = clusters.iter().map(|it| (&**it, None, it.members));
+        describe(&mut to, "cluster_members", "Members a cluster should have, on the leader.", members)?;
+        let ready = clusters.iter().map(|it| (&**it, None, super::gauge(it.ready)));
+        describe(
+            &mut to,
+            "cluster_members_ready",
+            "Members of a cluster that are Ready, on the leader.",
+            ready,
+        )
+    }
+}
+
+/// Writes a gauge with a sample for each cluster: its value, and its state if the gauge has one.
+fn describe<'a>(
+    to: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    samples: impl Iterator<Item = (&'a ClusterReading, Option<&'static str>, i64)>,
+) -> fmt::Result {
+    // What was never seen is not announced either: a replica that does not lead has not even the name.
+    let mut samples = samples.peekable();
+    if samples.peek().is_none() {
+        return Ok(());
+    }
+    let mut metric = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (cluster, state, value) in samples {
+        let id = [("namespace", &*cluster.id.namespace), ("cluster", &*cluster.id.name)];
+        match state {
+            Some(state) => metric.encode_family(&[id[0], id[1], ("state", state)])?.encode_gauge(&value)?,
+            None => metric.encode_family(&id)?.encode_gauge(&value)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use facts::view::{Id, State};
+
+    use super::*;
+    use crate::act::telemetry::Metrics;
+
+    fn lines(metrics: &Metrics) -> Vec<String> {
+        let text = metrics.text();
+        text.lines().filter_map(|it| it.strip_prefix("gatera_cluster_")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_cluster_has_one_state_and_disappears_with_the_lease() {
+        let reading = |name: &str, state, ready| {
+            let id = Id::new("db", name);
+            Arc::new(ClusterReading { id, state, rollout: "settled", members: 3, ready })
+        };
+        let metrics = Metrics::default();
+        assert!(!metrics.text().contains("gatera_cluster_"));
+        metrics.clusters_are(vec![reading("a", State::Degraded, 2), reading("b", State::Healthy, 3)]);
+        assert_eq!(lines(&metrics).len(), 8);
+        metrics.clusters_are(vec![reading("a", State::Healthy, 3)]);
+        let only = [
+            r#"state{namespace="db",cluster="a",state="HEALTHY"} 1"#,
+            r#"rollout{namespace="db",cluster="a",state="settled"} 1"#,
+            r#"members{namespace="db",cluster="a"} 3"#,
+            r#"members_ready{namespace="db",cluster="a"} 3"#,
+        ];
+        assert_eq!(lines(&metrics), only);
+        metrics.not_auditing();
+        assert!(!metrics.text().contains("gatera_cluster_"));
+    }
+}

@@ -1,0 +1,79 @@
+//! An error and its causes as one line for a log or a terminal.
+//!
+//! Must not know: who failed, or where the line is printed.
+
+use std::error::Error;
+use std::io;
+
+use kube::client::AuthError;
+use rustls::CertificateError;
+
+/// An error with everything behind it, once: `a: b: c`. Some libraries repeat their source in their own words.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let Words { says, ends } = Words::of(error);
+        if text.is_empty() {
+            text = says;
+        } else if !says.is_empty() && !text.ends_with(&says) {
+            text = format!("{text}: {says}");
+        }
+        next = if ends { None } else { error.source() };
+    }
+    text
+}
+
+/// One error of a chain, in words that its reader knows.
+struct Words {
+    says: String,
+    /// The errors behind it add nothing, or more than may be printed.
+    ends: bool,
+}
+
+/// How layers of the HTTP client call themselves.
+const LAYERS: [&str; 3] = ["client error (Connect)", "client error (SendRequest)", "tcp connect error"];
+
+impl Words {
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        let last = |says: &str| Self { says: says.to_owned(), ends: true };
+        match error.downcast_ref::<kube::Error>() {
+            // The API server's answer is a sentence; kube prints all of its fields around it.
+            Some(kube::Error::Api(status)) if !status.message.is_empty() => return last(&status.message),
+            Some(kube::Error::Service(_)) => {
+                return Self { says: "the API server does not answer".to_owned(), ends: false };
+            }
+            _ => {}
+        }
+        // A plugin that fails is quoted with its environment, and with everything that it printed.
+        if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) || error.is::<AuthError>() {
+            return last(
+                "the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file",
+            );
+        }
+        if let Some(says) = certificate(error) {
+            return last(says);
+        }
+        let says = error.to_string();
+        let says =
+            if LAYERS.contains(&&*says) { "" } else { says.split(" (os error ").next().unwrap_or_default() };
+        Self { says: says.to_owned(), ends: false }
+    }
+}
+
+/// What is wrong with the certificate of a server, if that is what this error says.
+fn certificate(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    // TLS speaks through errors of the input and output below it.
+    let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
+    let rustls::Error::InvalidCertificate(problem) = inner.downcast_ref()? else { return None };
+    Some(match problem {
+        CertificateError::UnknownIssuer => {
+            "its certificate was not issued by the certificate authority of the kubeconfig"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "its certificate is for another name"
+        }
+        _ => return None,
+    })
+}
