@@ -9,6 +9,7 @@ pub mod check;
 pub mod doctor;
 pub mod manual;
 pub mod pages;
+pub mod password;
 pub mod recovery;
 pub mod rollout;
 pub mod status;
