@@ -5,6 +5,9 @@
 //! looks: a command that was killed goes on where it was, and one that goes back is the same command with the other
 //! target. Passwords are known here by their hashes.
 
+#[cfg(test)]
+mod search;
+
 use std::collections::BTreeSet;
 
 use facts::galera::accounts::Account;
@@ -41,6 +44,8 @@ pub struct Underway {
     pub target: Which,
     /// Differs in each change, and after it was turned round.
     pub turn: String,
+    /// The Secret may have been written, so a reader may hold the new password.
+    pub touched: bool,
     /// All readers hold the target, and the other password is about to end: the change is not turned round any more.
     pub sealed: bool,
 }

@@ -26,8 +26,6 @@ use crate::command::look::ObservedCluster;
 
 /// The annotation by which `kubectl rollout restart` restarts a workload.
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
-/// A turn that no change has: the Secret is as it was.
-const NO_TURN: &str = "none";
 
 /// Does this step.
 pub(super) async fn act(seen: &ObservedCluster, looked: &Looked, step: &Step) -> anyhow::Result<()> {
@@ -36,6 +34,10 @@ pub(super) async fn act(seen: &ObservedCluster, looked: &Looked, step: &Step) ->
         Step::AcceptBoth(clauses) | Step::End(clauses) => alter(seen, looked, clauses).await,
         Step::Write => {
             let underway = looked.observed.underway.as_ref().context("no change is under way")?;
+            if !underway.touched {
+                // Before that: a run that turns the change round has to know, and this one that it was turned round.
+                note(seen, looked, &[("touched", "yes")]).await?;
+            }
             write(seen, looked, underway.target, &underway.turn).await
         }
         Step::Restart { workloads, .. } => {
@@ -56,7 +58,13 @@ async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
         uid: seen.cluster()?.workload.metadata.uid.clone(),
         ..OwnerReference::default()
     };
-    let own = looked.change.written_down(&own_name(seen), owner)?;
+    let (secret, own) = (&looked.change.secret, looked.change.written_down(&own_name(seen), owner)?);
+    let now =
+        secrets(seen).get_metadata(secret).await.with_context(|| format!("asking for Secret {secret}"))?;
+    anyhow::ensure!(
+        now.metadata.resource_version == looked.secret.metadata.resource_version,
+        "Secret {secret} has changed in this moment"
+    );
     let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     match secrets(seen).create(&parameters, &own).await {
         // Another run was faster, and the next look finds its change.
@@ -137,20 +145,13 @@ async fn note(seen: &ObservedCluster, looked: &Looked, values: &[(&str, &str)]) 
     noted.map(drop).context("noting it in the command's own Secret")
 }
 
-/// Turns the change round. Where the Secret is as it was, no reader holds the new password: then it only ends. The Secret is
-/// written all the same, so that a run that was asleep does not write it any more.
+/// Turns the change round. Where the Secret was not written, no reader holds the new password: then it only ends.
 pub(super) async fn turn_round(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
     let underway = looked.observed.underway.as_ref().context("no change is under way")?;
     if underway.target == Which::Old {
         return Ok(());
     }
-    let kept = &looked.observed.kept;
-    let untouched = kept.holds == Some(Which::Old)
-        && kept.written.as_ref().is_none_or(|(turn, _)| *turn != underway.turn);
-    if untouched {
-        write(seen, looked, Which::Old, NO_TURN).await?;
-    }
-    let sealed = if untouched { "yes" } else { "no" };
+    let sealed = if underway.touched { "no" } else { "yes" };
     note(seen, looked, &[("target", "old"), ("turn", &new_turn()?), ("sealed", sealed)]).await
 }
 

@@ -55,7 +55,8 @@ impl Change {
         let (account, secret, key) = (text("account")?, text("secret")?, text("key")?);
         let change = Self { account, secret, key, old: password("old")?, new: password("new")? };
         let target = if text("target")? == "old" { Which::Old } else { Which::New };
-        let underway = Underway { target, turn: text("turn")?, sealed: text("sealed")? == "yes" };
+        let (turn, touched, sealed) = (text("turn")?, text("touched")? == "yes", text("sealed")? == "yes");
+        let underway = Underway { target, turn, touched, sealed };
         Ok((change, underway))
     }
 
@@ -69,6 +70,7 @@ impl Change {
             ("new", self.new.look()),
             ("target", "new"),
             ("turn", &new_turn()?),
+            ("touched", "no"),
             ("sealed", "no"),
         ];
         let labels = [("app.kubernetes.io/managed-by", "gatera"), ("app.kubernetes.io/component", "passwd")];
@@ -124,7 +126,8 @@ mod tests {
         let change = Change { account, secret, key, old, new: made().unwrap() };
         let own = change.written_down("gatera-passwd-g", OwnerReference::default()).unwrap();
         let (read, underway) = Change::read(&own).unwrap();
-        assert_eq!((read, underway.target, underway.sealed), (change, Which::New, false));
+        assert_eq!((read, underway.target), (change, Which::New));
+        assert!(!underway.touched && !underway.sealed);
         let strange = Change::read(&Secret::default()).unwrap_err();
         assert_eq!(strange.to_string(), "Secret  lacks key account: it is not one of gatera passwd");
     }
