@@ -7,6 +7,8 @@
 mod actions;
 mod change;
 mod looked;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
 use std::time::Instant;
@@ -15,7 +17,6 @@ use anyhow::Context as _;
 use clap::Args;
 use facts::galera::accounts::Password;
 use leader::password::{self, Step, Which};
-use objects::visible;
 use report::password as report;
 use tokio::time::sleep;
 
@@ -115,7 +116,7 @@ impl PasswordRun<'_> {
     async fn turn(&mut self, seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Option<Exit>> {
         let cluster = seen.cluster()?;
         if let Some(why) = password::not_in_this_state(cluster, &seen.view()) {
-            writeln!(out, "the password cannot be changed: {}", visible(&why))?;
+            write!(out, "{}", report::cannot(cluster, &why, None))?;
             return Ok(Some(Exit::Refused));
         }
         let looked = looked::look(seen, &self.options.user, &self.wanted).await?;
@@ -195,7 +196,9 @@ impl PasswordRun<'_> {
             {
                 report::too_late(cluster, account)
             }
-            Step::Cannot(why) => format!("the password cannot be changed: {}\n", visible(why)),
+            Step::Cannot(why) => {
+                report::cannot(cluster, why, looked.own.as_ref().map(|_| looked::own_name(seen)))
+            }
             Step::Begin if looked.change.old == looked.change.new => {
                 format!("that is the password of {account} already\n")
             }

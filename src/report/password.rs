@@ -80,6 +80,19 @@ pub fn without_words(step: &Step, says: &str) -> String {
     if matches!(step, Step::Wait(_)) { kind } else { kind + says }
 }
 
+/// Returns why nothing is done; `own` is the Secret of a change that is under way.
+pub fn cannot(cluster: &Cluster, why: &str, own: Option<String>) -> String {
+    let delete = |own: &str| Command::new(format!("kubectl -n {} delete secret {own}", cluster.id.namespace));
+    let own = own.map(|own| {
+        format!(
+            "\nthe change that is under way is in Secret {own}; if nothing of it counts any more: {}",
+            delete(&own)
+        )
+    });
+    let text = format!("the password cannot be changed: {why}{}", own.unwrap_or_default());
+    text.lines().map(|line| visible(line) + "\n").collect()
+}
+
 /// Returns the line after `--abort`.
 pub fn turned_round(account: &str) -> String {
     visible(&format!("going back to the old password of {account}"))
