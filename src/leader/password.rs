@@ -237,11 +237,14 @@ pub fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 
 /// Returns what a change waits for: members restart and are asked only while all are Ready.
 pub fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let stuck = |it: &Member| it.pod.as_ref().is_some_and(|pod| pod.stuck);
     if view.state(cluster) == State::Unknown
         || !cluster.members.iter().all(Member::ready)
         || !cluster.leaving.is_empty()
     {
-        let ways_out: Vec<_> = condition::matters(cluster, view).iter().map(ToString::to_string).collect();
+        let restarts = cluster.rolls() && !cluster.members.iter().any(stuck);
+        let conditions = if restarts { Vec::new() } else { condition::matters(cluster, view) };
+        let ways_out: Vec<_> = conditions.iter().map(ToString::to_string).collect();
         return Some([&[view.describe(cluster)][..], &ways_out].concat().join("; "));
     }
     let candidate = cluster.note.as_ref().and_then(|note| note.next.as_ref());

@@ -3,10 +3,11 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::json;
 
-use crate::advice::{commands, follow};
 use crate::galera::{Galera, patiently, series};
 use crate::guard::guarded;
 use crate::install::formed;
@@ -100,17 +101,19 @@ fn to_the_end(child: Child) -> String {
 
 /// A member loses its disk and copies everything from another one.
 fn copies_everything(galera: &Galera<'_>, ordinal: usize) {
-    let (member, claim) =
-        (galera.member(ordinal), format!("pvc/{0}-datadir-{0}-galera-{ordinal}", galera.name));
-    let refused = galera.kubectl(&["delete", &claim, "--wait=false"]);
-    let advice = commands(&refused.stderr);
-    follow(galera.lab, &advice[0]);
-    galera.kubectl(&["delete", &claim, "--wait=false"]).succeeded();
-    follow(galera.lab, &advice[1]);
+    let (member, name) = (galera.member(ordinal), format!("{0}-datadir-{0}-galera-{ordinal}", galera.name));
+    let uid = || {
+        galera.lab.get(&galera.namespace, &format!("persistentvolumeclaim/{name}"))["metadata"]["uid"].clone()
+    };
+    let before = uid();
+    let until = Timestamp::now() + Duration::from_secs(600);
+    let release = format!("gatera.dev/override=G07 until={until:.0} reason=a drill");
+    galera.kubectl(&["annotate", "--overwrite", "pvc", &name, &release]).succeeded();
+    galera.kubectl(&["delete", "pvc", &name, "--wait=false"]).succeeded();
+    galera.kubectl(&["delete", "pod", &member]).succeeded();
     galera.until_ready(3);
     galera.until_synced(3, 3);
-    let log = galera.kubectl(&["logs", &member, "--container=mariadb"]).stdout;
-    assert!(log.contains("SST received"), "{member} copied everything: {log}");
+    assert_ne!(uid(), before, "{member} copied everything");
 }
 
 fn leaves_nothing(galera: &Galera<'_>) {
