@@ -93,7 +93,7 @@ pub(super) fn bytes(values: &[(&str, &str)]) -> BTreeMap<String, ByteString> {
     values.iter().map(|(key, text)| ((*key).to_owned(), value(text))).collect()
 }
 
-/// Returns a password that nobody has seen.
+/// Returns a random password.
 pub(super) fn made() -> anyhow::Result<Password> {
     Password::new(&random(MADE)?).map_err(anyhow::Error::msg)
 }

@@ -355,16 +355,20 @@ const WHY: &str = "the image reads passwords from the Secret only when it initia
     they are in the database, and a login with another one fails on all members at once";
 
 /// The finding about a password; `user` is the account, if `gatera passwd` can change it.
-fn finding(key: &str, stays: bool, users: &Users<'_>, user: Option<String>) -> Finding {
-    let (Id { namespace, name }, action) = (&users.cluster.id, if stays { "changing" } else { "removing" });
+fn finding(key: &str, keeps_key: bool, users: &Users<'_>, user: Option<String>) -> Finding {
+    let (Id { namespace, name }, action) =
+        (&users.cluster.id, if keeps_key { "changing" } else { "removing" });
     let says = format!(
         "the members of {name} read key {key}, but {action} it does not change the password in MariaDB"
     );
-    let by_hand = say("ALTER USER in MariaDB first, so that both the old and the new password work")
-        .then(format!("then {} with the override of G12 (", users.then))
-        .page("G12")
-        .say(" shows the steps)");
-    let instead = match user.filter(|_| stays) {
+    let user = user.filter(|_| keeps_key);
+    let begin = if user.is_some() { "by hand: " } else { "" };
+    let by_hand =
+        say(format!("{begin}ALTER USER in MariaDB first, so that both the old and the new password work"))
+            .then(format!("then {} with the override of G12 (", users.then))
+            .page("G12")
+            .say(" shows the steps)");
+    let instead = match user {
         Some(user) => {
             let passwd = Command::new(format!("gatera passwd {name} -n {namespace}"));
             let passwd = if user == "root" { passwd } else { passwd.arg("--user").arg(user) };
