@@ -5,7 +5,7 @@
 //! * What is known: [`watch`] fills the World, [`reload`] follows the settings.
 //! * The leader: [`lease`] says who it is, [`reconcile`] does its steps.
 //! * The guard itself: [`certs`] and [`register`] show API servers the way here, [`ownership`] says whose its objects are.
-//! * All of them: [`connect`], [`api`], [`events`], [`telemetry`].
+//! * All of them: [`connect`], [`api`], [`events`], [`exec`], [`telemetry`].
 //!
 //! Must not know: the command line.
 
@@ -15,6 +15,7 @@ pub mod certs;
 pub mod config_maps;
 pub mod connect;
 pub mod events;
+pub mod exec;
 pub mod guard;
 pub mod lease;
 pub mod ownership;

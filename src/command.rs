@@ -16,6 +16,7 @@ pub mod guided;
 mod help;
 pub mod installed;
 pub mod look;
+pub mod passwd;
 pub mod recover;
 pub mod rollout;
 pub mod serve;
@@ -85,6 +86,11 @@ enum Command {
         after_help = "Examples:\n  gatera man | man -l -\n  gatera man check > gatera-check.1"
     )]
     Man(generate::Man),
+    /// Change a password in MariaDB, in its Secret, and in what reads it
+    #[command(
+        after_help = "Exit codes: 0 if it is changed, 1 if refused, 2 if unknown, or if it gave up waiting (--patience)\n\nExamples:\n  gatera passwd galera -n db --dry-run\n  gatera passwd galera -n db --user sst\n  gatera passwd galera -n db --abort"
+    )]
+    Passwd(passwd::Options),
     /// Recover a cluster that is down, from its newest member
     #[command(
         after_help = "Exit codes: 0 if the cluster serves, 1 if refused, 2 if unknown, or if it gave up waiting (--patience)\n\nExamples:\n  gatera recover galera -n db --dry-run\n  gatera recover galera -n db"
@@ -141,9 +147,12 @@ impl Command {
             Self::Check(options) => options.is_for_people(),
             Self::Explain(options) => options.is_for_people(),
             Self::Status(options) => options.is_for_people(),
-            Self::BreakGlass(_) | Self::Recover(_) | Self::Rollout(_) | Self::Start(_) | Self::Stop(_) => {
-                true
-            }
+            Self::BreakGlass(_)
+            | Self::Passwd(_)
+            | Self::Recover(_)
+            | Self::Rollout(_)
+            | Self::Start(_)
+            | Self::Stop(_) => true,
             _ => false,
         }
     }
@@ -233,6 +242,7 @@ impl Cli {
             Command::Doctor(options) => return doctor::run(&options, &mut out),
             Command::Explain(options) => explain::run(&options, Timestamp::now(), &mut out)?,
             Command::Man(options) => generate::man(&options, Self::command(), &mut out)?,
+            Command::Passwd(options) => return passwd::run(&options, out.listener()),
             Command::Recover(options) => {
                 return recover::run(&options, recover::RecoverGoal::Serve, out.listener());
             }

@@ -48,6 +48,7 @@ mod monitoring;
 mod outages;
 mod owners;
 mod packs;
+mod password_statement;
 mod paths;
 mod probe_reports;
 mod prose;

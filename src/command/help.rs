@@ -10,7 +10,7 @@ use clap::Command;
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Look", &["status", "doctor", "audit", "explain", "report", "version"]),
     ("Prevent", &["check"]),
-    ("Act", &["recover", "start", "stop", "rollout", "break-glass"]),
+    ("Act", &["recover", "start", "stop", "rollout", "passwd", "break-glass"]),
     ("Serve", &["serve"]),
 ];
 

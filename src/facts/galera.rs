@@ -4,9 +4,11 @@
 //! Owns: facts that hold whatever Kubernetes does. Must not know: rules, requests, the view. Data: text and parsed
 //! objects in, answers out; every function is pure.
 
+pub mod accounts;
 pub mod added;
 pub mod address;
 pub mod adopt;
+pub mod credentials;
 pub mod data;
 pub mod identity;
 pub mod image;

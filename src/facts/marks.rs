@@ -6,6 +6,7 @@
 //! planted before that version runs, and two versions do not undo each other's.
 
 pub mod overrides;
+pub mod password;
 pub mod recovery;
 pub mod stopped;
 
@@ -33,6 +34,8 @@ pub const STARTUP_LIMIT: &str = "startup-limit";
 pub const RECOVER: &str = "recover";
 /// The position of a member since it was stopped ([`stopped`]).
 pub const STOPPED: &str = "stopped";
+/// The key of a Secret whose new password MariaDB accepts already ([`password`]).
+pub const PASSWORD: &str = "password";
 
 /// The version that injected a pod, and [`UNPROVEN`] if its readiness probe does not check Galera's state.
 pub const INJECTED: &str = "injected";
@@ -91,6 +94,7 @@ pub enum Stands {
     Anything,
     StatefulSet,
     Namespace,
+    Secret,
     /// On a StatefulSet, and on its pods.
     Cluster,
     Pod,
@@ -109,6 +113,7 @@ impl Stands {
             Self::Anything => "any object",
             Self::StatefulSet => "StatefulSet",
             Self::Namespace => "namespace",
+            Self::Secret => "Secret",
             Self::Cluster => "StatefulSet, pod",
             Self::Pod => "pod",
             Self::Claim => "claim",
@@ -171,6 +176,11 @@ pub const MARKS: &[Mark] = &[
         STOPPED,
         Stands::Claim,
         "where the member's data ended when it was stopped; `gatera stop` writes it, and `gatera start` removes it",
+    ),
+    peoples(
+        PASSWORD,
+        Stands::Secret,
+        "lets one write change this key, because MariaDB accepts the new password already; `gatera passwd` writes it, and removes it",
     ),
     guards(INJECTED, Stands::Pod, "the version that injected it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),

@@ -181,6 +181,13 @@ impl Play {
             subresource => format!("{all}/{name}/{subresource}"),
         };
         let versioned = |mut it: Value| {
+            // The scene's version of a Secret is another one here.
+            let prepared = it["metadata"]["annotations"]["gatera.dev/password"].as_str();
+            if let Some(text) =
+                prepared.map(|text| text.replace("version=4711", &format!("version={version}")))
+            {
+                it["metadata"]["annotations"]["gatera.dev/password"] = json!(text);
+            }
             it["metadata"]["resourceVersion"] = json!(version);
             it
         };

@@ -33,6 +33,7 @@ mod odd_ends;
 mod orphaned;
 mod outage;
 mod page;
+mod passwd;
 mod password;
 mod power;
 mod race;

@@ -5,6 +5,7 @@
 //! A file of encryption keys is recognised by its lines (`N;hex`): lines may be added, but not removed or changed. An option file is
 //! judged by its options, as far as the guard can see them: it knows which options change, but not the values. Warns about a template
 //! that reads a password from another Secret or another key: the guard keeps no values, so it cannot compare them.
+//! The annotation that `gatera passwd` writes lets one write change one key: MariaDB accepts the new password by then.
 //! `gatera check NEW --against OLD` compares both Secrets if they are among the files, and refuses a value that differs, as if it
 //! had been changed in place.
 //!
@@ -23,7 +24,10 @@
 //!
 //! # What to do instead
 //!
-//! Make both passwords valid, change the Secret, restart, drop the old one. Replace the words in capitals by your values.
+//! `gatera passwd galera -n db` changes the password of root, and with `--user sst` or `--user NAME` that of another account: it
+//! makes a new one valid beside the old one, changes the Secret, restarts its readers one after the other, and then ends the old
+//! one. It goes on where it was if it is run again, and `--abort` goes back. Or do the same by hand: make both passwords valid,
+//! change the Secret, restart, drop the old one. Replace the words in capitals by your values.
 //!
 //! 1. On one member, for every host that the user has (`SELECT host FROM mysql.global_priv WHERE user = 'ACCOUNT'`; the
 //!    official image creates root twice, at `%` and at `localhost`). It replicates. (MariaDB 10.4 or newer.) Log in
@@ -74,10 +78,12 @@ use super::plain_password::is_secret_name;
 use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options::keys::{self, Class};
-use facts::galera::server;
+use facts::galera::{credentials, server};
+use facts::marks::PASSWORD;
+use facts::marks::password::PasswordChange;
 use facts::review::{Change, Review};
-use facts::view::{Cluster, View};
-use facts::way_out::{page, say};
+use facts::view::{Cluster, Id, View};
+use facts::way_out::{Command, page, run, say};
 use objects::{Fingerprint, Form, Hidden, Kind, PodSpec, Secret, Template, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -106,7 +112,11 @@ fn secret(review: &Review, view: &View<'_>) -> Findings {
     for cluster in view.concerned(review).into_iter().filter(|cluster| cluster.has_data()) {
         let spec = of_server(&cluster.workload.spec.template);
         let then = format!("change Secret {name} in {namespace}");
-        let users = Users { cluster, spec: &spec, secret: name, then };
+        let change = new.metadata.mark(PASSWORD).and_then(PasswordChange::read);
+        let prepared =
+            change.filter(|it| it.permits(&cluster.id.name, &it.key, &old.metadata.resource_version));
+        let prepared = prepared.map(|it| it.key);
+        let users = Users { cluster, spec: &spec, secret: name, then, prepared };
         let read = spec.uses_of_secret(name);
         let changed = old.data.iter().filter(|(key, was)| new.data.get(key) != Some(was) && read.reads(key));
         found.extend(changed.flat_map(|(key, was)| judge(key, was, new.data.get(key), &users)));
@@ -147,7 +157,8 @@ fn taken_from_elsewhere(
             continue;
         }
         let then = format!("let StatefulSet {} in {} read Secret {to}", review.name, review.namespace);
-        let all = judge(key, value, becomes, &Users { cluster, spec: &was, secret: from, then });
+        let all =
+            judge(key, value, becomes, &Users { cluster, spec: &was, secret: from, then, prepared: None });
         found.extend(all.into_iter().map(|it| Finding {
             field: moved.field.clone(),
             says: format!("key {its} of Secret {to} replaces {key} of {from}: {}", it.says),
@@ -184,6 +195,15 @@ struct Users<'a> {
     secret: &'a str,
     /// The step after `ALTER USER`.
     then: String,
+    /// The key whose new password MariaDB accepts already.
+    prepared: Option<String>,
+}
+
+impl Users<'_> {
+    /// Tells whether the password in this key may change in this write.
+    fn may_change(&self, key: &str) -> bool {
+        self.prepared.as_deref() == Some(key)
+    }
 }
 
 /// The pod spec with only the server, the init containers and their volumes.
@@ -204,7 +224,6 @@ fn of_server(template: &Template) -> PodSpec {
 /// Findings about a key that a member reads and that changes or is removed.
 fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Findings {
     let (stays, cluster) = (is.is_some(), users.cluster);
-    let action = if stays { "changing" } else { "removing" };
     match (&was.form, is.map_or(&Form::Plain, |it| &it.form)) {
         (Form::Certificate, _) => Findings::new(),
         (Form::Script, _) if stays => Findings::new(),
@@ -228,8 +247,14 @@ fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Fin
                 vec![taken_away(key, cluster)]
             }
         }
-        _ => vec![finding(key, action, users)],
+        _ if stays && users.may_change(key) => Findings::new(),
+        _ => vec![finding(key, stays, users, of_variable(key, users))],
     }
+}
+
+/// The account whose password a variable reads from this key, if `gatera passwd` can change it.
+fn of_variable(key: &str, users: &Users<'_>) -> Option<String> {
+    users.spec.containers.iter().find_map(|it| credentials::reader_of(it, users.secret, key))
 }
 
 /// The endings of variable names that do not hold a password.
@@ -270,8 +295,10 @@ fn options(
     let judge = |name: &String| {
         // An added password is not in use yet.
         if !keys::may_be_shown(name) {
-            let action = if new.contains_key(name) { "changing" } else { "removing" };
-            return old.contains_key(name).then(|| finding(key, action, users));
+            let stays = new.contains_key(name);
+            let judged = old.contains_key(name) && !(stays && users.may_change(key));
+            let user = (name == "wsrep_sst_auth").then(|| "sst".to_owned());
+            return judged.then(|| finding(key, stays, users, user));
         }
         let fixed = |class: &Class| match class {
             Class::Format(_) => true,
@@ -327,14 +354,27 @@ fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {
 const WHY: &str = "the image reads passwords from the Secret only when it initialises an empty data directory; afterwards \
     they are in the database, and a login with another one fails on all members at once";
 
-fn finding(key: &str, action: &str, users: &Users<'_>) -> Finding {
+/// The finding about a password; `user` is the account, if `gatera passwd` can change it.
+fn finding(key: &str, keeps_key: bool, users: &Users<'_>, user: Option<String>) -> Finding {
+    let (Id { namespace, name }, action) =
+        (&users.cluster.id, if keeps_key { "changing" } else { "removing" });
     let says = format!(
-        "the members of {} read key {key}, but {action} it does not change the password in MariaDB",
-        users.cluster.id.name
+        "the members of {name} read key {key}, but {action} it does not change the password in MariaDB"
     );
-    let instead = say("ALTER USER in MariaDB first, so that both the old and the new password work")
-        .then(format!("then {} with the override of G12 (", users.then))
-        .page("G12")
-        .say(" shows the steps)");
+    let user = user.filter(|_| keeps_key);
+    let begin = if user.is_some() { "by hand: " } else { "" };
+    let by_hand =
+        say(format!("{begin}ALTER USER in MariaDB first, so that both the old and the new password work"))
+            .then(format!("then {} with the override of G12 (", users.then))
+            .page("G12")
+            .say(" shows the steps)");
+    let instead = match user {
+        Some(user) => {
+            let passwd = Command::new(format!("gatera passwd {name} -n {namespace}"));
+            let passwd = if user == "root" { passwd } else { passwd.arg("--user").arg(user) };
+            run(passwd).say(" changes it in MariaDB, in the Secret and in what reads it").or(by_hand)
+        }
+        None => by_hand,
+    };
     RULE.finding(Verdict::Deny, format!("data[{key}]"), says, WHY, instead)
 }

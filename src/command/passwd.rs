@@ -1,0 +1,258 @@
+//! `gatera passwd`: changes a password that members read from a Secret, in MariaDB and in all that reads it, with the rights
+//! of the person who runs it.
+//!
+//! Owns: the loop of looking and doing, and the question before it. What comes next is `leader::password`'s. Nothing is
+//! remembered between two looks; both passwords are in a Secret of the command's own until the change is over.
+
+mod actions;
+mod change;
+mod looked;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write};
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::Args;
+use facts::galera::accounts::Password;
+use leader::password::{self, Step, Which};
+use report::password as report;
+use tokio::time::sleep;
+
+use self::looked::Looked;
+use super::Exit;
+use super::guided::{ClusterArgs, LOOK, Transcript, agrees};
+use super::look::{self, ObservedCluster};
+
+/// Options of `gatera passwd`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    of: ClusterArgs,
+    /// Account: root, sst (that of the state transfer), or a name
+    #[arg(long, value_name = "ACCOUNT", default_value = "root")]
+    user: String,
+    /// Read the new password from standard input, one line [default: a random one]
+    #[arg(long, conflicts_with = "abort")]
+    stdin: bool,
+    /// Stop before the old password ends; run it again without this option to end it
+    #[arg(long, conflicts_with = "abort")]
+    keep_old: bool,
+    /// Go back to the old password, unless it is about to end
+    #[arg(long, conflicts_with = "dry_run")]
+    abort: bool,
+}
+
+/// Changes it.
+pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let given = if options.stdin { Some(from_standard_input()?) } else { None };
+    let wanted = given.clone().map_or_else(change::made, Ok)?;
+    let run = PasswordRun {
+        options,
+        given,
+        wanted,
+        agreed: options.of.agreed(),
+        abort: options.abort,
+        begun: false,
+        since: Instant::now(),
+        before: None,
+        transcript: Transcript::default(),
+    };
+    look::block_on(run.go(out))
+}
+
+fn from_standard_input() -> anyhow::Result<Password> {
+    let stdin = io::stdin();
+    anyhow::ensure!(
+        !stdin.is_terminal(),
+        "standard input is a terminal, which would show the password: lead a file or a pipe to it"
+    );
+    let mut line = String::new();
+    stdin.lock().read_line(&mut line).context("reading the new password from standard input")?;
+    let line = line.trim_end_matches(['\n', '\r']);
+    Password::new(line).map_err(|why| anyhow::anyhow!("the new password cannot be used: {why}"))
+}
+
+/// One run of the command.
+struct PasswordRun<'a> {
+    options: &'a Options,
+    /// The new password, if the person gave one.
+    given: Option<Password>,
+    /// The new password of a change that begins now.
+    wanted: Password,
+    agreed: bool,
+    /// The change is yet to be turned round.
+    abort: bool,
+    /// Something is written down already: what fails is tried again.
+    begun: bool,
+    /// Since when nothing has changed.
+    since: Instant,
+    before: Option<String>,
+    transcript: Transcript,
+}
+
+impl PasswordRun<'_> {
+    async fn go(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
+        let of = &self.options.of;
+        let site = of.site().await?;
+        loop {
+            let seen = of.seen(&site, &mut self.transcript, out).await?;
+            let ended = match self.turn(&seen, out).await {
+                Err(problem) if self.begun && self.agreed => {
+                    self.transcript.problem(&problem, out)?;
+                    of.gives_up(self.since, out)?.then_some(Exit::Undecided)
+                }
+                ended => ended?,
+            };
+            if let Some(exit) = ended {
+                return Ok(exit);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Looks, and does the next step; the exit code, if that was the last one.
+    async fn turn(&mut self, seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Option<Exit>> {
+        let cluster = seen.cluster()?;
+        if let Some(why) = password::not_in_this_state(cluster, &seen.view()) {
+            write!(out, "{}", report::cannot(cluster, &why, None))?;
+            return Ok(Some(Exit::Refused));
+        }
+        let looked = looked::look(seen, &self.options.user, &self.wanted).await?;
+        self.begun |= looked.own.is_some();
+        if let Some(why) = self.is_another(&looked) {
+            writeln!(out, "{why}")?;
+            return Ok(Some(Exit::Refused));
+        }
+        let step = password::next(&looked.observed, &looked.change.account, seen.clock.now());
+        if let Some(exit) = self.ends(seen, &looked, &step, out)? {
+            return Ok(Some(exit));
+        }
+        if !self.agreed {
+            write!(out, "{}", report::proposal(cluster, &self.proposed(&looked, &step)))?;
+            if self.options.of.dry_run {
+                return Ok(Some(Exit::Clean));
+            }
+            self.agreed = agrees(out)?;
+            // It may have taken a while.
+            return Ok((!self.agreed).then_some(Exit::Refused));
+        }
+        if self.abort {
+            self.transcript.step(report::turned_round(&looked.change.account), out)?;
+            actions::turn_round(seen, &looked).await?;
+            self.abort = false;
+            return Ok(None);
+        }
+        self.step(seen, &looked, &step, out).await
+    }
+
+    async fn step(
+        &mut self,
+        seen: &ObservedCluster,
+        looked: &Looked,
+        step: &Step,
+        out: &mut impl Write,
+    ) -> anyhow::Result<Option<Exit>> {
+        let (cluster, change) = (seen.cluster()?, &looked.change);
+        let says = report::says(step, &change.account, password::held_back(cluster));
+        let now = (report::without_words(step, &says), cluster.ready());
+        let now = format!("{now:?}");
+        if self.before.as_ref() != Some(&now) {
+            (self.since, self.before) = (Instant::now(), Some(now));
+        }
+        self.transcript.step(says, out)?;
+        if self.options.of.gives_up(self.since, out)? {
+            return Ok(Some(Exit::Undecided));
+        }
+        actions::act(seen, looked, step).await?;
+        self.begun = true;
+        if *step == Step::Finish {
+            let target = looked.observed.underway.as_ref().map(|it| it.target);
+            write!(
+                out,
+                "{}",
+                report::finished(cluster, &change.account, &change.secret, &change.key, target)
+            )?;
+            return Ok(Some(Exit::Clean));
+        }
+        Ok(None)
+    }
+
+    /// Ends a run that has nothing to do.
+    fn ends(
+        &self,
+        seen: &ObservedCluster,
+        looked: &Looked,
+        step: &Step,
+        out: &mut impl Write,
+    ) -> anyhow::Result<Option<Exit>> {
+        let (cluster, account) = (seen.cluster()?, &looked.change.account);
+        let underway = looked.observed.underway.as_ref();
+        let text = match step {
+            _ if self.abort && underway.is_none() => report::nothing_to_abort(cluster),
+            _ if (self.abort || self.options.keep_old)
+                && underway.is_some_and(|it| it.sealed && it.target == Which::New) =>
+            {
+                report::too_late(cluster, account)
+            }
+            Step::Cannot(why) => {
+                report::cannot(cluster, why, looked.own.as_ref().map(|_| looked::own_name(seen)))
+            }
+            Step::Begin if looked.change.old == looked.change.new => {
+                format!("that is the password of {account} already\n")
+            }
+            Step::Both if self.options.keep_old => {
+                write!(out, "{}", report::both(cluster, account))?;
+                return Ok(Some(Exit::Clean));
+            }
+            _ => return Ok(None),
+        };
+        write!(out, "{text}")?;
+        Ok(Some(Exit::Refused))
+    }
+
+    /// Why the change that is under way is not the one that is asked for.
+    fn is_another(&self, looked: &Looked) -> Option<String> {
+        looked.own.as_ref()?;
+        let change = &looked.change;
+        if !looked.is_asked_for {
+            return Some(format!(
+                "a change of the password of {} is under way: go on with it first (--user {})",
+                change.account, change.account
+            ));
+        }
+        let other = self.given.as_ref().is_some_and(|given| *given != change.new);
+        other.then(|| {
+            format!(
+                "a change to another password of {} is under way: go on with it without --stdin, or go back with --abort",
+                change.account
+            )
+        })
+    }
+
+    fn proposed<'l>(&self, looked: &'l Looked, step: &'l Step) -> report::Proposed<'l> {
+        let change = &looked.change;
+        let mut workloads: Vec<_> = looked
+            .observed
+            .readers
+            .iter()
+            .map(|pod| match &pod.workload {
+                Some((kind, name)) => format!("{kind} {name}"),
+                None => format!("pod {} (which you delete yourself)", pod.name),
+            })
+            .collect();
+        workloads.sort();
+        workloads.dedup();
+        report::Proposed {
+            account: &change.account,
+            secret: &change.secret,
+            key: &change.key,
+            readers: workloads,
+            underway: looked.observed.underway.as_ref(),
+            given: self.given.is_some(),
+            goes_back: self.abort,
+            step,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The steps of a change of password, with the rights of the person who runs it.
+//!
+//! Must not know: which step comes next. Each write names the version that was looked at, so a run that was asleep changes
+//! nothing that another one has done since.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context as _;
+use facts::galera::credentials;
+use facts::marks::password::PasswordChange;
+use facts::marks::{PASSWORD, PREFIX};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{ApiResource, DynamicObject, Patch, PostParams};
+use kube::{Api, ResourceExt as _};
+use leader::password::{Step, Which};
+use serde_json::{Value, json};
+
+use super::change::{bytes, new_turn};
+use super::looked::{Looked, own_name, secrets, text};
+use crate::act::api::{self, Exactly, Fault, written_by};
+use crate::command::guided::MANAGER;
+use crate::command::look::ObservedCluster;
+
+/// The annotation by which `kubectl rollout restart` restarts a workload.
+const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
+
+/// Does this step.
+pub(super) async fn act(seen: &ObservedCluster, looked: &Looked, step: &Step) -> anyhow::Result<()> {
+    match step {
+        Step::Begin => begin(seen, looked).await,
+        Step::AcceptBoth(clauses) | Step::End(clauses) => alter(seen, looked, clauses).await,
+        Step::Write => {
+            let underway = looked.observed.underway.as_ref().context("no change is under way")?;
+            if !underway.touched {
+                // Before that: a run that turns the change round has to know, and this one that it was turned round.
+                note(seen, looked, &[("touched", "yes")]).await?;
+            }
+            write(seen, looked, underway.target, &underway.turn).await
+        }
+        Step::Restart { workloads, .. } => {
+            let at = looked.observed.kept.written.as_ref().context("the Secret has no mark")?.1;
+            restart(seen, workloads, at).await
+        }
+        Step::Both | Step::Seal => note(seen, looked, &[("sealed", "yes")]).await,
+        Step::Finish => finish(seen, looked).await,
+        Step::Wait(_) | Step::Cannot(_) => Ok(()),
+    }
+}
+
+async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
+    let owner = OwnerReference {
+        api_version: "apps/v1".to_owned(),
+        kind: "StatefulSet".to_owned(),
+        name: seen.id.name.clone(),
+        uid: seen.cluster()?.workload.metadata.uid.clone(),
+        ..OwnerReference::default()
+    };
+    let (secret, own) = (&looked.change.secret, looked.change.written_down(&own_name(seen), owner)?);
+    let now =
+        secrets(seen).get_metadata(secret).await.with_context(|| format!("asking for Secret {secret}"))?;
+    anyhow::ensure!(
+        now.metadata.resource_version == looked.secret.metadata.resource_version,
+        "Secret {secret} has changed in this moment"
+    );
+    let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+    match secrets(seen).create(&parameters, &own).await {
+        // Another run was faster, and the next look finds its change.
+        Err(error) if Fault::of(&error) == Fault::Conflict => Ok(()),
+        created => created.map(drop).context("writing down the passwords"),
+    }
+}
+
+/// Changes the account, unless another run has written something since the look.
+async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> anyhow::Result<()> {
+    let own = looked.own.as_ref().context("no change is under way")?;
+    let now =
+        secrets(seen).get_metadata(&own.name_any()).await.context("asking for the command's own Secret")?;
+    anyhow::ensure!(
+        now.metadata.resource_version == own.metadata.resource_version,
+        "another run is at the same change"
+    );
+    let first = seen.cluster()?.members.first().context("it has no member")?;
+    // Passwords that are not hashes would need other quotes in other modes, and a member must not change its copy alone.
+    let session = "SET SESSION sql_mode = '', SESSION wsrep_OSU_method = 'TOI';";
+    looked.run(seen, &first.name, &format!("{session} ALTER USER {};", clauses.join(", "))).await.map(drop)
+}
+
+/// Writes a password to the Secret that members read. The guard knows by the mark that MariaDB accepts it.
+async fn write(seen: &ObservedCluster, looked: &Looked, which: Which, turn: &str) -> anyhow::Result<()> {
+    let Looked { change, secret, .. } = looked;
+    let name = &change.secret;
+    let value =
+        text(secret, &change.key).with_context(|| format!("key {} of Secret {name} is gone", change.key))?;
+    let value = credentials::replaced(&value, &change.account, change.password(which));
+    let value =
+        value.with_context(|| format!("key {} of Secret {name} holds another account now", change.key))?;
+    let mark = PasswordChange {
+        cluster: seen.id.name.clone(),
+        key: change.key.clone(),
+        version: secret.resource_version().context("the Secret has no version")?,
+        at: seen.in_time(SignedDuration::ZERO)?,
+        turn: turn.to_owned(),
+    };
+    let patch = json!({
+        "metadata": {
+            "resourceVersion": mark.version,
+            "annotations": { format!("{PREFIX}{PASSWORD}"): mark.to_string() },
+        },
+        "data": bytes(&[(&change.key, &value)]),
+    });
+    let written = secrets(seen).patch(name, &written_by(MANAGER), &Patch::Merge(&patch)).await;
+    written.map(drop).with_context(|| format!("writing Secret {name}"))
+}
+
+/// Restarts these workloads, as `kubectl rollout restart` does. The same time again changes nothing.
+async fn restart(
+    seen: &ObservedCluster,
+    workloads: &BTreeSet<(String, String)>,
+    at: Timestamp,
+) -> anyhow::Result<()> {
+    let annotations = json!({ RESTARTED: at.to_string() });
+    let patch = json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } });
+    for (kind, name) in workloads {
+        let of = match &**kind {
+            "StatefulSet" => ApiResource::erase::<StatefulSet>(&()),
+            "DaemonSet" => ApiResource::erase::<DaemonSet>(&()),
+            _ => ApiResource::erase::<Deployment>(&()),
+        };
+        let api: Api<DynamicObject> = Api::namespaced_with(seen.client.clone(), &seen.id.namespace, &of);
+        let restarted = api.patch(name, &written_by(MANAGER), &Patch::Merge(&patch)).await;
+        restarted.with_context(|| format!("restarting {kind} {name}"))?;
+    }
+    Ok(())
+}
+
+/// Notes this in the command's own Secret as it was looked at.
+async fn note(seen: &ObservedCluster, looked: &Looked, values: &[(&str, &str)]) -> anyhow::Result<()> {
+    let own = looked.own.as_ref().context("no change is under way")?;
+    let patch =
+        json!({ "metadata": { "resourceVersion": own.metadata.resource_version }, "data": bytes(values) });
+    let noted = secrets(seen).patch(&own.name_any(), &written_by(MANAGER), &Patch::Merge(&patch)).await;
+    noted.map(drop).context("noting it in the command's own Secret")
+}
+
+/// Turns the change round. Where the Secret was not written, no reader holds the new password: then it only ends.
+pub(super) async fn turn_round(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
+    let underway = looked.observed.underway.as_ref().context("no change is under way")?;
+    if underway.target == Which::Old {
+        return Ok(());
+    }
+    let sealed = if underway.touched { "no" } else { "yes" };
+    note(seen, looked, &[("target", "old"), ("turn", &new_turn()?), ("sealed", sealed)]).await
+}
+
+/// Removes the mark, and then the command's own Secret: until that is gone, a later run goes on here.
+async fn finish(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
+    let (own, secret) = (looked.own.as_ref().context("no change is under way")?, &looked.secret);
+    let key = format!("{PREFIX}{PASSWORD}");
+    if secret.annotations().contains_key(&key) {
+        let name = secret.name_any();
+        let (uid, version) =
+            (secret.uid().unwrap_or_default(), secret.resource_version().unwrap_or_default());
+        let it = Exactly { name: &name, uid: &uid, version: &version };
+        api::annotate(&secrets(seen), it, MANAGER, &json!({ key: Value::Null })).await?;
+    }
+    let (name, uid) = (own.name_any(), own.uid().unwrap_or_default());
+    let version = own.resource_version().unwrap_or_default();
+    api::delete::<Secret>(&secrets(seen), Exactly { name: &name, uid: &uid, version: &version }).await?;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! The Secret of the command's own, in which a change that is under way is written down: both passwords, and which of them
+//! is left at the end. It is created and never written over, so two runs do the same change; it goes with the StatefulSet.
+//!
+//! Must not know: what comes next.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use facts::galera::accounts::Password;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt as _;
+use kube::api::ObjectMeta;
+use leader::password::{Underway, Which};
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+/// Characters of a password that is made here.
+const MADE: usize = 24;
+const CHARACTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+/// Characters of a word that differs in each change.
+const TURN: usize = 8;
+
+/// The key that is changed, and its passwords.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub account: String,
+    pub secret: String,
+    pub key: String,
+    pub old: Password,
+    pub new: Password,
+}
+
+impl Change {
+    pub(super) fn password(&self, which: Which) -> &Password {
+        match which {
+            Which::Old => &self.old,
+            Which::New => &self.new,
+        }
+    }
+
+    /// Reads what an earlier run wrote down.
+    pub(super) fn read(own: &Secret) -> anyhow::Result<(Self, Underway)> {
+        let text = |key: &str| {
+            let value = own.data.as_ref().and_then(|data| data.get(key));
+            let text = value.and_then(|ByteString(bytes)| String::from_utf8(bytes.clone()).ok());
+            text.with_context(|| {
+                format!("Secret {} lacks key {key}: it is not one of gatera passwd", own.name_any())
+            })
+        };
+        let password = |key: &str| {
+            Password::in_use(&text(key)?)
+                .with_context(|| format!("key {key} of Secret {} holds no password", own.name_any()))
+        };
+        let (account, secret, key) = (text("account")?, text("secret")?, text("key")?);
+        let change = Self { account, secret, key, old: password("old")?, new: password("new")? };
+        let target = if text("target")? == "old" { Which::Old } else { Which::New };
+        let (turn, touched, sealed) = (text("turn")?, text("touched")? == "yes", text("sealed")? == "yes");
+        let underway = Underway { target, turn, touched, sealed };
+        Ok((change, underway))
+    }
+
+    /// Returns the Secret that writes it down.
+    pub(super) fn written_down(&self, name: &str, owner: OwnerReference) -> anyhow::Result<Secret> {
+        let own = [
+            ("account", &*self.account),
+            ("secret", &self.secret),
+            ("key", &self.key),
+            ("old", self.old.look()),
+            ("new", self.new.look()),
+            ("target", "new"),
+            ("turn", &new_turn()?),
+            ("touched", "no"),
+            ("sealed", "no"),
+        ];
+        let labels = [("app.kubernetes.io/managed-by", "gatera"), ("app.kubernetes.io/component", "passwd")];
+        Ok(Secret {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+                owner_references: Some(vec![owner]),
+                ..ObjectMeta::default()
+            },
+            data: Some(bytes(&own)),
+            ..Secret::default()
+        })
+    }
+}
+
+/// Values as a Secret holds them.
+pub(super) fn bytes(values: &[(&str, &str)]) -> BTreeMap<String, ByteString> {
+    let value = |text: &str| ByteString(text.as_bytes().to_vec());
+    values.iter().map(|(key, text)| ((*key).to_owned(), value(text))).collect()
+}
+
+/// Returns a random password.
+pub(super) fn made() -> anyhow::Result<Password> {
+    Password::new(&random(MADE)?).map_err(anyhow::Error::msg)
+}
+
+/// Returns a word that differs in each change.
+pub(super) fn new_turn() -> anyhow::Result<String> {
+    random(TURN)
+}
+
+fn random(length: usize) -> anyhow::Result<String> {
+    let (system, mut text) = (SystemRandom::new(), String::new());
+    while text.len() < length {
+        let mut bytes = [0; 64];
+        system.fill(&mut bytes).ok().context("asking the system for random bytes")?;
+        // Each character is as likely as any other: 64 values, of which two are none.
+        let characters = bytes.iter().filter_map(|byte| CHARACTERS.get(usize::from(byte & 63)));
+        text.extend(characters.take(length - text.len()).map(|byte| char::from(*byte)));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_read_back() {
+        let [account, secret, key] = ["root", "s", "root-password"].map(str::to_owned);
+        let old = Password::in_use("it's \"old\"").unwrap();
+        let change = Change { account, secret, key, old, new: made().unwrap() };
+        let own = change.written_down("gatera-passwd-g", OwnerReference::default()).unwrap();
+        let (read, underway) = Change::read(&own).unwrap();
+        assert_eq!((read, underway.target), (change, Which::New));
+        assert!(!underway.touched && !underway.sealed);
+        let strange = Change::read(&Secret::default()).unwrap_err();
+        assert_eq!(strange.to_string(), "Secret  lacks key account: it is not one of gatera passwd");
+    }
+
+    #[test]
+    fn passwords_that_are_made_differ() {
+        let [one, other] = [made().unwrap(), made().unwrap()];
+        assert!(one != other && one.look().len() == MADE);
+    }
+}

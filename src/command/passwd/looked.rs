@@ -1,0 +1,297 @@
+//! One look at a password: which key of which Secret holds it, what of a change is done, and what members accept.
+//!
+//! Must not know: what comes next.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context as _;
+use facts::galera::accounts::{Account, Password};
+use facts::galera::credentials::{self, Credential, Role};
+use facts::marks::password::PasswordChange;
+use facts::marks::{PASSWORD, PREFIX};
+use futures_util::future::try_join_all;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+use leader::password::{self, Kept, Observed, OnMember, ReadingPod, Which};
+
+use super::change::Change;
+use crate::act::exec::{ExecError, shell};
+use crate::command::look::ObservedCluster;
+
+/// Runs a statement, and tries to log in.
+const STATEMENT: &str = include_str!("statement.sh");
+
+/// What was looked at.
+pub(super) struct Looked {
+    pub change: Change,
+    /// The Secret of the command's own; `None`: no change is under way.
+    pub own: Option<Secret>,
+    /// The Secret that members read.
+    pub secret: Secret,
+    pub observed: Observed,
+    /// The account is the one that was asked for.
+    pub is_asked_for: bool,
+    admin: Admin,
+}
+
+/// The user that changes accounts; of its passwords one is right.
+struct Admin {
+    name: String,
+    passwords: [Password; 2],
+}
+
+/// Returns the name of the command's own Secret.
+pub(super) fn own_name(seen: &ObservedCluster) -> String {
+    format!("gatera-passwd-{}", seen.id.name)
+}
+
+pub(super) fn secrets(seen: &ObservedCluster) -> Api<Secret> {
+    Api::namespaced(seen.client.clone(), &seen.id.namespace)
+}
+
+/// Returns the text of a value of a Secret.
+pub(super) fn text(secret: &Secret, key: &str) -> Option<String> {
+    let ByteString(bytes) = secret.data.as_ref()?.get(key)?;
+    String::from_utf8(bytes.clone()).ok()
+}
+
+/// Looks at the password of this account, or at the change that is under way. `new` is the password of a change that begins.
+pub(super) async fn look(seen: &ObservedCluster, user: &str, new: &Password) -> anyhow::Result<Looked> {
+    let own = secrets(seen).get_opt(&own_name(seen)).await.context("asking for the command's own Secret")?;
+    let all = read_by_the_server(seen).await?;
+    let credentials = found(seen, &all)?;
+    let earlier = own.as_ref().map(Change::read).transpose()?;
+    let (change, underway) = match earlier {
+        Some((change, underway)) => (change, Some(underway)),
+        None => (begun(seen, user, new, &credentials, &all)?, None),
+    };
+    let admin = admin(&credentials, &change)?;
+    let secret = all.get(&change.secret).cloned();
+    let secret =
+        secret.with_context(|| format!("there is no Secret {} that its server reads", change.secret))?;
+    let (cluster, view) = (seen.cluster()?, seen.view());
+    let not_now = password::not_now(cluster, &view);
+    let observed = Observed {
+        hashes: [change.old.hash(), change.new.hash()],
+        underway,
+        kept: kept(seen, &secret, &change),
+        readers: readers(seen, &change).await?,
+        members: Vec::new(),
+        not_now,
+    };
+    let is_asked_for = called(&credentials, user).any(|it| it.account == change.account);
+    let mut looked = Looked { change, own, secret, observed, is_asked_for, admin };
+    if looked.observed.not_now.is_none() {
+        let names = cluster.members.iter().map(|it| &*it.name);
+        let members = try_join_all(names.map(|it| looked.on_member(seen, it))).await?;
+        looked.observed.members = members;
+    }
+    Ok(looked)
+}
+
+/// The Secrets to which the template of the server refers.
+async fn read_by_the_server(seen: &ObservedCluster) -> anyhow::Result<BTreeMap<String, Secret>> {
+    let (spec, _) = seen.cluster()?.server().context("its template has no server")?;
+    let names: BTreeSet<_> = spec.secrets().filter(|name| !name.is_empty()).collect();
+    let api = secrets(seen);
+    let get = |name: &str| {
+        let (api, name) = (api.clone(), name.to_owned());
+        async move {
+            let secret = api.get_opt(&name).await;
+            anyhow::Ok((name.clone(), secret.with_context(|| format!("reading Secret {name}"))?))
+        }
+    };
+    let all = try_join_all(names.into_iter().map(get)).await?;
+    Ok(all.into_iter().filter_map(|(name, secret)| Some((name, secret?))).collect())
+}
+
+fn found(seen: &ObservedCluster, all: &BTreeMap<String, Secret>) -> anyhow::Result<Vec<Credential>> {
+    let (spec, server) = seen.cluster()?.server().context("its template has no server")?;
+    let value = |name: &str, key: &str| text(all.get(name)?, key);
+    let keys = |name: &str| {
+        let data = all.get(name).and_then(|it| it.data.as_ref());
+        data.map(|data| data.keys().cloned().collect()).unwrap_or_default()
+    };
+    Ok(credentials::of(spec, server, &value, &keys))
+}
+
+/// The credentials of the account with this name; without one, of the account with this role.
+fn called<'a>(credentials: &'a [Credential], user: &'a str) -> impl Iterator<Item = &'a Credential> {
+    let by_name = credentials.iter().any(|it| it.account == user);
+    credentials
+        .iter()
+        .filter(move |it| if by_name { it.account == user } else { it.role.word() == Some(user) })
+}
+
+/// The change of this account that would begin, or why none can.
+fn begun(
+    seen: &ObservedCluster,
+    user: &str,
+    new: &Password,
+    credentials: &[Credential],
+    all: &BTreeMap<String, Secret>,
+) -> anyhow::Result<Change> {
+    let Some(it) = called(credentials, user).next() else {
+        let found =
+            credentials.iter().map(|it| format!("{} (key {} of Secret {})", it.account, it.key, it.secret));
+        let found = Some(found.collect::<Vec<_>>().join(", ")).filter(|it| !it.is_empty());
+        anyhow::bail!(
+            "no password of {user} was found in a Secret: the server's variables such as MARIADB_ROOT_PASSWORD and MARIADB_PASSWORD were looked at, and wsrep_sst_auth in its option files from Secrets; found: {}",
+            found.as_deref().unwrap_or("none")
+        );
+    };
+    let Credential { account, secret, key, password, .. } = it;
+    let same = |other: &&Credential| other.account == *account;
+    if let Some(other) = credentials.iter().filter(same).find(|it| (&it.secret, &it.key) != (secret, key)) {
+        anyhow::bail!(
+            "the password of {account} is in two keys, {key} of Secret {secret} and {} of {}: gatera explain G12 shows the steps by hand",
+            other.key,
+            other.secret
+        );
+    }
+    let old = password.clone().with_context(|| {
+        format!("key {key} of Secret {secret} is not one line, so it is unknown which password clients use")
+    })?;
+    may_be_written(seen, &all[secret], key)?;
+    let new = new.clone();
+    Ok(Change { account: account.clone(), secret: secret.clone(), key: key.clone(), old, new })
+}
+
+/// Whether nothing else decides about the Secret.
+fn may_be_written(seen: &ObservedCluster, secret: &Secret, key: &str) -> anyhow::Result<()> {
+    let name = secret.name_any();
+    anyhow::ensure!(secret.immutable != Some(true), "Secret {name} is immutable: no value of it can change");
+    if let Some(owner) = secret.owner_references().iter().find(|it| it.controller == Some(true)) {
+        anyhow::bail!(
+            "Secret {name} is managed by {} {}, which would set it back: change it there, by the steps of gatera explain G12",
+            owner.kind,
+            owner.name
+        );
+    }
+    let mut clusters =
+        seen.world.clusters().filter(|it| it.id.namespace == seen.id.namespace && it.id != seen.id);
+    let reads = |it: &&facts::view::Cluster| it.workload.spec.template.spec.uses_of_secret(&name).reads(key);
+    if let Some(other) = clusters.find(reads) {
+        anyhow::bail!(
+            "cluster {} reads key {key} of Secret {name}, too, and has its own accounts: give each cluster a Secret of its own first",
+            other.id.name
+        );
+    }
+    Ok(())
+}
+
+fn admin(credentials: &[Credential], change: &Change) -> anyhow::Result<Admin> {
+    let root = credentials.iter().find(|it| it.role == Role::Root).context(
+        "no password of root was found in a Secret (MARIADB_ROOT_PASSWORD of the server), and root changes the others",
+    )?;
+    let name = root.account.clone();
+    if name == change.account {
+        return Ok(Admin { name, passwords: [change.old.clone(), change.new.clone()] });
+    }
+    let password = root.password.clone();
+    let password =
+        password.with_context(|| format!("key {} of Secret {} is not one line", root.key, root.secret))?;
+    Ok(Admin { name, passwords: [password.clone(), password] })
+}
+
+fn kept(seen: &ObservedCluster, secret: &Secret, change: &Change) -> Kept {
+    let held = text(secret, &change.key).and_then(|it| credentials::held(&it, &change.account));
+    let holds = [Which::New, Which::Old].into_iter().find(|it| held.as_ref() == Some(change.password(*it)));
+    let mark = secret.annotations().get(&format!("{PREFIX}{PASSWORD}"));
+    let mark = mark.and_then(|text| PasswordChange::read(text));
+    let written = mark.filter(|it| it.cluster == seen.id.name && it.key == change.key);
+    Kept { holds, written: written.map(|it| (it.turn, it.at)) }
+}
+
+/// The pods that read the key and have not ended.
+async fn readers(seen: &ObservedCluster, change: &Change) -> anyhow::Result<Vec<ReadingPod>> {
+    let pods =
+        seen.pods().list(&ListParams::default()).await.context("listing the pods that read the Secret")?;
+    let mut readers = Vec::new();
+    for pod in pods {
+        let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+        let spec: objects::PodSpec = serde_json::from_value(serde_json::to_value(&pod.spec)?)
+            .with_context(|| format!("reading pod {}", pod.name_any()))?;
+        if matches!(phase, Some("Succeeded" | "Failed"))
+            || !spec.uses_of_secret(&change.secret).reads(&change.key)
+        {
+            continue;
+        }
+        let created = pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |it| it.0);
+        readers.push(ReadingPod { created, workload: restarted_with(&pod), name: pod.name_any() });
+    }
+    Ok(readers)
+}
+
+/// Kind and name of the workload whose restart replaces this pod.
+fn restarted_with(pod: &Pod) -> Option<(String, String)> {
+    let owner = pod.owner_references().iter().find(|it| it.controller == Some(true))?;
+    match &*owner.kind {
+        "StatefulSet" | "DaemonSet" => Some((owner.kind.clone(), owner.name.clone())),
+        "ReplicaSet" => {
+            let hash = pod.labels().get("pod-template-hash")?;
+            let name = owner.name.strip_suffix(&**hash)?.strip_suffix('-')?;
+            Some(("Deployment".to_owned(), name.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+impl Looked {
+    /// Runs a statement as root on this member, and returns what it prints.
+    pub(super) async fn run(
+        &self,
+        seen: &ObservedCluster,
+        member: &str,
+        statement: &str,
+    ) -> anyhow::Result<String> {
+        let (_, server) = seen.cluster()?.server().context("its template has no server")?;
+        let (Admin { name, passwords: [first, second] }, Change { account, old, new, .. }) =
+            (&self.admin, &self.change);
+        // A password that nothing knows yet is not tried.
+        let (second, new) = if self.own.is_some() { (second, new) } else { (first, old) };
+        let lines = [&**name, first.look(), second.look(), statement, account, old.look(), new.look()]
+            .map(|it| format!("{it}\n"));
+        let ran = shell(&seen.pods(), member, &server.name, STATEMENT, &lines.concat()).await;
+        let said = match ran {
+            Err(ExecError::Failed(said)) => {
+                // What follows may quote a hash.
+                let said = said.split(" near '").next().unwrap_or_default().to_owned();
+                let drifted = said.contains("ERROR 1045").then(|| {
+                    format!(": {name} does not log in with the password that the Secret holds; set that one in MariaDB, or write the one that MariaDB has to the Secret (gatera explain G12)")
+                });
+                anyhow::bail!("on {member}: {said}{}", drifted.unwrap_or_default());
+            }
+            ran => ran.with_context(|| format!("on {member}"))?,
+        };
+        anyhow::ensure!(
+            said.lines().last() == Some("end"),
+            "on {member}: the answer did not arrive as a whole"
+        );
+        Ok(said)
+    }
+
+    async fn on_member(&self, seen: &ObservedCluster, member: &str) -> anyhow::Result<OnMember> {
+        let account: String = self.change.account.bytes().map(|byte| format!("{byte:02X}")).collect();
+        let statement = format!(
+            "SELECT CONCAT(HEX(Host), ':', HEX(Priv)) FROM mysql.global_priv WHERE CAST(User AS BINARY) = X'{account}';"
+        );
+        let said = self.run(seen, member, &statement).await?;
+        let mut logs_in = said.lines().filter_map(|it| it.strip_prefix("login ")).map(|it| it == "yes");
+        let logs_in = [logs_in.next().unwrap_or_default(), logs_in.next().unwrap_or_default()];
+        let rows = said.lines().filter_map(|it| it.strip_prefix("row ")?.split_once(':'));
+        let accounts = rows.filter_map(|(host, row)| Some((unhexed(host)?, unhexed(row)?)));
+        let accounts = accounts.filter_map(|(host, row)| Account::read(&host, &row)).collect();
+        Ok(OnMember { member: member.to_owned(), accounts, logs_in })
+    }
+}
+
+/// The text of these hexadecimal digits.
+fn unhexed(digits: &str) -> Option<String> {
+    let bytes =
+        digits.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    String::from_utf8(bytes.collect::<Option<_>>()?).ok()
+}

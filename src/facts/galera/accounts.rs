@@ -1,0 +1,212 @@
+//! Accounts of MariaDB and the passwords that they accept, as `mysql.global_priv` holds them.
+//!
+//! Owns: [`Password`], which cannot be printed, its hash, and the clause that lets an account accept certain passwords and
+//! leaves its other methods as they are. Statements hold hashes only, so that no log of a server has a password. Must not
+//! know: where a password is kept.
+
+use std::fmt;
+
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use serde::Deserialize;
+
+/// The plugin of passwords: its hash can be made here.
+const NATIVE: &str = "mysql_native_password";
+/// Methods that need no password of MariaDB's: they stay as they are.
+const WITHOUT_PASSWORD: [&str; 4] = ["unix_socket", "pam", "gssapi", "named_pipe"];
+/// What `mariadb-install-db` writes in place of a hash: nothing logs in by it.
+const INVALID: &str = "invalid";
+
+/// A password. Its `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+/// Bytes of a new password.
+const LONGEST_PASSWORD: usize = 64;
+
+impl Password {
+    /// A password that is in use: one line.
+    pub fn in_use(text: &str) -> Option<Self> {
+        let one_line = !text.is_empty() && !text.contains(['\n', '\r', '\0']);
+        one_line.then(|| Self(text.to_owned()))
+    }
+
+    /// A new password: only characters that every option file, URL and shell holds as they are.
+    pub fn new(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "" => Err("it is empty"),
+            _ if text.len() > LONGEST_PASSWORD => Err("it has more than 64 characters"),
+            _ if !text.chars().all(|it| it.is_ascii_alphanumeric() || "-._~".contains(it)) => Err(
+                "it may hold letters, digits and - . _ ~ only: other characters have a meaning in option files, URLs or shells",
+            ),
+            _ => Ok(Self(text.to_owned())),
+        }
+    }
+
+    /// Returns the text, to write it where it belongs. Never use it in a message or in a command line.
+    pub fn look(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns its hash, as `PASSWORD()` of MariaDB returns it.
+    pub fn hash(&self) -> String {
+        let once = digest(&SHA1_FOR_LEGACY_USE_ONLY, self.0.as_bytes());
+        let twice = digest(&SHA1_FOR_LEGACY_USE_ONLY, once.as_ref());
+        twice.as_ref().iter().fold("*".to_owned(), |text, byte| text + &format!("{byte:02X}"))
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// An account at one host, and how a client logs in to it: by any of its methods.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Account {
+    pub host: String,
+    methods: Vec<Method>,
+}
+
+/// A hash lets its owner log in, too.
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Account at {} with {} methods", self.host, self.methods.len())
+    }
+}
+
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Method {
+    plugin: String,
+    authentication_string: String,
+}
+
+impl Account {
+    /// Reads the row of a host in `mysql.global_priv`.
+    pub fn read(host: &str, privileges: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Row {
+            #[serde(flatten)]
+            first: Method,
+            /// All methods; an empty one stands for the first.
+            #[serde(default)]
+            auth_or: Vec<Method>,
+        }
+        let Row { first, auth_or } = serde_json::from_str(privileges).ok()?;
+        let or_first = |it: Method| if it.plugin.is_empty() { first.clone() } else { it };
+        let mut methods: Vec<_> = auth_or.into_iter().map(or_first).collect();
+        if methods.is_empty() {
+            methods.push(first);
+        }
+        Some(Self { host: host.to_owned(), methods })
+    }
+
+    /// Tells whether it accepts the password with this hash.
+    pub fn accepts(&self, hash: &str) -> bool {
+        self.methods.iter().any(|it| it.is_hash(hash))
+    }
+
+    /// Returns what it has besides these hashes that is a password or may be one.
+    pub fn accepts_besides(&self, hashes: [&str; 2]) -> Option<String> {
+        self.methods.iter().find_map(|it| match &*it.plugin {
+            plugin if WITHOUT_PASSWORD.contains(&plugin) => None,
+            NATIVE if it.authentication_string == INVALID => None,
+            NATIVE if hashes.iter().any(|hash| it.is_hash(hash)) => None,
+            NATIVE if it.authentication_string.is_empty() => Some("no password at all".to_owned()),
+            NATIVE => Some("another password".to_owned()),
+            "" => Some("a method that gatera does not know".to_owned()),
+            plugin => Some(format!("plugin {plugin}")),
+        })
+    }
+
+    /// Returns the clause of `ALTER USER` by which it accepts the passwords with these hashes, and every other method that
+    /// it has, but no other of `known`.
+    pub fn accepting(&self, user: &str, hashes: &[&str], known: [&str; 2]) -> String {
+        let kept = self.methods.iter().filter(|it| !known.iter().any(|hash| it.is_hash(hash)));
+        let native = hashes.iter().map(|hash| (NATIVE, *hash));
+        let all = native.chain(kept.map(|it| (&*it.plugin, &*it.authentication_string)));
+        let methods: Vec<_> = all
+            .map(|(plugin, with)| match with {
+                "" => plugin.to_owned(),
+                with => format!("{plugin} USING {}", literal(with)),
+            })
+            .collect();
+        format!("{}@{} IDENTIFIED VIA {}", literal(user), literal(&self.host), methods.join(" OR "))
+    }
+}
+
+impl Method {
+    fn is_hash(&self, hash: &str) -> bool {
+        self.plugin == NATIVE && self.authentication_string.eq_ignore_ascii_case(hash)
+    }
+}
+
+/// A text in a statement; the session's `sql_mode` is empty.
+pub fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `SELECT PASSWORD('password')` returns.
+    const HASH: &str = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19";
+    const OTHER: &str = "*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9";
+
+    #[test]
+    fn a_hash_is_mariadbs_and_a_password_is_not_printed() {
+        let password = Password::new("password").unwrap();
+        assert_eq!(password.hash(), HASH);
+        assert_eq!(format!("{password:?}"), "(hidden)");
+        assert_eq!(Password::in_use("123456").unwrap().hash(), OTHER);
+    }
+
+    #[test]
+    fn a_new_password_is_plain_and_one_in_use_is_one_line() {
+        for text in ["", "a b", "it's", "a:b", "p\u{e4}ss", "a\n", &"a".repeat(65)] {
+            assert!(Password::new(text).is_err(), "{text:?}");
+        }
+        assert!(Password::new("aZ09-._~").is_ok());
+        assert!(Password::in_use("it's \\ \"any\" #thing:").is_some());
+        assert!(Password::in_use("two\nlines").is_none() && Password::in_use("").is_none());
+    }
+
+    #[test]
+    fn other_methods_stay_and_other_passwords_are_told() {
+        let both = [HASH, OTHER];
+        let read = |privileges: &str| Account::read("local'host", privileges).unwrap();
+        let one = read(&format!(r#"{{"access":1,"plugin":"{NATIVE}","authentication_string":"{HASH}"}}"#));
+        assert!(one.accepts(HASH) && !one.accepts(OTHER) && one.accepts_besides(both).is_none());
+        assert_eq!(
+            one.accepting("ro\\ot", &[OTHER, HASH], both),
+            format!(
+                r"'ro\\ot'@'local\'host' IDENTIFIED VIA {NATIVE} USING '{OTHER}' OR {NATIVE} USING '{HASH}'"
+            )
+        );
+        let several = read(&format!(
+            r#"{{"plugin":"{NATIVE}","authentication_string":"{HASH}","auth_or":[{{"plugin":"unix_socket"}},{{"plugin":"{NATIVE}","authentication_string":"invalid"}},{{}}]}}"#
+        ));
+        assert!(several.accepts(HASH) && several.accepts_besides(both).is_none());
+        assert_eq!(
+            several.accepting("root", &[OTHER], both),
+            format!(
+                r"'root'@'local\'host' IDENTIFIED VIA {NATIVE} USING '{OTHER}' OR unix_socket OR {NATIVE} USING 'invalid'"
+            )
+        );
+        for (privileges, besides) in [
+            (
+                format!(r#"{{"plugin":"{NATIVE}","authentication_string":"*{}"}}"#, "0".repeat(40)),
+                "another password",
+            ),
+            (format!(r#"{{"plugin":"{NATIVE}","authentication_string":""}}"#), "no password at all"),
+            (r#"{"plugin":"ed25519","authentication_string":"x"}"#.to_owned(), "plugin ed25519"),
+            ("{}".to_owned(), "a method that gatera does not know"),
+        ] {
+            assert_eq!(read(&privileges).accepts_besides(both).as_deref(), Some(besides));
+        }
+        assert_eq!(Account::read("h", "[]"), None);
+        assert!(!format!("{one:?}").contains(HASH));
+    }
+}

@@ -1,0 +1,273 @@
+//! What `gatera passwd` does next: a pure function of what was looked at, asked again after every look, like a stop.
+//!
+//! MariaDB accepts both passwords before the Secret changes, and until everything that reads it was restarted; only then
+//! the other one ends. So at every moment each password that a reader holds is accepted. Nothing is remembered between two
+//! looks: a command that was killed goes on where it was, and one that goes back is the same command with the other
+//! target. Passwords are known here by their hashes.
+
+#[cfg(test)]
+mod search;
+
+use std::collections::BTreeSet;
+
+use facts::galera::accounts::Account;
+use facts::marks::RECOVER;
+use facts::view::condition;
+use facts::view::{Cluster, Member, State, View};
+use jiff::{SignedDuration, Timestamp};
+
+/// A pod that was created within this time after the Secret was written may have been started with the earlier value: its
+/// kubelet may not have seen the write, and two API servers may disagree about the time.
+pub const SETTLED: SignedDuration = SignedDuration::from_secs(5);
+
+/// One of the two passwords of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Old,
+    New,
+}
+
+impl Which {
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Old => Self::New,
+            Self::New => Self::Old,
+        }
+    }
+}
+
+/// A change that is under way, as its own Secret holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Underway {
+    /// The password that is left at the end.
+    pub target: Which,
+    /// Differs in each change, and after it was turned round.
+    pub turn: String,
+    /// The Secret may have been written, so a reader may hold the new password.
+    pub touched: bool,
+    /// All readers hold the target, and the other password is about to end: the change is not turned round any more.
+    pub sealed: bool,
+}
+
+/// The key of the Secret that members read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// `None`: another value than both.
+    pub holds: Option<Which>,
+    /// The turn in which this command wrote the Secret, and when.
+    pub written: Option<(String, Timestamp)>,
+}
+
+/// The account as one member has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnMember {
+    pub member: String,
+    /// The account at each of its hosts.
+    pub accounts: Vec<Account>,
+    /// Whether a client in the member's pod logs in with the old and with the new password.
+    pub logs_in: [bool; 2],
+}
+
+/// A pod that reads the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadingPod {
+    pub name: String,
+    pub created: Timestamp,
+    /// Kind and name of the workload whose restart replaces it; `None`: nothing does.
+    pub workload: Option<(String, String)>,
+}
+
+/// What was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Why nothing may be done at the moment.
+    pub not_now: Option<String>,
+    /// The hashes of the old and the new password.
+    pub hashes: [String; 2],
+    pub underway: Option<Underway>,
+    pub kept: Kept,
+    pub members: Vec<OnMember>,
+    pub readers: Vec<ReadingPod>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Wait(String),
+    Cannot(String),
+    /// Write down both passwords in a Secret of the command's own.
+    Begin,
+    /// Let the account accept both passwords: clauses of `ALTER USER`.
+    AcceptBoth(Vec<String>),
+    /// Write the target to the Secret.
+    Write,
+    /// Restart these workloads, because these pods may hold the other password.
+    Restart {
+        workloads: BTreeSet<(String, String)>,
+        pods: Vec<String>,
+    },
+    /// Every reader holds the target, and both passwords are accepted.
+    Both,
+    /// Write down that the other password is about to end.
+    Seal,
+    /// Let the account accept the target only.
+    End(Vec<String>),
+    /// Remove the mark and the command's own Secret.
+    Finish,
+}
+
+/// Returns the next step; `user` is the account.
+pub fn next(seen: &Observed, user: &str, now: Timestamp) -> Step {
+    if let Some(why) = &seen.not_now {
+        return Step::Wait(why.clone());
+    }
+    if let Some(why) = seen.cannot(user) {
+        return Step::Cannot(why);
+    }
+    let Some(underway) = &seen.underway else { return Step::Begin };
+    let target = underway.target;
+    let at = seen.kept.written.as_ref().filter(|(turn, _)| *turn == underway.turn).map(|(_, at)| *at);
+    let written = seen.kept.holds == Some(target) && (at.is_some() || underway.sealed);
+    let stale = at.map_or_else(Vec::new, |at| seen.created_before(at + SETTLED));
+    if !written || !stale.is_empty() {
+        return match () {
+            () if !seen.accepts(Which::Old) || !seen.accepts(Which::New) => {
+                Step::AcceptBoth(seen.clauses(user, &[target, target.other()]))
+            }
+            () if !written => Step::Write,
+            () => restart(&stale, at, now),
+        };
+    }
+    match () {
+        () if !seen.accepts(target) => Step::AcceptBoth(seen.clauses(user, &[target, target.other()])),
+        () if !underway.sealed && seen.accepts(target.other()) => Step::Both,
+        () if !underway.sealed => Step::Seal,
+        () if seen.accepted_anywhere(target.other()) => Step::End(seen.clauses(user, &[target])),
+        () => Step::Finish,
+    }
+}
+
+fn restart(stale: &[&ReadingPod], at: Option<Timestamp>, now: Timestamp) -> Step {
+    // Also a pod of the restart would be created too early.
+    if at.is_some_and(|at| now <= at + SETTLED) {
+        return Step::Wait("kubelets are given a few seconds to see the Secret".to_owned());
+    }
+    let workloads: BTreeSet<_> = stale.iter().filter_map(|pod| pod.workload.clone()).collect();
+    let pods = stale.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>();
+    if workloads.is_empty() {
+        let names = pods.join(", ");
+        return Step::Wait(format!(
+            "{names} may hold the other password, and no controller restarts it: delete it, and create it again if it is needed"
+        ));
+    }
+    Step::Restart { workloads, pods }
+}
+
+impl Observed {
+    /// The accounts that the Secret's readers use: those at hosts with another password are not theirs.
+    fn theirs<'a>(&'a self, on: &'a OnMember) -> impl Iterator<Item = &'a Account> {
+        on.accounts.iter().filter(|it| self.hashes.iter().any(|hash| it.accepts(hash)))
+    }
+
+    fn hash(&self, which: Which) -> &str {
+        &self.hashes[which as usize]
+    }
+
+    /// Tells whether every member accepts this password. Where clients in its pod can log in at all, one did so with it.
+    fn accepts(&self, which: Which) -> bool {
+        let accepts = |on: &OnMember| {
+            let logs_in = on.logs_in[which as usize] || on.logs_in == [false; 2];
+            self.theirs(on).all(|it| it.accepts(self.hash(which))) && logs_in
+        };
+        self.members.iter().all(accepts)
+    }
+
+    fn accepted_anywhere(&self, which: Which) -> bool {
+        self.members.iter().any(|on| on.accounts.iter().any(|it| it.accepts(self.hash(which))))
+    }
+
+    fn created_before(&self, limit: Timestamp) -> Vec<&ReadingPod> {
+        self.readers.iter().filter(|pod| pod.created <= limit).collect()
+    }
+
+    /// The clauses by which the account accepts these passwords, at each of its hosts.
+    fn clauses(&self, user: &str, which: &[Which]) -> Vec<String> {
+        let hashes: Vec<_> = which.iter().map(|it| self.hash(*it)).collect();
+        let known = [&*self.hashes[0], &*self.hashes[1]];
+        let mut clauses = BTreeSet::new();
+        for on in &self.members {
+            clauses.extend(self.theirs(on).map(|it| it.accepting(user, &hashes, known)));
+        }
+        clauses.into_iter().collect()
+    }
+
+    /// Returns why the password is not changed, however long one waits.
+    fn cannot(&self, user: &str) -> Option<String> {
+        let known = [&*self.hashes[0], &*self.hashes[1]];
+        self.members.iter().find_map(|on| {
+            let OnMember { member, .. } = on;
+            if self.theirs(on).next().is_none() {
+                return Some(format!(
+                    "{member} does not accept the password of {user} that the Secret holds: set that one in MariaDB first, or write the one that MariaDB has to the Secret (gatera explain G12)"
+                ));
+            }
+            self.theirs(on).find_map(|it| {
+                let besides = it.accepts_besides(known)?;
+                let host = &it.host;
+                Some(format!(
+                    "on {member}, {user} at host {host} accepts {besides}, too, which would still log in afterwards: remove that method from the account first"
+                ))
+            })
+        })
+    }
+}
+
+/// Returns why the password of this cluster cannot be changed in its state, however long one waits.
+pub fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    match view.state(cluster) {
+        _ if cluster.workload.metadata.mark(RECOVER).is_some() => {
+            Some(format!("a recovery is under way: {} continues it", cluster.recover_command()))
+        }
+        State::Forming => Some("no member ever held data: it is a first install".to_owned()),
+        State::Stopped => Some(format!("it is stopped: {} starts it", cluster.start_command())),
+        State::Down => Some(format!("no member is Ready: {} recovers it first", cluster.recover_command())),
+        _ => None,
+    }
+}
+
+/// Returns what a change waits for: members restart and are asked only while all are Ready.
+pub fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let stuck = |it: &Member| it.pod.as_ref().is_some_and(|pod| pod.stuck);
+    if view.state(cluster) == State::Unknown
+        || !cluster.members.iter().all(Member::ready)
+        || !cluster.leaving.is_empty()
+    {
+        let restarts = cluster.rolls() && !cluster.members.iter().any(stuck);
+        let conditions = if restarts { Vec::new() } else { condition::matters(cluster, view) };
+        let ways_out: Vec<_> = conditions.iter().map(ToString::to_string).collect();
+        return Some([&[view.describe(cluster)][..], &ways_out].concat().join("; "));
+    }
+    let candidate = cluster.note.as_ref().and_then(|note| note.next.as_ref());
+    match cluster.bootstrap.pods.first() {
+        _ if cluster.rolls() => {
+            Some(format!("a rollout of its template is under way ({})", view.count(cluster)))
+        }
+        _ if candidate.is_some() => Some("a rollout of its configuration is under way".to_owned()),
+        Some(pod) => Some(format!("{} still exists; the guard removes it when no member needs it", pod.name)),
+        None => None,
+    }
+}
+
+/// Returns why a restart does not reach all members, and what does.
+pub fn held_back(cluster: &Cluster) -> Option<&'static str> {
+    let (spec, first) = (&cluster.workload.spec, cluster.workload.spec.ordinals.start);
+    match () {
+        () if spec.update_strategy.on_delete() => {
+            Some("its update strategy is OnDelete: delete its pods yourself, one at a time")
+        }
+        () if cluster.workload.reaches_from() > first => Some(
+            "its update strategy has a partition: members below it restart when the partition is removed",
+        ),
+        () => None,
+    }
+}

@@ -1,0 +1,293 @@
+//! What can happen on the way: two runs of the command, each killed between any two writes or asleep with what it saw long
+//! ago, one of them turning the change round; pods that restart by themselves; members that are away.
+//!
+//! The law: each password that the Secret or a pod holds is accepted by MariaDB at every moment. And whatever happened, a
+//! run that is left alone ends the change.
+
+use jiff::SignedDuration;
+
+use super::*;
+
+const HASHES: [&str; 2] =
+    ["*0000000000000000000000000000000000000OLD", "*0000000000000000000000000000000000000NEW"];
+const WALKS: u64 = 5_000;
+const LONGEST_WALK: u32 = 120;
+
+/// Of what a run looked at, and how far it is with its step.
+#[derive(Clone)]
+struct Run {
+    seen: Observed,
+    secret_version: u64,
+    own_version: u64,
+    step: Step,
+    turns_round: bool,
+    /// The first of two writes is done.
+    half: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Model {
+    accepts: [bool; 2],
+    secret: Which,
+    /// What it held before the last write.
+    earlier: Which,
+    secret_version: u64,
+    mark: Option<(String, Timestamp)>,
+    own: Option<Underway>,
+    own_version: u64,
+    pods: Vec<(Which, Timestamp)>,
+    restarting: bool,
+    away: bool,
+    now: Timestamp,
+    turns: u32,
+    began: bool,
+}
+
+fn after(time: Timestamp, seconds: i64) -> Timestamp {
+    time + SignedDuration::from_secs(seconds)
+}
+
+impl Model {
+    fn new() -> Self {
+        let now: Timestamp = "2026-12-01T09:00:00Z".parse().unwrap();
+        Self {
+            accepts: [true, false],
+            secret: Which::Old,
+            earlier: Which::Old,
+            secret_version: 1,
+            mark: None,
+            own: None,
+            own_version: 0,
+            pods: vec![(Which::Old, after(now, -60)); 3],
+            restarting: false,
+            away: false,
+            now,
+            turns: 0,
+            began: false,
+        }
+    }
+
+    fn observed(&self) -> Observed {
+        let method = |which: usize| {
+            format!(r#"{{"plugin":"mysql_native_password","authentication_string":"{}"}}"#, HASHES[which])
+        };
+        let methods: Vec<_> = (0..2).filter(|it| self.accepts[*it]).map(method).collect();
+        let row = format!(r#"{{"auth_or":[{}]}}"#, methods.join(","));
+        let accounts = vec![Account::read("%", &row).unwrap()];
+        let reader = |(number, (_, created)): (usize, &(Which, Timestamp))| ReadingPod {
+            name: format!("g-{number}"),
+            created: *created,
+            workload: Some(("StatefulSet".to_owned(), "g".to_owned())),
+        };
+        Observed {
+            not_now: self.away.then(|| "a member is away".to_owned()),
+            hashes: HASHES.map(str::to_owned),
+            underway: self.own.clone(),
+            kept: Kept { holds: Some(self.secret), written: self.mark.clone() },
+            members: vec![OnMember { member: "g-0".to_owned(), accounts, logs_in: self.accepts }],
+            readers: self.pods.iter().enumerate().map(reader).collect(),
+        }
+    }
+
+    fn look(&self, turns_round: bool) -> Run {
+        let seen = self.observed();
+        let step = next(&seen, "root", self.now);
+        let (secret_version, own_version) = (self.secret_version, self.own_version);
+        Run { seen, secret_version, own_version, step, turns_round, half: false }
+    }
+
+    fn turn(&mut self) -> String {
+        self.turns += 1;
+        self.turns.to_string()
+    }
+
+    fn write(&mut self, run: &Run, which: Which, turn: &str) {
+        if run.secret_version == self.secret_version {
+            self.secret_version += 1;
+            self.earlier = self.secret;
+            (self.secret, self.mark) = (which, Some((turn.to_owned(), self.now)));
+        }
+    }
+
+    fn note(&mut self, run: &Run, underway: Option<Underway>) -> bool {
+        let current = run.own_version == self.own_version && self.own.is_some();
+        if current {
+            self.own_version += 1;
+            self.own = underway;
+        }
+        current
+    }
+
+    /// Does what the run decided; `None`: the run looks again.
+    fn act(&mut self, mut run: Run) -> Option<Run> {
+        let underway = run.seen.underway.clone();
+        if let (true, Some(underway)) = (run.turns_round, &underway) {
+            self.turn_round(&run, underway);
+            return None;
+        }
+        match (&run.step, underway) {
+            (Step::Begin, _)
+                if self.own.is_none() && !self.began && run.secret_version == self.secret_version =>
+            {
+                self.own_version += 1;
+                self.began = true;
+                self.own =
+                    Some(Underway { target: Which::New, turn: self.turn(), touched: false, sealed: false });
+            }
+            (Step::AcceptBoth(_), _) if run.own_version == self.own_version => self.accepts = [true, true],
+            (Step::Write, Some(underway)) if underway.touched || run.half => {
+                self.write(&run, underway.target, &underway.turn);
+            }
+            (Step::Write, Some(underway)) => {
+                run.half = self.note(&run, Some(Underway { touched: true, ..underway }));
+                return run.half.then_some(run);
+            }
+            (Step::Restart { .. }, _) => self.restarting = true,
+            (Step::Both | Step::Seal, Some(underway)) => {
+                self.note(&run, Some(Underway { sealed: true, ..underway }));
+            }
+            (Step::End(_), Some(underway)) if run.own_version == self.own_version => {
+                self.accepts = [underway.target == Which::Old, underway.target == Which::New];
+            }
+            (Step::Finish, _) if run.half => {
+                self.note(&run, None);
+            }
+            (Step::Finish, _) => {
+                if run.secret_version == self.secret_version {
+                    self.secret_version += 1;
+                    self.mark = None;
+                    run.half = true;
+                    return Some(run);
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn turn_round(&mut self, run: &Run, underway: &Underway) {
+        if underway.target == Which::New && !underway.sealed {
+            let (target, turn, touched) = (Which::Old, self.turn(), underway.touched);
+            self.note(run, Some(Underway { target, turn, touched, sealed: !touched }));
+        }
+    }
+
+    /// What happens by itself.
+    fn happens(&mut self, what: u64) {
+        match what {
+            0 => self.now = after(self.now, 1),
+            1 => self.now = after(self.now, 7),
+            2 | 3 if self.restarting => self.rolls(),
+            4 => self.away = !self.away,
+            5 => self.recreate(usize::try_from(self.now.as_second()).unwrap() % self.pods.len()),
+            _ => {}
+        }
+    }
+
+    /// The controller replaces the oldest pod; then the others.
+    fn rolls(&mut self) {
+        let (oldest, _) = self.pods.iter().enumerate().min_by_key(|(_, (_, created))| *created).unwrap();
+        self.recreate(oldest);
+        let limit = self.mark.as_ref().map(|(_, at)| *at + SETTLED);
+        self.restarting = limit.is_some_and(|limit| self.pods.iter().any(|(_, created)| *created <= limit));
+    }
+
+    /// A kubelet that saw an old Secret gives its value for some seconds.
+    fn recreate(&mut self, pod: usize) {
+        let fresh = self.mark.as_ref().is_none_or(|(_, at)| self.now > *at + SETTLED);
+        self.pods[pod] = (if fresh { self.secret } else { self.earlier }, self.now);
+    }
+
+    fn law(&self) -> bool {
+        let held = self.pods.iter().map(|(which, _)| which).chain([&self.secret]);
+        held.into_iter().all(|which| self.accepts[*which as usize])
+    }
+
+    fn is_over(&self) -> bool {
+        self.began && self.own.is_none()
+    }
+
+    /// One run, and nothing in its way.
+    fn ends(mut self) -> Result<Self, String> {
+        self.away = false;
+        for _ in 0..60 {
+            if self.is_over() {
+                return Ok(self);
+            }
+            let mut run = Some(self.look(false));
+            while let Some(at) = run {
+                run = self.act(at);
+                if !self.law() {
+                    return Err(format!("the law: {self:?}"));
+                }
+            }
+            self.now = after(self.now, 2);
+            if self.restarting {
+                self.rolls();
+            }
+        }
+        Err(format!("it does not end: {self:?}, {:?}", self.look(false).step))
+    }
+}
+
+fn walk(seed: u64) -> Result<(), String> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut chance = |of: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % of
+    };
+    let (mut model, mut runs) = (Model::new(), [None, None]);
+    for _ in 0..LONGEST_WALK {
+        let which = usize::from(chance(3) == 0);
+        match chance(12) {
+            0..=2 => runs[which] = Some(model.look(which == 1 && chance(6) == 0)),
+            3..=6 => runs[which] = runs[which].take().and_then(|run| model.act(run)),
+            7 => runs[which] = None,
+            _ => model.happens(chance(6)),
+        }
+        if !model.law() {
+            return Err(format!("the law: {model:?}"));
+        }
+        if model.is_over() {
+            break;
+        }
+    }
+    let end = model.ends()?;
+    let settled = end.accepts[end.secret as usize]
+        && end.accepts[end.secret.other() as usize].eq(&false)
+        && end.pods.iter().all(|(which, _)| *which == end.secret);
+    if settled { Ok(()) } else { Err(format!("it ends in {end:?}")) }
+}
+
+#[test]
+fn each_password_that_is_held_is_accepted_and_the_change_ends() {
+    for seed in 0..WALKS {
+        if let Err(why) = walk(seed) {
+            panic!("walk {seed}: {why}");
+        }
+    }
+}
+
+#[test]
+fn left_alone_it_does_each_step_once() {
+    let (mut model, mut steps) = (Model::new(), Vec::new());
+    while !model.is_over() {
+        let run = model.look(false);
+        let name = format!("{:?}", run.step);
+        let name = name.split([' ', '(']).next().unwrap().to_owned();
+        if steps.last() != Some(&name) {
+            steps.push(name);
+        }
+        let mut run = Some(run);
+        while let Some(at) = run {
+            run = model.act(at);
+        }
+        model.now = after(model.now, 6);
+        if model.restarting {
+            model.rolls();
+        }
+    }
+    assert_eq!(steps, ["Begin", "AcceptBoth", "Write", "Restart", "Both", "End", "Finish"]);
+}

@@ -1,0 +1,133 @@
+//! A change of a password as text: what will be done, what is being done, and where the new password is. No password is
+//! ever printed.
+
+use std::mem;
+
+use facts::view::Cluster;
+use facts::way_out::Command;
+use leader::password::{Step, Underway, Which};
+use objects::visible;
+
+/// What a person is asked to confirm.
+pub struct Proposed<'a> {
+    pub account: &'a str,
+    pub secret: &'a str,
+    pub key: &'a str,
+    /// What reads the key, in words.
+    pub readers: Vec<String>,
+    pub underway: Option<&'a Underway>,
+    /// The person gave the new password.
+    pub given: bool,
+    /// `--abort`.
+    pub goes_back: bool,
+    pub step: &'a Step,
+}
+
+/// Returns what will be done.
+pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
+    let Proposed { account, secret, key, readers, .. } = it;
+    let back = it.goes_back || it.underway.is_some_and(|it| it.target == Which::Old);
+    let target = match (back, it.given) {
+        (true, _) => "the old one again",
+        (false, true) => "the one that you gave",
+        (false, false) => "a random one",
+    };
+    let other = if back { "new" } else { "old" };
+    let under_way =
+        if it.underway.is_some() { "; a change is under way, and goes on where it was" } else { "" };
+    let next =
+        if it.goes_back { String::new() } else { format!("next step: {}\n", says(it.step, account, None)) };
+    let text = format!(
+        "{} ({})\nThe password of {account} becomes {target}{under_way}:\n\
+         1. MariaDB accepts the old and the new one.\n\
+         2. Key {key} of Secret {secret} gets it.\n\
+         3. What reads the key restarts: {}.\n\
+         4. The {other} one ends. Clients that have it from elsewhere cannot log in any more.\n{next}",
+        cluster.id,
+        cluster.count(),
+        readers.join(", ")
+    );
+    text.lines().map(|line| visible(line) + "\n").collect()
+}
+
+/// Returns what is being done.
+pub fn says(step: &Step, account: &str, held_back: Option<&str>) -> String {
+    let text = match step {
+        Step::Wait(what) => format!("waiting: {what}"),
+        Step::Cannot(why) => why.clone(),
+        Step::Begin => "writing down both passwords in a Secret of the command's own".to_owned(),
+        Step::AcceptBoth(_) => format!("MariaDB: {account} accepts the old and the new password"),
+        Step::Write => "writing the Secret".to_owned(),
+        Step::Restart { workloads, pods } => {
+            let workloads: Vec<_> = workloads.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
+            let held_back = held_back.map(|why| format!("; {why}")).unwrap_or_default();
+            format!(
+                "restarting {}; still to be replaced: {}{held_back}",
+                workloads.join(", "),
+                pods.join(", ")
+            )
+        }
+        Step::Both | Step::Seal => "everything has restarted: from here on --abort is too late".to_owned(),
+        Step::End(_) => format!("MariaDB: {account} accepts one password only"),
+        Step::Finish => "removing the mark, and the Secret of the command's own".to_owned(),
+    };
+    visible(&text)
+}
+
+/// Returns the step without texts that change while nothing happens.
+pub fn without_words(step: &Step, says: &str) -> String {
+    let kind = format!("{:?}", mem::discriminant(step));
+    if matches!(step, Step::Wait(_)) { kind } else { kind + says }
+}
+
+/// Returns why nothing is done; `own` is the Secret of a change that is under way.
+pub fn cannot(cluster: &Cluster, why: &str, own: Option<String>) -> String {
+    let delete = |own: &str| Command::new(format!("kubectl -n {} delete secret {own}", cluster.id.namespace));
+    let own = own.map(|own| {
+        format!(
+            "\nthe change that is under way is in Secret {own}; if nothing of it counts any more: {}",
+            delete(&own)
+        )
+    });
+    let text = format!("the password cannot be changed: {why}{}", own.unwrap_or_default());
+    text.lines().map(|line| visible(line) + "\n").collect()
+}
+
+/// Returns the line after `--abort`.
+pub fn turned_round(account: &str) -> String {
+    visible(&format!("going back to the old password of {account}"))
+}
+
+pub fn nothing_to_abort(cluster: &Cluster) -> String {
+    format!("no change of a password of {} is under way: there is nothing to go back from\n", cluster.id)
+}
+
+pub fn too_late(cluster: &Cluster, account: &str) -> String {
+    format!(
+        "the old password of {account} has ended, or is about to: run this without --abort, and then change it again\n  {}\n",
+        command(cluster, account)
+    )
+}
+
+/// Returns the last lines of a run with `--keep-old`.
+pub fn both(cluster: &Cluster, account: &str) -> String {
+    format!(
+        "MariaDB accepts the old and the new password of {account}, and everything that reads the Secret has the new one\n\
+         to end the old one: {}\nto go back: {}\n",
+        command(cluster, account),
+        command(cluster, account).arg("--abort")
+    )
+}
+
+/// Returns the last lines.
+pub fn finished(cluster: &Cluster, account: &str, secret: &str, key: &str, target: Option<Which>) -> String {
+    let which = if target == Some(Which::Old) { "old" } else { "new" };
+    let show = Command::new(format!("kubectl -n {} get secret {secret}", cluster.id.namespace))
+        .arg(format!("--template={{{{index .data \"{key}\" | base64decode}}}}"));
+    format!("{}: MariaDB accepts only the {which} password of {account}\nto see it: {show}\n", cluster.id)
+}
+
+fn command(cluster: &Cluster, account: &str) -> Command {
+    let command = Command::new(format!("gatera passwd {} -n {}", cluster.id.name, cluster.id.namespace));
+    if account == "root" { command } else { command.arg("--user").arg(account) }
+}

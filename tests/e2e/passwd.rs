@@ -1,0 +1,170 @@
+//! `gatera passwd` on real pods: killed and run again, turned round, and with a member that copies everything in the middle,
+//! while clients log in with each password all the time and a writer commits.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::galera::{Galera, patiently, series};
+use crate::guard::guarded;
+use crate::install::formed;
+use crate::recover::walk;
+use crate::writer::Writer;
+
+const NEW: &str = "a-New_one.1";
+const BOTH: &str = "accepts the old and the new password";
+
+/// Logs in over and over: a line each time, "in", "denied", or "away" where no server answered.
+const KNOCKS: &str = r#"
+while :; do
+    said=$(MYSQL_PWD=$PASSWORD mariadb --user=root --host="$HOST" --connect-timeout=2 --execute='SELECT 1' 2>&1) && echo in || {
+        case $said in *"Access denied"*) echo denied ;; *) echo away ;; esac
+        sleep 0.2
+    }
+done
+"#;
+
+/// A client that has a password by itself, not from the Secret.
+struct Knocker<'a>(&'a Galera<'a>, String);
+
+impl<'a> Knocker<'a> {
+    fn start(galera: &'a Galera<'a>, name: &str, password: &str) -> Self {
+        galera.lab.create(&json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": galera.namespace },
+            "spec": { "terminationGracePeriodSeconds": 1, "containers": [{
+                "name": "knocks", "image": format!("mariadb:{}", series()), "imagePullPolicy": "IfNotPresent",
+                "command": ["bash", "-c", KNOCKS],
+                "env": [{ "name": "PASSWORD", "value": password }, { "name": "HOST", "value": format!("{}-cs", galera.name) }],
+            }] },
+        }));
+        let knocker = Self(galera, name.to_owned());
+        patiently("it logs in", || knocker.count("in").checked_sub(1).map(drop).ok_or_else(|| knocker.log()));
+        knocker
+    }
+
+    fn log(&self) -> String {
+        self.0.kubectl(&["logs", &self.1]).stdout
+    }
+
+    fn count(&self, word: &str) -> usize {
+        self.log().lines().filter(|line| *line == word).count()
+    }
+
+    /// Ends it, and says how often it logged in.
+    fn never_denied(self) -> usize {
+        let (log_ins, denied, away) = (self.count("in"), self.count("denied"), self.count("away"));
+        println!("{}: {log_ins} logins, {denied} denied, {away} without an answer", self.1);
+        assert_eq!(denied, 0);
+        self.0.kubectl(&["delete", "pod", &self.1, "--now"]).succeeded();
+        log_ins
+    }
+}
+
+fn value(galera: &Galera<'_>, key: &str) -> String {
+    let template = format!("--template={{{{index .data \"{key}\" | base64decode}}}}");
+    galera.kubectl(&["get", "secret", &format!("{}-secret", galera.name), &template]).succeeded()
+}
+
+/// The command, with this on its standard input.
+fn passwd(galera: &Galera<'_>, more: &[&str], input: &str) -> Child {
+    let mut child =
+        walk("passwd", galera, more).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child
+}
+
+/// Runs it until it prints these words, and kills it there. It prints a step before it does it.
+fn killed_at(words: &str, mut child: Child) {
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        println!("{line}");
+        if line.contains(words) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return;
+        }
+    }
+    panic!("it ended, and did not print {words}");
+}
+
+/// Runs it to its end, and returns what it prints.
+fn to_the_end(child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    println!("{said}");
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+/// A member loses its disk and copies everything from another one.
+fn copies_everything(galera: &Galera<'_>, ordinal: usize) {
+    let (member, name) = (galera.member(ordinal), format!("{0}-datadir-{0}-galera-{ordinal}", galera.name));
+    let uid = || {
+        galera.lab.get(&galera.namespace, &format!("persistentvolumeclaim/{name}"))["metadata"]["uid"].clone()
+    };
+    let before = uid();
+    let until = Timestamp::now() + Duration::from_secs(600);
+    let release = format!("gatera.dev/override=G07 until={until:.0} reason=a drill");
+    galera.kubectl(&["annotate", "--overwrite", "pvc", &name, &release]).succeeded();
+    galera.kubectl(&["delete", "pvc", &name, "--wait=false"]).succeeded();
+    galera.kubectl(&["delete", "pod", &member]).succeeded();
+    galera.until_ready(3);
+    galera.until_synced(3, 3);
+    assert_ne!(uid(), before, "{member} copied everything");
+}
+
+fn leaves_nothing(galera: &Galera<'_>) {
+    let own = galera.kubectl(&["get", "secrets", "--output=name"]).succeeded();
+    assert!(!own.contains("gatera-passwd"), "{own}");
+    let marks = "--template={{.metadata.annotations}}";
+    let marks = galera.kubectl(&["get", "secret", &format!("{}-secret", galera.name), marks]).succeeded();
+    assert!(!marks.contains("gatera.dev/password"), "{marks}");
+    galera.until_synced(3, 3);
+}
+
+#[test]
+fn a_password_changes_and_no_login_fails() {
+    let galera = &formed(guarded(), "passwd");
+    let (old, file) = (value(galera, "root-password"), value(galera, "sst.cnf"));
+    let writer = Writer::start(galera, &json!({ "value": old }));
+    let knocks_old = Knocker::start(galera, "knocks-old", &old);
+
+    // The user of the state transfer, and back again.
+    killed_at("restarting", passwd(galera, &["--user=sst", "--stdin", "--yes"], NEW));
+    assert!(value(galera, "sst.cnf").contains(NEW));
+    galera.until_ready(3);
+    let said = to_the_end(passwd(galera, &["--user=sst", "--abort", "--yes"], ""));
+    assert!(said.contains("accepts only the old password of sst"), "{said}");
+    let old_sst = file.split_once("sst:").and_then(|(_, rest)| rest.split('"').next()).unwrap();
+    assert!(value(galera, "sst.cnf").contains(old_sst));
+    leaves_nothing(galera);
+    copies_everything(galera, 2);
+
+    // And now to its end, with a copy in the middle and one at the end.
+    to_the_end(passwd(galera, &["--user=sst", "--stdin", "--yes", "--keep-old"], NEW));
+    copies_everything(galera, 1);
+    let said = to_the_end(passwd(galera, &["--user=sst", "--yes"], ""));
+    assert!(said.contains("accepts only the new password of sst"), "{said}");
+    leaves_nothing(galera);
+    copies_everything(galera, 2);
+
+    // Root, killed at every step up to the one where both count.
+    let asked = ["--stdin", "--yes", "--keep-old"];
+    killed_at("MariaDB: root accepts the old and the new", passwd(galera, &asked, NEW));
+    killed_at("writing the Secret", passwd(galera, &["--yes", "--keep-old"], ""));
+    let knocks_new = Knocker::start(galera, "knocks-new", NEW);
+    killed_at("restarting", passwd(galera, &["--yes", "--keep-old"], ""));
+    let said = to_the_end(passwd(galera, &asked, NEW));
+    assert!(said.contains(BOTH) && !said.contains(NEW), "{said}");
+    println!("{:?} rows, and tries again", writer.finish(3));
+    knocks_old.never_denied();
+    let said = to_the_end(passwd(galera, &["--yes"], ""));
+    assert!(said.contains("accepts only the new password of root"), "{said}");
+    assert!(knocks_new.never_denied() > 0);
+    leaves_nothing(galera);
+    assert_eq!(value(galera, "root-password"), NEW);
+    galera.ask(&galera.member(0), "SELECT 1");
+}
