@@ -293,7 +293,8 @@ impl Options {
     }
 }
 
-/// A text, by the name that the user gave it.
-fn input(name: &Path, text: Result<String, NoText>) -> Input {
-    Input { name: name.display().to_string().into(), text }
+/// A text below a path that the user gave, by that name.
+fn input(top: &Path, name: &Path, text: Result<String, NoText>) -> Input {
+    let below = name.strip_prefix(top).unwrap_or(Path::new("")).into();
+    Input { name: name.display().to_string().into(), below, text }
 }

@@ -7,6 +7,7 @@
 mod change;
 mod deployed;
 mod excerpt;
+mod gaps;
 mod item;
 mod live;
 mod session;
@@ -14,6 +15,7 @@ mod unjudged;
 mod waiver;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -37,6 +39,8 @@ pub use unjudged::unadopted;
 pub struct Input {
     /// The name under which it was given.
     pub name: Arc<str>,
+    /// Its path below the folder that was given, by which it is the same file in another folder; empty: it was given itself.
+    pub below: Arc<Path>,
     pub text: Result<String, NoText>,
 }
 

@@ -104,6 +104,46 @@ fn what_was_removed_is_judged_wherever_it_was() {
     assert_eq!(it.check(".", &["apps", "--against=git:HEAD"]).0, 0);
 }
 
+/// What cannot be read is not known to be gone: the mistake in the file is the finding, and its objects are not deletions.
+#[test]
+fn a_file_that_cannot_be_read_was_not_removed() {
+    for broken in [&b"kind: [\n"[..], b"\xff\xfek", b"password: \xff\n"] {
+        let it = Repository::new();
+        fs::write(it.path().join("apps/db/galera.yaml"), broken).unwrap();
+        let before = tempfile::tempdir().unwrap();
+        fs::create_dir(before.path().join("db")).unwrap();
+        fs::write(before.path().join("db/galera.yaml"), CLUSTER).unwrap();
+        let files = format!("--against={}", before.path().display());
+        for arguments in [
+            &["apps", "--against=git:HEAD"][..],
+            &["apps/db/galera.yaml", "--against=git:HEAD"],
+            &["apps", &files],
+        ] {
+            let (code, said) = it.check(".", arguments);
+            assert_eq!(code, 2, "{said}");
+            assert!(said.starts_with("apps/db/galera.yaml") && said.contains(": not readable"), "{said}");
+            assert!(!said.contains("[G") && said.contains("1 finding: 1 that cannot be read\n"), "{said}");
+        }
+    }
+}
+
+/// Only of that file: what another one no longer has was removed, also if members still use it.
+#[test]
+fn beside_a_file_that_cannot_be_read_removals_are_judged() {
+    let it = Repository::new();
+    let is_map = |document: &&str| document.contains("name: galera-instance-nodeconfig}\ndata");
+    let (map, rest): (Vec<_>, Vec<_>) = CLUSTER.split("\n---\n").partition(is_map);
+    fs::remove_file(it.path().join("apps/db/galera.yaml")).unwrap();
+    it.put("apps/db/map.yaml", &map.join("\n---\n"));
+    it.put("apps/db/set.yaml", &rest.join("\n---\n"));
+    it.commit();
+    fs::remove_file(it.path().join("apps/db/map.yaml")).unwrap();
+    it.put("apps/db/set.yaml", "kind: [\n");
+    let (code, said) = it.check(".", &["apps", "--against=git:HEAD"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("[G10]") && !said.contains("[G03]"), "{said}");
+}
+
 /// What a chart renders is not there, before or after; that is said, and is no reason to fail.
 #[test]
 fn templates_of_charts_are_left_out_with_a_word() {

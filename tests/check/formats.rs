@@ -17,6 +17,7 @@ fn one_of_everything() -> Checked {
     let rendered = "---\n# Source: shop/templates/a b.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: rendered}\ndata: {c.cnf: \"[galera]\\nwsrep_sst_auth=root:hunter2hunter2\"}\n";
     let unread = Input {
         name: "no%file.yaml".into(),
+        below: std::path::Path::new("").into(),
         text: Err(NoText::Unread("cannot be read: there is no such file".into())),
     };
     judged(

@@ -89,10 +89,11 @@ impl<'a> Tree<'a> {
         let contents = self.contents(&blobs)?;
         let named = |((_, name), bytes): (Blob, Vec<u8>)| {
             let name = self.name(name);
-            input(&name, sources::text(bytes).map_err(NoText::Unread))
+            input(self.path, &name, sources::text(bytes).map_err(NoText::Unread))
         };
-        let left_out =
-            others.into_iter().map(|(name, words)| input(&self.name(name), Err(NoText::LeftOut(words))));
+        let left_out = others
+            .into_iter()
+            .map(|(name, words)| input(self.path, &self.name(name), Err(NoText::LeftOut(words))));
         Ok(blobs.into_iter().zip(contents).map(named).chain(left_out).collect())
     }
 

@@ -20,8 +20,10 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Every text below the paths, each once, those of a folder in the order of their names.
 pub(super) fn read(paths: &[PathBuf], progress: &Progress) -> Vec<Input> {
-    let (mut found, mut seen) = (InputList { inputs: Vec::new(), progress }, HashSet::new());
+    let mut found = InputList { inputs: Vec::new(), given: Path::new(""), progress };
+    let mut seen = HashSet::new();
     for path in paths {
+        found.given = path;
         if path.is_dir() {
             below(path, &fs::canonicalize(path).unwrap_or_default(), &mut seen, &mut found);
         } else if is_standard_input(path) || first_time(path, &mut seen) {
@@ -29,7 +31,7 @@ pub(super) fn read(paths: &[PathBuf], progress: &Progress) -> Vec<Input> {
                 // A person who types manifests at a terminal is not interrupted.
                 progress.says(String::new);
             }
-            found.push(one(path));
+            found.push(path, one(path));
         }
     }
     found.inputs
@@ -38,12 +40,14 @@ pub(super) fn read(paths: &[PathBuf], progress: &Progress) -> Vec<Input> {
 /// The inputs so far, and the progress line that counts them.
 struct InputList<'a> {
     inputs: Vec<Input>,
+    /// The path that is read now.
+    given: &'a Path,
     progress: &'a Progress,
 }
 
 impl InputList<'_> {
-    fn push(&mut self, input: Input) {
-        self.inputs.push(input);
+    fn push(&mut self, name: &Path, text: Result<String, NoText>) {
+        self.inputs.push(input(self.given, name, text));
         let files = self.inputs.len();
         self.progress.says(|| format!("reading: {files} file{} …", if files == 1 { "" } else { "s" }));
     }
@@ -71,36 +75,37 @@ fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut Inp
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = match entries {
         Ok(entries) => entries,
-        Err(error) => return found.push(input(folder, unread(problem(&error)))),
+        Err(error) => return found.push(folder, unread(problem(&error))),
     };
     let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
     paths.sort();
     let is_chart = paths.iter().any(|path| path.ends_with(CHART));
     for path in paths {
         if is_chart && path.ends_with(TEMPLATES) {
-            found.push(input(&path, Err(NoText::LeftOut(left_out(folder)))));
+            found.push(&path, Err(NoText::LeftOut(left_out(folder))));
         } else if path.is_dir() && !path.ends_with(".git") {
             // The author of a link must not choose what else of a machine is read.
             if fs::canonicalize(&path).is_ok_and(|it| it.starts_with(top)) {
                 below(&path, top, seen, found);
             } else {
-                found.push(input(&path, unread(LEADS_OUT.to_owned())));
+                found.push(&path, unread(LEADS_OUT.to_owned()));
             }
         } else if is_manifest(&path) && first_time(&path, seen) {
             let special = fs::metadata(&path).is_ok_and(|it| !it.is_file());
             let leads_out = fs::canonicalize(&path).is_ok_and(|it| !it.starts_with(top));
-            found.push(match (leads_out, special) {
-                (true, _) => input(&path, unread(LEADS_OUT.to_owned())),
-                (_, true) => input(&path, unread("is not a file".to_owned())),
+            let text = match (leads_out, special) {
+                (true, _) => unread(LEADS_OUT.to_owned()),
+                (_, true) => unread("is not a file".to_owned()),
                 _ => one(&path),
-            });
+            };
+            found.push(&path, text);
         }
     }
 }
 
-fn one(path: &Path) -> Input {
+fn one(path: &Path) -> Result<String, NoText> {
     let bytes = if is_standard_input(path) { limited(io::stdin().lock()) } else { file(path) };
-    input(path, bytes.and_then(text).or_else(unread))
+    bytes.and_then(text).or_else(unread)
 }
 
 fn unread(why: String) -> Result<String, NoText> {

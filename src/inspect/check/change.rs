@@ -42,7 +42,7 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
             None => stage.judge(desk, item, &item.created(), milder(None, item.object(), item)),
         }
     }
-    for was in pairs.gone {
+    for was in &pairs.gone {
         let twin = was.key().and_then(|key| items.iter().find(|it| it.key() == Some(key)));
         let unknown = was.object().is_none().then(|| unknown(was));
         let review = Review {
@@ -99,6 +99,8 @@ struct Pairs<'a> {
     was: Vec<Option<&'a Item>>,
     /// The objects that were removed.
     gone: Vec<&'a Item>,
+    /// Objects that are not found again, and may be in a text that could not be read: they are taken as unchanged.
+    unseen: Vec<&'a Item>,
 }
 
 impl<'a> Pairs<'a> {
@@ -125,8 +127,9 @@ impl<'a> Pairs<'a> {
                 left.get(&key).is_some_and(|left| left.iter().any(|one| std::ptr::eq(*one, *it)))
             })
         };
-        let gone = before.iter().filter(taken).collect();
-        Self { was, gone }
+        let gaps = desk.gaps();
+        let (unseen, gone) = before.iter().filter(taken).partition(|was| gaps.hold(desk.text_of(was)));
+        Self { was, gone, unseen }
     }
 }
 
@@ -153,6 +156,12 @@ impl<'a> Stage<'a> {
             item.put_into(&mut facts);
             if let (Some(_), Some(object)) = (was, item.object()) {
                 Deployed::of(object, &item.id.namespace, adoption).put_into(&mut facts);
+            }
+        }
+        for was in &pairs.unseen {
+            was.put_into(&mut facts);
+            if let Some(object) = was.object() {
+                Deployed::of(object, &was.id.namespace, adoption).put_into(&mut facts);
             }
         }
         // A ConfigMap may only have been renamed: its readers are compared with its earlier content.

@@ -4,14 +4,16 @@
 //! come from, or what changed.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::excerpt::Lines;
+use super::gaps::{Gaps, TextName};
 use super::item::{self, Item, NoItem};
 use super::unjudged;
 use super::waiver::Waivers;
 use super::{CheckFinding, Checked, Input, Level, Location, NoText, Outcome, Question, What};
-use crate::manifest::{self, Place};
+use crate::manifest::{self, Document, NoYaml, Place};
 use engine::rule::Rule;
 use engine::rules::UNREADABLE;
 use engine::verdict::{Effect, Judged};
@@ -28,7 +30,10 @@ pub(super) struct CheckSession<'a> {
 /// A text that was read: its lines, and the findings that its comments waive.
 struct SourceFile<'a> {
     name: Arc<str>,
+    below: Arc<Path>,
     in_base: bool,
+    /// A part of it, or all of it, could not be read.
+    incomplete: bool,
     lines: Lines<'a>,
     waivers: Waivers,
 }
@@ -47,52 +52,86 @@ impl<'a> CheckSession<'a> {
         &self.sheets[item.sheet].name
     }
 
+    /// Returns the texts that could not be read whole.
+    pub(super) fn gaps(&self) -> Gaps<'_> {
+        let (base, new): (Vec<_>, Vec<_>) = self.sheets.iter().partition(|it| it.in_base);
+        let incomplete: Vec<_> = new.iter().filter(|it| it.incomplete).map(|it| it.name()).collect();
+        Gaps::of(&incomplete, &base.iter().map(|it| it.name()).collect::<Vec<_>>(), new.len() == 1)
+    }
+
+    /// Returns the names of the text that holds this object.
+    pub(super) fn text_of(&self, item: &Item) -> TextName<'_> {
+        self.sheets[item.sheet].name()
+    }
+
     /// Reads every object in the texts, and notes documents that are none. For a base only unreadable documents are
     /// noted: other problems existed before.
     pub(super) fn read(&mut self, inputs: &'a [Input], in_base: bool) -> Vec<Item> {
         let mut items = Vec::new();
         for input in inputs {
-            let sheet = self.sheets.len();
-            let spot = |place| Location { file: input.name.clone(), place, template: None, in_base, sheet };
-            let text = input.text.as_deref();
-            let waivers = text.map(|text| Waivers::read(text, self.question.rulebook)).unwrap_or_default();
-            let lines = Lines::of(text.unwrap_or_default());
-            self.sheets.push(SourceFile { name: input.name.clone(), in_base, lines, waivers });
-            let documents = match text {
-                Ok(text) => manifest::read(text),
-                Err(why) => {
-                    let what = match why.clone() {
-                        NoText::Unread(problem) => What::Unread(problem),
-                        NoText::LeftOut(words) => What::Unjudged(words),
-                    };
-                    self.checked.hits.push(CheckFinding::plain(spot(None), what));
-                    continue;
+            let sheet = self.add(input, in_base);
+            match &input.text {
+                Ok(text) => {
+                    let documents = manifest::read(text).into_iter();
+                    items.extend(documents.filter_map(|it| self.item(sheet, it)));
                 }
-            };
-            for document in documents {
-                match document.map(|it| item::of(sheet, it, self.question)) {
-                    Ok(Ok(item)) => items.push(item),
-                    Ok(Err(NoItem::Stranger)) => self.checked.strangers += usize::from(!in_base),
-                    Ok(Err(NoItem::Odd(place, words))) => {
-                        let hit = CheckFinding::plain(spot(Some(place)), What::Unjudged(words));
-                        self.checked.hits.extend(Some(hit).filter(|_| !in_base));
-                    }
-                    Ok(Err(NoItem::Unreadable(place, words))) => {
-                        self.checked
-                            .hits
-                            .push(CheckFinding::plain(spot(Some(place)), unreadable(words, in_base)));
-                    }
-                    Err(problem) => {
-                        let what = unreadable(problem.to_string(), in_base);
-                        self.checked.hits.push(CheckFinding::plain(spot(Some(problem.place)), what));
-                    }
-                }
+                Err(why) => self.no_text(sheet, why.clone()),
             }
         }
         if !in_base {
             self.look_for_twins(&items);
         }
         items
+    }
+
+    fn add(&mut self, input: &'a Input, in_base: bool) -> usize {
+        let text = input.text.as_deref();
+        let waivers = text.map(|text| Waivers::read(text, self.question.rulebook)).unwrap_or_default();
+        self.sheets.push(SourceFile {
+            name: input.name.clone(),
+            below: input.below.clone(),
+            in_base,
+            incomplete: false,
+            lines: Lines::of(text.unwrap_or_default()),
+            waivers,
+        });
+        self.sheets.len() - 1
+    }
+
+    fn no_text(&mut self, sheet: usize, why: NoText) {
+        let what = match why {
+            NoText::Unread(problem) => What::Unread(problem),
+            NoText::LeftOut(words) => What::Unjudged(words),
+        };
+        self.incomplete(sheet, None, what);
+    }
+
+    /// Returns the object of a document, or notes why there is none.
+    fn item(&mut self, sheet: usize, document: Result<Document, NoYaml>) -> Option<Item> {
+        let in_base = self.sheets[sheet].in_base;
+        match document.map(|it| item::of(sheet, it, self.question)) {
+            Ok(Ok(item)) => return Some(item),
+            Ok(Err(NoItem::Stranger)) => self.checked.strangers += usize::from(!in_base),
+            Ok(Err(NoItem::Odd(..))) if in_base => {}
+            Ok(Err(NoItem::Odd(place, words))) => {
+                self.incomplete(sheet, Some(place), What::Unjudged(words));
+            }
+            Ok(Err(NoItem::Unreadable(place, words))) => {
+                self.incomplete(sheet, Some(place), unreadable(words, in_base));
+            }
+            Err(problem) => {
+                self.incomplete(sheet, Some(problem.place), unreadable(problem.to_string(), in_base));
+            }
+        }
+        None
+    }
+
+    /// Notes what could not be read of a text.
+    fn incomplete(&mut self, sheet: usize, place: Option<Place>, what: What) {
+        let it = &mut self.sheets[sheet];
+        it.incomplete = true;
+        let spot = Location { file: it.name.clone(), place, template: None, in_base: it.in_base, sheet };
+        self.checked.hits.push(CheckFinding::plain(spot, what));
     }
 
     /// Notes objects that occur twice: patches for a kustomization, or a mistake. For other objects the last one
@@ -224,6 +263,10 @@ fn unreadable(words: String, in_base: bool) -> What {
 }
 
 impl SourceFile<'_> {
+    fn name(&self) -> TextName<'_> {
+        TextName { name: &self.name, below: &self.below }
+    }
+
     fn spot(&self, item: &Item, place: Place) -> Location {
         let template = item.document.template.clone();
         Location {
