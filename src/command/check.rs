@@ -83,6 +83,9 @@ pub struct Options {
     /// Settings file: adopt (label selectors), modes (per rule) [default: .gatera.yaml, see below]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Address of the rules' pages (docs/rules of this program's repository), for links in SARIF
+    #[arg(long, value_name = "URL", value_parser = address)]
+    rules_url: Option<String>,
     #[command(flatten)]
     loudness: Loudness,
     #[command(flatten)]
@@ -137,6 +140,12 @@ fn rule(text: &str) -> Result<&'static str, String> {
     found.ok_or_else(|| {
         format!("there is no rule {text}{} `gatera explain` lists them", did_you_mean(text, names))
     })
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let is_one =
+        ["https://", "http://"].iter().any(|scheme| text.len() > scheme.len() && text.starts_with(scheme));
+    if is_one { Ok(text.to_owned()) } else { Err("write an address that begins with https://".to_owned()) }
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
@@ -194,6 +203,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     };
     drop(progress);
     checked.settings.clone_from(&chosen.file);
+    checked.rules_url.clone_from(&options.rules_url);
     // What goes to files is written even if standard output fails.
     for OutputTarget { format, file } in &options.output {
         if let Some(file) = file {

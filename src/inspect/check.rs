@@ -79,6 +79,8 @@ pub struct Checked {
     pub rules: Vec<Page>,
     /// Where the settings come from, if they are not the usual ones.
     pub settings: Option<String>,
+    /// The address of the rules' pages, if it is known.
+    pub rules_url: Option<String>,
 }
 
 /// The result for one object.

@@ -107,13 +107,13 @@ fn code(hit: &CheckFinding) -> &'static str {
     }
 }
 
-/// Codes other than the ids of rules, with their meaning.
-const OTHER_CODES: [(&str, &str); 5] = [
-    (UNREADABLE, "an object of a known kind cannot be read"),
-    ("remark", "another warning that the API server would return"),
-    ("unjudged", "something was not judged, and why"),
-    ("waiver", "a waiver comment is invalid or waives nothing"),
-    ("unread", "a file or a document cannot be read"),
+/// Codes other than the ids of rules, with a name for formats that want another one, and their meaning.
+const OTHER_CODES: [(&str, &str, &str); 5] = [
+    (UNREADABLE, "unreadable-object", "an object of a known kind cannot be read"),
+    ("remark", "other-warning", "another warning that the API server would return"),
+    ("unjudged", "not-judged", "something was not judged, and why"),
+    ("waiver", "waiver-comment", "a waiver comment is invalid or waives nothing"),
+    ("unread", "unreadable-file", "a file or a document cannot be read"),
 ];
 
 /// Returns the name for a code: the rule's name, or the code itself.
