@@ -4,6 +4,7 @@
 //! them is `inspect::check`'s, and how it is laid out `report::check`'s. Must not know: clusters that live.
 
 mod base;
+mod exclusions;
 mod live;
 mod settings;
 mod sources;
@@ -27,6 +28,7 @@ use super::terminal::progress::Progress;
 
 pub use base::Base;
 
+use exclusions::Exclusions;
 use settings::Chosen;
 
 use crate::rulebook;
@@ -46,6 +48,7 @@ A comment waives a finding on its line, on the line below it, or of the object t
 
 Settings come from --config; or, with --live, from the guard of that cluster; or from .gatera.yaml
 beside the manifests or in a folder above them, up to the top of the repository.
+In a repository, files that git ignores are left out, unless they are named or committed.
 
 Exit codes: 0 if nothing would be refused, 1 if something would, 2 if unreadable or nothing to judge")]
 pub struct Options {
@@ -62,6 +65,9 @@ pub struct Options {
     /// have a file [default: text]
     #[arg(long, short, value_name = "FORMAT[=FILE]", value_parser = destination)]
     output: Vec<OutputTarget>,
+    /// Leave out files that match, as in a .gitignore; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
     /// Check only these rules, by id or name
     #[arg(long, value_name = "RULE", value_parser = rule, value_delimiter = ',')]
     rule: Vec<&'static str>,
@@ -169,9 +175,11 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         );
     }
     let mut chosen = settings::of(options.config.as_deref(), paths, options.against.as_ref())?;
+    let exclusions =
+        Exclusions::of(&options.exclude, &chosen.settings.exclude, chosen.file.as_deref().map(Path::new))?;
     let progress = Progress::start();
-    let base = options.against.as_ref().map(|base| base.read(paths, &progress)).transpose()?;
-    let mut new = sources::read(paths, &progress);
+    let base = options.against.as_ref().map(|base| base.read(paths, &exclusions, &progress)).transpose()?;
+    let mut new = sources::read(paths, &exclusions, &progress);
     if let Some(base) = &base {
         // What is only there was removed, which is no mistake.
         let below = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));
@@ -199,7 +207,9 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         judging();
         let settings = as_told(&chosen.settings);
         let namespace = options.namespace.as_deref().unwrap_or(DEFAULT);
-        check::run(&new, base.as_deref(), &options.question(&settings, namespace, now))
+        let mut checked = check::run(&new, base.as_deref(), &options.question(&settings, namespace, now));
+        checked.advise_edits();
+        checked
     };
     drop(progress);
     checked.settings.clone_from(&chosen.file);
@@ -219,7 +229,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
 /// What is found below these paths with these settings, and nothing else said about it.
 pub fn judged(paths: &[PathBuf], namespace: &str, settings: &Settings, now: Timestamp) -> Checked {
     let question = Question { rulebook: rulebook(), settings, namespace, now, rules: &[] };
-    check::run(&sources::read(paths, &Progress::off()), None, &question)
+    check::run(&sources::read(paths, &Exclusions::default(), &Progress::off()), None, &question)
 }
 
 impl Options {

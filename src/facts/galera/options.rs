@@ -199,8 +199,20 @@ pub fn configures_galera(text: &str) -> bool {
     text.contains("wsrep") && of_server(text).any(wsrep)
 }
 
+/// How a field names the line that includes other files.
+pub const INCLUDES: &str = "!include";
+/// How a field names the line at which servers stop reading.
+pub const STOPS: &str = "!stop";
+
 /// Returns the line of an option that a server reads, or of `key` in a group of that name, or the first in that group.
 pub fn line_of(text: &str, name: &str, key: Option<&str>) -> Option<usize> {
+    if name.starts_with('!') {
+        return lines(text).find_map(|line| match line {
+            Line::Include { line, .. } if name == INCLUDES => Some(line),
+            Line::Broken { line, .. } if name == STOPS => Some(line),
+            _ => None,
+        });
+    }
     let counts = read(text).filter(|it| it.key == name && it.readers == Readers::Server).last();
     let inside = || read(text).filter(|it| it.group == name && Some(&*it.key) == key).last();
     let first = || read(text).find(|it| it.group == name);

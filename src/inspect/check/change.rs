@@ -28,7 +28,7 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
                 // The namespace keeps its old mode for the other objects: none of them is judged more mildly.
                 let review =
                     Review { operation: Operation::Update, old: was.object().cloned(), ..item.created() };
-                stage.judge(desk, item, &review, milder(was.object(), item.object(), item));
+                stage.judge(desk, (item, Some(*was)), &review, milder(was.object(), item.object(), item));
             }
             Some(was) => {
                 let (old, created) = (was.object().cloned(), item.created());
@@ -36,10 +36,10 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
                 let operation = if old.is_some() { Operation::Update } else { Operation::Create };
                 let review = Review { operation, old, ..created };
                 stage.swap(Some(item), Some(was));
-                stage.judge(desk, item, &review, unknown);
+                stage.judge(desk, (item, Some(*was)), &review, unknown);
                 stage.swap(Some(was), Some(item));
             }
-            None => stage.judge(desk, item, &item.created(), milder(None, item.object(), item)),
+            None => stage.judge(desk, (item, None), &item.created(), milder(None, item.object(), item)),
         }
     }
     for was in &pairs.gone {
@@ -53,7 +53,7 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
             ..was.created()
         };
         stage.swap(twin, Some(was));
-        stage.judge(desk, was, &review, unknown);
+        stage.judge(desk, (*was, None), &review, unknown);
         stage.swap(Some(was), twin);
     }
 }
@@ -176,13 +176,19 @@ impl<'a> Stage<'a> {
     fn judge(
         &self,
         desk: &mut CheckSession<'_>,
-        item: &Item,
+        (item, was): (&Item, Option<&Item>),
         review: &Review,
         besides: Option<(Place, What)>,
     ) {
         let view = View::new(&self.world, desk.question.now, desk.question.settings);
         let secrets = self.secrets.each_ref().map(Vec::as_slice);
-        desk.judge(item, review, &View { supposed: true, secrets, ..view }, besides);
+        desk.judge(
+            item,
+            was.map(|it| &it.document),
+            review,
+            &View { supposed: true, secrets, ..view },
+            besides,
+        );
     }
 
     fn swap(&mut self, out: Option<&Item>, into: Option<&Item>) {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OTHER_CODES, code, fingerprints, place, whole};
+use super::{OTHER_CODES, code, fingerprints, shown, told};
 use engine::rules::UNREADABLE;
 use inspect::check::{CheckFinding, Checked, Level, What};
 
@@ -94,7 +94,7 @@ fn result(hit: &CheckFinding, print: &str, index: Option<usize>) -> Value {
         "ruleId": code(hit),
         "ruleIndex": index,
         "level": level,
-        "message": { "text": whole(hit) },
+        "message": { "text": told(hit) },
         "locations": [location(hit)],
         "partialFingerprints": { "gatera/v1": print },
     });
@@ -105,13 +105,15 @@ fn result(hit: &CheckFinding, print: &str, index: Option<usize>) -> Value {
 }
 
 fn notification(hit: &CheckFinding) -> Value {
-    json!({ "level": "error", "message": { "text": whole(hit) }, "locations": [location(hit)] })
+    json!({ "level": "error", "message": { "text": told(hit) }, "locations": [location(hit)] })
 }
 
 fn location(hit: &CheckFinding) -> Value {
-    let (file, line) = place(hit);
+    let (file, line) = shown(hit);
     let mut region = json!({ "startLine": line });
-    if let Some(place) = hit.spot.place.filter(|it| it.line == line && it.column > 0) {
+    if let Some(place) =
+        hit.spot.place.filter(|it| hit.shown_at.is_none() && it.line == line && it.column > 0)
+    {
         region["startColumn"] = json!(place.column);
     }
     let mut location =
