@@ -8,6 +8,8 @@ mod live;
 mod odd;
 mod pipelines;
 
+use std::path::Path;
+
 use facts::settings::Settings;
 use gatera::rulebook;
 use inspect::check::{self, CheckFinding, Checked, Input, Level, Question};
@@ -18,7 +20,7 @@ use crate::scene;
 const CLUSTER: &str = include_str!("fixtures/galera.yaml");
 
 fn input(name: &str, text: &str) -> Input {
-    Input { name: name.into(), text: Ok(text.to_owned()) }
+    Input { name: name.into(), below: Path::new("").into(), text: Ok(text.to_owned()) }
 }
 
 fn judged(new: &[Input], base: Option<&[Input]>) -> Checked {

@@ -2,6 +2,7 @@
 //! everything that leaves the process: answers, warnings, audit annotations, Events, logs, metrics, `check`, the audit.
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use facts::review::{self, Origin};
@@ -168,12 +169,14 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     let folder = [folder.path().to_owned()];
     let text = |name: &str, it: &Value| Input {
         name: name.into(),
+        below: Path::new("").into(),
         text: Ok(serde_json::to_string_pretty(it).unwrap()),
     };
     // As people write it who like few lines, and as `kubectl get -o json` does.
     let flow = |it: &Value| {
         [Input {
             name: "flow.yaml".into(),
+            below: Path::new("").into(),
             text: Ok(it.to_string().replace("\",\"", "\",\n \"").replace("\"value\":", "\"value\": ")),
         }]
     };

@@ -4,6 +4,7 @@
 //! them is `inspect::check`'s, and how it is laid out `report::check`'s. Must not know: clusters that live.
 
 mod base;
+mod exclusions;
 mod live;
 mod settings;
 mod sources;
@@ -28,6 +29,7 @@ use super::terminal::progress::Progress;
 
 pub use base::Base;
 
+use exclusions::Exclusions;
 use settings::Chosen;
 
 use crate::rulebook;
@@ -47,6 +49,7 @@ A comment waives a finding on its line, on the line below it, or of the object t
 
 Settings come from --config; or, with --live, from the guard of that cluster; or from .gatera.yaml
 beside the manifests or in a folder above them, up to the top of the repository.
+In a repository, files that git ignores are left out, unless they are named or committed.
 
 Exit codes: 0 if nothing would be refused, 1 if something would, 2 if unreadable or nothing to judge")]
 pub struct Options {
@@ -63,6 +66,9 @@ pub struct Options {
     /// have a file [default: text]
     #[arg(long, short, value_name = "FORMAT[=FILE]", value_parser = destination)]
     output: Vec<OutputTarget>,
+    /// Leave out files that match, as in a .gitignore; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
     /// Check only these rules, by id or name
     #[arg(long, value_name = "RULE", value_parser = rule, value_delimiter = ',', add = ArgValueCandidates::new(super::complete::rules))]
     rule: Vec<&'static str>,
@@ -84,6 +90,9 @@ pub struct Options {
     /// Settings file: adopt (label selectors), modes (per rule) [default: .gatera.yaml, see below]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Address of the rules' pages (docs/rules of this program's repository), for links in SARIF
+    #[arg(long, value_name = "URL", value_parser = address)]
+    rules_url: Option<String>,
     #[command(flatten)]
     loudness: Loudness,
     #[command(flatten)]
@@ -140,6 +149,12 @@ fn rule(text: &str) -> Result<&'static str, String> {
     })
 }
 
+fn address(text: &str) -> Result<String, String> {
+    let is_one =
+        ["https://", "http://"].iter().any(|scheme| text.len() > scheme.len() && text.starts_with(scheme));
+    if is_one { Ok(text.to_owned()) } else { Err("write an address that begins with https://".to_owned()) }
+}
+
 fn mode(text: &str) -> Result<Mode, String> {
     Mode::read(text).ok_or_else(|| "choose enforce, warn, audit or off".to_owned())
 }
@@ -165,9 +180,11 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         );
     }
     let mut chosen = settings::of(options.config.as_deref(), paths, options.against.as_ref())?;
+    let exclusions =
+        Exclusions::of(&options.exclude, &chosen.settings.exclude, chosen.file.as_deref().map(Path::new))?;
     let progress = Progress::start();
-    let base = options.against.as_ref().map(|base| base.read(paths, &progress)).transpose()?;
-    let mut new = sources::read(paths, &progress);
+    let base = options.against.as_ref().map(|base| base.read(paths, &exclusions, &progress)).transpose()?;
+    let mut new = sources::read(paths, &exclusions, &progress);
     if let Some(base) = &base {
         // What is only there was removed, which is no mistake.
         let below = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));
@@ -195,10 +212,13 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         judging();
         let settings = as_told(&chosen.settings);
         let namespace = options.namespace.as_deref().unwrap_or(DEFAULT);
-        check::run(&new, base.as_deref(), &options.question(&settings, namespace, now))
+        let mut checked = check::run(&new, base.as_deref(), &options.question(&settings, namespace, now));
+        checked.advise_edits();
+        checked
     };
     drop(progress);
     checked.settings.clone_from(&chosen.file);
+    checked.rules_url.clone_from(&options.rules_url);
     // What goes to files is written even if standard output fails.
     for OutputTarget { format, file } in &options.output {
         if let Some(file) = file {
@@ -214,7 +234,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
 /// What is found below these paths with these settings, and nothing else said about it.
 pub fn judged(paths: &[PathBuf], namespace: &str, settings: &Settings, now: Timestamp) -> Checked {
     let question = Question { rulebook: rulebook(), settings, namespace, now, rules: &[] };
-    check::run(&sources::read(paths, &Progress::off()), None, &question)
+    check::run(&sources::read(paths, &Exclusions::default(), &Progress::off()), None, &question)
 }
 
 impl Options {
@@ -298,7 +318,8 @@ impl Options {
     }
 }
 
-/// A text, by the name that the user gave it.
-fn input(name: &Path, text: Result<String, NoText>) -> Input {
-    Input { name: name.display().to_string().into(), text }
+/// A text below a path that the user gave, by that name.
+fn input(top: &Path, name: &Path, text: Result<String, NoText>) -> Input {
+    let below = name.strip_prefix(top).unwrap_or(Path::new("")).into();
+    Input { name: name.display().to_string().into(), below, text }
 }

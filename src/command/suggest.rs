@@ -1,19 +1,16 @@
-//! "Did you mean": the known name that is closest to what was written.
+//! "Did you mean": the words about the known name that was meant.
 
-/// Names that share less are no slip of the fingers. clap has the same limit for subcommands.
-const CLOSE: f64 = 0.7;
+use facts::alike;
 
-/// Returns what follows the words that there is no such name: the closest of these names, or only the end of the clause.
+/// Returns what follows the words that there is no such name: the name that was meant, or only the end of the clause.
 pub(super) fn did_you_mean<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> String {
-    let written = written.to_lowercase();
-    let alike = |name: &str| match name.to_lowercase() {
-        // An id is meant or not: G19 is not almost G99.
-        id if number(&id).is_some() => f64::from(number(&id) == number(&written)),
-        name => strsim::jaro_winkler(&written, &name),
-    };
-    let rated = names.into_iter().map(|name| (alike(name), name)).filter(|(rate, _)| *rate > CLOSE);
-    let best = rated.max_by(|(one, _), (other, _)| one.total_cmp(other));
-    best.map_or_else(|| ";".to_owned(), |(_, name)| format!(", did you mean {name}?"))
+    // An id is meant or not: G19 is not almost G99.
+    let id = |text: &str| number(&text.to_lowercase());
+    let names = names.into_iter().filter(|name| id(name).is_none() || id(name) == id(written));
+    let same = |name: &&str| id(name).is_some();
+    let (ids, names): (Vec<_>, Vec<_>) = names.partition(same);
+    let meant = ids.first().copied().or_else(|| alike::meant(written, names));
+    meant.map_or_else(|| ";".to_owned(), |name| format!(", did you mean {name}?"))
 }
 
 /// The letter and the number of a rule's id.

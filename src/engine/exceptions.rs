@@ -7,7 +7,7 @@ use facts::marks::overrides::{Invalid, Override};
 use facts::marks::{self, BREAK_GLASS, PREFIX};
 use facts::review::{self, Operation, Origin, Review};
 use facts::view::View;
-use facts::way_out::{Command, WayOut, run, say};
+use facts::way_out::{Command, WayOut, except, say};
 use objects::{Kind, Meta, Object};
 
 /// The overrides that apply: on the new and the old object of the request, and on the StatefulSet of every cluster that the
@@ -131,14 +131,13 @@ impl Exceptions {
 pub fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> WayOut {
     let until = view.half_an_hour_from_now();
     if !review.is_there() {
-        return say(format!(
-            "add this annotation to the manifest: gatera.dev/override: \"{rule} until={until} reason=…\""
-        ));
+        let annotation = format!("gatera.dev/override: \"{rule} until={until} reason=…\"");
+        return except(rule, say(format!("add this annotation to the manifest: {annotation}")));
     }
     // The namespace of a Namespace is its own name.
     let place =
         if review.kind.is_cluster_wide() { String::new() } else { format!("-n {} ", review.namespace) };
     let (kind, name) = (review.kind.name().to_ascii_lowercase(), &review.name);
     let annotate = Command::new(format!("kubectl {place}annotate {kind} {name}"));
-    run(annotate.arg(format!("gatera.dev/override={rule} until={until} reason=…")))
+    except(rule, annotate.arg(format!("gatera.dev/override={rule} until={until} reason=…")))
 }

@@ -3,6 +3,7 @@
 //!
 //! | room | owns |
 //! |---|---|
+//! | `alike` | what a misspelt name was meant to be |
 //! | `galera` | options, images, addresses, data places, start reports |
 //! | `marks` | annotations, by who writes them |
 //! | `mode`, `pages`, `config` | what an administrator chooses |
@@ -14,6 +15,7 @@
 //! Each room uses those above it. Time comes in with the [`view::View`].
 #![forbid(unsafe_code)]
 
+pub mod alike;
 pub mod galera;
 pub mod marks;
 pub mod mode;

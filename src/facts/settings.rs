@@ -40,6 +40,8 @@ pub struct Settings {
     rds_operators: Vec<String>,
     /// The guard's own user name at the API server: its writes are exempt.
     pub own_user: Option<String>,
+    /// Files that `gatera check` leaves out, as patterns of a .gitignore. The guard has no use for them.
+    pub exclude: Vec<String>,
 }
 
 impl Settings {
@@ -76,11 +78,12 @@ impl Settings {
         Self { mode: Some(mode), ..self.clone() }
     }
 
-    /// Returns these settings with each rule in the stricter of both modes. `rules` are the ids that exist.
+    /// Returns these settings with each rule in the stricter of both modes, and only files left out that both leave out. `rules` are the ids that exist.
     #[must_use]
     pub fn no_milder_than(&self, others: &Self, rules: &[&str]) -> Self {
         let stricter = |rule: &&str| ((*rule).to_owned(), self.mode(rule).max(others.mode(rule)));
-        Self { modes: rules.iter().map(stricter).collect(), ..self.clone() }
+        let exclude = self.exclude.iter().filter(|it| others.exclude.contains(it)).cloned().collect();
+        Self { modes: rules.iter().map(stricter).collect(), exclude, ..self.clone() }
     }
 
     /// Returns these settings with the guard's own user name.
@@ -126,6 +129,7 @@ impl Settings {
         if let Some(pages) = file.pages {
             settings.pages = Pages::read(&pages).ok_or(Error::Pages(pages))?;
         }
+        settings.exclude = file.exclude;
         settings.rds_operators = file.rds.operators;
         settings.rds_operators.extend(file.rds.operator);
         if let Some(user) = settings.rds_operators.iter().find(|it| account(it).is_none()) {
@@ -181,6 +185,7 @@ struct File {
     rds: RdsChoices,
     injection: Injection,
     webhooks: Webhooks,
+    exclude: Vec<String>,
 }
 
 /// How strictly a rule judges.

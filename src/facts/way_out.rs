@@ -24,6 +24,16 @@ pub enum Word {
     Command(Command),
     /// The page with this id.
     Page(&'static str),
+    /// A change of the object in a cluster, and the edit of its manifest that comes to the same.
+    Edit {
+        live: Step,
+        file: String,
+    },
+    /// An exception from this rule for an object in a cluster; in a file a comment waives the rule.
+    Exception {
+        live: Step,
+        rule: String,
+    },
 }
 
 /// A command with its arguments.
@@ -45,7 +55,35 @@ pub fn page(id: &'static str) -> WayOut {
     WayOut::default().page(id)
 }
 
+/// A way out that changes the object in a cluster, or its manifest as these words say.
+pub fn edit(live: impl Into<WayOut>, file: impl Into<String>) -> WayOut {
+    WayOut::default().word(Word::Edit { live: live.into().begin(), file: file.into() })
+}
+
+/// A way out that sets an exception from this rule.
+pub fn except(rule: &str, live: impl Into<WayOut>) -> WayOut {
+    WayOut::default().word(Word::Exception { live: live.into().begin(), rule: rule.to_owned() })
+}
+
 impl WayOut {
+    /// Returns its first step.
+    fn begin(self) -> Step {
+        self.ways.into_iter().flatten().next().unwrap_or_default()
+    }
+
+    /// Returns what to do in the files that the objects come from. `removed`: the object is in none of them any more.
+    #[must_use]
+    pub fn in_files(mut self, removed: bool) -> Self {
+        for word in self.ways.iter_mut().flatten().flat_map(|step| &mut step.0) {
+            match word {
+                Word::Edit { file, .. } => *word = Word::Text(std::mem::take(file)),
+                Word::Exception { rule, .. } => *word = Word::Text(waiver(rule, removed)),
+                Word::Text(_) | Word::Command(_) | Word::Page(_) => {}
+            }
+        }
+        self
+    }
+
     /// Adds words to the last step.
     #[must_use]
     pub fn say(self, text: impl Into<String>) -> Self {
@@ -128,6 +166,14 @@ impl WayOut {
     }
 }
 
+/// The comment counts where files are judged. API servers see no comments.
+fn waiver(rule: &str, removed: bool) -> String {
+    let before = if removed { ", in a commit before this one" } else { "" };
+    format!(
+        "write the comment # gatera: waive {rule} reason=… above it{before} (when it is applied, the guard asks for an override: gatera explain {rule})"
+    )
+}
+
 impl Step {
     pub fn words(&self) -> &[Word] {
         &self.0
@@ -142,6 +188,9 @@ impl Step {
                 (Word::Command(command), _) => write!(line, "{command}"),
                 (Word::Page(id), Pages::Program) => write!(line, "gatera explain {id}"),
                 (Word::Page(id), Pages::ConfigMap { .. }) => write!(line, "page {id}"),
+                (Word::Edit { live, .. } | Word::Exception { live, .. }, _) => {
+                    write!(line, "{}", live.line(pages))
+                }
             };
         }
         line
@@ -245,6 +294,22 @@ mod tests {
         assert_eq!(say("a").and(WayOut::default()), say("a"));
         assert_eq!(WayOut::default().and(say("a").or("b")), say("a").or("b"));
         assert_eq!(WayOut::default().then("a").or("b").to_string(), "a; or b");
+    }
+
+    #[test]
+    fn in_files_a_command_is_an_edit_and_an_exception_a_comment() {
+        let both = say("first ")
+            .and(edit(run(Command::new("kubectl scale x")).say(" (or so)"), "write replicas: 2"))
+            .say(", then wait")
+            .or(say("if not: ").and(except("G03", Command::new("kubectl annotate x"))));
+        assert_eq!(both.to_string(), "first kubectl scale x (or so), then wait; if not: kubectl annotate x");
+        let waiver = |before| {
+            format!(
+                "first write replicas: 2, then wait; if not: write the comment # gatera: waive G03 reason=… above it{before} (when it is applied, the guard asks for an override: gatera explain G03)"
+            )
+        };
+        assert_eq!(both.clone().in_files(false).to_string(), waiver(""));
+        assert_eq!(both.in_files(true).to_string(), waiver(", in a commit before this one"));
     }
 
     #[test]

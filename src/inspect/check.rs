@@ -4,16 +4,20 @@
 //! a World that is built from the texts: what is not in them is not known. Must not know: files, revisions, formats.
 //! Data: texts -> items -> requests -> decisions -> [`Checked`], which `report/check.rs` lays out.
 
+mod aside;
 mod change;
 mod deployed;
 mod excerpt;
+mod gaps;
 mod item;
 mod live;
 mod session;
+mod stand_in;
 mod unjudged;
 mod waiver;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -37,6 +41,8 @@ pub use unjudged::is_galera;
 pub struct Input {
     /// The name under which it was given.
     pub name: Arc<str>,
+    /// Its path below the folder that was given, by which it is the same file in another folder; empty: it was given itself.
+    pub below: Arc<Path>,
     pub text: Result<String, NoText>,
 }
 
@@ -47,6 +53,8 @@ pub enum NoText {
     Unread(String),
     /// The text is not one that is judged.
     LeftOut(String),
+    /// The folder holds the templates of a chart.
+    Chart,
 }
 
 /// The settings of a check.
@@ -71,10 +79,14 @@ pub struct Checked {
     pub clusters: usize,
     /// Documents that are not manifests: values of a chart, settings of a tool.
     pub strangers: usize,
+    /// The files that hold them.
+    pub foreign: Vec<Arc<str>>,
     /// The pages of the rules that were applied.
     pub rules: Vec<Page>,
     /// Where the settings come from, if they are not the usual ones.
     pub settings: Option<String>,
+    /// The address of the rules' pages, if it is known.
+    pub rules_url: Option<String>,
 }
 
 /// The result for one object.
@@ -108,6 +120,8 @@ pub struct CheckFinding {
     pub what: What,
     /// The line, without values that could be secret.
     pub excerpt: Option<Excerpt>,
+    /// Where code hosts show a finding about a removed object: a file that is there, and a line of it.
+    pub shown_at: Option<(Arc<str>, u64)>,
 }
 
 /// A place in a text.
@@ -150,7 +164,7 @@ pub enum What {
 }
 
 /// The levels, least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// For information.
     Note,
@@ -178,7 +192,7 @@ impl Level {
 
 impl CheckFinding {
     fn plain(spot: Location, what: What) -> Self {
-        Self { spot, object: None, what, excerpt: None }
+        Self { spot, object: None, what, excerpt: None, shown_at: None }
     }
 
     /// Returns the level of the finding.
@@ -206,6 +220,16 @@ impl CheckFinding {
 }
 
 impl Checked {
+    /// Says in each way out what to edit in the files, instead of commands that change objects in a cluster.
+    pub fn advise_edits(&mut self) {
+        for hit in &mut self.hits {
+            if let What::Finding { judged, .. } = &mut hit.what {
+                let instead = std::mem::take(&mut judged.finding.instead);
+                judged.finding.instead = instead.in_files(hit.spot.in_base);
+            }
+        }
+    }
+
     /// Counts the findings of this level.
     pub fn count(&self, level: Level) -> usize {
         self.hits.iter().filter(|hit| hit.level() == level).count()

@@ -12,8 +12,8 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use self::node::Node;
-pub use self::part::NoYaml;
 use self::part::Part;
+pub use self::part::{NoManifest, NoYaml};
 use facts::galera::options;
 
 /// One document of a text.
@@ -87,6 +87,11 @@ impl Document {
         self.root.value.json()
     }
 
+    /// Returns the text of a field at the top.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.root.value.text(key)
+    }
+
     /// Returns where the document begins.
     pub fn start(&self) -> Place {
         self.place(&self.root)
@@ -94,7 +99,13 @@ impl Document {
 
     /// Returns the place of a field, or of the nearest parent that exists.
     pub fn find(&self, field: &str) -> Place {
-        let mut node = &self.root;
+        self.find_since(field, None)
+    }
+
+    /// Returns the place of a field; of one that only an earlier version has, the place where it was; else that of the nearest parent
+    /// that exists.
+    pub fn find_since(&self, field: &str, before: Option<&Self>) -> Place {
+        let (mut node, mut was) = (&self.root, before.map(|it| &it.root));
         let mut lines = 0;
         let mut steps = steps(field);
         while let Some(step) = steps.next() {
@@ -104,25 +115,55 @@ impl Document {
                 if let Node::Text(text) = &node.value {
                     let inside = options::line_of(text, name, steps.next()).filter(|_| text.contains('\n'));
                     lines = inside.and_then(|line| u64::try_from(line).ok()).unwrap_or(0);
+                } else if let Some((key, beside)) = was.and_then(|was| node.value.neighbour(&was.value, name))
+                {
+                    return self.key_place(key, beside);
                 }
                 break;
             };
             node = next;
+            was = was.and_then(|it| it.value.step(name));
             // The place of a block text is its first line, not its `|`.
             lines =
                 line.filter(|_| matches!(&node.value, Node::Text(text) if text.contains('\n'))).unwrap_or(0);
         }
-        let place = self.place(node);
-        let inside = lines > 0 && self.is_block(node);
-        if inside { Place { line: place.line + lines - 1, column: 1 } } else { place }
+        if lines > 0 && self.is_block(node) { self.inside(node, lines) } else { self.place(node) }
+    }
+
+    /// Returns the place of a line in a block text, where its words begin.
+    fn inside(&self, node: &Spanned<Node>, line: u64) -> Place {
+        let number = node.referenced.line() + line - 1;
+        let text = self.line(number).unwrap_or_default();
+        let indent = text.chars().take_while(|c| c.is_whitespace()).count();
+        let column = if text.trim().is_empty() { 1 } else { u64::try_from(indent).unwrap_or(0) + 1 };
+        Place { line: self.above + number, column }
+    }
+
+    /// Returns the place of a value's key, which may be some lines above the value, or of the value if its key is not found.
+    fn key_place(&self, key: &str, value: &Spanned<Node>) -> Place {
+        /// Comments may stand between a key and its value, but not many.
+        const FAR: u64 = 20;
+        let last = value.referenced.line();
+        let of_key = |number: &u64| {
+            let text = self.line(*number)?;
+            let bare = text.trim_start_matches([' ', '-', '"', '\'']);
+            let rest = bare.strip_prefix(key)?.trim_start_matches(['"', '\'']);
+            let column = text.chars().count() - text.trim_start_matches([' ', '-']).chars().count() + 1;
+            let place = Place { line: self.above + number, column: u64::try_from(column).ok()? };
+            rest.trim_start().starts_with(':').then_some(place)
+        };
+        let lines: Vec<_> = (last.saturating_sub(FAR).max(1)..=last).rev().collect();
+        lines.iter().find_map(of_key).unwrap_or_else(|| self.place(value))
+    }
+
+    fn line(&self, number: u64) -> Option<&str> {
+        self.text.lines().nth(usize::try_from(number.checked_sub(1)?).ok()?)
     }
 
     /// Tells whether a text's lines are lines of the file, unlike a text in quotes, which has its own line breaks.
     fn is_block(&self, node: &Spanned<Node>) -> bool {
-        let line = usize::try_from(node.referenced.line())
-            .ok()
-            .and_then(|line| self.text.lines().nth(line.checked_sub(1)?));
         let before = usize::try_from(node.referenced.column()).unwrap_or_default().saturating_sub(1);
+        let line = self.line(node.referenced.line());
         line.is_some_and(|line| line.chars().take(before).all(char::is_whitespace))
     }
 
@@ -172,6 +213,31 @@ mod tests {
             assert_eq!(line(1, "data[g.cnf line 2]"), 16, "a line inside a block text");
             assert_eq!(line(1, "data[g.cnf].a"), 16, "an option in it");
             assert_eq!(line(0, ""), 2);
+        }
+    }
+
+    #[test]
+    fn a_claim_template_is_found_by_its_name() {
+        let set = all(
+            "kind: StatefulSet\nspec:\n  volumeClaimTemplates:\n  - metadata: {name: logs}\n  - metadata: {name: data}\n    spec:\n      resources:\n        requests:\n          storage: 1Gi\n",
+        );
+        let place = set[0].find("spec.volumeClaimTemplates[data].spec.resources.requests.storage");
+        assert_eq!(place, Place { line: 9, column: 20 });
+    }
+
+    #[test]
+    fn what_was_removed_is_found_where_it_was() {
+        let before = "kind: Pod\nspec:\n  a: 1\n  affinity:\n    x: 1\n  tail:\n    # why\n    y: 1\n  list:\n  - name: b\n  - name: c\n  - name: d\n";
+        let before = &all(before)[0];
+        for (after, field, place) in [
+            ("kind: Pod\nspec:\n  a: 1\n  tail:\n    # why\n    y: 1\n", "spec.affinity.x", (4, 3)),
+            ("kind: Pod\nspec:\n  a: 1\n", "spec.affinity", (3, 3)),
+            ("kind: Pod\nspec:\n  other: 1\n", "spec.affinity", (3, 3)),
+            ("kind: Pod\nspec:\n  list:\n  - name: b\n  - name: d\n", "spec.list[c].image", (5, 5)),
+            ("kind: Pod\n", "spec.affinity", (1, 1)),
+        ] {
+            let found = all(after)[0].find_since(field, Some(before));
+            assert_eq!((found.line, found.column), place, "{after}");
         }
     }
 

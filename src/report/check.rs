@@ -84,9 +84,9 @@ pub fn in_brief(checked: &Checked, format: Format, colour: bool) -> String {
     }
 }
 
-/// Lays out the findings, and each object without one.
+/// Lays out the findings, each object without one, and each file that is not a manifest.
 pub fn in_full(checked: &Checked, format: Format, colour: bool) -> String {
-    let fine = tame(&text::fine(checked, colour));
+    let fine = tame(&(text::fine(checked, colour) + &text::foreign(checked)));
     let apart = if format == Format::Text && !fine.is_empty() { "\n" } else { "" };
     format!("{fine}{apart}{}", lay_out(checked, format, colour))
 }
@@ -107,13 +107,13 @@ fn code(hit: &CheckFinding) -> &'static str {
     }
 }
 
-/// Codes other than the ids of rules, with their meaning.
-const OTHER_CODES: [(&str, &str); 5] = [
-    (UNREADABLE, "an object of a known kind cannot be read"),
-    ("remark", "another warning that the API server would return"),
-    ("unjudged", "something was not judged, and why"),
-    ("waiver", "a waiver comment is invalid or waives nothing"),
-    ("unread", "a file or a document cannot be read"),
+/// Codes other than the ids of rules, with a name for formats that want another one, and their meaning.
+const OTHER_CODES: [(&str, &str, &str); 5] = [
+    (UNREADABLE, "unreadable-object", "an object of a known kind cannot be read"),
+    ("remark", "other-warning", "another warning that the API server would return"),
+    ("unjudged", "not-judged", "something was not judged, and why"),
+    ("waiver", "waiver-comment", "a waiver comment is invalid or waives nothing"),
+    ("unread", "unreadable-file", "a file or a document cannot be read"),
 ];
 
 /// Returns the name for a code: the rule's name, or the code itself.
@@ -147,6 +147,22 @@ fn whole(hit: &CheckFinding) -> String {
         text.push_str(&format!("\n  waived here: {}", visible(reason)));
     }
     text
+}
+
+/// Returns a place that code hosts show: that of the finding, or, for an object that was removed, the one that stands in for it.
+fn shown(hit: &CheckFinding) -> (&str, u64) {
+    hit.shown_at.as_ref().map_or_else(|| place(hit), |(file, line)| (&**file, *line))
+}
+
+/// Returns the whole text for a code host, which shows another place for an object that was removed.
+fn told(hit: &CheckFinding) -> String {
+    let (file, line) = place(hit);
+    let from = if hit.spot.in_base { format!("\n  removed: {file} line {line}") } else { String::new() };
+    whole(hit) + &visible_lines(&from)
+}
+
+fn visible_lines(text: &str) -> String {
+    text.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a place that other programs can show: a file of the repository, and a line of it. An object that came
@@ -227,10 +243,20 @@ fn objects(checked: &Checked) -> String {
 }
 
 fn strangers(checked: &Checked) -> String {
+    /// Names in the last line.
+    const MOST: usize = 3;
+    let files: Vec<_> = checked.foreign.iter().filter(|it| &***it != "-").collect();
+    let mut named = files.iter().take(MOST).map(|it| visible(it)).collect::<Vec<_>>().join(", ");
+    if files.len() > MOST {
+        named.push_str(&format!(" and {} more, which --verbose lists", files.len() - MOST));
+    }
+    if !named.is_empty() {
+        named.insert_str(0, ": ");
+    }
     match checked.strangers {
         0 => String::new(),
-        1 => "; 1 document without a kind was skipped".to_owned(),
-        many => format!("; {many} documents without a kind were skipped"),
+        1 => format!("; 1 document without a kind was skipped{named}"),
+        many => format!("; {many} documents without a kind were skipped{named}"),
     }
 }
 

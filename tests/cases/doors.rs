@@ -197,6 +197,8 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
             "G18",
             "G09/a-faster-commit",
             "G09/a-member-that-listens",
+            "G09/a-misspelt-option-is-told",
+            "G09/an-option-that-the-images-series",
             "G09/a-server-that-asks",
             "G09/a-start-position",
             "G09/a-transfer-method",

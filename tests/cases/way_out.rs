@@ -11,7 +11,7 @@ use engine::verdict::{Decision, Effect};
 use facts::review::{self, Origin};
 use facts::settings::Settings;
 use facts::view::View;
-use facts::way_out::{Command, WayOut, Word};
+use facts::way_out::{Command, Step, WayOut, Word};
 use serde_json::{Value, json};
 
 use super::all;
@@ -28,16 +28,18 @@ fn judged(given: &Scene, asked: &Asked, user: &str) -> Decision {
 
 /// The first command of each step, and whether it is for a cluster whose members are all Ready.
 fn ways(instead: &WayOut) -> impl Iterator<Item = (&Command, bool)> {
-    instead.ways().iter().flatten().filter_map(|step| {
-        let mut before = String::new();
-        step.words().iter().find_map(|word| match word {
-            Word::Command(command) => Some((command, before.contains("all members Ready"))),
-            Word::Text(text) => {
-                before.push_str(text);
-                None
-            }
-            Word::Page(_) => None,
-        })
+    instead.ways().iter().flatten().filter_map(|step| first(step, &mut String::new()))
+}
+
+fn first<'s>(step: &'s Step, before: &mut String) -> Option<(&'s Command, bool)> {
+    step.words().iter().find_map(|word| match word {
+        Word::Command(command) => Some((command, before.contains("all members Ready"))),
+        Word::Text(text) => {
+            before.push_str(text);
+            None
+        }
+        Word::Edit { live, .. } | Word::Exception { live, .. } => first(live, before),
+        Word::Page(_) => None,
     })
 }
 

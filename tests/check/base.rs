@@ -104,6 +104,130 @@ fn what_was_removed_is_judged_wherever_it_was() {
     assert_eq!(it.check(".", &["apps", "--against=git:HEAD"]).0, 0);
 }
 
+/// What cannot be read is not known to be gone: the mistake in the file is the finding, and its objects are not deletions.
+#[test]
+fn a_file_that_cannot_be_read_was_not_removed() {
+    for broken in [&b"kind: [\n"[..], b"\xff\xfek", b"password: \xff\n"] {
+        let it = Repository::new();
+        fs::write(it.path().join("apps/db/galera.yaml"), broken).unwrap();
+        let before = tempfile::tempdir().unwrap();
+        fs::create_dir(before.path().join("db")).unwrap();
+        fs::write(before.path().join("db/galera.yaml"), CLUSTER).unwrap();
+        let files = format!("--against={}", before.path().display());
+        for arguments in [
+            &["apps", "--against=git:HEAD"][..],
+            &["apps/db/galera.yaml", "--against=git:HEAD"],
+            &["apps", &files],
+        ] {
+            let (code, said) = it.check(".", arguments);
+            assert_eq!(code, 2, "{said}");
+            assert!(said.starts_with("apps/db/galera.yaml") && said.contains(": not readable"), "{said}");
+            assert!(!said.contains("[G") && said.contains("1 finding: 1 that cannot be read\n"), "{said}");
+        }
+    }
+}
+
+/// Only of that file: what another one no longer has was removed, also if members still use it.
+#[test]
+fn beside_a_file_that_cannot_be_read_removals_are_judged() {
+    let it = Repository::new();
+    let is_map = |document: &&str| document.contains("name: galera-instance-nodeconfig}\ndata");
+    let (map, rest): (Vec<_>, Vec<_>) = CLUSTER.split("\n---\n").partition(is_map);
+    fs::remove_file(it.path().join("apps/db/galera.yaml")).unwrap();
+    it.put("apps/db/map.yaml", &map.join("\n---\n"));
+    it.put("apps/db/set.yaml", &rest.join("\n---\n"));
+    it.commit();
+    fs::remove_file(it.path().join("apps/db/map.yaml")).unwrap();
+    it.put("apps/db/set.yaml", "kind: [\n");
+    let (code, said) = it.check(".", &["apps", "--against=git:HEAD"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("[G10]") && !said.contains("[G03]"), "{said}");
+}
+
+/// What git ignores is nobody's manifest, unless it was committed; and what the user leaves out counts on neither side.
+#[test]
+fn what_is_ignored_or_left_out_is_not_judged() {
+    let it = Repository::new();
+    let one = CLUSTER.replace("replicas: 3", "replicas: 1");
+    it.put(".gitignore", "build/\n*.local.yaml\n");
+    it.put("apps/kept.local.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\n");
+    it.git(&["add", "--force", "apps/kept.local.yaml"]);
+    it.commit();
+    it.put("build/deep/galera.yaml", "kind: [\n");
+    it.put("apps/mine.local.yaml", "kind: [\n");
+    let (code, said) = it.check(".", &[".", "--against=git:HEAD"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("10 objects:") && said.contains("10 unchanged"), "the committed one counts: {said}");
+    assert_eq!(it.check(".", &["apps/mine.local.yaml"]).0, 2, "it is what was asked for");
+
+    it.put("vendor/galera.yaml", &one);
+    it.put("apps/db/galera.yaml", &one);
+    assert_eq!(it.check(".", &["vendor", "--exclude=vendor/", "--allow-empty"]).0, 0);
+    assert_eq!(it.check(".", &[".", "--against=git:HEAD", "--exclude=/vendor", "--exclude", "db/"]).0, 0);
+    assert_eq!(it.check(".", &[".", "--against=git:HEAD", "--exclude=[z-a]"]).0, 2);
+    it.put(".gatera.yaml", "exclude: [vendor/, apps/db]\n");
+    let (code, said) = it.check(".", &[".", "--against=git:HEAD"]);
+    assert_eq!(code, 1, "what the change itself leaves out counts: {said}");
+    assert_eq!(it.check(".", &["."]).0, 0);
+    it.commit();
+    it.put("apps/db/galera.yaml", CLUSTER);
+    assert_eq!(it.check("apps", &[".", "--against=git:HEAD"]).0, 0);
+}
+
+/// Files that are no manifests are a line, however many they are, and no reason to fail.
+#[test]
+fn foreign_files_and_templates_are_one_line_each() {
+    let it = Repository::new();
+    for number in 0..5 {
+        it.put(&format!("ci/{number}.yaml"), "on: push\njobs: {}\n");
+        it.put(&format!("tmpl/{number}.yaml"), "kind: {{ .Values.kind }}\n{{ if x }}\n");
+        it.put(&format!("odd/{number}.json"), "// settings\n{ \"a\": [1, }\n");
+        it.put(&format!("over/{number}/kustomization.yaml"), "resources: [../../apps]\n");
+        it.put(&format!("charts/{number}/Chart.yaml"), "name: x\n");
+        it.put(&format!("charts/{number}/templates/x.yaml"), "{{ x }}\n");
+    }
+    it.put("kudo/operator.yaml", "apiVersion: kudo.dev/v1beta1\nname: galera\noperatorVersion: 0.1.0\n");
+    let (code, said) = it.check(".", &["."]);
+    assert_eq!(code, 0, "{said}");
+    let notes: Vec<_> = said.lines().filter(|it| it.contains(": note: ")).collect();
+    assert_eq!(
+        notes,
+        [
+            "./charts/0/templates: note: the templates of 5 charts were not judged: ./charts/0/templates, ./charts/1/templates, ./charts/2/templates and 2 more; judge what comes of each: helm template ./charts/0 | gatera check -",
+            "./kudo/operator.yaml:1:1: note: this is a KUDO package, which only KUDO renders, in a cluster: what it creates is judged there",
+            "./odd/0.json:1:1: note: 5 files are not YAML that kubectl reads, and do not look like manifests, so they were not judged: ./odd/0.json, ./odd/1.json, ./odd/2.json and 2 more",
+            "./over/0/kustomization.yaml:1:1: note: 5 kustomizations were not built, so their files were judged as they are: ./over/0/kustomization.yaml, ./over/1/kustomization.yaml, ./over/2/kustomization.yaml and 2 more; judge what comes of each: kubectl kustomize ./over/0 | gatera check -",
+            "./tmpl/0.yaml:1:8: note: 5 files are templates, not manifests: ./tmpl/0.yaml, ./tmpl/1.yaml, ./tmpl/2.yaml and 2 more; judge their output: helm template CHART | gatera check -",
+        ],
+        "{said}"
+    );
+    assert!(said.contains("10 documents without a kind were skipped: ./charts/0/Chart.yaml, ./charts/1/Chart.yaml, ./charts/2/Chart.yaml and 7 more, which --verbose lists\n"), "{said}");
+    assert!(it.check(".", &[".", "--verbose"]).1.contains("./ci/4.yaml: not a Kubernetes manifest\n"));
+    assert_eq!(it.check(".", &[".", "--strict"]).0, 2);
+}
+
+/// What the API server answers, and what to edit instead of a command.
+#[test]
+fn a_change_says_what_it_does_and_the_way_out_is_an_edit() {
+    let it = Repository::new();
+    it.put("apps/db/galera.yaml", &CLUSTER.replace("    innodb_buffer_pool_size = 122M", "    innodb_buffer_pool_size = 122M\n    innodb_log_file_size = 1G\n    max_conections = 5"));
+    let (code, said) = it.check(".", &["apps", "--against=git:HEAD"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains(": warning: this change restarts 3 members of galera-instance-galera, one at a time: "), "{said}");
+    assert!(said.contains("apps/db/galera.yaml:68:5: warning [G09] "), "the line of the option: {said}");
+    it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 1"));
+    let output = |arguments: &[&str]| it.check(".", &[&["--output=json=out.json"], arguments].concat());
+    output(&["apps", "--against=git:HEAD"]);
+    let said = fs::read_to_string(it.path().join("out.json")).unwrap();
+    assert!(said.contains("\"instead\": \"write replicas: 2, wait until"), "{said}");
+    fs::remove_dir_all(it.path().join("apps/db")).unwrap();
+    output(&["apps", "--against=git:HEAD"]);
+    let said = fs::read_to_string(it.path().join("out.json")).unwrap();
+    assert!(said.contains("# gatera: waive G03 reason=… above it, in a commit before this one"), "{said}");
+    assert!(!said.contains("annotate"), "{said}");
+    assert!(said.contains("\"shownAt\": {\n        \"file\": \"apps/web/web.yaml\""), "{said}");
+}
+
 /// What a chart renders is not there, before or after; that is said, and is no reason to fail.
 #[test]
 fn templates_of_charts_are_left_out_with_a_word() {

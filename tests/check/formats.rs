@@ -17,6 +17,7 @@ fn one_of_everything() -> Checked {
     let rendered = "---\n# Source: shop/templates/a b.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: rendered}\ndata: {c.cnf: \"[galera]\\nwsrep_sst_auth=root:hunter2hunter2\"}\n";
     let unread = Input {
         name: "no%file.yaml".into(),
+        below: std::path::Path::new("").into(),
         text: Err(NoText::Unread("cannot be read: there is no such file".into())),
     };
     judged(
@@ -112,9 +113,36 @@ fn sarif_is_what_its_schema_says() {
         .replace("[a-zA-Z]{2}]?$", "[a-zA-Z]{2}$");
     let schema: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(schema["properties"]["version"]["enum"][0], "2.1.0");
-    for checked in all() {
+    for mut checked in all() {
+        valid(&schema, Format::Sarif, &checked);
+        checked.rules_url = Some("https://host.example/docs/rules/".to_owned());
         valid(&schema, Format::Sarif, &checked);
     }
+}
+
+/// Code scanning shows the name of a rule, how bad its findings are, and a link to its page.
+#[test]
+fn sarif_says_what_code_hosts_show_of_a_rule() {
+    let mut checked = one_of_everything();
+    checked.rules_url = Some("https://host.example/docs/rules/".to_owned());
+    let json: Value = serde_json::from_str(&lay_out(&checked, Format::Sarif, false)).unwrap();
+    let driver = &json["runs"][0]["tool"]["driver"];
+    assert_eq!(driver["informationUri"], "https://host.example/docs/rules");
+    for rule in driver["rules"].as_array().unwrap() {
+        let (id, name) = (rule["id"].as_str().unwrap(), rule["name"].as_str().unwrap());
+        assert_ne!(id, name);
+        assert!(
+            ["error", "warning"].contains(&rule["properties"]["problem.severity"].as_str().unwrap()),
+            "{rule}"
+        );
+        let is_rule = id.len() == 3;
+        let url = is_rule.then(|| format!("https://host.example/docs/rules/{id}.md"));
+        assert_eq!(rule["helpUri"].as_str(), url.as_deref(), "{rule}");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/rules/{id}.md"));
+        assert!(!is_rule || page.is_file(), "{id}");
+    }
+    let of = |id: &str| driver["rules"].as_array().unwrap().iter().find(|it| it["id"] == id).unwrap();
+    assert_eq!(of("G11")["properties"]["security-severity"], "8.0");
 }
 
 #[test]
@@ -146,6 +174,88 @@ fn a_code_quality_report_is_what_gitlab_reads() {
         assert!(issue["location"]["lines"]["begin"].as_u64().is_some_and(|it| it > 0), "{issue}");
     }
     assert!(issues.len() > 5, "{json}");
+}
+
+/// An element of Jenkins' schema for JUnit (junit-10.xsd): its attributes, those that it must have, and what may be in it.
+const JUNIT: [(&str, &[&str], &[&str], &[&str]); 7] = [
+    ("testsuites", &["name", "time", "tests", "failures", "disabled", "errors"], &[], &["testsuite"]),
+    (
+        "testsuite",
+        &[
+            "name",
+            "tests",
+            "failures",
+            "errors",
+            "group",
+            "time",
+            "disabled",
+            "skipped",
+            "timestamp",
+            "hostname",
+            "id",
+            "package",
+            "file",
+            "log",
+            "url",
+            "version",
+        ],
+        &["name", "tests", "failures", "errors"],
+        &["testsuite", "properties", "testcase", "system-out", "system-err"],
+    ),
+    (
+        "testcase",
+        &[
+            "name",
+            "assertions",
+            "time",
+            "timestamp",
+            "classname",
+            "status",
+            "class",
+            "file",
+            "line",
+            "log",
+            "group",
+            "url",
+        ],
+        &["name"],
+        &[
+            "skipped",
+            "error",
+            "failure",
+            "system-out",
+            "system-err",
+            "rerunFailure",
+            "rerunError",
+            "flakyFailure",
+            "flakyError",
+        ],
+    ),
+    ("failure", &["type", "message"], &[], &[]),
+    ("error", &["type", "message"], &[], &[]),
+    ("skipped", &["type", "message"], &[], &[]),
+    ("system-out", &[], &[], &[]),
+];
+
+/// As the published schema says, which validators of other languages read.
+#[test]
+fn junit_is_what_its_schema_says() {
+    for checked in all() {
+        let text = lay_out(&checked, Format::Junit, false);
+        let document = roxmltree::Document::parse(&text).unwrap();
+        assert_eq!(document.root_element().tag_name().name(), "testsuites");
+        for node in document.descendants().filter(roxmltree::Node::is_element) {
+            let name = node.tag_name().name();
+            let (_, may, must, children) =
+                JUNIT.iter().find(|row| row.0 == name).unwrap_or_else(|| panic!("{name}: {text}"));
+            assert!(node.attributes().all(|it| may.contains(&it.name())), "{node:?}");
+            assert!(must.iter().all(|it| node.has_attribute(*it)), "{node:?}");
+            let inside = node.children().filter(roxmltree::Node::is_element);
+            assert!(inside.clone().all(|it| children.contains(&it.tag_name().name())), "{node:?}");
+            let words = node.children().filter(|it| it.is_text() && !children.is_empty());
+            assert!(words.clone().all(|it| it.text().unwrap_or_default().trim().is_empty()), "{node:?}");
+        }
+    }
 }
 
 /// As Jenkins and GitLab read it: the counts are those of the tests below.

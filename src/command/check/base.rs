@@ -11,6 +11,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, ensure};
 use inspect::check::{Input, NoText};
 
+use super::exclusions::Exclusions;
 use super::{input, sources};
 use crate::command::terminal::progress::Progress;
 
@@ -40,9 +41,14 @@ impl FromStr for Base {
 
 impl Base {
     /// Every text of the base below these paths.
-    pub(super) fn read(&self, paths: &[PathBuf], progress: &Progress) -> anyhow::Result<Vec<Input>> {
+    pub(super) fn read(
+        &self,
+        paths: &[PathBuf],
+        exclusions: &Exclusions,
+        progress: &Progress,
+    ) -> anyhow::Result<Vec<Input>> {
         let revision = match self {
-            Self::Path(path) => return Ok(sources::read(std::slice::from_ref(path), progress)),
+            Self::Path(path) => return Ok(sources::read(std::slice::from_ref(path), exclusions, progress)),
             Self::Git(revision) => revision,
         };
         progress.says(|| "reading the base …".to_owned());
@@ -53,7 +59,8 @@ impl Base {
                 "what comes through a pipe has no revision; --against FILE compares it with a file"
             );
             let tree = Tree::of(path, revision)?;
-            all.extend(tree.texts()?.into_iter().filter(|it| seen.insert(it.name.clone())));
+            let counts = |it: &Input| !exclusions.hold(path, Path::new(&*it.name), false);
+            all.extend(tree.texts()?.into_iter().filter(|it| counts(it) && seen.insert(it.name.clone())));
         }
         Ok(all)
     }
@@ -89,10 +96,11 @@ impl<'a> Tree<'a> {
         let contents = self.contents(&blobs)?;
         let named = |((_, name), bytes): (Blob, Vec<u8>)| {
             let name = self.name(name);
-            input(&name, sources::text(bytes).map_err(NoText::Unread))
+            input(self.path, &name, sources::text(bytes).map_err(NoText::Unread))
         };
-        let left_out =
-            others.into_iter().map(|(name, words)| input(&self.name(name), Err(NoText::LeftOut(words))));
+        let left_out = others
+            .into_iter()
+            .map(|(name, words)| input(self.path, &self.name(name), Err(NoText::LeftOut(words))));
         Ok(blobs.into_iter().zip(contents).map(named).chain(left_out).collect())
     }
 
@@ -217,7 +225,7 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<Output> {
+pub(super) fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<Output> {
     command(folder, arguments).stdin(Stdio::null()).output().context("--against git: needs the program git")
 }
 

@@ -7,8 +7,11 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use ignore::WalkBuilder;
 use inspect::check::{Input, NoText};
 
+use super::base::git;
+use super::exclusions::Exclusions;
 use super::input;
 use crate::command::terminal::progress::Progress;
 
@@ -19,17 +22,26 @@ const LEADS_OUT: &str =
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Every text below the paths, each once, those of a folder in the order of their names.
-pub(super) fn read(paths: &[PathBuf], progress: &Progress) -> Vec<Input> {
-    let (mut found, mut seen) = (InputList { inputs: Vec::new(), progress }, HashSet::new());
+pub(super) fn read(paths: &[PathBuf], exclusions: &Exclusions, progress: &Progress) -> Vec<Input> {
+    let mut found =
+        InputList { inputs: Vec::new(), given: Path::new(""), exclusions, seen: HashSet::new(), progress };
     for path in paths {
+        found.given = path;
         if path.is_dir() {
-            below(path, &fs::canonicalize(path).unwrap_or_default(), &mut seen, &mut found);
-        } else if is_standard_input(path) || first_time(path, &mut seen) {
+            let top = fs::canonicalize(path).unwrap_or_default();
+            below(path, &top, &mut found);
+            for tracked in tracked_though_ignored(path, &top) {
+                let is_template = tracked.ancestors().skip(1).any(is_templates);
+                if !is_template && !exclusions.hold(path, &tracked, false) {
+                    file_below(&tracked, &top, &mut found);
+                }
+            }
+        } else if is_standard_input(path) || found.first_time(path) {
             if is_standard_input(path) {
                 // A person who types manifests at a terminal is not interrupted.
                 progress.says(String::new);
             }
-            found.push(one(path));
+            found.push(path, one(path));
         }
     }
     found.inputs
@@ -38,14 +50,23 @@ pub(super) fn read(paths: &[PathBuf], progress: &Progress) -> Vec<Input> {
 /// The inputs so far, and the progress line that counts them.
 struct InputList<'a> {
     inputs: Vec<Input>,
+    /// The path that is read now.
+    given: &'a Path,
+    exclusions: &'a Exclusions,
+    seen: HashSet<PathBuf>,
     progress: &'a Progress,
 }
 
 impl InputList<'_> {
-    fn push(&mut self, input: Input) {
-        self.inputs.push(input);
+    fn push(&mut self, name: &Path, text: Result<String, NoText>) {
+        self.inputs.push(input(self.given, name, text));
         let files = self.inputs.len();
         self.progress.says(|| format!("reading: {files} file{} …", if files == 1 { "" } else { "s" }));
+    }
+
+    /// A link may lead to what was read before, or to a folder above it.
+    fn first_time(&mut self, path: &Path) -> bool {
+        fs::canonicalize(path).map_or(true, |path| self.seen.insert(path))
     }
 }
 
@@ -59,59 +80,105 @@ pub(super) fn is_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|it| ENDINGS.iter().any(|known| it.eq_ignore_ascii_case(known)))
 }
 
-/// A link may lead to what was read before, or to a folder above it.
-fn first_time(path: &Path, seen: &mut HashSet<PathBuf>) -> bool {
-    fs::canonicalize(path).map_or(true, |path| seen.insert(path))
-}
-
-fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut InputList<'_>) {
-    if !first_time(folder, seen) {
+/// Reads what is in a folder, without what git ignores there.
+fn below(folder: &Path, top: &Path, found: &mut InputList<'_>) {
+    if !found.first_time(folder) {
         return;
     }
-    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let entries = match entries {
-        Ok(entries) => entries,
-        Err(error) => return found.push(input(folder, unread(problem(&error)))),
-    };
-    let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
-    paths.sort();
-    let is_chart = paths.iter().any(|path| path.ends_with(CHART));
-    for path in paths {
-        if is_chart && path.ends_with(TEMPLATES) {
-            found.push(input(&path, Err(NoText::LeftOut(left_out(folder)))));
-        } else if path.is_dir() && !path.ends_with(".git") {
-            // The author of a link must not choose what else of a machine is read.
-            if fs::canonicalize(&path).is_ok_and(|it| it.starts_with(top)) {
-                below(&path, top, seen, found);
-            } else {
-                found.push(input(&path, unread(LEADS_OUT.to_owned())));
+    for entry in walk(folder, found) {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                let why = error.io_error().map_or_else(|| error.to_string(), problem);
+                found.push(&place_of(&error).unwrap_or_else(|| folder.to_owned()), unread(why));
+                continue;
             }
-        } else if is_manifest(&path) && first_time(&path, seen) {
-            let special = fs::metadata(&path).is_ok_and(|it| !it.is_file());
-            let leads_out = fs::canonicalize(&path).is_ok_and(|it| !it.starts_with(top));
-            found.push(match (leads_out, special) {
-                (true, _) => input(&path, unread(LEADS_OUT.to_owned())),
-                (_, true) => input(&path, unread("is not a file".to_owned())),
-                _ => one(&path),
-            });
+        };
+        let path = entry.path();
+        if entry.depth() == 0 {
+            continue;
+        }
+        if is_templates(path) {
+            found.push(path, Err(NoText::Chart));
+        } else if !path.is_dir() {
+            file_below(path, top, found);
+        } else if !entry.path_is_symlink() {
+            found.first_time(path);
+        } else if fs::canonicalize(path).is_ok_and(|it| it.starts_with(top)) {
+            below(path, top, found);
+        } else {
+            // The author of a link must not choose what else of a machine is read.
+            found.push(path, unread(LEADS_OUT.to_owned()));
         }
     }
 }
 
-fn one(path: &Path) -> Input {
+/// Goes through a folder by the names in it. Only the rules of git count, and only in a repository: a person's own rules for all
+/// repositories would make the same check differ on another machine.
+fn walk(folder: &Path, found: &InputList<'_>) -> ignore::Walk {
+    let (exclusions, given) = (found.exclusions.clone(), found.given.to_owned());
+    let mut walk = WalkBuilder::new(folder);
+    walk.standard_filters(false).parents(true).git_ignore(true).git_exclude(true).require_git(true);
+    walk.sort_by_file_path(Path::cmp);
+    walk.filter_entry(move |entry| {
+        let path = entry.path();
+        let is_folder = entry.file_type().is_some_and(|it| it.is_dir());
+        entry.depth() == 0
+            || !(is_folder && path.ends_with(".git")
+                || path.parent().is_some_and(is_templates)
+                || exclusions.hold(&given, path, is_folder))
+    });
+    walk.build()
+}
+
+/// The templates of a chart. The path itself is shown, and what is in it is not.
+fn is_templates(path: &Path) -> bool {
+    path.ends_with(TEMPLATES) && path.with_file_name(CHART).is_file() && path.is_dir()
+}
+
+/// The path that an error is about.
+fn place_of(error: &ignore::Error) -> Option<PathBuf> {
+    match error {
+        ignore::Error::WithPath { path, .. } => Some(path.clone()),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => place_of(err),
+        _ => None,
+    }
+}
+
+/// Files that were committed although git ignores them: for git they are not ignored.
+fn tracked_though_ignored(folder: &Path, top: &Path) -> Vec<PathBuf> {
+    if !top.ancestors().any(|it| it.join(".git").exists()) {
+        return Vec::new();
+    }
+    let listed = git(folder, &["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]);
+    let Some(listed) = listed.ok().filter(|it| it.status.success()) else { return Vec::new() };
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let paths = names.split('\0').filter(|name| !name.is_empty()).map(|name| folder.join(name));
+    paths.filter(|path| path.exists()).collect()
+}
+
+/// Reads a file in a folder, if it is one that holds manifests.
+fn file_below(path: &Path, top: &Path, found: &mut InputList<'_>) {
+    if !is_manifest(path) || !found.first_time(path) {
+        return;
+    }
+    let special = fs::metadata(path).is_ok_and(|it| !it.is_file());
+    let leads_out = fs::canonicalize(path).is_ok_and(|it| !it.starts_with(top));
+    let text = match (leads_out, special) {
+        (true, _) => unread(LEADS_OUT.to_owned()),
+        (_, true) => unread("is not a file".to_owned()),
+        _ => one(path),
+    };
+    found.push(path, text);
+}
+
+fn one(path: &Path) -> Result<String, NoText> {
     let bytes = if is_standard_input(path) { limited(io::stdin().lock()) } else { file(path) };
-    input(path, bytes.and_then(text).or_else(unread))
+    bytes.and_then(text).or_else(unread)
 }
 
 fn unread(why: String) -> Result<String, NoText> {
     Err(NoText::Unread(why))
-}
-
-fn left_out(chart: &Path) -> String {
-    let chart = chart.display();
-    format!(
-        "these are templates of a chart, so they were not judged; judge what comes of them: helm template {chart} | gatera check -"
-    )
 }
 
 /// Below a folder with a file of the first name, a folder of the second one holds no manifests.

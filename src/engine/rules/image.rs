@@ -48,7 +48,7 @@ use facts::galera::image::{Image, VersionChange};
 use facts::galera::{programs, server};
 use facts::review::{Change, Review};
 use facts::view::{Cluster, View};
-use facts::way_out::{Command, WayOut, run, say};
+use facts::way_out::{Command, WayOut, edit, say};
 use objects::{Container, Kind, Pod, Template};
 
 pub(super) const RULE: Rule = Rule {
@@ -91,7 +91,10 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
         let why = "an image that is set on pods restarts all of them at the same moment, bypasses the StatefulSet, and is \
                    lost with the pod";
         let set = Command::new(format!("kubectl -n {} set image statefulset/{}", id.namespace, id.name));
-        let set = run(set.arg(format!("{}={}", after.name, after.image)));
+        let set = edit(
+            set.arg(format!("{}={}", after.name, after.image)),
+            format!("write image: {} for container {} of StatefulSet {}", after.image, after.name, id.name),
+        );
         let instead = set.then(format!("{} then gets it in its turn", pod.name));
         RULE.finding(Verdict::Deny, place, says, why, instead)
     })

@@ -3,14 +3,15 @@
 //!
 //! Owns: no rule.
 
-use facts::way_out::{Command, WayOut, run};
+use facts::way_out::{Command, WayOut, edit, run};
 use objects::Meta;
 
 /// The command that scales a StatefulSet to this number of replicas.
 pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i64) -> WayOut {
     let Some((set, release)) = set.and_then(|set| Some((set, set.helm_release()?))) else {
         let command = format!("kubectl -n {namespace} scale statefulset {name} --replicas={replicas}");
-        return run(Command::new(command)).say(" (or make the same change in what you apply)");
+        let live = run(Command::new(command)).say(" (or make the same change in what you apply)");
+        return edit(live, format!("write replicas: {replicas}"));
     };
     let chart = set.labels.get("helm.sh/chart").map_or("", String::as_str);
     let known = CHARTS.iter().find(|(begin, ..)| chart.starts_with(begin));

@@ -12,7 +12,7 @@ use crate::verdict::{Decision, Finding, Verdict};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
 use facts::view::{Cluster, Id, View};
-use facts::way_out::{Command, WayOut, say};
+use facts::way_out::{Command, WayOut, edit, say};
 use objects::{Kind, Object, Workload};
 
 /// A member that is removed.
@@ -93,7 +93,10 @@ pub(super) fn hold(cluster: &Cluster) -> WayOut {
     let patch = format!(r#"{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":{held}}}}}}}}}"#);
     let command = Command::new(format!("kubectl -n {} patch statefulset {} --patch", id.namespace, id.name));
     say("hold it first: ")
-        .run(command.arg(patch))
+        .and(edit(
+            command.arg(patch),
+            format!("write partition: {held} under spec.updateStrategy.rollingUpdate"),
+        ))
         .say(", then repeat the command, and set the partition back when all members are Ready")
 }
 

@@ -63,7 +63,7 @@ use facts::marks::{self, PREFIX};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
 use facts::view::{Cluster, MODE_LABEL, View, is_cluster};
-use facts::way_out::{Command, run, say};
+use facts::way_out::{Command, edit, run, say};
 use objects::{Kind, Labels, Meta, Object, Pod};
 
 pub(super) const RULE: Rule = Rule {
@@ -185,12 +185,14 @@ fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findi
                 "without the label {MODE_LABEL} cluster {} is only partly guarded",
                 cluster.id.name
             ),
-            instead: say("keep the label").or("to get warnings instead of refusals while you migrate: ").run(
-                Command::new(format!(
-                    "kubectl label namespace {} --overwrite {MODE_LABEL}=warn",
-                    review.name
-                )),
-            ),
+            instead: say("keep the label").or(say("to get warnings instead of refusals while you migrate: ")
+                .and(edit(
+                    Command::new(format!(
+                        "kubectl label namespace {} --overwrite {MODE_LABEL}=warn",
+                        review.name
+                    )),
+                    format!("write {MODE_LABEL}: warn"),
+                ))),
             ..finding(
                 "scaling and evictions are then judged only while gatera answers, and objects without the cluster's labels not at all",
             )

@@ -40,7 +40,7 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
 use facts::review::Review;
 use facts::view::{Cluster, State, View, is_cluster};
-use facts::way_out::{Command, WayOut, say};
+use facts::way_out::{Command, WayOut, edit, run, say};
 use objects::{ConfigMap, Kind, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -89,8 +89,11 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         Kind::Service if workload.spec.service_name == review.name => (
             format!("the members of {whose} find each other by it"),
             say("keep it")
-                .then(Command::new(format!("kubectl -n {} edit service {}", id.namespace, review.name)))
-                .say(" changes it in place"),
+                .then(edit(
+                    run(Command::new(format!("kubectl -n {} edit service {}", id.namespace, review.name)))
+                        .say(" changes it in place"),
+                    "change it in place",
+                )),
             "a member finds the others by names below this Service: one that restarts without it cannot join",
         ),
         Kind::Service if !view.is_last_way_in(cluster, &review.name) => return None,

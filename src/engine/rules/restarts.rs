@@ -18,7 +18,9 @@ pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
         return None;
     }
     let ns = &*review.namespace;
-    let mut read = view.readers_of(ns, &new.metadata.name).filter(|it| it.note.is_some() && it.has_data());
+    // Files have no record of a rollout: there it is assumed that the guard has seen the cluster.
+    let guarded = |it: &&Cluster| (it.note.is_some() || view.supposed) && it.has_data();
+    let mut read = view.readers_of(ns, &new.metadata.name).filter(guarded);
     read.find_map(|cluster| of(cluster, old, new, view))
 }
 

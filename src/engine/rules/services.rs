@@ -44,7 +44,7 @@ use facts::galera::adopt;
 use facts::galera::ports::USUAL as USUAL_PORT;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, PodFact, View, is_cluster};
-use facts::way_out::{Command, WayOut, run, say};
+use facts::way_out::{Command, WayOut, edit, run, say};
 use objects::{Container, Kind, Labels, Service, ServicePort, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -266,8 +266,11 @@ fn restart(cluster: &Cluster, first: &str) -> WayOut {
         _ if strategy.on_delete() => run(Command::new(format!("kubectl -n {ns} delete pod {first}")))
             .say(", and the next one when all members are Ready"),
         ..=0 => run(Command::new(format!("kubectl -n {ns} rollout status statefulset {name}"))),
-        _ => run(Command::new(format!("kubectl -n {ns} patch statefulset {name} --patch"))
-            .arg(r#"{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}"#)),
+        _ => edit(
+            Command::new(format!("kubectl -n {ns} patch statefulset {name} --patch"))
+                .arg(r#"{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}"#),
+            format!("write partition: 0 under spec.updateStrategy.rollingUpdate of StatefulSet {name}"),
+        ),
     }
 }
 

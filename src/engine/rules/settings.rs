@@ -4,8 +4,8 @@
 //! command line. Refuses values with which a member does not start, does not replicate or splits the cluster; a change of options
 //! that are fixed for existing data, or that all members must have in common; the removal of `wsrep_on` or `wsrep_provider` if
 //! nothing else sets it; options for one member in a file for all; and options without effect, because no server reads their
-//! `[group]` or a second `wsrep_provider_options` replaces them. Warns about risky options, and about an `!include` of files that
-//! are in no ConfigMap. Files that one server reads together, by its mounts, are judged together; files for one member each, or
+//! `[group]` or a second `wsrep_provider_options` replaces them. Warns about risky options, about options that the server of the
+//! image does not know (misspelt, or of another series), and about an `!include` of files that are in no ConfigMap. Files that one server reads together, by its mounts, are judged together; files for one member each, or
 //! files that a script chooses, are judged one by one. A ConfigMap that no cluster reads is judged when a template begins to read
 //! it; one that is created after the template that names it is compared with the options that members run with. An init container
 //! may create the server's file from a ConfigMap that only the init container reads, so placeholders are allowed there.
@@ -43,6 +43,7 @@ mod files;
 mod memory;
 mod together;
 mod under;
+mod unknown;
 mod values;
 
 use crate::rule::Check::All;
@@ -112,6 +113,8 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> 
         None => of_one_member(ns, map, view),
     };
     let place = Setting::in_file(of_one);
+    let series = unknown::of_readers(ns, map, view, coming.map(|(_, it)| it));
+    found.extend(texts(map).flat_map(|(file, text)| unknown::in_file(&place, file, text, &series)));
     // One server may read a file together with others, and another server may read it alone.
     let mut judged = BTreeSet::new();
     let known = texts(map).collect();
@@ -181,9 +184,11 @@ fn is_source(workload: &Workload, map: &str) -> bool {
 }
 
 fn in_template(kind: Kind, workload: &Workload, view: &View<'_>) -> Findings {
-    let Some((name, settings)) = command_line(workload, view) else { return Findings::new() };
-    let place = Setting::in_container(name, kind == Kind::Deployment);
-    settings.iter().flat_map(|(key, placed)| place.judge(key, placed)).collect()
+    let Some(server) = server_of(workload, view) else { return Findings::new() };
+    let place = Setting::in_container(&server.name, kind == Kind::Deployment);
+    let settings = Effective::of_flags(options::flags(server));
+    let judged = settings.iter().flat_map(|(key, placed)| place.judge(key, placed));
+    judged.chain(unknown::on_command_line(&place, server)).collect()
 }
 
 fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Findings {
@@ -223,11 +228,15 @@ fn all_settings<'s>(ns: &str, workload: &'s Workload, view: &View<'s>) -> Effect
     of_files(ns, workload, view).then(flags)
 }
 
+/// The server container of an adopted template.
+fn server_of<'a>(workload: &'a Workload, view: &View<'_>) -> Option<&'a Container> {
+    let template = &workload.spec.template;
+    server::of(template).filter(|_| view.adoption().adopts(&template.metadata.labels))
+}
+
 /// The server container of an adopted template, and the options on its command line.
 fn command_line<'a>(workload: &'a Workload, view: &View<'_>) -> Option<(&'a str, Effective<'a>)> {
-    let template = &workload.spec.template;
-    let adopted = view.adoption().adopts(&template.metadata.labels);
-    let server = server::of(template).filter(|_| adopted)?;
+    let server = server_of(workload, view)?;
     Some((&server.name, Effective::of_flags(options::flags(server))))
 }
 

@@ -45,7 +45,7 @@ use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, Freshness, Id, State, View, is_cluster, is_cluster_by_template};
-use facts::way_out::{Command, WayOut, say};
+use facts::way_out::{Command, WayOut, except, say};
 use objects::{Kind, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -98,7 +98,7 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         return Some(finding(Verdict::Warn, says, instead));
     }
     let orphan = Command::new(format!("kubectl -n {ns} delete statefulset {name} --cascade=orphan"));
-    let for_good = say("to remove the cluster permanently: take a backup, then ").run(override_command(
+    let for_good = say("to remove the cluster permanently: take a backup, then ").and(override_command(
         "statefulset",
         Some(ns),
         name,
@@ -132,7 +132,7 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
                 _ => first.run(cluster.status_command()).say(" shows what each needs"),
             };
             let allow = override_command("statefulset", Some(namespace), name, view);
-            (Verdict::Wait, first.or(say("if the new StatefulSet is meant to repair them: ").run(allow)))
+            (Verdict::Wait, first.or(say("if the new StatefulSet is meant to repair them: ").and(allow)))
         }
     };
     let says = format!(
@@ -170,7 +170,7 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         view.count(first)
     );
     let instead = say("take a backup and move the applications that use the database, then ")
-        .run(override_command("namespace", None, &review.name, view));
+        .and(override_command("namespace", None, &review.name, view));
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
@@ -199,7 +199,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let start = Command::new(format!("gatera start NAME -n {}", review.name));
     let instead = say("to start the cluster again: apply its StatefulSet under the same name, then ")
         .run(start)
-        .or(say("to delete the data, take a backup first, then ").run(override_command(
+        .or(say("to delete the data, take a backup first, then ").and(override_command(
             "namespace",
             None,
             &review.name,
@@ -233,12 +233,12 @@ fn lives(cluster: &Cluster, view: &View<'_>) -> bool {
     cluster.has_data() || view.state(cluster) == State::Unknown
 }
 
-/// The command that writes an override of G03.
-fn override_command(kind: &str, namespace: Option<&str>, name: &str, view: &View<'_>) -> Command {
+/// The step that sets an override of G03.
+fn override_command(kind: &str, namespace: Option<&str>, name: &str, view: &View<'_>) -> WayOut {
     let namespace = namespace.map(|ns| format!("-n {ns} ")).unwrap_or_default();
     let until = view.half_an_hour_from_now();
-    Command::new(format!("kubectl {namespace}annotate {kind} {name}"))
-        .arg(format!("gatera.dev/override=G03 until={until} reason=…"))
+    let annotate = Command::new(format!("kubectl {namespace}annotate {kind} {name}"));
+    except(RULE.id, annotate.arg(format!("gatera.dev/override=G03 until={until} reason=…")))
 }
 
 const WHY: &str = "members that stop together are all marked as unsafe to bootstrap: the cluster would need a manual \

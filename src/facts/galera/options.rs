@@ -11,6 +11,7 @@ mod dynamic;
 mod effective;
 mod groups;
 pub mod keys;
+mod known;
 mod meaning;
 mod provider;
 mod value;
@@ -23,6 +24,7 @@ pub use command_line::{Flag, flags};
 pub use dynamic::is_dynamic;
 pub use effective::{Effective, Lost, Placed};
 pub use groups::{Readers, readers};
+pub use known::{Unknown, unknown};
 pub use meaning::{Meaning, Unclear};
 pub use provider::provider_options;
 pub use value::{Value, number, same, switch};
@@ -100,6 +102,8 @@ pub struct Setting<'a> {
     pub readers: Readers,
     /// The key in its canonical spelling: lower case, `_`, without `loose_`, `skip_` and the like.
     pub key: Cow<'a, str>,
+    /// A server that does not know the option only warns.
+    pub loose: bool,
     /// The value without its quotes; `None` for a bare key.
     pub value: Option<Value<'a>>,
     /// Its line, counted from 1.
@@ -195,8 +199,20 @@ pub fn configures_galera(text: &str) -> bool {
     text.contains("wsrep") && of_server(text).any(wsrep)
 }
 
+/// How a field names the line that includes other files.
+pub const INCLUDES: &str = "!include";
+/// How a field names the line at which servers stop reading.
+pub const STOPS: &str = "!stop";
+
 /// Returns the line of an option that a server reads, or of `key` in a group of that name, or the first in that group.
 pub fn line_of(text: &str, name: &str, key: Option<&str>) -> Option<usize> {
+    if name.starts_with('!') {
+        return lines(text).find_map(|line| match line {
+            Line::Include { line, .. } if name == INCLUDES => Some(line),
+            Line::Broken { line, .. } if name == STOPS => Some(line),
+            _ => None,
+        });
+    }
     let counts = read(text).filter(|it| it.key == name && it.readers == Readers::Server).last();
     let inside = || read(text).filter(|it| it.group == name && Some(&*it.key) == key).last();
     let first = || read(text).find(|it| it.group == name);
@@ -249,6 +265,7 @@ impl<'a> Unread<'a> {
     }
 
     pub fn read(self) -> Setting<'a> {
+        let loose = self.is_loose();
         let Self { group, readers, line, text, start } = self;
         let text = without_comment(text).trim_end_matches(is_space);
         let (key, raw) = text.split_once('=').map_or((text, None), |(key, raw)| (key, Some(raw)));
@@ -267,9 +284,9 @@ impl<'a> Unread<'a> {
             Some(on) => {
                 let twice = value.as_ref().is_some_and(|value| value.look() == "0");
                 let value = Some(Value::from(if on == twice { "0" } else { "1" }));
-                Setting { group, readers, key, value, line, at: at.start..at.start }
+                Setting { group, readers, key, loose, value, line, at: at.start..at.start }
             }
-            None => Setting { group, readers, key, value, line, at },
+            None => Setting { group, readers, key, loose, value, line, at },
         }
     }
 }

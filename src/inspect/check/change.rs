@@ -28,7 +28,7 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
                 // The namespace keeps its old mode for the other objects: none of them is judged more mildly.
                 let review =
                     Review { operation: Operation::Update, old: was.object().cloned(), ..item.created() };
-                stage.judge(desk, item, &review, milder(was.object(), item.object(), item));
+                stage.judge(desk, (item, Some(*was)), &review, milder(was.object(), item.object(), item));
             }
             Some(was) => {
                 let (old, created) = (was.object().cloned(), item.created());
@@ -36,13 +36,13 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
                 let operation = if old.is_some() { Operation::Update } else { Operation::Create };
                 let review = Review { operation, old, ..created };
                 stage.swap(Some(item), Some(was));
-                stage.judge(desk, item, &review, unknown);
+                stage.judge(desk, (item, Some(*was)), &review, unknown);
                 stage.swap(Some(was), Some(item));
             }
-            None => stage.judge(desk, item, &item.created(), milder(None, item.object(), item)),
+            None => stage.judge(desk, (item, None), &item.created(), milder(None, item.object(), item)),
         }
     }
-    for was in pairs.gone {
+    for was in &pairs.gone {
         let twin = was.key().and_then(|key| items.iter().find(|it| it.key() == Some(key)));
         let unknown = was.object().is_none().then(|| unknown(was));
         let review = Review {
@@ -53,7 +53,7 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
             ..was.created()
         };
         stage.swap(twin, Some(was));
-        stage.judge(desk, was, &review, unknown);
+        stage.judge(desk, (*was, None), &review, unknown);
         stage.swap(Some(was), twin);
     }
 }
@@ -99,6 +99,8 @@ struct Pairs<'a> {
     was: Vec<Option<&'a Item>>,
     /// The objects that were removed.
     gone: Vec<&'a Item>,
+    /// Objects that are not found again, and may be in a text that could not be read: they are taken as unchanged.
+    unseen: Vec<&'a Item>,
 }
 
 impl<'a> Pairs<'a> {
@@ -125,8 +127,9 @@ impl<'a> Pairs<'a> {
                 left.get(&key).is_some_and(|left| left.iter().any(|one| std::ptr::eq(*one, *it)))
             })
         };
-        let gone = before.iter().filter(taken).collect();
-        Self { was, gone }
+        let gaps = desk.gaps();
+        let (unseen, gone) = before.iter().filter(taken).partition(|was| gaps.hold(desk.text_of(was)));
+        Self { was, gone, unseen }
     }
 }
 
@@ -155,6 +158,12 @@ impl<'a> Stage<'a> {
                 Deployed::of(object, &item.id.namespace, adoption).put_into(&mut facts);
             }
         }
+        for was in &pairs.unseen {
+            was.put_into(&mut facts);
+            if let Some(object) = was.object() {
+                Deployed::of(object, &was.id.namespace, adoption).put_into(&mut facts);
+            }
+        }
         // A ConfigMap may only have been renamed: its readers are compared with its earlier content.
         let stays = |it: &&&Item| matches!(it.kind(), Kind::Namespace | Kind::ConfigMap);
         for was in pairs.gone.iter().filter(stays) {
@@ -167,13 +176,19 @@ impl<'a> Stage<'a> {
     fn judge(
         &self,
         desk: &mut CheckSession<'_>,
-        item: &Item,
+        (item, was): (&Item, Option<&Item>),
         review: &Review,
         besides: Option<(Place, What)>,
     ) {
         let view = View::new(&self.world, desk.question.now, desk.question.settings);
         let secrets = self.secrets.each_ref().map(Vec::as_slice);
-        desk.judge(item, review, &View { supposed: true, secrets, ..view }, besides);
+        desk.judge(
+            item,
+            was.map(|it| &it.document),
+            review,
+            &View { supposed: true, secrets, ..view },
+            besides,
+        );
     }
 
     fn swap(&mut self, out: Option<&Item>, into: Option<&Item>) {

@@ -37,6 +37,11 @@ impl<'a> Lines<'a> {
         Self { text, lines: OnceCell::new() }
     }
 
+    /// Returns how many lines there are.
+    pub(super) fn count(&self) -> u64 {
+        u64::try_from(self.text.lines().count()).unwrap_or(u64::MAX)
+    }
+
     fn line(&self, place: Place) -> Option<&'a str> {
         let lines = self.lines.get_or_init(|| self.text.trim_start_matches('\u{feff}').lines().collect());
         lines.get(usize::try_from(place.line.checked_sub(1)?).ok()?).copied()

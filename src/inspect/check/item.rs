@@ -28,8 +28,8 @@ pub(super) struct Item {
 
 /// A document that is not an object.
 pub(super) enum NoItem {
-    /// It does not look like a manifest: values of a chart, settings of a tool.
-    Stranger,
+    /// It does not look like a manifest: values of a chart, settings of a tool. With its place and its apiVersion.
+    Stranger(Place, String),
     /// It looks like a manifest, and something is missing.
     Odd(Place, String),
     /// It has no apiVersion, so its kind is unknown: where, and the message.
@@ -50,7 +50,7 @@ pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> R
         return Err(if looks_like_one {
             NoItem::Odd(document.start(), words.into())
         } else {
-            NoItem::Stranger
+            NoItem::Stranger(document.start(), version)
         });
     }
     if version.is_empty() {
@@ -59,7 +59,7 @@ pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> R
         return Err(if looks_like_one {
             NoItem::Unreadable(document.start(), words.into())
         } else {
-            NoItem::Stranger
+            NoItem::Stranger(document.start(), version)
         });
     }
     let kind = question.rulebook.kinds().named(version.split_once('/').map_or("", |(group, _)| group), &kind);

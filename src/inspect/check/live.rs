@@ -71,7 +71,7 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], live: Live<'_>)
             }
             Becomes::Created => {
                 let review = Review { origin: Origin::Live, ..item.created() };
-                desk.judge(item, &review, &View::new(&world, now, settings), besides(item, live, None));
+                desk.judge(item, None, &review, &View::new(&world, now, settings), besides(item, live, None));
             }
             Becomes::Changed(change) => {
                 // The object itself is in its current state while it is judged.
@@ -81,7 +81,7 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], live: Live<'_>)
                 }
                 let world = world.after(&mut facts);
                 let view = View::new(&world, now, settings);
-                desk.judge(item, &change.review, &view, besides(item, live, Some(&change)));
+                desk.judge(item, None, &change.review, &view, besides(item, live, Some(&change)));
             }
         }
     }

@@ -4,31 +4,40 @@
 //! come from, or what changed.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
+use super::aside::Aside;
 use super::excerpt::Lines;
+use super::gaps::{Gaps, TextName};
 use super::item::{self, Item, NoItem};
+use super::stand_in::StandIns;
 use super::unjudged;
 use super::waiver::Waivers;
 use super::{CheckFinding, Checked, Input, Level, Location, NoText, Outcome, Question, What};
-use crate::manifest::{self, Place};
+use crate::manifest::{self, Document, NoManifest, NoYaml, Place};
 use engine::rule::Rule;
 use engine::rules::UNREADABLE;
 use engine::verdict::{Effect, Judged};
 use facts::review::Review;
 use facts::view::{Freshness, View, World};
+use objects::Kind;
 
 /// The texts of a check, while their objects are judged.
 pub(super) struct CheckSession<'a> {
     pub(super) question: &'a Question<'a>,
     sheets: Vec<SourceFile<'a>>,
     checked: Checked,
+    asides: BTreeMap<Aside, Vec<(usize, Option<Place>)>>,
 }
 
 /// A text that was read: its lines, and the findings that its comments waive.
 struct SourceFile<'a> {
     name: Arc<str>,
+    below: Arc<Path>,
     in_base: bool,
+    /// A part of it, or all of it, could not be read.
+    incomplete: bool,
     lines: Lines<'a>,
     waivers: Waivers,
 }
@@ -39,7 +48,7 @@ impl<'a> CheckSession<'a> {
             rules: question.rulebook.rules().iter().map(Rule::page).collect(),
             ..Checked::default()
         };
-        Self { question, sheets: Vec::new(), checked }
+        Self { question, sheets: Vec::new(), checked, asides: BTreeMap::new() }
     }
 
     /// Returns the name of the text that holds this object.
@@ -47,52 +56,149 @@ impl<'a> CheckSession<'a> {
         &self.sheets[item.sheet].name
     }
 
+    /// Returns the texts that could not be read whole.
+    pub(super) fn gaps(&self) -> Gaps<'_> {
+        let (base, new): (Vec<_>, Vec<_>) = self.sheets.iter().partition(|it| it.in_base);
+        let incomplete: Vec<_> = new.iter().filter(|it| it.incomplete).map(|it| it.name()).collect();
+        Gaps::of(&incomplete, &base.iter().map(|it| it.name()).collect::<Vec<_>>(), new.len() == 1)
+    }
+
+    /// Returns the names of the text that holds this object.
+    pub(super) fn text_of(&self, item: &Item) -> TextName<'_> {
+        self.sheets[item.sheet].name()
+    }
+
     /// Reads every object in the texts, and notes documents that are none. For a base only unreadable documents are
     /// noted: other problems existed before.
     pub(super) fn read(&mut self, inputs: &'a [Input], in_base: bool) -> Vec<Item> {
         let mut items = Vec::new();
         for input in inputs {
-            let sheet = self.sheets.len();
-            let spot = |place| Location { file: input.name.clone(), place, template: None, in_base, sheet };
-            let text = input.text.as_deref();
-            let waivers = text.map(|text| Waivers::read(text, self.question.rulebook)).unwrap_or_default();
-            let lines = Lines::of(text.unwrap_or_default());
-            self.sheets.push(SourceFile { name: input.name.clone(), in_base, lines, waivers });
-            let documents = match text {
-                Ok(text) => manifest::read(text),
-                Err(why) => {
-                    let what = match why.clone() {
-                        NoText::Unread(problem) => What::Unread(problem),
-                        NoText::LeftOut(words) => What::Unjudged(words),
-                    };
-                    self.checked.hits.push(CheckFinding::plain(spot(None), what));
-                    continue;
+            let sheet = self.add(input, in_base);
+            match &input.text {
+                Ok(text) => {
+                    let documents = manifest::read(text).into_iter();
+                    items.extend(documents.filter_map(|it| self.item(sheet, it)));
                 }
-            };
-            for document in documents {
-                match document.map(|it| item::of(sheet, it, self.question)) {
-                    Ok(Ok(item)) => items.push(item),
-                    Ok(Err(NoItem::Stranger)) => self.checked.strangers += usize::from(!in_base),
-                    Ok(Err(NoItem::Odd(place, words))) => {
-                        let hit = CheckFinding::plain(spot(Some(place)), What::Unjudged(words));
-                        self.checked.hits.extend(Some(hit).filter(|_| !in_base));
-                    }
-                    Ok(Err(NoItem::Unreadable(place, words))) => {
-                        self.checked
-                            .hits
-                            .push(CheckFinding::plain(spot(Some(place)), unreadable(words, in_base)));
-                    }
-                    Err(problem) => {
-                        let what = unreadable(problem.to_string(), in_base);
-                        self.checked.hits.push(CheckFinding::plain(spot(Some(problem.place)), what));
-                    }
-                }
+                Err(why) => self.no_text(sheet, why.clone()),
             }
         }
         if !in_base {
             self.look_for_twins(&items);
         }
         items
+    }
+
+    fn add(&mut self, input: &'a Input, in_base: bool) -> usize {
+        let text = input.text.as_deref();
+        let waivers = text.map(|text| Waivers::read(text, self.question.rulebook)).unwrap_or_default();
+        self.sheets.push(SourceFile {
+            name: input.name.clone(),
+            below: input.below.clone(),
+            in_base,
+            incomplete: false,
+            lines: Lines::of(text.unwrap_or_default()),
+            waivers,
+        });
+        self.sheets.len() - 1
+    }
+
+    fn no_text(&mut self, sheet: usize, why: NoText) {
+        let what = match why {
+            NoText::Unread(problem) => What::Unread(problem),
+            NoText::LeftOut(words) => What::Unjudged(words),
+            NoText::Chart => return self.aside(sheet, Aside::Chart, None),
+        };
+        self.incomplete(sheet, None, what);
+    }
+
+    /// Returns the object of a document, or notes why there is none.
+    fn item(&mut self, sheet: usize, document: Result<Document, NoYaml>) -> Option<Item> {
+        let in_base = self.sheets[sheet].in_base;
+        match document.map(|it| item::of(sheet, it, self.question)) {
+            Ok(Ok(item)) => {
+                if item.kind() == Kind::Other {
+                    self.look_for_kustomization(sheet, &item);
+                }
+                return Some(item);
+            }
+            Ok(Err(NoItem::Stranger(place, version))) if !in_base => self.stranger(sheet, place, &version),
+            Ok(Err(NoItem::Odd(..) | NoItem::Stranger(..))) if in_base => {}
+            Ok(Err(NoItem::Stranger(..))) => {}
+            Ok(Err(NoItem::Odd(place, words))) => {
+                self.incomplete(sheet, Some(place), What::Unjudged(words));
+            }
+            Ok(Err(NoItem::Unreadable(place, words))) => {
+                self.incomplete(sheet, Some(place), unreadable(words, in_base));
+            }
+            // A file that is named is one that the user takes for a manifest.
+            Err(NoYaml { place, kind, .. }) if self.is_in_a_folder(sheet) && kind != NoManifest::Broken => {
+                let is_template = kind == NoManifest::Template;
+                let aside = if is_template { Aside::Template } else { Aside::NoYaml };
+                self.aside(sheet, aside, Some(place));
+            }
+            Err(problem) => {
+                self.incomplete(sheet, Some(problem.place), unreadable(problem.to_string(), in_base));
+            }
+        }
+        None
+    }
+
+    fn is_in_a_folder(&self, sheet: usize) -> bool {
+        !self.sheets[sheet].below.as_os_str().is_empty()
+    }
+
+    /// Counts a document that is not a manifest.
+    fn stranger(&mut self, sheet: usize, place: Place, version: &str) {
+        let file = self.sheets[sheet].name.clone();
+        if let Some(aside) = Aside::of(&file, version, "") {
+            return self.aside(sheet, aside, Some(place));
+        }
+        self.checked.strangers += 1;
+        if self.checked.foreign.last() != Some(&file) {
+            self.checked.foreign.push(file);
+        }
+    }
+
+    fn look_for_kustomization(&mut self, sheet: usize, item: &Item) {
+        if self.sheets[sheet].in_base {
+            return;
+        }
+        let (file, kind) = (self.sheets[sheet].name.clone(), item.document.text("kind").unwrap_or_default());
+        if let Some(aside) = Aside::of(&file, &item.version, kind) {
+            let it = (sheet, Some(item.document.start()));
+            self.asides.entry(aside).or_default().push(it);
+        }
+    }
+
+    /// Keeps a text that another program turns into manifests, or that is none. What its earlier version held is not known to be gone.
+    fn aside(&mut self, sheet: usize, aside: Aside, place: Option<Place>) {
+        let it = &mut self.sheets[sheet];
+        it.incomplete = true;
+        if !it.in_base {
+            self.asides.entry(aside).or_default().push((sheet, place));
+        }
+    }
+
+    /// Notes each kind of such texts once, at the first of them.
+    fn note_asides(&mut self) {
+        for (aside, mut found) in std::mem::take(&mut self.asides) {
+            found.dedup_by_key(|(sheet, _)| *sheet);
+            let files: Vec<_> = found.iter().map(|(sheet, _)| &*self.sheets[*sheet].name).collect();
+            let words = aside.note(&files);
+            if let Some((sheet, place)) = found.first() {
+                let file = self.sheets[*sheet].name.clone();
+                let spot = Location { file, place: *place, template: None, in_base: false, sheet: *sheet };
+                self.checked.hits.push(CheckFinding::plain(spot, What::Unjudged(words)));
+            }
+        }
+    }
+
+    /// Notes what could not be read of a text.
+    fn incomplete(&mut self, sheet: usize, place: Option<Place>, what: What) {
+        let it = &mut self.sheets[sheet];
+        it.incomplete = true;
+        let spot = Location { file: it.name.clone(), place, template: None, in_base: it.in_base, sheet };
+        self.checked.hits.push(CheckFinding::plain(spot, what));
     }
 
     /// Notes objects that occur twice: patches for a kustomization, or a mistake. For other objects the last one
@@ -122,14 +228,15 @@ impl<'a> CheckSession<'a> {
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, self.question.now, self.question.settings);
         for item in items {
-            self.judge(item, &item.created(), &view, None);
+            self.judge(item, None, &item.created(), &view, None);
         }
     }
 
-    /// Asks the rules about an object.
+    /// Asks the rules about an object; `was`: its earlier version.
     pub(super) fn judge(
         &mut self,
         item: &Item,
+        was: Option<&Document>,
         review: &Review,
         view: &View<'_>,
         besides: Option<(Place, What)>,
@@ -142,11 +249,15 @@ impl<'a> CheckSession<'a> {
             rules.is_empty() || rules.contains(&rule) || rule == UNREADABLE
         };
         let finding = |judged: Judged| {
-            let place = item.document.find(&judged.finding.field);
+            let place = item.document.find_since(&judged.finding.field, was);
             let excerpt = sheet.lines.quoted(place, item.kind(), &judged.finding).filter(|_| !sheet.in_base);
             let waived = sheet.waivers.waives(judged.finding.rule, place, &item.document);
             let what = What::Finding { judged: Box::new(judged), waived };
-            CheckFinding { spot: sheet.spot(item, place), object: Some(named.clone()), what, excerpt }
+            CheckFinding {
+                object: Some(named.clone()),
+                excerpt,
+                ..CheckFinding::plain(sheet.spot(item, place), what)
+            }
         };
         let mut found: Vec<_> = decision.judged.into_iter().filter(asked).map(finding).collect();
         let plain = |place: Place, what: What| CheckFinding {
@@ -192,8 +303,9 @@ impl<'a> CheckSession<'a> {
     }
 
     /// Returns all results in the order of the texts, with the remarks about comments.
-    pub(super) fn cleared(self) -> Checked {
-        let Self { question, sheets, mut checked } = self;
+    pub(super) fn cleared(mut self) -> Checked {
+        self.note_asides();
+        let Self { question, sheets, mut checked, .. } = self;
         let compared = sheets.iter().any(|sheet| sheet.in_base);
         for (number, sheet) in sheets.iter().enumerate().filter(|(_, sheet)| !sheet.in_base) {
             checked.hits.extend(sheet.waivers.left(question.rules, compared).map(|(line, words)| {
@@ -209,6 +321,14 @@ impl<'a> CheckSession<'a> {
             }));
         }
         checked.hits.sort_by_key(|hit| (hit.spot.sheet, hit.spot.place));
+        if checked.hits.iter().any(|hit| hit.spot.in_base) {
+            let new = sheets.iter().filter(|sheet| !sheet.in_base);
+            let stand_ins = StandIns::of(new.map(|sheet| (sheet.name.clone(), sheet.lines.count())));
+            for hit in checked.hits.iter_mut().filter(|hit| hit.spot.in_base) {
+                let line = hit.spot.place.map_or(1, |it| it.line);
+                hit.shown_at = stand_ins.of_removed(&hit.spot.file, line);
+            }
+        }
         checked
     }
 }
@@ -224,6 +344,10 @@ fn unreadable(words: String, in_base: bool) -> What {
 }
 
 impl SourceFile<'_> {
+    fn name(&self) -> TextName<'_> {
+        TextName { name: &self.name, below: &self.below }
+    }
+
     fn spot(&self, item: &Item, place: Place) -> Location {
         let template = item.document.template.clone();
         Location {

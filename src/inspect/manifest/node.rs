@@ -30,6 +30,29 @@ impl Node {
         }
     }
 
+    /// Returns the name of a list item; claim templates have it in their metadata.
+    pub(super) fn item_name(&self) -> Option<&str> {
+        self.text("name").or_else(|| self.get("metadata")?.value.text("name"))
+    }
+
+    /// Returns the nearest neighbour of a child that is only in an earlier version of this map or list, first below it, then above,
+    /// with its key.
+    pub(super) fn neighbour<'n>(&'n self, was: &'n Self, gone: &str) -> Option<(&'n str, &'n Spanned<Node>)> {
+        let names = was.names();
+        let at = names.iter().position(|name| *name == gone)?;
+        let near = names[at + 1..].iter().chain(names[..at].iter().rev());
+        near.filter(|name| !name.is_empty()).find_map(|name| Some((*name, self.step(name)?)))
+    }
+
+    /// Returns the keys of a map, or the names of the items of a list.
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Map(entries) => entries.iter().map(|(key, _)| &**key).collect(),
+            Self::List(items) => items.iter().map(|it| it.value.item_name().unwrap_or_default()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns only the value of this key.
     pub(super) fn into_entry(self, key: &str) -> Option<Self> {
         let Self::Map(entries) = self else { return None };
@@ -48,9 +71,11 @@ impl Node {
 
     /// Returns the value of a key, or the list item with this name or number.
     pub(super) fn step(&self, name: &str) -> Option<&Spanned<Node>> {
-        let named = |item: &&Spanned<Node>| matches!(item.value.get("name"), Some(it) if matches!(&it.value, Node::Text(text) if text == name));
         match self {
-            Self::List(items) => items.iter().find(named).or_else(|| items.get(name.parse::<usize>().ok()?)),
+            Self::List(items) => {
+                let named = items.iter().find(|item| item.value.item_name() == Some(name));
+                named.or_else(|| items.get(name.parse::<usize>().ok()?))
+            }
             _ => self.get(name),
         }
     }

@@ -21,8 +21,24 @@ pub(super) struct Part<'a> {
 pub struct NoYaml {
     /// Where the YAML error is.
     pub place: Place,
+    /// The text is not meant to be a manifest.
+    pub kind: NoManifest,
     problem: String,
 }
+
+/// What a text is that is not YAML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoManifest {
+    /// A manifest with a mistake in it.
+    Broken,
+    /// A template that another program fills in.
+    Template,
+    /// Nothing in it looks like a manifest.
+    Foreign,
+}
+
+const TEMPLATE: &str =
+    "this is a template, not a manifest; judge its output: helm template CHART | gatera check -";
 
 /// Splits a text into its parts; each `---` line belongs to the part after it.
 pub(super) fn all(text: &str) -> impl Iterator<Item = Part<'_>> {
@@ -71,9 +87,32 @@ impl Part<'_> {
         };
         serde_saphyr::from_multiple_with_options(self.text, options).map_err(|error| {
             let at = error.location().map_or((1, 1), |it| (it.line(), it.column()));
-            let problem = self.problem(&error.to_string(), at);
-            NoYaml { place: Place { line: self.above + at.0, column: at.1 }, problem }
+            let kind = self.kind(at.0);
+            let problem = match kind {
+                NoManifest::Template => TEMPLATE.to_owned(),
+                NoManifest::Broken | NoManifest::Foreign => self.problem(&error.to_string(), at),
+            };
+            NoYaml { place: Place { line: self.above + at.0, column: at.1 }, kind, problem }
         })
+    }
+
+    /// Tells what the text is, of which this line is not YAML.
+    fn kind(&self, line: u64) -> NoManifest {
+        let at = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
+        let here = self.text.lines().nth(at);
+        // An error that a template causes in the lines below it shows up there.
+        let filled_in = here.is_some_and(|it| it.contains("{{"))
+            || self.text.lines().any(|it| it.trim_start().starts_with("{{"));
+        let heads = ["apiVersion", "kind"];
+        let head = |line: &str| {
+            let line = line.trim_start_matches([' ', '\t', '-', '{', '"', '\'']);
+            heads.iter().any(|head| line.starts_with(head))
+        };
+        match () {
+            () if filled_in => NoManifest::Template,
+            () if self.text.lines().any(head) || self.text.contains("\"kind\"") => NoManifest::Broken,
+            () => NoManifest::Foreign,
+        }
     }
 
     /// Returns the template that Helm rendered this from, as it notes above each document.
@@ -115,13 +154,6 @@ impl Part<'_> {
     /// password.
     fn problem(&self, words: &str, (line, column): (u64, u64)) -> String {
         let at = |place: u64| usize::try_from(place.saturating_sub(1)).unwrap_or(usize::MAX);
-        let here = self.text.lines().nth(at(line));
-        // An error that a template causes in the lines below it shows up there.
-        if here.is_some_and(|it| it.contains("{{"))
-            || self.text.lines().any(|it| it.trim_start().starts_with("{{"))
-        {
-            return "this is a template, not a manifest; judge its output: helm template CHART | gatera check -".into();
-        }
         let first = words.lines().next().unwrap_or_default();
         let first = first.split(" at line ").next().unwrap_or_default().trim_end_matches(':');
         let says = |word: &str| first.contains(word);

@@ -28,7 +28,7 @@ use engine::rulebook::Pack;
 use engine::webhooks::{Endpoint, Entry, Only, Selects};
 use facts::review::{Change, Operation, Review};
 use facts::view::View;
-use facts::way_out::{Command, WayOut, run, say};
+use facts::way_out::{Command, WayOut, edit, run, say};
 use objects::scalar::Scalar;
 use objects::{Custom, CustomKind, Kind, Meta, Row};
 
@@ -152,8 +152,9 @@ fn until_active(rds: &Rds, review: &Review) -> WayOut {
 }
 
 /// The command that changes the Rds of the request.
-fn patch(Review { namespace, name, .. }: &Review, to: &str) -> Command {
-    Command::new(format!("kubectl -n {namespace} patch rds {name} --type=merge -p")).arg(to)
+fn patch(Review { namespace, name, .. }: &Review, to: &str) -> WayOut {
+    let live = Command::new(format!("kubectl -n {namespace} patch rds {name} --type=merge -p")).arg(to);
+    edit(live, format!("write {to} into its manifest"))
 }
 
 /// A value for messages: quoted and shortened.

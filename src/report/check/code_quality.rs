@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{code, fingerprints, headline, place, whole};
+use super::{code, fingerprints, headline, shown, told};
 use inspect::check::{Checked, Level, What};
 
 pub(super) fn of(checked: &Checked) -> Value {
@@ -18,12 +18,12 @@ pub(super) fn of(checked: &Checked) -> Value {
             What::Finding { judged, .. } => format!("; {}", judged.finding.instead),
             _ => String::new(),
         };
-        let (file, line) = place(hit);
+        let (file, line) = shown(hit);
         json!({
             "type": "issue",
             "check_name": code(hit),
             "description": format!("{}{}", headline(hit), super::visible(&instead)),
-            "content": { "body": whole(hit) },
+            "content": { "body": told(hit) },
             "categories": ["Bug Risk"],
             "severity": severity,
             "fingerprint": print,

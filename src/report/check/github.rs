@@ -1,7 +1,7 @@
 //! Annotations of a GitHub Actions job: commands that its runner reads from the output of a step. It shows ten of each
 //! kind per step.
 
-use super::{code, findings, name, objects, place, whole};
+use super::{code, findings, name, objects, shown, told};
 use inspect::check::{CheckFinding, Checked, Level};
 use objects::visible;
 
@@ -19,15 +19,18 @@ fn annotation(checked: &Checked, hit: &CheckFinding) -> String {
         Level::Warning => "warning",
         Level::Waived | Level::Note => "notice",
     };
-    let (file, line) = place(hit);
-    let column = hit.spot.place.filter(|it| it.line == line && it.column > 0);
+    let (file, line) = shown(hit);
+    let column = hit.spot.place.filter(|it| hit.shown_at.is_none() && it.line == line && it.column > 0);
     let column = column.map(|it| format!(",col={}", it.column)).unwrap_or_default();
     let title = match (code(hit), name(checked, code(hit))) {
         (code, name) if code == name => format!("gatera: {name}"),
         (code, name) => format!("{code} {name}"),
     };
     let (file, title) = (property(&visible(file.strip_prefix("./").unwrap_or(file))), property(&title));
-    format!("::{kind} file={file},line={line}{column},title={title}::{}\n", data(&whole(hit)))
+    // A file that is gone would hide the annotation: without one it is listed beside the run.
+    let gone = hit.spot.in_base && hit.shown_at.is_none();
+    let at = if gone { String::new() } else { format!("file={file},line={line}{column},") };
+    format!("::{kind} {at}title={title}::{}\n", data(&told(hit)))
 }
 
 /// Escapes a text as the runner decodes it.

@@ -50,6 +50,7 @@ fn finding(checked: &Checked, hit: &CheckFinding, print: &str) -> Value {
         "column": spot.place.map(|it| it.column),
         "template": spot.template,
         "inBase": spot.in_base,
+        "shownAt": hit.shown_at.as_ref().map(|(file, line)| json!({ "file": &**file, "line": line })),
         "object": object,
         "fingerprint": print,
     });

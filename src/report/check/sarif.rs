@@ -3,15 +3,17 @@
 
 use serde_json::{Value, json};
 
-use super::{OTHER_CODES, code, fingerprints, place, whole};
+use super::{OTHER_CODES, code, fingerprints, shown, told};
+use engine::rules::UNREADABLE;
 use inspect::check::{CheckFinding, Checked, Level, What};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
 pub(super) fn of(checked: &Checked) -> Value {
-    let rules = rules(checked);
-    let index = |id: &str| rules.iter().position(|rule| rule["id"] == id);
+    let driver = driver(checked);
+    let index =
+        |id: &str| driver["rules"].as_array().and_then(|all| all.iter().position(|rule| rule["id"] == id));
     let prints = fingerprints(checked);
     let unread = |hit: &&CheckFinding| hit.level() == Level::Unread;
     let results = checked.hits.iter().zip(&prints).filter(|(hit, _)| !unread(hit));
@@ -21,7 +23,7 @@ pub(super) fn of(checked: &Checked) -> Value {
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [{
-            "tool": { "driver": { "name": "gatera", "semanticVersion": env!("CARGO_PKG_VERSION"), "rules": rules } },
+            "tool": { "driver": driver },
             "invocations": [{ "executionSuccessful": problems.is_empty(), "toolExecutionNotifications": problems }],
             "columnKind": "unicodeCodePoints",
             "results": results,
@@ -29,18 +31,55 @@ pub(super) fn of(checked: &Checked) -> Value {
     })
 }
 
+fn driver(checked: &Checked) -> Value {
+    let url = checked.rules_url.as_deref().map(|it| it.trim_end_matches('/'));
+    let mut rules = rules(checked);
+    for rule in &mut rules {
+        if let (Some(url), Some(id)) = (url, rule["id"].as_str().filter(|id| is_page(checked, id))) {
+            rule["helpUri"] = json!(format!("{url}/{id}.md"));
+        }
+    }
+    let mut driver =
+        json!({ "name": "gatera", "semanticVersion": env!("CARGO_PKG_VERSION"), "rules": rules });
+    if let Some(url) = url {
+        driver["informationUri"] = json!(url);
+    }
+    driver
+}
+
+fn is_page(checked: &Checked, id: &str) -> bool {
+    id == UNREADABLE || checked.rules.iter().any(|page| page.id == id)
+}
+
+/// Rules about passwords that can be read. Code scanning lists their findings as high: from 7.0 to 8.9.
+const LEAKS: [&str; 4] = ["G11", "K04", "R06", "W01"];
+
 fn rules(checked: &Checked) -> Vec<Value> {
     let of_rules = checked.rules.iter().map(|rule| {
+        let mut properties =
+            json!({ "precision": "very-high", "problem.severity": "error", "tags": ["kubernetes", "mariadb"] });
+        if LEAKS.contains(&rule.id) {
+            properties["security-severity"] = json!("8.0");
+            properties["tags"] = json!(["kubernetes", "mariadb", "security"]);
+        }
         json!({
             "id": rule.id,
             "name": rule.name,
             "shortDescription": { "text": rule.summary() },
             "help": { "text": rule.text(), "markdown": rule.text() },
             "defaultConfiguration": { "level": "error" },
+            "properties": properties,
         })
     });
-    let others = OTHER_CODES.iter().filter(|(code, _)| *code != "unread").map(|(code, means)| {
-        json!({ "id": code, "name": code, "shortDescription": { "text": means }, "defaultConfiguration": { "level": "warning" } })
+    let others = OTHER_CODES.iter().filter(|(code, ..)| *code != "unread").map(|(code, name, means)| {
+        let level = if *code == UNREADABLE { "error" } else { "warning" };
+        json!({
+            "id": code,
+            "name": name,
+            "shortDescription": { "text": means },
+            "defaultConfiguration": { "level": level },
+            "properties": { "precision": "very-high", "problem.severity": level },
+        })
     });
     of_rules.chain(others).collect()
 }
@@ -55,7 +94,7 @@ fn result(hit: &CheckFinding, print: &str, index: Option<usize>) -> Value {
         "ruleId": code(hit),
         "ruleIndex": index,
         "level": level,
-        "message": { "text": whole(hit) },
+        "message": { "text": told(hit) },
         "locations": [location(hit)],
         "partialFingerprints": { "gatera/v1": print },
     });
@@ -66,13 +105,15 @@ fn result(hit: &CheckFinding, print: &str, index: Option<usize>) -> Value {
 }
 
 fn notification(hit: &CheckFinding) -> Value {
-    json!({ "level": "error", "message": { "text": whole(hit) }, "locations": [location(hit)] })
+    json!({ "level": "error", "message": { "text": told(hit) }, "locations": [location(hit)] })
 }
 
 fn location(hit: &CheckFinding) -> Value {
-    let (file, line) = place(hit);
+    let (file, line) = shown(hit);
     let mut region = json!({ "startLine": line });
-    if let Some(place) = hit.spot.place.filter(|it| it.line == line && it.column > 0) {
+    if let Some(place) =
+        hit.spot.place.filter(|it| hit.shown_at.is_none() && it.line == line && it.column > 0)
+    {
         region["startColumn"] = json!(place.column);
     }
     let mut location =

@@ -1,5 +1,7 @@
 //! Text for people: the place, the line with a caret, the reason and the way out; or one line per finding.
 
+use std::collections::HashMap;
+
 use inspect::check::{CheckFinding, Checked, Excerpt, Level, Location, Outcome, What};
 use objects::visible;
 
@@ -10,27 +12,49 @@ pub(super) fn text(checked: &Checked, colour: bool) -> String {
     hits(checked, colour) + &summary(checked)
 }
 
-/// Returns all findings in full.
+/// Returns all findings in full. One that is found in several places is printed once, below all of them.
 pub(super) fn hits(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
     let mut text = String::new();
-    for hit in &checked.hits {
-        text.push_str(&format!("{}: {}\n", paint.bold(&at(&hit.spot)), paint.level(hit.level())));
-        if let (Some(Excerpt { line, caret }), Some(place)) = (&hit.excerpt, hit.spot.place) {
-            let indent = line.len() - line.trim_start().len();
-            let (number, caret) = (place.line.to_string(), " ".repeat(caret.saturating_sub(indent)));
-            let empty = " ".repeat(number.len());
-            let bar = paint.dim("|");
-            text.push_str(&format!(
-                "  {} {bar} {}\n  {empty} {bar} {caret}{}\n",
-                paint.dim(&number),
-                line.trim_start(),
-                paint.level_of("^", hit.level())
-            ));
+    for (words, hits) in alike(checked) {
+        for hit in &hits {
+            text.push_str(&format!("{}: {}\n", paint.bold(&at(&hit.spot)), paint.level(hit.level())));
         }
-        text.push_str(&format!("{}\n\n", super::whole(hit)));
+        text.push_str(&excerpt(hits[0], &paint));
+        text.push_str(&format!("{words}\n\n"));
     }
     text
+}
+
+/// Returns the findings by their words, in the order of the first of each.
+fn alike(checked: &Checked) -> Vec<(String, Vec<&CheckFinding>)> {
+    let mut all: Vec<(String, Vec<&CheckFinding>)> = Vec::new();
+    let mut known = HashMap::new();
+    for hit in &checked.hits {
+        let words = super::whole(hit);
+        let at = *known.entry((hit.level(), words.clone())).or_insert(all.len());
+        match all.get_mut(at) {
+            Some((_, hits)) => hits.push(hit),
+            None => all.push((words, vec![hit])),
+        }
+    }
+    all
+}
+
+fn excerpt(hit: &CheckFinding, paint: &Paint) -> String {
+    let (Some(Excerpt { line, caret }), Some(place)) = (&hit.excerpt, hit.spot.place) else {
+        return String::new();
+    };
+    let indent = line.len() - line.trim_start().len();
+    let (number, caret) = (place.line.to_string(), " ".repeat(caret.saturating_sub(indent)));
+    let empty = " ".repeat(number.len());
+    let bar = paint.dim("|");
+    format!(
+        "  {} {bar} {}\n  {empty} {bar} {caret}{}\n",
+        paint.dim(&number),
+        line.trim_start(),
+        paint.level_of("^", hit.level())
+    )
 }
 
 /// Returns a line for each object without a finding.
@@ -41,6 +65,11 @@ pub(super) fn fine(checked: &Checked, colour: bool) -> String {
         format!("{}: {} {}\n", at(spot), paint.with(GOOD, "fine"), visible(&object.subject))
     };
     fine.map(line).collect()
+}
+
+/// Returns a line for each file that is not a manifest.
+pub(super) fn foreign(checked: &Checked) -> String {
+    checked.foreign.iter().map(|it| format!("{}: not a Kubernetes manifest\n", visible(it))).collect()
 }
 
 /// Returns one line per finding, and the counts.

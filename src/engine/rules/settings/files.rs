@@ -40,7 +40,7 @@ pub(super) fn judge(file: &str, text: &str, sets: &Sets<'_>) -> Findings {
 fn broken(file: &str, line: usize, what: &str) -> Finding {
     RULE.finding(
         Verdict::Deny,
-        format!("data[{file}]"),
+        format!("data[{file}].{}", options::STOPS),
         format!("{file} line {line}: the server stops reading at {what}"),
         "a server skips the rest of such a file, or does not start at all; in both cases the \
          options have no effect",
@@ -52,7 +52,7 @@ fn broken(file: &str, line: usize, what: &str) -> Finding {
 fn include(file: &str, line: usize) -> Finding {
     RULE.finding(
         Verdict::Warn,
-        format!("data[{file}].!include"),
+        format!("data[{file}].{}", options::INCLUDES),
         format!("{file} line {line} includes other files, which gatera cannot see"),
         "gatera cannot judge options that it cannot see",
         "put the options into this ConfigMap",

@@ -4,8 +4,9 @@ use super::RULE;
 use super::together::is_numbered;
 use super::under::Under;
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::galera::image::Series;
 use facts::galera::options::keys::{self, Class, Key};
-use facts::galera::options::{Effective, Placed, same};
+use facts::galera::options::{Effective, Placed, Unknown, same};
 
 /// The place of settings.
 pub(super) struct Setting<'a> {
@@ -25,18 +26,18 @@ impl<'a> Setting<'a> {
         Self { container: Some(container), of_one }
     }
 
-    fn field(&self, key: &str, placed: &Placed<'_>) -> String {
+    fn field(&self, key: &str, file: &str) -> String {
         let key = if key.contains('.') { format!("wsrep_provider_options[{key}]") } else { key.to_owned() };
         match self.container {
-            None => format!("data[{}].{key}", placed.file),
-            Some(name) => format!("spec.template.spec.containers[{name}].{}.{key}", placed.file),
+            None => format!("data[{file}].{key}"),
+            Some(name) => format!("spec.template.spec.containers[{name}].{file}.{key}"),
         }
     }
 
-    fn says(&self, placed: &Placed<'_>, what: &str) -> String {
+    fn says(&self, file: &str, line: usize, what: &str) -> String {
         match self.container {
-            None => format!("{} line {} {what}", placed.file, placed.line),
-            Some(name) => format!("container {name} {what} in {}", placed.file),
+            None => format!("{file} line {line} {what}"),
+            Some(name) => format!("container {name} {what} in {file}"),
         }
     }
 
@@ -50,10 +51,37 @@ impl<'a> Setting<'a> {
                 Class::Node if !self.of_one && belongs_to_one(placed) => (Verdict::Deny, " for all members"),
                 _ => return None,
             };
-            let says = self.says(placed, &format!("sets {}{whom}{}", shown(key, value), also(placed)));
-            Some(RULE.finding(verdict, self.field(key, placed), says, row.why, row.way_out("CLUSTER")))
+            let says = self.says(
+                placed.file,
+                placed.line,
+                &format!("sets {}{whom}{}", shown(key, value), also(placed)),
+            );
+            Some(RULE.finding(verdict, self.field(key, placed.file), says, row.why, row.way_out("CLUSTER")))
         };
         keys::rows(key).iter().filter_map(judge).collect()
+    }
+
+    /// The finding about an option that a server of this series does not know.
+    pub(super) fn unknown(
+        &self,
+        key: &str,
+        (file, line): (&str, usize),
+        why: Unknown,
+        series: Option<Series>,
+    ) -> Finding {
+        let by =
+            series.map_or("no MariaDB server knows".to_owned(), |it| format!("MariaDB {it} does not know"));
+        let (more, instead) = match why {
+            Unknown::Nowhere(Some(meant)) => (format!("; did you mean {meant}?"), format!("write {meant}")),
+            Unknown::Nowhere(None) => {
+                (String::new(), format!("remove it; or, if a plugin adds it, write loose_{key}"))
+            }
+            Unknown::Since(first) => (format!("; {first} and later do"), "remove it".to_owned()),
+            Unknown::Until(last) => (format!("; {last} was the last that did"), "remove it".to_owned()),
+        };
+        let says = format!("{}, which {by}{more}", self.says(file, line, &format!("sets {key}")));
+        let why = "a server does not start with an option that it does not know, so a member fails at its next start";
+        RULE.finding(Verdict::Warn, self.field(key, file), says, why, instead)
     }
 
     /// Findings about changes that this cluster with data does not allow.
@@ -95,9 +123,9 @@ impl<'a> Setting<'a> {
                 Class::Kept(_) | Class::Deny(_) | Class::Warn(_) | Class::Node => return None,
             };
             let changes = matter(was.map(Placed::look), now.or(elsewhere).map(Placed::look), default);
-            let says = format!("{}{of}", self.says(placed, &changed(key, was, now)));
+            let says = format!("{}{of}", self.says(placed.file, placed.line, &changed(key, was, now)));
             let instead = row.way_out(&under.named);
-            changes.then(|| RULE.finding(verdict, self.field(key, placed), says, row.why, instead))
+            changes.then(|| RULE.finding(verdict, self.field(key, placed.file), says, row.why, instead))
         };
         keys::rows(key).iter().filter_map(judge).collect()
     }

@@ -16,6 +16,8 @@ pub struct Flag<'a> {
     pub index: usize,
     /// The key in its canonical spelling.
     pub key: Cow<'a, str>,
+    /// A server that does not know the option only warns.
+    pub loose: bool,
     /// The value; `None` for a bare option.
     pub value: Option<Value<'a>>,
 }
@@ -35,7 +37,7 @@ pub fn flags(container: &Container) -> Vec<Flag<'_>> {
     for (field, words) in [("command", &command), ("args", &args), ("env[MARIADB_EXTRA_FLAGS]", &extra)] {
         for (index, word) in words.iter().enumerate() {
             if let Some((key, value)) = read(word, words.get(index + 1).copied()) {
-                found.push(Flag { field, index, key, value: value.map(Value::from) });
+                found.push(Flag { field, index, key, loose: is_loose(word), value: value.map(Value::from) });
             }
         }
     }
@@ -50,7 +52,13 @@ fn of_variable<'c>(
     (name, option, field): &(&str, &'static str, &'static str),
 ) -> Option<Flag<'c>> {
     let variable = container.env.iter().find(|it| it.name == *name && !it.value.look().is_empty())?;
-    Some(Flag { field, index: 0, key: (*option).into(), value: Some(variable.value.look().into()) })
+    Some(Flag {
+        field,
+        index: 0,
+        key: (*option).into(),
+        loose: false,
+        value: Some(variable.value.look().into()),
+    })
 }
 
 /// Returns the options that a script passes to its server. Options that depend on a condition are unknown, and so are
@@ -76,9 +84,13 @@ fn of_script(container: &Container) -> Vec<Flag<'_>> {
     let read = arguments.iter().enumerate().filter_map(|(at, word)| {
         let (key, value) = read(word, arguments.get(at + 1).map(|next| &**next))?;
         let (key, value) = (Cow::Owned(key.into_owned()), value.map(|it| Value::from(it.to_owned())));
-        Some(Flag { field: "command", index: index.unwrap_or_default(), key, value })
+        Some(Flag { field: "command", index: index.unwrap_or_default(), key, loose: is_loose(word), value })
     });
     read.collect()
+}
+
+fn is_loose(word: &str) -> bool {
+    word.trim_start_matches('-').get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("loose"))
 }
 
 /// Reads `--key=value`, `--key value` or `--key`.

@@ -77,7 +77,7 @@ impl<'a> Effective<'a> {
 
     pub fn of_flags(flags: Vec<Flag<'a>>) -> Self {
         let mut all = Self::default();
-        for Flag { field, index, key, value } in flags {
+        for Flag { field, index, key, value, .. } in flags {
             all.put(key, Placed { file: field, line: index, value, also: Vec::new(), of_provider: false });
         }
         all

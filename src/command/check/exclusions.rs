@@ -1,0 +1,88 @@
+//! Files that a check leaves out because the user says so: `--exclude`, and `exclude` in the settings beside the manifests.
+//!
+//! Owns: what a pattern is relative to. Must not know: what git ignores (`sources.rs`).
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+/// Patterns as in a .gitignore, each set below a folder.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Exclusions(Arc<[(PathBuf, Gitignore)]>);
+
+impl Exclusions {
+    /// Patterns of the command line are below the current folder, those of a settings file below its own.
+    pub(super) fn of(typed: &[String], settings: &[String], beside: Option<&Path>) -> anyhow::Result<Self> {
+        let here = std::env::current_dir().context("looking for the current folder")?;
+        let folder =
+            beside.and_then(Path::parent).map_or_else(|| here.clone(), |folder| plain(&here.join(folder)));
+        let sets = [(here, typed), (folder, settings)].into_iter().filter(|(_, globs)| !globs.is_empty());
+        let all = sets.map(|(folder, globs)| Ok((folder.clone(), matcher(&folder, globs)?)));
+        Ok(Self(all.collect::<anyhow::Result<Vec<_>>>()?.into()))
+    }
+
+    /// Tells whether a path, or a folder above it, is left out. `top`: the path that the user gave.
+    pub(super) fn hold(&self, top: &Path, path: &Path, is_folder: bool) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let Ok(whole) = std::path::absolute(path).map(|it| plain(&it)) else { return false };
+        self.0.iter().any(|(folder, globs)| {
+            // A base in another folder is read as if it were here.
+            let below = whole.strip_prefix(folder).or_else(|_| path.strip_prefix(top));
+            below.is_ok_and(|it| globs.matched_path_or_any_parents(it, is_folder).is_ignore())
+        })
+    }
+}
+
+fn matcher(folder: &Path, globs: &[String]) -> anyhow::Result<Gitignore> {
+    let mut builder = GitignoreBuilder::new(folder);
+    for glob in globs {
+        builder
+            .add_line(None, glob)
+            .with_context(|| format!("the pattern {glob:?} of files to leave out"))?;
+    }
+    builder.build().context("reading the patterns of files to leave out")
+}
+
+/// The path without `.` and `..`: it may be of a file that is not there any more.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_those_of_a_gitignore() {
+        let globs = ["vendor/", "/top.yaml", "*.tmpl.yaml", "!keep.tmpl.yaml"].map(str::to_owned);
+        let all = Exclusions::of(&globs, &[], None).unwrap();
+        for (path, held) in [
+            ("vendor/a/b.yaml", true),
+            ("./apps/vendor/b.yaml", true),
+            ("apps/../top.yaml", true),
+            ("apps/top.yaml", false),
+            ("apps/x.tmpl.yaml", true),
+            ("apps/keep.tmpl.yaml", false),
+            ("apps/x.yaml", false),
+        ] {
+            assert_eq!(all.hold(Path::new("."), Path::new(path), false), held, "{path}");
+        }
+        assert!(all.hold(Path::new("/elsewhere"), Path::new("/elsewhere/vendor/a.yaml"), false));
+        assert!(!Exclusions::default().hold(Path::new("."), Path::new("vendor/a.yaml"), false));
+        assert!(Exclusions::of(&["[z-a]".to_owned()], &[], None).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! Options that the server of an image does not know.
+//!
+//! Owns: for which servers an option is looked up, and the warning. Must not know: which options there are.
+
+use std::collections::BTreeSet;
+
+use super::values::Setting;
+use crate::verdict::Finding;
+use facts::galera::image::{Image, Series, Vendor};
+use facts::galera::options::{self, Readers, Unknown, Value};
+use facts::galera::runs::Runs;
+use facts::galera::server;
+use facts::view::View;
+use objects::{ConfigMap, Container, Workload};
+
+/// Findings about one text.
+const MOST: usize = 25;
+/// Names that are looked up in one text: no server has more options.
+const ENOUGH: usize = 1000;
+
+/// The series of the servers that read a text, each once; `None`: the image does not show it. Empty: servers of other vendors, whose
+/// options are not known.
+pub(super) type SeriesOfReaders = BTreeSet<Option<Series>>;
+
+/// Returns the series of the servers that read this ConfigMap, with a new reader.
+pub(super) fn of_readers(
+    ns: &str,
+    map: &ConfigMap,
+    view: &View<'_>,
+    coming: Option<&Workload>,
+) -> SeriesOfReaders {
+    let name = &*map.metadata.name;
+    let known = view.readers_of(ns, name).map(|it| &*it.workload).chain(view.deployments_that_read(ns, name));
+    let mut servers = known.chain(coming).filter_map(|it| server::of(&it.spec.template)).peekable();
+    if servers.peek().is_none() {
+        return SeriesOfReaders::from([None]);
+    }
+    servers.filter_map(of_server).collect()
+}
+
+/// Returns the series of a server of MariaDB, or of an image whose name shows no vendor.
+fn of_server(server: &Container) -> Option<Option<Series>> {
+    let image = Image::read(&server.image);
+    matches!(image.vendor(), None | Some(Vendor::MariaDb)).then(|| image.series())
+}
+
+/// Findings about the options of a file.
+pub(super) fn in_file(place: &Setting<'_>, file: &str, text: &str, series: &SeriesOfReaders) -> Vec<Finding> {
+    let plugins = plugins(options::read_with(text, &["plugin"]).map(|it| it.look().to_owned()));
+    let of_servers = options::read(text).filter(|it| it.readers == Readers::Server && !it.loose);
+    // Only servers of one series read a group such as [mariadb-10.11].
+    let names = of_servers.filter(|it| !it.group.contains(|c: char| c.is_ascii_digit()));
+    let mut seen = BTreeSet::new();
+    let distinct = names.filter(|it| seen.insert(it.key.to_string())).take(ENOUGH);
+    let unknown = distinct.filter_map(|it| {
+        let (series, why) = unknown(&it.key, series, &plugins)?;
+        Some(place.unknown(&it.key, (file, it.line), why, series))
+    });
+    unknown.take(MOST).collect()
+}
+
+/// Findings about the options on the command line of a container that runs the server itself.
+pub(super) fn on_command_line(place: &Setting<'_>, server: &Container) -> Vec<Finding> {
+    let Some(series) = of_server(server).filter(|_| Runs::of(server) == Runs::Server) else {
+        return Vec::new();
+    };
+    let (series, flags) = (SeriesOfReaders::from([series]), options::flags(server));
+    let values = flags.iter().filter(|it| it.key.starts_with("plugin"));
+    let plugins = plugins(values.map(|it| it.value.as_ref().map_or("", Value::look).to_owned()));
+    let unknown = flags.iter().filter(|it| !it.loose).filter_map(|it| {
+        let (series, why) = unknown(&it.key, &series, &plugins)?;
+        Some(place.unknown(&it.key, (it.field, it.index), why, series))
+    });
+    unknown.take(MOST).collect()
+}
+
+/// Returns why one of these servers does not know the option.
+fn unknown(
+    key: &str,
+    series: &SeriesOfReaders,
+    plugins: &BTreeSet<String>,
+) -> Option<(Option<Series>, Unknown)> {
+    let why = series.iter().find_map(|series| Some((*series, options::unknown(key, *series)?)))?;
+    (!plugins.iter().any(|plugin| key.starts_with(&**plugin))).then_some(why)
+}
+
+/// Returns the names of the plugins that are loaded here: `plugin_load_add = a=ha_b.so;c`. Their options begin with them.
+fn plugins(loaded: impl Iterator<Item = String>) -> BTreeSet<String> {
+    let of = |value: String| value.split([';', '=', ':']).map(stem).collect::<Vec<_>>();
+    loaded.flat_map(of).filter(|name| !name.is_empty()).collect()
+}
+
+fn stem(library: &str) -> String {
+    let name = library.trim().to_ascii_lowercase().replace('-', "_");
+    let name = name.strip_suffix(".so").unwrap_or(&name);
+    name.strip_prefix("ha_").unwrap_or(name).to_owned()
+}

@@ -1,0 +1,163 @@
+//! The options that servers know, by series: a server does not start with one that it does not know.
+//!
+//! Owns: the table in `known.txt`, and what an option of no server was meant to be. Must not know: files, rules. Options of plugins
+//! are in no table, because a server knows them only while their plugin is loaded.
+
+use std::sync::LazyLock;
+
+use crate::alike;
+use crate::galera::image::Series;
+
+/// Why a server does not know an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// No server knows it; the known option that was meant, if one is close.
+    Nowhere(Option<&'static str>),
+    /// This series is the first that knows it.
+    Since(Series),
+    /// This series was the last that knew it.
+    Until(Series),
+}
+
+/// The series from which the table was made.
+const TABLED: [Series; 4] = [Series(10, 5), Series(10, 11), Series(11, 4), Series(11, 8)];
+
+/// How the options of plugins begin that come with MariaDB, or with its images.
+const OF_PLUGINS: [&str; 30] = [
+    "archive",
+    "auth_",
+    "aws_key_management",
+    "blackhole",
+    "columnstore",
+    "connect_",
+    "cracklib_",
+    "disks",
+    "example_",
+    "federated",
+    "file_key_management",
+    "gssapi_",
+    "handlersocket",
+    "hashicorp_",
+    "locales",
+    "metadata_lock_info",
+    "mroonga",
+    "named_pipe",
+    "oqgraph",
+    "pam_",
+    "parsec",
+    "password_reuse_check",
+    "provider_",
+    "query_",
+    "rocksdb",
+    "s3",
+    "server_audit",
+    "simple_password_check",
+    "spider",
+    "sql_err",
+];
+
+/// An option, and the series between which it is known.
+struct Row {
+    name: &'static str,
+    since: Option<Series>,
+    until: Option<Series>,
+}
+
+static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let lines = include_str!("known.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.map(Row::read).collect()
+});
+
+impl Row {
+    /// Reads `name`, `name 10.11-`, `name -10.5`.
+    fn read(line: &'static str) -> Self {
+        let (name, range) = line.split_once(' ').unwrap_or((line, "-"));
+        let (since, until) = range.split_once('-').unwrap_or_default();
+        Self { name, since: series(since), until: series(until) }
+    }
+
+    /// Tells why a server of this series does not know the option. Of a series between two of the table it is assumed to know what
+    /// either does.
+    fn unknown_to(&self, wanted: Series) -> Option<Unknown> {
+        let above = TABLED.into_iter().find(|it| *it >= wanted).unwrap_or(wanted);
+        let below = TABLED.into_iter().rfind(|it| *it <= wanted).unwrap_or(wanted);
+        let early = self.since.filter(|since| *since > above).map(Unknown::Since);
+        early.or_else(|| self.until.filter(|until| *until < below).map(Unknown::Until))
+    }
+}
+
+fn series(text: &str) -> Option<Series> {
+    let (major, minor) = text.split_once('.')?;
+    Some(Series(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Returns why a server does not know an option, in its canonical spelling. An option that no table has is unknown to a server of a
+/// series in the table; to another server only if it looks like a misspelt one.
+pub fn unknown(key: &str, image: Option<Series>) -> Option<Unknown> {
+    let key = key.strip_prefix("maximum_").unwrap_or(key);
+    let is_name = |key: &str| key.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
+    let known = image.filter(|it| TABLED[0] <= *it && *it <= TABLED[TABLED.len() - 1]);
+    let at = TABLE.partition_point(|row| row.name < key);
+    match TABLE.get(at) {
+        Some(row) if row.name == key => known.and_then(|series| row.unknown_to(series)),
+        // Servers take the beginning of a name for the whole, and warn themselves.
+        Some(row) if row.name.starts_with(key) => None,
+        _ if !is_name(key) || OF_PLUGINS.iter().any(|prefix| key.starts_with(prefix)) => None,
+        _ => {
+            let meant = alike::meant(key, TABLE.iter().map(|row| row.name));
+            (known.is_some() || meant.is_some()).then_some(Unknown::Nowhere(meant))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::galera::options::{keys, one_spelling};
+
+    #[test]
+    fn the_table_is_sorted_and_has_one_spelling() {
+        assert!(TABLE.is_sorted_by(|one, other| one.name < other.name));
+        assert!(TABLE.iter().all(|row| one_spelling(row.name) == row.name || row.name.starts_with("skip_")));
+        assert!(OF_PLUGINS.is_sorted());
+    }
+
+    #[test]
+    fn what_rules_judge_is_known_somewhere() {
+        let of_server = keys::KEYS.iter().filter(|row| !row.name.contains('.'));
+        for row in of_server {
+            // These are set in the provider's text, or come with a plugin.
+            let known = ["base_host", "base_port"].contains(&row.name) || unknown(row.name, None).is_none();
+            assert!(known, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn an_option_is_unknown_to_some_series_or_to_all() {
+        let [old, lts, new, later] = [Series(10, 5), Series(10, 11), Series(11, 8), Series(12, 3)].map(Some);
+        for (key, image, why) in [
+            ("max_connections", lts, None),
+            ("max_conections", lts, Some(Unknown::Nowhere(Some("max_connections")))),
+            ("max_conections", None, Some(Unknown::Nowhere(Some("max_connections")))),
+            ("wsrep_sst_methd", later, Some(Unknown::Nowhere(Some("wsrep_sst_method")))),
+            ("frobnicate_widgets", lts, Some(Unknown::Nowhere(None))),
+            ("frobnicate_widgets", None, None),
+            ("frobnicate_widgets", later, None),
+            ("wsrep_replicate_myisam", old, None),
+            ("wsrep_replicate_myisam", Some(Series(10, 6)), None),
+            ("wsrep_replicate_myisam", lts, Some(Unknown::Until(Series(10, 5)))),
+            ("wsrep_replicate_myisam", None, None),
+            ("mhnsw_default_m", lts, Some(Unknown::Since(Series(11, 8)))),
+            ("mhnsw_default_m", Some(Series(11, 5)), None),
+            ("mhnsw_default_m", new, None),
+            ("innodb_file_format", new, None),
+            ("maximum_sort_buffer_size", lts, None),
+            ("max_conn", lts, None),
+            ("server_audit_loging", lts, None),
+            ("a.key_buffer_size", lts, None),
+            ("{{ .Values.option }}", lts, None),
+        ] {
+            assert_eq!(unknown(key, image), why, "{key} {image:?}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Files beside the manifests of a repository that only another program turns into manifests, or that are none: each kind of them is
+//! one note, however many there are.
+//!
+//! Owns: the words, and the commands whose output can be judged. Must not know: where files come from. Nothing is rendered here:
+//! a tool on the path would run what the author of a change wrote, such as a plugin of kustomize.
+
+use std::path::Path;
+
+use objects::visible;
+
+/// A kind of such files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Aside {
+    Chart,
+    Template,
+    Kustomization,
+    KudoPackage,
+    /// Text that is not YAML, and does not look like a manifest.
+    NoYaml,
+}
+
+/// How many names one note has.
+const MOST: usize = 3;
+
+impl Aside {
+    /// Returns the kind of a document without a kind, or of a kustomization.
+    pub(super) fn of(file: &str, version: &str, kind: &str) -> Option<Self> {
+        let name = Path::new(file).file_name().unwrap_or_default();
+        let named = ["kustomization.yaml", "kustomization.yml"].iter().any(|it| name == *it);
+        match () {
+            () if kind == "Kustomization" && version.starts_with("kustomize.config.k8s.io/") => {
+                Some(Self::Kustomization)
+            }
+            () if kind.is_empty() && named => Some(Self::Kustomization),
+            () if kind.is_empty() && version.starts_with("kudo.dev/") => Some(Self::KudoPackage),
+            () => None,
+        }
+    }
+
+    /// Returns the note about these files.
+    pub(super) fn note(self, files: &[&str]) -> String {
+        let [file, others @ ..] = files else { return String::new() };
+        let folder = match Path::new(file).parent().map(|it| it.display().to_string()) {
+            Some(folder) if !folder.is_empty() => folder,
+            _ => ".".to_owned(),
+        };
+        let one = others.is_empty();
+        let (count, all) = (files.len(), names(files));
+        visible(&match self {
+            Self::Chart if one => format!(
+                "these are templates of a chart, so they were not judged; judge what comes of them: helm template {folder} | gatera check -"
+            ),
+            Self::Chart => format!(
+                "the templates of {count} charts were not judged: {all}; judge what comes of each: helm template {folder} | gatera check -"
+            ),
+            Self::Template if one => {
+                "this is a template, not a manifest; judge its output: helm template CHART | gatera check -".to_owned()
+            }
+            Self::Template => format!(
+                "{count} files are templates, not manifests: {all}; judge their output: helm template CHART | gatera check -"
+            ),
+            Self::Kustomization if one => format!(
+                "this kustomization was not built, so its files were judged as they are; judge what comes of it: kubectl kustomize {folder} | gatera check -"
+            ),
+            Self::Kustomization => format!(
+                "{count} kustomizations were not built, so their files were judged as they are: {all}; judge what comes of each: kubectl kustomize {folder} | gatera check -"
+            ),
+            Self::KudoPackage if one => {
+                "this is a KUDO package, which only KUDO renders, in a cluster: what it creates is judged there".to_owned()
+            }
+            Self::KudoPackage => format!(
+                "{count} files are of KUDO packages, which only KUDO renders, in a cluster: {all}; what they create is judged there"
+            ),
+            Self::NoYaml if one => {
+                "this is not YAML that kubectl reads, and does not look like a manifest, so it was not judged".to_owned()
+            }
+            Self::NoYaml => format!(
+                "{count} files are not YAML that kubectl reads, and do not look like manifests, so they were not judged: {all}"
+            ),
+        })
+    }
+}
+
+/// Some names, and how many more there are.
+fn names(files: &[&str]) -> String {
+    let shown = files.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    if files.len() > MOST { format!("{shown} and {} more", files.len() - MOST) } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_files_of_a_kind_are_one_note() {
+        assert_eq!(
+            Aside::Kustomization.note(&["a/kustomization.yaml", "b/kustomization.yaml"]),
+            "2 kustomizations were not built, so their files were judged as they are: a/kustomization.yaml, b/kustomization.yaml; judge what comes of each: kubectl kustomize a | gatera check -"
+        );
+        let files: Vec<_> = (0..5).map(|n| format!("t{n}.yaml")).collect();
+        let files: Vec<_> = files.iter().map(|it| &**it).collect();
+        assert_eq!(
+            Aside::Template.note(&files),
+            "5 files are templates, not manifests: t0.yaml, t1.yaml, t2.yaml and 2 more; judge their output: helm template CHART | gatera check -"
+        );
+    }
+
+    #[test]
+    fn what_another_program_renders_is_known_by_its_head() {
+        for (file, version, kind, aside) in [
+            ("a/kustomization.yaml", "", "", Some(Aside::Kustomization)),
+            ("a/k.yaml", "kustomize.config.k8s.io/v1beta1", "Kustomization", Some(Aside::Kustomization)),
+            ("a/k.yaml", "kustomize.toolkit.fluxcd.io/v1", "Kustomization", None),
+            ("operator.yaml", "kudo.dev/v1beta1", "", Some(Aside::KudoPackage)),
+            ("instance.yaml", "kudo.dev/v1beta1", "Instance", None),
+            ("values.yaml", "", "", None),
+        ] {
+            assert_eq!(Aside::of(file, version, kind), aside, "{file} {version} {kind}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Texts of the new side that could not be read, or not whole: what they held before is not taken for removed.
+//!
+//! Owns: which text of the base is the earlier version of such a text. Must not know: why it could not be read.
+
+use std::path::Path;
+
+/// A text, by its names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextName<'a> {
+    /// The name under which it was given.
+    pub(super) name: &'a str,
+    /// Its path below the folder that was given.
+    pub(super) below: &'a Path,
+}
+
+/// Texts that could not be read whole, by the names that their earlier versions have.
+#[derive(Debug, Default)]
+pub(super) struct Gaps<'a> {
+    named: Vec<&'a Path>,
+    below: Vec<&'a Path>,
+}
+
+impl<'a> Gaps<'a> {
+    /// `alone`: there is no other text on the new side.
+    pub(super) fn of(incomplete: &[TextName<'a>], base: &[TextName<'_>], alone: bool) -> Self {
+        let mut gaps = Self::default();
+        for text in incomplete {
+            let name = Path::new(text.name);
+            // A base in another folder has other names.
+            if base.iter().any(|it| Path::new(it.name).starts_with(name)) {
+                gaps.named.push(name);
+            } else if alone || text.below != Path::new("") {
+                gaps.below.push(text.below);
+            }
+        }
+        gaps
+    }
+
+    /// Tells whether this text of the base has such a text as its later version. A folder that could not be read stands for every
+    /// file in it.
+    pub(super) fn hold(&self, before: TextName<'_>) -> bool {
+        self.named.iter().any(|it| Path::new(before.name).starts_with(it))
+            || self.below.iter().any(|it| before.below.starts_with(it))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &'static str) -> TextName<'static> {
+        let below = name.split_once('/').map_or("", |(_, below)| below);
+        TextName { name, below: Path::new(below) }
+    }
+
+    #[test]
+    fn the_earlier_version_has_the_same_name_or_the_same_place() {
+        for (incomplete, base, alone, held) in [
+            ("apps/a.yaml", &["apps/a.yaml", "apps/b.yaml"][..], false, &["apps/a.yaml"][..]),
+            ("new/a.yaml", &["old/a.yaml", "old/b/a.yaml"], false, &["old/a.yaml"]),
+            ("apps/b", &["apps/b/a.yaml", "apps/c.yaml"], false, &["apps/b/a.yaml"]),
+            ("new/b", &["old/b/a.yaml", "old/c.yaml"], false, &["old/b/a.yaml"]),
+            ("-", &["before.yaml"], true, &["before.yaml"]),
+            ("a.yaml", &["apps/b.yaml"], false, &[]),
+        ] {
+            let all: Vec<_> = base.iter().map(|name| text(name)).collect();
+            let gaps = Gaps::of(&[text(incomplete)], &all, alone);
+            let found: Vec<_> = all.iter().filter(|it| gaps.hold(**it)).map(|it| it.name).collect();
+            assert_eq!(found, held, "{incomplete}");
+        }
+    }
+}
