@@ -70,7 +70,7 @@ lint: ## check formatting, clippy with warnings denied, documentation, spelling,
 	$(CARGO) clippy --all-targets -- --deny warnings
 	$(CARGO) clippy --test e2e -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --no-deps --quiet
-	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/engine/inject/*.sh charts/galera/files/*.sh tests/lab/*.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
+	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/engine/inject/*.sh src/command/passwd/*.sh charts/galera/files/*.sh tests/lab/*.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
 	&& shellcheck tests/e2e/images/*.sh; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 	@tests/lab/tools/typos.sh

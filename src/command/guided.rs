@@ -1,7 +1,7 @@
-//! What the commands share that do several steps by themselves (`recover`, `start`, `stop`): their options, what is done to the
-//! cluster with the rights of the person who runs it, and what is printed about it.
+//! What the commands share that do several steps by themselves (`recover`, `start`, `stop`, `passwd`): their options, what is
+//! done to the cluster with the rights of the person who runs it, and what is printed about it.
 //!
-//! Must not know: what comes next (`leader::recovery`, `leader::stop`). Nothing is remembered but what was said.
+//! Must not know: what comes next (`leader::recovery`, `leader::stop`, `leader::password`). Nothing is remembered but what was said.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
 use std::time::{Duration, Instant};

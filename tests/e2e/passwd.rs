@@ -41,16 +41,18 @@ impl<'a> Knocker<'a> {
             }] },
         }));
         let knocker = Self(galera, name.to_owned());
-        patiently("it logs in", || knocker.count("in").checked_sub(1).map(drop).ok_or_else(|| knocker.log()));
+        patiently("it logs in", || {
+            knocker.count("in").checked_sub(1).map(drop).ok_or_else(|| knocker.printed())
+        });
         knocker
     }
 
-    fn log(&self) -> String {
+    fn printed(&self) -> String {
         self.0.kubectl(&["logs", &self.1]).stdout
     }
 
     fn count(&self, word: &str) -> usize {
-        self.log().lines().filter(|line| *line == word).count()
+        self.printed().lines().filter(|line| *line == word).count()
     }
 
     /// Ends it, and says how often it logged in.

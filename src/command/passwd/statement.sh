@@ -1,5 +1,6 @@
 # Runs a statement in the server's container as a user who may, and tries two logins. Everything comes through standard
 # input, a line each; part of a statement would do something else, so nothing runs before all of it is here.
+# shellcheck disable=SC2154,SC2229 # variables are read by name
 set -u
 for name in admin first second statement account old new; do
     IFS= read -r "$name" || { echo "the input did not arrive as a whole" >&2; exit 4; }
@@ -16,8 +17,7 @@ if ! said=$(as "$admin" "$first" "$statement"); then
     *) echo "$said" >&2; exit 1 ;;
     esac
 fi
-# Rows have no spaces.
-# shellcheck disable=SC2086
+# shellcheck disable=SC2086 # rows have no spaces
 printf 'row %s\n' $said
 for password in "$old" "$new"; do
     if as "$account" "$password" 'SELECT 1' >/dev/null; then echo login yes; else echo login no; fi

@@ -152,13 +152,11 @@ impl Model {
             (Step::Finish, _) if run.half => {
                 self.note(&run, None);
             }
-            (Step::Finish, _) => {
-                if run.secret_version == self.secret_version {
-                    self.secret_version += 1;
-                    self.mark = None;
-                    run.half = true;
-                    return Some(run);
-                }
+            (Step::Finish, _) if run.secret_version == self.secret_version => {
+                self.secret_version += 1;
+                self.mark = None;
+                run.half = true;
+                return Some(run);
             }
             _ => {}
         }
