@@ -143,7 +143,7 @@ impl<'a> CheckSession<'a> {
         None
     }
 
-    /// Tells whether a text that is not YAML was never meant to be a manifest: nobody named it, and nothing in all of it looks like one.
+    /// Tells whether a text that is not YAML was never meant to be a manifest: it was not named, and nothing in all of it looks like one.
     fn is_none(&self, sheet: usize, kind: NoManifest) -> bool {
         let it = &self.sheets[sheet];
         let meant = match kind {
