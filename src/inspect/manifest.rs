@@ -13,7 +13,7 @@ use serde_saphyr::Spanned;
 
 use self::node::Node;
 use self::part::Part;
-pub use self::part::{NoManifest, NoYaml};
+pub use self::part::{NoManifest, NoYaml, looks_like_one};
 use facts::galera::options;
 
 /// One document of a text.

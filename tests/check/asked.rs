@@ -57,7 +57,7 @@ fn the_exit_code_tells() {
         "odd.yaml",
         &format!("{CLUSTER}\n---\napiVersion: apps/v1\nkind: statefulset\nmetadata: {{name: a}}\n"),
     );
-    put("broken.yaml", "a: [\n");
+    put("broken.yaml", "kind: [\n");
     fs::create_dir(folder.path().join("nothing")).unwrap();
     for (arguments, code, why) in [
         (&["fine.yaml"][..], 0, "nothing would be refused"),
@@ -85,7 +85,7 @@ fn the_exit_code_tells() {
     }
     let (code, out, _) = check(folder.path(), &["."], "");
     assert_eq!(code, 2);
-    assert!(out.contains("./open.yaml:66:1: refused\n"), "the others are judged all the same: {out}");
+    assert!(out.contains("./open.yaml:66:5: refused\n"), "the others are judged all the same: {out}");
 }
 
 /// `gatera check … | head -1` under `set -o pipefail`: nobody reads on, and the code still tells.
@@ -120,7 +120,7 @@ fn several_formats_at_once_go_to_files() {
     assert!(out.starts_with("::error file=open.yaml,line=66,"), "{out}");
     assert!(read("a.sarif").contains("\"version\": \"2.1.0\"") && read("b.xml").starts_with("<?xml"));
     let (_, out, _) = check(folder.path(), &["open.yaml", "--output=json=c.json"], "");
-    assert!(out.starts_with("open.yaml:66:1: refused\n"), "people read on: {out}");
+    assert!(out.starts_with("open.yaml:66:5: refused\n"), "people read on: {out}");
     for (arguments, words) in [
         (
             &["open.yaml", "-ojson", "-osarif"][..],
@@ -193,13 +193,13 @@ fn what_cannot_be_read_is_one_line() {
     let put = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
     let crlf = format!("\u{feff}{}", open().replace('\n', "\r\n"));
     put("a-crlf.yaml", crlf.as_bytes());
-    put("b-quote.yaml", b"a: \"x\nb: 1\n");
-    put("c-tab.yaml", b"a:\n\tb: 1\n");
-    put("d-twice.yaml", b"a: 1\nb: 2\na: 3\n");
+    put("b-quote.yaml", b"a: \"x\nkind: 1\n");
+    put("c-tab.yaml", b"kind:\n\tb: 1\n");
+    put("d-twice.yaml", b"a: 1\nkind: 2\na: 3\n");
     put("e-template.yaml", b"kind: {{ .Values.kind }}\n");
     put("f-sixteen.yaml", &[&b"\xff\xfe"[..], b"k\0i\0"].concat());
     put("g-bytes.yaml", b"a: 1\nb: \xff\n");
-    put("h-anchor.yaml", b"a: *nobody\n");
+    put("h-anchor.yaml", b"kind: *nobody\n");
     let huge = fs::File::create(folder.path().join("i-huge.yaml")).unwrap();
     huge.set_len(100 << 20).unwrap();
     #[cfg(unix)]
@@ -215,14 +215,14 @@ fn what_cannot_be_read_is_one_line() {
     assert_eq!(
         lines,
         [
-            "./a-crlf.yaml:66:1: refused [G11] ConfigMap default/galera-instance-nodeconfig: galera.cnf line 6 writes out the password of wsrep_sst_auth",
+            "./a-crlf.yaml:66:5: refused [G11] ConfigMap default/galera-instance-nodeconfig: galera.cnf line 6 writes out the password of wsrep_sst_auth",
             "./b-quote.yaml:2:1: not readable: this is not YAML: a quote is not closed",
             "./c-tab.yaml:2:2: not readable: this is not YAML: a tab where YAML needs spaces",
             "./d-twice.yaml:3:1: not readable: this is not YAML: key a occurs twice in the same map, on lines 1 and 3",
-            "./e-template.yaml:1:8: not readable: this is a template, not a manifest; judge its output: helm template CHART | gatera check -",
+            "./e-template.yaml:1:8: note: this is a template, not a manifest; judge its output: helm template CHART | gatera check -",
             "./f-sixteen.yaml: not readable: this is UTF-16, which kubectl does not read; save it as UTF-8",
             "./g-bytes.yaml: not readable: this is not text (line 2 is not UTF-8), so it is not YAML",
-            "./h-anchor.yaml:1:4: not readable: this is not YAML: it refers to an anchor that does not exist",
+            "./h-anchor.yaml:1:7: not readable: this is not YAML: it refers to an anchor that does not exist",
             "./i-huge.yaml: not readable: has more than 64 MiB, which no set of manifests has; part it",
             "./j-dangling.yaml: not readable: cannot be read: there is no such file",
             "./k-device.yaml: not readable: is a link that leads out of this folder, so it was not followed; name what it leads to as well",

@@ -157,7 +157,10 @@ fn what_is_ignored_or_left_out_is_not_judged() {
     it.put("apps/mine.local.yaml", "kind: [\n");
     let (code, said) = it.check(".", &[".", "--against=git:HEAD"]);
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("10 objects:") && said.contains("10 unchanged"), "the committed one counts: {said}");
+    assert!(
+        said.contains("10 objects:") && said.contains("10 unchanged"),
+        "the committed one counts: {said}"
+    );
     assert_eq!(it.check(".", &["apps/mine.local.yaml"]).0, 2, "it is what was asked for");
 
     it.put("vendor/galera.yaml", &one);
@@ -195,7 +198,7 @@ fn foreign_files_and_templates_are_one_line_each() {
         [
             "./charts/0/templates: note: the templates of 5 charts were not judged: ./charts/0/templates, ./charts/1/templates, ./charts/2/templates and 2 more; judge what comes of each: helm template ./charts/0 | gatera check -",
             "./kudo/operator.yaml:1:1: note: this is a KUDO package, which only KUDO renders, in a cluster: what it creates is judged there",
-            "./odd/0.json:1:1: note: 5 files are not YAML that kubectl reads, and do not look like manifests, so they were not judged: ./odd/0.json, ./odd/1.json, ./odd/2.json and 2 more",
+            "./odd/0.json:2:6: note: 5 files are not YAML that kubectl reads, and do not look like manifests, so they were not judged: ./odd/0.json, ./odd/1.json, ./odd/2.json and 2 more",
             "./over/0/kustomization.yaml:1:1: note: 5 kustomizations were not built, so their files were judged as they are: ./over/0/kustomization.yaml, ./over/1/kustomization.yaml, ./over/2/kustomization.yaml and 2 more; judge what comes of each: kubectl kustomize ./over/0 | gatera check -",
             "./tmpl/0.yaml:1:8: note: 5 files are templates, not manifests: ./tmpl/0.yaml, ./tmpl/1.yaml, ./tmpl/2.yaml and 2 more; judge their output: helm template CHART | gatera check -",
         ],
@@ -210,11 +213,20 @@ fn foreign_files_and_templates_are_one_line_each() {
 #[test]
 fn a_change_says_what_it_does_and_the_way_out_is_an_edit() {
     let it = Repository::new();
-    it.put("apps/db/galera.yaml", &CLUSTER.replace("    innodb_buffer_pool_size = 122M", "    innodb_buffer_pool_size = 122M\n    innodb_log_file_size = 1G\n    max_conections = 5"));
+    it.put(
+        "apps/db/galera.yaml",
+        &CLUSTER.replace(
+            "    innodb_buffer_pool_size = 122M",
+            "    innodb_buffer_pool_size = 122M\n    innodb_log_file_size = 1G\n    max_conections = 5",
+        ),
+    );
     let (code, said) = it.check(".", &["apps", "--against=git:HEAD"]);
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains(": warning: this change restarts 3 members of galera-instance-galera, one at a time: "), "{said}");
-    assert!(said.contains("apps/db/galera.yaml:68:5: warning [G09] "), "the line of the option: {said}");
+    assert!(
+        said.contains(": warning: this change restarts 3 members of galera-instance-galera, one at a time: "),
+        "{said}"
+    );
+    assert!(said.contains("apps/db/galera.yaml:70:5: warning [G09] "), "the line of the option: {said}");
     it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 1"));
     let output = |arguments: &[&str]| it.check(".", &[&["--output=json=out.json"], arguments].concat());
     output(&["apps", "--against=git:HEAD"]);

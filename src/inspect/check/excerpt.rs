@@ -37,6 +37,10 @@ impl<'a> Lines<'a> {
         Self { text, lines: OnceCell::new() }
     }
 
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
     /// Returns how many lines there are.
     pub(super) fn count(&self) -> u64 {
         u64::try_from(self.text.lines().count()).unwrap_or(u64::MAX)

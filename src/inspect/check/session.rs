@@ -131,7 +131,7 @@ impl<'a> CheckSession<'a> {
                 self.incomplete(sheet, Some(place), unreadable(words, in_base));
             }
             // A file that is named is one that the user takes for a manifest.
-            Err(NoYaml { place, kind, .. }) if self.is_in_a_folder(sheet) && kind != NoManifest::Broken => {
+            Err(NoYaml { place, kind, .. }) if self.is_none(sheet, kind) => {
                 let is_template = kind == NoManifest::Template;
                 let aside = if is_template { Aside::Template } else { Aside::NoYaml };
                 self.aside(sheet, aside, Some(place));
@@ -143,8 +143,15 @@ impl<'a> CheckSession<'a> {
         None
     }
 
-    fn is_in_a_folder(&self, sheet: usize) -> bool {
-        !self.sheets[sheet].below.as_os_str().is_empty()
+    /// Tells whether a text that is not YAML was never meant to be a manifest: it was not named, and nothing in all of it looks like one.
+    fn is_none(&self, sheet: usize, kind: NoManifest) -> bool {
+        let it = &self.sheets[sheet];
+        let meant = match kind {
+            NoManifest::Broken => true,
+            NoManifest::Template => false,
+            NoManifest::Foreign => manifest::looks_like_one(it.lines.text()),
+        };
+        !meant && !it.below.as_os_str().is_empty()
     }
 
     /// Counts a document that is not a manifest.

@@ -34,8 +34,7 @@ impl StandIns {
         if let Some((name, lines)) = self.lines.get_key_value(file) {
             return Some((name.clone(), line.min(*lines).max(1)));
         }
-        let folders = Path::new(file).ancestors().skip(1);
-        let nearest = folders.filter_map(|folder| self.of_folders.get(folder)).next();
+        let nearest = Path::new(file).ancestors().skip(1).find_map(|folder| self.of_folders.get(folder));
         nearest.map(|name| (name.clone(), 1))
     }
 }

@@ -40,6 +40,15 @@ pub enum NoManifest {
 const TEMPLATE: &str =
     "this is a template, not a manifest; judge its output: helm template CHART | gatera check -";
 
+/// Tells whether a text has the head of a manifest somewhere.
+pub fn looks_like_one(text: &str) -> bool {
+    let head = |line: &str| {
+        let line = line.trim_start_matches([' ', '\t', '-', '{', '"', '\'']);
+        line.starts_with("apiVersion") || line.starts_with("kind")
+    };
+    text.lines().any(head) || text.contains("\"kind\"")
+}
+
 /// Splits a text into its parts; each `---` line belongs to the part after it.
 pub(super) fn all(text: &str) -> impl Iterator<Item = Part<'_>> {
     let (mut rest, mut above) = (text, 0);
@@ -103,14 +112,9 @@ impl Part<'_> {
         // An error that a template causes in the lines below it shows up there.
         let filled_in = here.is_some_and(|it| it.contains("{{"))
             || self.text.lines().any(|it| it.trim_start().starts_with("{{"));
-        let heads = ["apiVersion", "kind"];
-        let head = |line: &str| {
-            let line = line.trim_start_matches([' ', '\t', '-', '{', '"', '\'']);
-            heads.iter().any(|head| line.starts_with(head))
-        };
         match () {
             () if filled_in => NoManifest::Template,
-            () if self.text.lines().any(head) || self.text.contains("\"kind\"") => NoManifest::Broken,
+            () if looks_like_one(self.text) => NoManifest::Broken,
             () => NoManifest::Foreign,
         }
     }

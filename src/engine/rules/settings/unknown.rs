@@ -35,13 +35,16 @@ pub(super) fn of_readers(
     if servers.peek().is_none() {
         return SeriesOfReaders::from([None]);
     }
-    servers.filter_map(of_server).collect()
+    servers.filter(|it| may_be_mariadb(it)).map(series_of).collect()
 }
 
-/// Returns the series of a server of MariaDB, or of an image whose name shows no vendor.
-fn of_server(server: &Container) -> Option<Option<Series>> {
-    let image = Image::read(&server.image);
-    matches!(image.vendor(), None | Some(Vendor::MariaDb)).then(|| image.series())
+/// Tells whether a server is MariaDB, or its image's name shows no vendor.
+fn may_be_mariadb(server: &Container) -> bool {
+    matches!(Image::read(&server.image).vendor(), None | Some(Vendor::MariaDb))
+}
+
+fn series_of(server: &Container) -> Option<Series> {
+    Image::read(&server.image).series()
 }
 
 /// Findings about the options of a file.
@@ -61,10 +64,10 @@ pub(super) fn in_file(place: &Setting<'_>, file: &str, text: &str, series: &Seri
 
 /// Findings about the options on the command line of a container that runs the server itself.
 pub(super) fn on_command_line(place: &Setting<'_>, server: &Container) -> Vec<Finding> {
-    let Some(series) = of_server(server).filter(|_| Runs::of(server) == Runs::Server) else {
+    if !may_be_mariadb(server) || Runs::of(server) != Runs::Server {
         return Vec::new();
-    };
-    let (series, flags) = (SeriesOfReaders::from([series]), options::flags(server));
+    }
+    let (series, flags) = (SeriesOfReaders::from([series_of(server)]), options::flags(server));
     let values = flags.iter().filter(|it| it.key.starts_with("plugin"));
     let plugins = plugins(values.map(|it| it.value.as_ref().map_or("", Value::look).to_owned()));
     let unknown = flags.iter().filter(|it| !it.loose).filter_map(|it| {
