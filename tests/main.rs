@@ -49,6 +49,7 @@ mod outages;
 mod owners;
 mod packs;
 mod paths;
+mod policy_reports;
 mod probe_reports;
 mod prose;
 mod published_events;

@@ -201,7 +201,10 @@ fn start(
             world_changed.clone(),
         ),
     );
-    tasks.start("audit", reconcile::audit::run(Arc::clone(&guard), leading.clone(), world_changed.clone()));
+    tasks.start(
+        "audit",
+        reconcile::audit::run(client.clone(), Arc::clone(&guard), leading.clone(), world_changed.clone()),
+    );
     tasks.start("reconcile", reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
     let me = identity(options);
     tasks.start("events", events::publish(client.clone(), me.clone(), notices));

@@ -11,6 +11,7 @@ pub mod json;
 pub mod manual;
 pub mod pages;
 mod paint;
+pub mod policy_report;
 pub mod recovery;
 pub mod rollout;
 pub mod rules;
