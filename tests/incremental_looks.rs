@@ -100,7 +100,7 @@ proptest! {
             three.set_some(place, scene.map(|it| &scenes[it]), |kind| some.is_none_or(|it| it == kind));
             let view = View::new(&three.world, scene::now(), &settings);
             prop_assert_eq!(lookout.next(&view, Duration::ZERO), plan::next(&view));
-            let round = rounds.next(rulebook(), &view, Duration::ZERO, 100, |_| {});
+            let round = rounds.next(rulebook(), &view, Duration::ZERO, 100, |_, _| {}, |_| {});
             let all = audit::run(rulebook(), &view);
             let clusters: Vec<_> = all.clusters.iter().map(|it| Arc::new(it.into())).collect();
             prop_assert_eq!(&round.clusters, &clusters);
@@ -120,9 +120,16 @@ fn what_is_news_is_told_once_wherever_else_something_changes() {
     let mut next = |three: &mut Three, later: u64, most: usize| {
         let (view, mut told) = (View::new(&three.world, scene::now(), &settings), Vec::new());
         let now = Duration::from_secs(later);
-        let round = rounds.next(rulebook(), &view, now, most, |news| {
-            told.push(format!("{} {}", news.rule, news.object.id.namespace));
-        });
+        let round = rounds.next(
+            rulebook(),
+            &view,
+            now,
+            most,
+            |_, _| {},
+            |news| {
+                told.push(format!("{} {}", news.rule, news.object.id.namespace));
+            },
+        );
         (told, round.held_back)
     };
     let nothing: Vec<String> = Vec::new();

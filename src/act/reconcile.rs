@@ -1,13 +1,15 @@
 //! The leader's loop: look at the world, do what the plan says.
 //!
 //! Must not know: why a step is right (`plan.rs` does). In steady state the plan is empty and nothing is called.
-//! `reconcile/apply.rs` does one step, `reconcile/finish.rs` the last one of a clean-up; `reconcile/audit.rs` only looks.
+//! `reconcile/apply.rs` does one step, `reconcile/finish.rs` the last one of a clean-up; `reconcile/audit.rs` only looks,
+//! and `reconcile/policy_reports.rs` writes what it found for web pages.
 
 mod apply;
 pub mod audit;
 mod configure;
 mod finish;
 mod identity;
+mod policy_reports;
 
 use std::sync::Arc;
 

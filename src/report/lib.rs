@@ -12,6 +12,7 @@ pub mod manual;
 pub mod pages;
 mod paint;
 pub mod password;
+pub mod policy_report;
 pub mod recovery;
 pub mod rollout;
 pub mod rules;

@@ -100,7 +100,7 @@ pub fn grow(clusters: usize, spread: Spread) {
         let begun = Instant::now();
         black_box(lookout.next(&view, Duration::ZERO));
         let (planned, begun) = (begun.elapsed(), Instant::now());
-        black_box(rounds.next(rulebook(), &view, Duration::ZERO, usize::MAX, |_| {}));
+        black_box(rounds.next(rulebook(), &view, Duration::ZERO, usize::MAX, |_, _| {}, |_| {}));
         [planned, begun.elapsed()]
     };
     if looks {

@@ -1,19 +1,21 @@
 //! The leader's audit: judges what changed, and says what it found in gauges and Events.
 //!
-//! Must not know: what is found, or where to look again (`inspect::audit` does). It asks the API server nothing, and publishes
-//! only what is new.
+//! Must not know: what is found, or where to look again (`inspect::audit` does). It asks the API server nothing, publishes only
+//! what is new, and hands what it found to `policy_reports.rs` if there are reports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use facts::marks::overrides::Override;
 use facts::view::View;
-use inspect::audit::{Counts, IncrementalAudit, Round};
+use inspect::audit::{Audit, Counts, IncrementalAudit, Round};
+use kube::Client;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
+use super::policy_reports::{Findings, PolicyReports};
 use crate::act::events::{self, Notice};
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
@@ -29,10 +31,10 @@ const MOST_EVENTS: usize = 50;
 const IN: Duration = Duration::from_secs(60);
 
 /// Audits while `leading`, whenever the world has `changed`.
-pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
+pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
     while leading.elected().await {
         tokio::select! {
-            () = audits(&guard, &mut changed) => return,
+            () = audits(client.clone(), &guard, &mut changed) => return,
             () = leading.deposed() => {}
         }
         guard.metrics.not_auditing();
@@ -41,29 +43,33 @@ pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Re
 
 /// One round after the other, until nothing changes the world any more. What a round finds is reported after it, so that a
 /// replica that no longer leads reports nothing.
-async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
+async fn audits(client: Client, guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     let began = Instant::now();
     let rounds = Arc::new(Mutex::new(IncrementalAudit::default()));
+    let mut reports = PolicyReports::new(client);
     let mut reported =
         Reported { counts: Counts::new(), open: BTreeMap::new(), events_left: MOST_EVENTS, since: began };
     loop {
         changed.mark_unchanged();
         let (looked, most) = (Instant::now(), reported.events_left());
+        let reported_in = reports.namespaces().await;
         let (judging, rounds) = (Arc::clone(guard), Arc::clone(&rounds));
         // Requests are answered meanwhile.
         let judged = tokio::task::spawn_blocking(move || {
             // A round that panicked was reported up to there.
             let mut rounds = rounds.lock().unwrap_or_else(PoisonError::into_inner);
-            judge(&judging, &mut rounds, began.elapsed(), most)
+            judge(&judging, &mut rounds, began.elapsed(), most, reported_in.as_ref())
         });
-        match judged.await {
-            Ok((round, open, news)) => {
+        let judged = judged.await;
+        let cost = looked.elapsed();
+        match judged {
+            Ok(Judged { round, open, news, findings }) => {
                 reported.say_open(guard, open);
                 reported.say(guard, round, news);
+                reports.write(findings).await;
             }
             Err(error) => warn!(%error, "an audit failed"),
         }
-        let cost = looked.elapsed();
         debug!(milliseconds = cost.as_millis(), "an audit took this long");
         tokio::time::sleep(AT_MOST_EVERY.max(cost * REST)).await;
         tokio::select! {
@@ -77,18 +83,39 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
 type OpenNamespaces = BTreeMap<String, Override>;
 
 /// What stands now, and what is new.
+struct Judged {
+    round: Round,
+    open: OpenNamespaces,
+    news: Vec<Notice>,
+    /// For reports: of the namespaces that were judged, and of those that have a report and no finding any more.
+    findings: Findings,
+}
+
 fn judge(
     guard: &Guard,
     rounds: &mut IncrementalAudit,
     now: Duration,
     most: usize,
-) -> (Round, OpenNamespaces, Vec<Notice>) {
+    reported_in: Option<&BTreeSet<String>>,
+) -> Judged {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
-    let mut notices = Vec::new();
-    let round = rounds.next(crate::rulebook(), &view, now, most, |news| notices.push(events::found(news)));
+    let (mut news, mut findings) = (Vec::new(), Findings::new());
+    let see = |namespace: &str, audit: &Audit| {
+        if reported_in.is_some() {
+            let results = report::policy_report::results(&audit.objects, view.now);
+            findings.insert(namespace.to_owned(), results);
+        }
+    };
+    let round = rounds.next(crate::rulebook(), &view, now, most, see, |it| news.push(events::found(it)));
+    // An old view does not prove that a finding is gone.
+    if round.counts.is_some() {
+        for namespace in reported_in.into_iter().flatten().filter(|it| !rounds.has_findings(it)) {
+            findings.insert(namespace.clone(), Vec::new());
+        }
+    }
     let open = view.break_glasses().map(|(namespace, open)| (namespace.to_owned(), open)).collect();
-    (round, open, notices)
+    Judged { round, open, news, findings }
 }
 
 /// What was reported already.
@@ -132,7 +159,7 @@ impl Reported {
         }
         let Round { counts: Some(counts), judged, refused, warned, held_back, .. } = round else { return };
         if counts != self.counts {
-            info!(objects = judged, refused, warned, "audit");
+            info!(objects = judged, refused, warned, "the audit found something else than before");
         }
         guard.metrics.audited(&counts, &self.counts);
         self.counts = counts;

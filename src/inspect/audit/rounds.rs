@@ -87,13 +87,15 @@ pub struct Round {
 }
 
 impl IncrementalAudit {
-    /// Judges what changed and publishes up to `most` new findings. A later round publishes the rest.
+    /// Judges what changed, shows each namespace that was judged to `see`, and publishes up to `most` new findings. A later round
+    /// publishes the rest.
     pub fn next(
         &mut self,
         rulebook: &Rulebook,
         view: &View<'_>,
         now: Duration,
         most: usize,
+        mut see: impl FnMut(&str, &Audit),
         mut publish: impl FnMut(&News<'_>),
     ) -> Round {
         if view.freshness != Freshness::Current {
@@ -116,11 +118,17 @@ impl IncrementalAudit {
         let mut left = most;
         for name in due {
             let audit = of(rulebook, view, &name);
+            see(&name, &audit);
             let place = self.places.entry(name).or_default();
             left -= place.take(&audit, left, &mut publish);
         }
         self.places.retain(|_, place| place.judged > 0 || !place.clusters.is_empty());
         self.sum()
+    }
+
+    /// Tells whether an object in this namespace had a finding when it was judged last.
+    pub fn has_findings(&self, namespace: &str) -> bool {
+        self.places.get(namespace).is_some_and(|place| !place.counts.is_empty())
     }
 
     fn sum(&self) -> Round {

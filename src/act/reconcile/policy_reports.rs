@@ -1,0 +1,169 @@
+//! The audit for web pages: one Report in each namespace with findings, where the API server knows Reports.
+//!
+//! Owns: whether there are Reports, which ones are the guard's, and writing what changed. Must not know: what stands in them
+//! (`report::policy_report` does). Nothing of the guard depends on it: whatever goes wrong is logged once, and for a while nothing
+//! is asked. What was not written comes again with the next look at everything, a minute later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
+use report::policy_report::{fingerprint, summary};
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+use tracing::{info, warn};
+
+use crate::act::api::Fault;
+use crate::act::guard::FIELD_MANAGER;
+use crate::act::telemetry::chain;
+
+/// The kinds that web pages read. Where both exist the first is written: it replaces the other one.
+const KINDS: [(&str, &str, &str, &str); 2] = [
+    ("openreports.io", "v1alpha1", "Report", "reports"),
+    ("wgpolicyk8s.io", "v1alpha2", "PolicyReport", "policyreports"),
+];
+/// The name of the guard's report in every namespace.
+const NAME: &str = "gatera";
+const OURS: &str = "app.kubernetes.io/managed-by=gatera";
+/// After an answer that the same request may not get again: the API server is busy, or does not answer.
+const SHORT_PAUSE: Duration = Duration::from_secs(30);
+/// After every other failure, and where there are no Reports.
+const PAUSE: Duration = Duration::from_secs(300);
+/// So often it looks again which reports there are: another writer may have changed one, or a kind was installed.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+/// The audit waits for one round of writes no longer than this.
+const ROUND: Duration = Duration::from_secs(10);
+
+/// The findings of namespaces that were judged; none: their report is deleted.
+pub(super) type Findings = BTreeMap<String, Vec<Value>>;
+
+/// The Reports of the guard.
+pub(super) struct PolicyReports {
+    client: Client,
+    /// The kind, once it is known.
+    kind: Option<ApiResource>,
+    /// The fingerprint of every report.
+    written: BTreeMap<String, u64>,
+    again: Instant,
+    /// The last failure that was logged.
+    failure: String,
+}
+
+impl PolicyReports {
+    pub(super) fn new(client: Client) -> Self {
+        let (kind, written, failure) = (None, BTreeMap::new(), String::new());
+        Self { client, kind, written, again: Instant::now(), failure }
+    }
+
+    /// The namespaces with a report; nothing while none can be written.
+    pub(super) async fn namespaces(&mut self) -> Option<BTreeSet<String>> {
+        if Instant::now() >= self.again {
+            match timeout(ROUND, self.find()).await {
+                Ok(Ok(())) => {
+                    let pause = if self.kind.is_some() { LOOK_AGAIN } else { PAUSE };
+                    self.again = Instant::now() + pause;
+                }
+                Ok(Err(error)) => self.failed(&error),
+                Err(_) => self.gave_up("no answer in time", SHORT_PAUSE),
+            }
+        }
+        self.kind.as_ref().map(|_| self.written.keys().cloned().collect())
+    }
+
+    /// Looks which kind there is, and which reports an earlier leader wrote.
+    async fn find(&mut self) -> kube::Result<()> {
+        self.kind = None;
+        for (group, version, kind, plural) in KINDS {
+            let kind =
+                ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+            let all = Api::<DynamicObject>::all_with(self.client.clone(), &kind);
+            let reports = match all.list(&ListParams::default().labels(OURS)).await {
+                Err(error) if Fault::of(&error) == Fault::NotFound => continue,
+                answer => answer?,
+            };
+            let named = reports.items.into_iter().filter(|it| it.metadata.name.as_deref() == Some(NAME));
+            let known = named.filter_map(|it| {
+                let results = it.data["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+                Some((it.metadata.namespace?, fingerprint(results)))
+            });
+            self.written = known.collect();
+            self.kind = Some(kind);
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Writes what changed.
+    pub(super) async fn write(&mut self, findings: Findings) {
+        let Some(kind) = self.kind.clone() else { return };
+        let before = self.written.clone();
+        let outcome = timeout(ROUND, async {
+            for (namespace, results) in findings {
+                self.write_one(&kind, &namespace, &results).await?;
+            }
+            Ok(())
+        });
+        match outcome.await {
+            Ok(Ok(())) => {
+                if !std::mem::take(&mut self.failure).is_empty() {
+                    info!("the audit's reports are written again");
+                }
+            }
+            Ok(Err(error)) => self.failed(&error),
+            // Many reports take several rounds.
+            Err(_) if self.written != before => {}
+            Err(_) => self.gave_up("no answer in time", SHORT_PAUSE),
+        }
+    }
+
+    async fn write_one(
+        &mut self,
+        kind: &ApiResource,
+        namespace: &str,
+        results: &[Value],
+    ) -> kube::Result<()> {
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, kind);
+        let print = fingerprint(results);
+        match self.written.get(namespace) {
+            None if results.is_empty() => return Ok(()),
+            Some(written) if !results.is_empty() && *written == print => return Ok(()),
+            Some(_) if results.is_empty() => {
+                let deleted = api.delete(NAME, &DeleteParams::default()).await;
+                deleted.map(drop).or_else(gone)?;
+                self.written.remove(namespace);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let report = json!({
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": { "name": NAME, "labels": { "app.kubernetes.io/managed-by": "gatera" } },
+            "summary": summary(results),
+            "results": results,
+        });
+        api.patch(NAME, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(report)).await?;
+        self.written.insert(namespace.to_owned(), print);
+        Ok(())
+    }
+
+    fn failed(&mut self, error: &kube::Error) {
+        let pause = if Fault::of(error).is_away() { SHORT_PAUSE } else { PAUSE };
+        self.gave_up(&chain(error), pause);
+    }
+
+    /// Says so, unless that is what it said last.
+    fn gave_up(&mut self, why: &str, pause: Duration) {
+        if self.failure != why {
+            warn!(error = why, seconds = pause.as_secs(), "the audit's reports are not written for a while");
+            why.clone_into(&mut self.failure);
+        }
+        (self.kind, self.again) = (None, Instant::now() + pause);
+    }
+}
+
+fn gone(error: kube::Error) -> kube::Result<()> {
+    if Fault::of(&error) == Fault::NotFound { Ok(()) } else { Err(error) }
+}

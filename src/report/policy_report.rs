@@ -1,0 +1,94 @@
+//! The audit's findings of one namespace as an OpenReports Report, which web pages for policies show.
+//!
+//! Owns: what stands in it. Must not know: who writes it, or when. Its predecessor, PolicyReport of wgpolicyk8s.io/v1alpha2, reads
+//! the same fields, so one layout serves both; a field that only one of them has is not written.
+
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+use engine::verdict::{Effect, Judged};
+use inspect::audit::Audited;
+use jiff::Timestamp;
+use objects::visible;
+use serde_json::{Value, json};
+
+/// An object at the API server has at most a megabyte or so: 300 results with these texts are less than half of it.
+const MOST_RESULTS: usize = 300;
+/// Characters of a message.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// Returns the results for the findings on these objects; those that refuse come first, and beyond the most of them one says how
+/// many more there are.
+pub fn results(objects: &[Audited], now: Timestamp) -> Vec<Value> {
+    let found =
+        || objects.iter().flat_map(|object| object.decision.judged.iter().map(move |it| (object, it)));
+    let mut all = Vec::new();
+    for effect in [Effect::Refused, Effect::Warned, Effect::Recorded] {
+        all.extend(found().filter(|(_, judged)| judged.effect == effect));
+    }
+    let left_out = all.len().saturating_sub(MOST_RESULTS);
+    let mut results: Vec<_> =
+        all.into_iter().take(MOST_RESULTS).map(|(object, judged)| result(object, judged, now)).collect();
+    if left_out > 0 {
+        let message = format!("{left_out} more findings: gatera audit lists them");
+        results.push(json!({
+            "source": "gatera", "policy": "gatera", "result": "skip", "message": message, "timestamp": at(now),
+        }));
+    }
+    results
+}
+
+fn result(object: &Audited, judged: &Judged, now: Timestamp) -> Value {
+    let Judged { finding, effect, .. } = judged;
+    let (result, severity) = match effect {
+        Effect::Refused => ("fail", "high"),
+        Effect::Warned => ("warn", "medium"),
+        // Its mode, or an override, lets it pass.
+        Effect::Recorded => ("skip", "info"),
+    };
+    let (kind, id) = (object.kind, &object.id);
+    let version = match kind.group() {
+        "" => kind.version().to_owned(),
+        group => format!("{group}/{}", kind.version()),
+    };
+    let message = format!("{}; why: {}; do instead: {}", finding.says, finding.why, finding.instead);
+    json!({
+        "source": "gatera",
+        "policy": "gatera",
+        "rule": finding.rule,
+        "category": "MariaDB Galera",
+        "severity": severity,
+        "result": result,
+        "scored": true,
+        "message": visible(&message).chars().take(LONGEST_MESSAGE).collect::<String>(),
+        "timestamp": at(now),
+        "properties": { "field": finding.field },
+        "resources": [{
+            "apiVersion": version, "kind": kind.name(), "namespace": id.namespace, "name": id.name, "uid": object.uid,
+        }],
+    })
+}
+
+fn at(now: Timestamp) -> Value {
+    json!({ "seconds": now.as_second(), "nanos": 0 })
+}
+
+/// Returns the same number for the same findings. It leaves out times, and texts, which name times.
+pub fn fingerprint(results: &[Value]) -> u64 {
+    let mut hash = DefaultHasher::new();
+    for result in results {
+        let object = &result["resources"][0];
+        for part in [&result["rule"], &result["result"], &result["properties"]["field"]] {
+            part.as_str().hash(&mut hash);
+        }
+        for part in ["kind", "name", "uid"] {
+            object[part].as_str().filter(|it| !it.is_empty()).hash(&mut hash);
+        }
+    }
+    hash.finish()
+}
+
+/// Returns the number of results of each kind.
+pub fn summary(results: &[Value]) -> Value {
+    let count = |kind: &str| results.iter().filter(|it| it["result"] == kind).count();
+    json!({ "pass": 0, "fail": count("fail"), "warn": count("warn"), "error": 0, "skip": count("skip") })
+}

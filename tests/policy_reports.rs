@@ -1,0 +1,120 @@
+//! The audit for web pages, on a real API server: a report comes with a finding, changes with it, and goes with it. By the guard's own
+//! account, whose rights and policy are the chart's.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::guarded::{self, Guard, Start};
+use crate::lab::{ControlPlane, User, eventually};
+
+const DEFINITIONS: &str = include_str!("fixtures/reports-crds.yaml");
+const GALERA: &str = include_str!("fixtures/galera.yaml");
+const STATEFUL_SET: &str = "galera-instance-galera";
+
+struct House {
+    plane: ControlPlane,
+    ns: String,
+}
+
+impl House {
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        self.plane.kubectl(User::Admin, &[&["--namespace", &*self.ns], arguments].concat()).succeeded()
+    }
+
+    /// The report of this kind.
+    fn report(&self, kind: &str) -> Option<Value> {
+        let text = self.kubectl(&["get", kind, "gatera", "--ignore-not-found", "--output=json"]);
+        serde_json::from_str(&text).ok()
+    }
+
+    fn password(&self, value: &str) {
+        let env = json!([{ "name": "A_PASSWORD", "value": value }]);
+        let patch = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "mariadb", "env": env }] } } } });
+        self.kubectl(&["patch", "statefulset", STATEFUL_SET, "--patch", &patch.to_string()]);
+    }
+
+    /// Labels its namespace.
+    fn mode(&self, mode: &str) {
+        let label = format!("gatera.dev/mode={mode}");
+        self.plane.kubectl(User::Admin, &["label", "namespace", &self.ns, "--overwrite", &label]).succeeded();
+    }
+}
+
+/// The results about the password.
+fn of_the_password(report: &Value) -> Vec<Value> {
+    report["results"].as_array().unwrap().iter().filter(|it| it["rule"] == "G11").cloned().collect()
+}
+
+#[test]
+fn a_report_is_what_the_audit_finds_now() {
+    let plane = ControlPlane::start();
+    plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], DEFINITIONS).succeeded();
+    let names = [
+        "customresourcedefinition/reports.openreports.io",
+        "customresourcedefinition/policyreports.wgpolicyk8s.io",
+    ];
+    let established = [&["wait", "--for=condition=Established", "--timeout=60s"][..], &names].concat();
+    plane.kubectl(User::Admin, &established).succeeded();
+    guarded::install(&plane);
+    let start = Start { identity: "reports".into(), ..Start::default() };
+    let guard = Guard::start(&plane, &guarded::program(), &start);
+    guard.until_registered();
+    let ns = plane.namespace_with_labels("reports", &[("gatera.dev/mode", "warn")]);
+    let house = House { plane, ns };
+    house
+        .plane
+        .kubectl_stdin(User::Admin, &["apply", "--namespace", &house.ns, "--filename=-"], GALERA)
+        .succeeded();
+
+    house.password("hunter2");
+    let report = eventually("a report about the password", || {
+        house.report("reports.openreports.io").filter(|it| !of_the_password(it).is_empty())
+    });
+    let [result] = &of_the_password(&report)[..] else { panic!("one result: {report:#}") };
+    assert_eq!(
+        (&result["policy"], &result["result"], &result["severity"]),
+        (&json!("gatera"), &json!("warn"), &json!("medium"))
+    );
+    let object = &result["resources"][0];
+    assert_eq!((&object["apiVersion"], &object["kind"]), (&json!("apps/v1"), &json!("StatefulSet")));
+    assert_eq!((&object["name"], &object["namespace"]), (&json!(STATEFUL_SET), &json!(house.ns)));
+    assert!(result["message"].as_str().unwrap().contains("A_PASSWORD"), "{result:#}");
+    let age = Timestamp::now().as_second() - result["timestamp"]["seconds"].as_i64().unwrap();
+    assert!((0..600).contains(&age), "{result:#}");
+    let warned = report["results"].as_array().unwrap().iter().filter(|it| it["result"] == "warn").count();
+    assert_eq!(report["summary"]["warn"], warned, "{report:#}");
+    assert!(!report.to_string().contains("hunter2"), "{report:#}");
+    assert!(house.report("policyreports.wgpolicyk8s.io").is_none(), "one kind is enough");
+
+    // The mode of the namespace is another one: the same finding refuses now.
+    house.mode("enforce");
+    eventually("the finding to be one that refuses", || {
+        let results = of_the_password(&house.report("reports.openreports.io")?);
+        (results[0]["result"] == "fail").then_some(())
+    });
+    house.kubectl(&["annotate", "statefulset", STATEFUL_SET, "note=1"]);
+    let version = |report: Option<Value>| report.map(|it| it["metadata"]["resourceVersion"].clone());
+
+    // Another leader knows what was written, and writes nothing.
+    drop(guard);
+    let before = version(house.report("reports.openreports.io"));
+    let start = Start { identity: "reports-again".into(), ..Start::default() };
+    let guard = Guard::start(&house.plane, &guarded::program(), &start);
+    guard.until_registered();
+    eventually("the next leader to audit", || {
+        guard.get("/metrics")?.1.contains("gatera_audit_findings{rule=\"G11\"").then_some(())
+    });
+    assert_eq!(version(house.report("reports.openreports.io")), before);
+
+    house.mode("off");
+    let everything =
+        ["delete", "statefulset,deployment,service,configmap,pdb", "--all", "--cascade=background"];
+    eventually("a namespace in which this is allowed", || {
+        let arguments = [&["--namespace", &*house.ns], &everything[..]].concat();
+        (house.plane.kubectl(User::Admin, &arguments).status == 0).then_some(())
+    });
+    eventually("no report, as there is no cluster", || {
+        house.report("reports.openreports.io").is_none().then_some(())
+    });
+    assert!(!guard.log().contains("reports are not written"), "{}", guard.log());
+}
