@@ -161,12 +161,10 @@ fn a_claim_is_given_up_as_the_text_says(galera: &Galera<'_>) {
     let deleted = galera.kubectl(&["delete", &claim, "--wait=false"]);
     refused(&deleted, "G07", "it holds the data of member plain-galera-1 (3 of 3 members Synced");
     let advice = commands(&deleted.stderr);
-    assert_eq!(advice.len(), 2, "{deleted}");
+    assert_eq!(advice.len(), 3, "{deleted}");
     let uid = |what: &str| galera.lab.get(&galera.namespace, what)["metadata"]["uid"].clone();
     let before = uid(&claim);
-    follow(galera.lab, &advice[0]);
-    galera.kubectl(&["delete", &claim, "--wait=false"]).succeeded();
-    follow(galera.lab, &advice[1]);
+    advice.iter().for_each(|command| follow(galera.lab, command));
     galera.until_ready(3);
     galera.until_synced(3, 3);
     assert_ne!(uid(&claim), before, "it copied everything anew");
