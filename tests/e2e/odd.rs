@@ -164,7 +164,9 @@ fn a_claim_is_given_up_as_the_text_says(galera: &Galera<'_>) {
     assert_eq!(advice.len(), 3, "{deleted}");
     let uid = |what: &str| galera.lab.get(&galera.namespace, what)["metadata"]["uid"].clone();
     let before = uid(&claim);
-    advice.iter().for_each(|command| follow(galera.lab, command));
+    for command in &advice {
+        follow(galera.lab, command);
+    }
     galera.until_ready(3);
     galera.until_synced(3, 3);
     assert_ne!(uid(&claim), before, "it copied everything anew");
