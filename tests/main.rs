@@ -53,6 +53,7 @@ mod policy_reports;
 mod probe_reports;
 mod prose;
 mod published_events;
+mod quiet_log;
 mod recover;
 mod recovery_by_hand;
 mod reload;

@@ -79,7 +79,7 @@ fn rotate(offered: Offered) {
     };
     let first = bundle();
     eventually("two rotations of the leaf, one of them under a new CA", || {
-        let leaves = guard.log().matches("\"serving certificate\"").count();
+        let leaves = guard.log().matches("serving certificate is shown").count();
         (leaves >= 4 && bundle() != first).then_some(())
     });
     let (done, failed) = load.end();

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::act::api::Fault;
-use crate::act::telemetry::chain;
+use crate::act::telemetry::{chain, repeated};
 
 /// A pod waits for it, and API servers wait two seconds for some answers.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -110,7 +110,9 @@ async fn in_time<T>(namespace: &str, what: &str, all: impl Future<Output = kube:
         Ok(Err(error)) => chain(&error),
         Err(_) => "no answer".to_owned(),
     };
-    warn!(namespace, error = problem, "{what}");
+    if let Some(times) = repeated::times(&problem) {
+        warn!(namespace, error = problem, times, "{what}");
+    }
     Vec::new()
 }
 

@@ -30,7 +30,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use crate::act::telemetry::chain;
+use crate::act::telemetry::{chain, repeated};
 
 /// So many may wait.
 const QUEUE: usize = 256;
@@ -321,7 +321,10 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
         let now = Timestamp::now();
         written.retain(|_, (.., last)| now.duration_since(*last) < COUNTED);
         if let Err(error) = write(&client, &identity, notice, &mut written, now).await {
-            warn!(error = chain(&error), "writing an Event");
+            let error = chain(&error);
+            if let Some(times) = repeated::times(&error) {
+                warn!(error, times, "an Event could not be written");
+            }
         }
     }
 }

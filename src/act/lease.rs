@@ -25,7 +25,7 @@ use tracing::warn;
 use crate::act::api::Fault;
 use crate::act::guard::Guard;
 use crate::act::ownership;
-use crate::act::telemetry::chain;
+use crate::act::telemetry::{chain, repeated};
 
 pub use seat::Leading;
 use seat::Seat;
@@ -144,11 +144,13 @@ impl<S: RecordStore, G: Fn(bool)> Election<S, G> {
                     EVERY
                 }
                 failed => {
-                    let trouble = match failed {
-                        Ok(outcome) => outcome.map_err(|error| chain(&error)).err(),
-                        Err(_) => Some(NO_ANSWER.to_owned()),
+                    let error = match failed {
+                        Ok(outcome) => outcome.map_err(|error| chain(&error)).err().unwrap_or_default(),
+                        Err(_) => NO_ANSWER.to_owned(),
                     };
-                    warn!(error = trouble, "lease");
+                    if let Some(times) = repeated::times(&error) {
+                        warn!(error, times, "the lease could not be read or written and is tried again");
+                    }
                     AGAIN
                 }
             };
@@ -172,7 +174,10 @@ impl<S: RecordStore, G: Fn(bool)> Election<S, G> {
                 Ok(Err(error)) => chain(&error),
                 Err(_) => NO_ANSWER.to_owned(),
             };
-            warn!(error = trouble, "giving up the lease; another replica takes it when it has run out");
+            warn!(
+                error = trouble,
+                "the lease could not be given up; another replica takes it when it has run out"
+            );
         }
     }
 }

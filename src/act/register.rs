@@ -32,7 +32,7 @@ use tracing::warn;
 use crate::act::certs::{self, Leaf, Lives};
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
-use crate::act::telemetry::chain;
+use crate::act::telemetry::{chain, repeated};
 
 use known::Known;
 use pace::Pace;
@@ -140,15 +140,15 @@ impl Registrar {
             tokio::select! {
                 Some(found) = secrets.next(), if own => match found {
                     Ok(found) => self.known.secret = found,
-                    Err(error) => warn!(error = chain(&error), "watching our Secret"),
+                    Err(error) => unwatched(&error, "Secret"),
                 },
                 Some(found) = mutating.next() => match found {
                     Ok(found) => self.known.entries[0] = found.map(Into::into),
-                    Err(error) => warn!(error = chain(&error), "watching the mutating configuration"),
+                    Err(error) => unwatched(&error, "MutatingWebhookConfiguration"),
                 },
                 Some(found) = validating.next() => match found {
                     Ok(found) => self.known.entries[1] = found.map(Into::into),
-                    Err(error) => warn!(error = chain(&error), "watching the validating configuration"),
+                    Err(error) => unwatched(&error, "ValidatingWebhookConfiguration"),
                 },
                 true = leading.changed() => {}
                 Ok(()) = changed.changed(), if waiting => {}
@@ -171,9 +171,19 @@ impl Registrar {
     }
 }
 
-/// For `/readyz`; and in the log at every attempt.
+/// The watch of an object of ours goes on by itself.
+fn unwatched(error: &(dyn std::error::Error + 'static), kind: &str) {
+    let error = chain(error);
+    if let Some(times) = repeated::times(&error) {
+        warn!(kind, error, times, "the guard's own object cannot be watched and is watched again");
+    }
+}
+
+/// For `/readyz` and the log.
 fn words(error: &Error) -> String {
     let words = chain(error);
-    warn!(error = words, "registration");
+    if let Some(times) = repeated::times(&words) {
+        warn!(error = words, times, "the registration failed and is tried again");
+    }
     words
 }

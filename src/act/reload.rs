@@ -89,12 +89,12 @@ pub fn take(read: Result<Settings, String>, guard: &Guard, adopted: &watch::Send
                 another
             });
             if adopts || *before != **guard.settings.load() {
-                info!(adopts, "settings changed");
+                info!(adopts, "the settings have changed");
             }
             guard.ready.settings.store(None);
         }
         Err(words) => {
-            warn!(error = words, "settings: the last good ones stay");
+            warn!(error = words, "the settings cannot be read; the last good ones stay");
             guard.ready.settings.store(Some(Arc::new(format!("{words}; the last good ones stay"))));
         }
     }

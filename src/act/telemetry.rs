@@ -349,7 +349,9 @@ fn gauge(count: usize) -> i64 {
 /// Logs to stderr: words at a terminal, JSON lines elsewhere. `RUST_LOG` chooses what.
 pub fn log() {
     use std::io::IsTerminal as _;
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    // kube's watcher writes each error as a structure, at every attempt; our callers log it in words.
+    let usual = || "info,kube_runtime=error".into();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second subscriber is a test's own; it stays.
     let _ = if std::io::stderr().is_terminal() {

@@ -5,6 +5,7 @@
 //! `answer` answers requests.
 
 mod listen;
+mod own_user;
 mod signals;
 mod tasks;
 
@@ -113,12 +114,12 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     let registration = registration(&options)?;
     let client = connect::guard(options.kubeconfig.as_deref()).await?;
     settings.own_user = tokio::select! {
-        user = own_user(&client) => user,
+        user = own_user::ask(&client) => user,
         () = signals.next() => return Ok(()),
     };
     let webhooks = listen::at(options.listen).await?;
     let probes = listen::at(options.operations).await?;
-    info!(webhooks = %webhooks.local_addr()?, operations = %probes.local_addr()?, user = settings.own_user, "listening");
+    info!(webhooks = %webhooks.local_addr()?, operations = %probes.local_addr()?, user = settings.own_user, "the guard is listening");
 
     let (stage, stages) = channel::channel(Lifecycle::Serving);
     let (close, closing) = channel::channel(false);
@@ -129,7 +130,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
         () = signals.next() => {}
         end = tasks.ended() => return Err(end.into()),
     }
-    info!(seconds = options.lame_duck, "stopping: unready, still serving");
+    info!(seconds = options.lame_duck, "the guard stops: it is unready, and still answers");
     guard.ready.leaving.store(true, Ordering::Relaxed);
     stage.send_replace(Lifecycle::Leaving);
     tokio::select! {
@@ -142,11 +143,11 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     tokio::select! {
         broken = tasks.finish(&[ADMISSION, LEASE]) => {
             for end in broken {
-                warn!(error = %end, "stopping");
+                warn!(error = %end, "the guard stops");
             }
-            info!("stopped");
+            info!("the guard has stopped");
         }
-        () = signals.next() => info!("stopped at once"),
+        () = signals.next() => info!("the guard has stopped at once"),
     }
     Ok(())
 }
@@ -187,7 +188,7 @@ fn start(
         None => tasks.start("settings", and_stay(async move { adopted.closed().await })),
     }
     if guard.settings.load().own_user.is_none() {
-        tasks.start("own-user", and_stay(learn_own_user(client.clone(), Arc::clone(&guard))));
+        tasks.start("own-user", and_stay(own_user::learn(client.clone(), Arc::clone(&guard))));
     }
     tasks.start("watch", watch::keep(client.clone(), Arc::clone(&guard), changed, adoption));
     tasks.start(
@@ -242,29 +243,6 @@ fn start(
 async fn and_stay(done: impl Future<Output = ()>) {
     done.await;
     std::future::pending::<()>().await;
-}
-
-/// Who we are to the API server: our own writes are not judged.
-async fn own_user(client: &Client) -> Option<String> {
-    match connect::user(client).await {
-        Ok(user) => Some(user).filter(|it| !it.is_empty()),
-        Err(error) => {
-            warn!(%error, "the API server does not say who we are; our own writes will be judged like others");
-            None
-        }
-    }
-}
-
-/// Asks until the API server answers: without its own name the guard would refuse its own clean-up.
-async fn learn_own_user(client: Client, guard: Arc<Guard>) {
-    let user = loop {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        if let Some(user) = own_user(&client).await {
-            break user;
-        }
-    };
-    info!(user, "the API server says who we are");
-    guard.settings.rcu(|settings| settings.with_own_user(&user));
 }
 
 fn identity(options: &Options) -> String {

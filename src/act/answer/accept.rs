@@ -30,6 +30,7 @@ use super::router::LONGEST_ANSWER;
 use super::tls::Tls;
 use super::wire::{Instrumented, TrackedBody};
 use crate::act::guard::Guard;
+use crate::act::telemetry::chain;
 
 /// The API servers of a large cluster hold a few dozen.
 const MOST_CONNECTIONS: usize = 512;
@@ -255,7 +256,7 @@ where
 
 async fn finish<C: GracefulConnection>(connection: C, leave: impl Future<Output = ()>)
 where
-    C::Error: std::fmt::Debug,
+    C::Error: std::error::Error + 'static,
 {
     let (mut connection, mut leave) = (pin!(connection), pin!(leave));
     let outcome = tokio::select! {
@@ -266,7 +267,7 @@ where
         }
     };
     if let Err(error) = outcome {
-        debug!(?error, "a connection ended with an error");
+        debug!(error = chain(&error), "a connection ended with an error");
     }
 }
 

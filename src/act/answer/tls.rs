@@ -82,9 +82,9 @@ impl TlsOptions {
             match config.and_then(|pem| self.for_clients_of(&file, pem).map_err(|error| chain(&error))) {
                 Ok(config) => {
                     tls.config.store(config);
-                    info!(file = %file.display(), "client CAs");
+                    info!(file = %file.display(), "the client CAs are read");
                 }
-                Err(error) => warn!(error, "client CAs: the last good ones stay"),
+                Err(error) => warn!(error, "the client CAs cannot be read; the last good ones stay"),
             }
         };
         reload::contents(read, take).await;

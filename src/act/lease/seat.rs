@@ -85,7 +85,8 @@ impl Seat {
         let now = self.is_taken();
         self.elected.send_if_modified(|before| {
             if *before != now {
-                info!(leading = now, "lease");
+                let what = if now { "this replica leads now" } else { "this replica no longer leads" };
+                info!(leading = now, "{what}");
             }
             std::mem::replace(before, now) != now
         });

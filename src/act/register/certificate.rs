@@ -51,7 +51,7 @@ impl Registrar {
         let secret = Secret { data: Some(next.data()), ..secret };
         match self.secrets().replace(&self.registration.secret, &PostParams::default(), &secret).await {
             Ok(secret) => {
-                info!("new certificates");
+                info!("new certificates are made");
                 self.known.secret = Watched::There(secret);
                 Ok(())
             }
@@ -104,7 +104,7 @@ impl Registrar {
             self.guard.ready.leaf_ends.store(Some(Arc::new(ends)));
             #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit a double for a while")]
             self.guard.metrics.certificate_ends.set(ends.as_second() as f64);
-            info!(%ends, "serving certificate");
+            info!(%ends, "this serving certificate is shown from now on");
             self.known.shown = Some(pair);
         }
         Ok(())

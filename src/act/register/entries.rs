@@ -105,7 +105,7 @@ impl Registrar {
         };
         match written {
             Ok(written) => {
-                info!(kind, entries = entries.len(), "webhook entries");
+                info!(kind, entries = entries.len(), "webhook entries are written");
                 self.guard.metrics.entries_written.inc();
                 Ok(Filled::Written(written))
             }

@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::{Message, unreadable};
 use crate::act::config_maps;
-use crate::act::telemetry::chain;
+use crate::act::telemetry::{chain, repeated};
 
 /// One look asks for so many at once,
 pub(super) const AT_ONCE: usize = 16;
@@ -238,7 +238,10 @@ async fn one(client: &Client, id: &Id) -> Fetched {
         },
         Ok(None) => Fetched::NotThere,
         Err(error) => {
-            warn!(object = %id, error = chain(&error), "a ConfigMap could not be fetched; trying again");
+            let error = chain(&error);
+            if let Some(times) = repeated::times(&error) {
+                warn!(object = %id, error, times, "a ConfigMap could not be fetched and is fetched again");
+            }
             sleep(PAUSE).await;
             Fetched::Failed
         }

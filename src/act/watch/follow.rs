@@ -29,7 +29,7 @@ use super::sent::RawObject;
 use super::{Message, id, read};
 use crate::act::api::{Fault, refusal};
 use crate::act::guard::{Guard, WatchFreshness};
-use crate::act::telemetry::chain;
+use crate::act::telemetry::{chain, repeated};
 
 /// One round of a watch. Each watch asks the API server so often, on a connection that stays open.
 const ROUND: u32 = 8;
@@ -153,7 +153,10 @@ impl Follower {
                 sleep(Duration::from_secs(u64::from(ROUND))).await;
                 continue;
             }
-            warn!(watch = %self.url, selector = self.selector, error = chain(&trouble), "a list or watch failed and is started again");
+            let error = chain(&trouble);
+            if let Some(times) = repeated::times(&error) {
+                warn!(watch = %self.url, selector = self.selector, error, times, "a list or watch failed and is started again");
+            }
             match (&trouble, &mut place) {
                 (Interruption::Expired, place) => *place = None,
                 (_, Some(place)) => place.caught_up = false,

@@ -21,7 +21,7 @@ use tracing::warn;
 use super::Message;
 use super::pages::Pages;
 use crate::act::guard::Guard;
-use crate::act::telemetry::chain;
+use crate::act::telemetry::{chain, repeated};
 
 /// Members that are not Ready are asked for this often at first: a recovery waits for what they report,
 const EVERY: Duration = Duration::from_secs(10);
@@ -137,17 +137,19 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Send
                 rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
             }
             let listing = events_of(&client, run.about, &namespace, &run.uid);
-            match timeout(EVERY, listing).await {
+            let error = match timeout(EVERY, listing).await {
                 // No source of the keeper's: it stands for no object.
                 Ok(Ok(events)) => {
                     if sender.send((0, Message::MemberEvents(run.about, events))).await.is_err() {
                         return;
                     }
+                    continue;
                 }
-                Ok(Err(error)) => {
-                    warn!(namespace, error = chain(&error), "the Events of members could not be listed");
-                }
-                Err(_) => warn!(namespace, error = "no answer", "the Events of members could not be listed"),
+                Ok(Err(error)) => chain(&error),
+                Err(_) => format!("no answer about the Events of namespace {namespace}"),
+            };
+            if let Some(times) = repeated::times(&error) {
+                warn!(namespace, error, times, "the Events of members could not be listed");
             }
         }
     }

@@ -1,0 +1,70 @@
+//! The same failure again and again: a line when it is new, and then, more and more rarely, how often it came.
+//!
+//! Must not know: what failed. A watch without rights is tried twice a second, and thirty of them fill a log within seconds, so
+//! that its first line cannot be found.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// After the first line the second comes so much later, and each pause is twice the one before,
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+/// up to this one.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// A failure that did not come for so long is new.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+/// Texts that are remembered: errors can name objects.
+const MOST: usize = 1000;
+
+/// Like the log, of the whole process.
+static FAILURES: LazyLock<Mutex<Failures>> = LazyLock::new(Mutex::default);
+
+/// Returns how often this failed since the last line about it, if it is time for another line.
+pub fn times(failure: &str) -> Option<u64> {
+    FAILURES.lock().unwrap_or_else(PoisonError::into_inner).times(failure, Instant::now())
+}
+
+#[derive(Default)]
+struct Failures(HashMap<String, Failure>);
+
+struct Failure {
+    /// Since the last line.
+    times: u64,
+    last: Instant,
+    next_line: Instant,
+    pause: Duration,
+}
+
+impl Failures {
+    fn times(&mut self, failure: &str, now: Instant) -> Option<u64> {
+        self.0.retain(|_, it| now.duration_since(it.last) < FORGOTTEN);
+        if let Some(known) = self.0.get_mut(failure) {
+            (known.times, known.last) = (known.times + 1, now);
+            if now < known.next_line {
+                return None;
+            }
+            known.pause = (known.pause * 2).min(LONGEST_PAUSE);
+            known.next_line = now + known.pause;
+            return Some(std::mem::take(&mut known.times));
+        }
+        if self.0.len() < MOST {
+            let known = Failure { times: 0, last: now, next_line: now + FIRST_PAUSE, pause: FIRST_PAUSE };
+            self.0.insert(failure.to_owned(), known);
+        }
+        Some(1)
+    }
+}
+
+#[test]
+fn a_failure_has_a_line_at_once_and_then_a_count() {
+    let (mut failures, begin) = (Failures::default(), Instant::now());
+    let mut lines = Vec::new();
+    for second in 0..600 {
+        if let Some(times) = failures.times("no right", begin + Duration::from_secs(second)) {
+            lines.push((second, times));
+        }
+    }
+    assert_eq!(lines, [(0, 1), (60, 60), (180, 120), (420, 240)]);
+    assert_eq!(failures.times("another", begin + Duration::from_secs(1)), Some(1));
+    assert_eq!(failures.times("no right", begin + Duration::from_secs(1300)), Some(1), "it is new again");
+}

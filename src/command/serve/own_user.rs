@@ -1,0 +1,42 @@
+//! Who the guard is to the API server.
+//!
+//! Must not know: what follows from it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tracing::{info, warn};
+
+use crate::act::connect;
+use crate::act::guard::Guard;
+use crate::act::telemetry::{chain, repeated};
+
+/// Who we are to the API server: our own writes are not judged.
+pub(super) async fn ask(client: &Client) -> Option<String> {
+    match connect::user(client).await {
+        Ok(user) => Some(user).filter(|it| !it.is_empty()),
+        Err(error) => {
+            let error = chain(&error);
+            if let Some(times) = repeated::times(&error) {
+                warn!(
+                    error,
+                    times, "the guard's own user is not known, so its writes are judged like others"
+                );
+            }
+            None
+        }
+    }
+}
+
+/// Asks until the API server answers: without its own name the guard would refuse its own clean-up.
+pub(super) async fn learn(client: Client, guard: Arc<Guard>) {
+    let user = loop {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        if let Some(user) = ask(&client).await {
+            break user;
+        }
+    };
+    info!(user, "the guard's own user is known");
+    guard.settings.rcu(|settings| settings.with_own_user(&user));
+}

@@ -1,0 +1,44 @@
+//! The log of a guard without any rights, as after an install that went wrong: each failure has one line, in words.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::guarded::{self, Guard, Start};
+use crate::lab::{ControlPlane, User, eventually};
+
+/// By then every watch has failed several times.
+const REFUSALS: usize = 150;
+
+#[test]
+fn without_rights_each_failure_is_logged_once_as_a_sentence() {
+    let plane = ControlPlane::start();
+    for object in ["namespace", "serviceaccount"] {
+        plane.kubectl(User::Admin, &["create", object, "gatera", "--namespace=gatera"]).succeeded();
+    }
+    let start = Start { identity: "mute".into(), ..Start::default() };
+    let guard = Guard::start(&plane, &guarded::program(), &start);
+    eventually("the API server to refuse much", || {
+        (plane.forbidden_to_the_guard().len() >= REFUSALS).then_some(())
+    });
+    let log = guard.log();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut failures = BTreeSet::new();
+    for line in &lines {
+        let (level, message) = (line["level"].as_str().unwrap(), line["message"].as_str().unwrap());
+        assert!(message.contains(' ') && !message.ends_with('.'), "{message}");
+        // No Debug of a structure: those have a name before a brace, or a path.
+        let text = line.to_string();
+        assert!(!text.contains("Error(") && !text.contains(" {") && !text.contains("Some("), "{text}");
+        if level == "WARN" {
+            let error = line["error"].as_str().unwrap();
+            assert!(failures.insert(error.to_owned()), "twice: {text}\n{log}");
+            assert_eq!(line["times"], 1, "{text}");
+        }
+    }
+    let list = |resource: &str| format!("cannot list resource \"{resource}\"");
+    for resource in ["statefulsets", "pods", "configmaps"] {
+        assert!(failures.iter().any(|it| it.contains(&list(resource))), "{resource}: {log}");
+    }
+    assert!(lines.len() < REFUSALS / 3, "{} lines\n{log}", lines.len());
+}
