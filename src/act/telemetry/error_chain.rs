@@ -6,6 +6,7 @@ use std::error::Error;
 use std::io;
 
 use kube::client::AuthError;
+use kube::runtime::watcher;
 use rustls::CertificateError;
 
 /// An error with everything behind it, once: `a: b: c`. Some libraries repeat their source in their own words.
@@ -43,6 +44,12 @@ impl Words {
             Some(kube::Error::Service(_)) => {
                 return Self { says: "the API server does not answer".to_owned(), ends: false };
             }
+            _ => {}
+        }
+        // kube's watcher prints all fields of its cause into its own words.
+        match error.downcast_ref::<watcher::Error>() {
+            Some(watcher::Error::WatchError(status)) => return last(&status.message),
+            Some(_) if error.source().is_some() => return Self { says: String::new(), ends: false },
             _ => {}
         }
         // A plugin that fails is quoted with its environment, and with everything that it printed.
