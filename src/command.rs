@@ -88,7 +88,7 @@ enum Command {
     Man(generate::Man),
     /// Change a password in MariaDB, in its Secret, and in what reads it
     #[command(
-        after_help = "Exit codes: 0 if it is changed, 1 if refused, 2 if unknown, or if it gave up waiting (--patience)\n\nExamples:\n  gatera passwd galera -n db --dry-run\n  gatera passwd galera -n db --user sst\n  gatera passwd galera -n db --abort"
+        after_help = "Exit codes: 0 if done, 1 if refused, 2 if unknown, or if it gave up waiting (--patience)\n\nExamples:\n  gatera passwd galera -n db --dry-run\n  gatera passwd galera -n db --user sst\n  gatera passwd galera -n db --abort"
     )]
     Passwd(passwd::Options),
     /// Recover a cluster that is down, from its newest member

@@ -110,7 +110,7 @@ async fn in_time<T>(namespace: &str, what: &str, all: impl Future<Output = kube:
         Ok(Err(error)) => chain(&error),
         Err(_) => "no answer".to_owned(),
     };
-    if let Some(times) = repeated::times(&problem) {
+    if let Some(times) = repeated::times(what, &problem) {
         warn!(namespace, error = problem, times, "{what}");
     }
     Vec::new()

@@ -79,8 +79,11 @@ fn client(Found { mut config, whence }: Found) -> anyhow::Result<Client> {
     // An eviction that is refused for now, asked for again and again by itself, would pass when it is no longer meant. A caller that
     // asked looks anew, and asks again if that is still right.
     config.default_retry = false;
-    let address = config.cluster_url.to_string();
-    let from = format!("{} ({whence})", address.trim_end_matches('/'));
+    // Without what may stand before the host: it could be a password.
+    let url = &config.cluster_url;
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let (scheme, host) = (url.scheme_str().unwrap_or("https"), url.host().unwrap_or_default());
+    let from = format!("{scheme}://{host}{port} ({whence})");
     let builder = ClientBuilder::try_from(config).with_context(|| format!("preparing to ask {from}"))?;
     let named = MapErrLayer::new(move |error: BoxError| Unanswered::from(&from, error));
     Ok(builder.with_layer(&named).build())

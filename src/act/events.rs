@@ -322,7 +322,7 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
         written.retain(|_, (.., last)| now.duration_since(*last) < COUNTED);
         if let Err(error) = write(&client, &identity, notice, &mut written, now).await {
             let error = chain(&error);
-            if let Some(times) = repeated::times(&error) {
+            if let Some(times) = repeated::times("Event", &error) {
                 warn!(error, times, "an Event could not be written");
             }
         }

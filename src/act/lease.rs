@@ -148,7 +148,7 @@ impl<S: RecordStore, G: Fn(bool)> Election<S, G> {
                         Ok(outcome) => outcome.map_err(|error| chain(&error)).err().unwrap_or_default(),
                         Err(_) => NO_ANSWER.to_owned(),
                     };
-                    if let Some(times) = repeated::times(&error) {
+                    if let Some(times) = repeated::times("lease", &error) {
                         warn!(error, times, "the lease could not be read or written and is tried again");
                     }
                     AGAIN

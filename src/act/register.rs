@@ -174,7 +174,7 @@ impl Registrar {
 /// The watch of an object of ours goes on by itself.
 fn unwatched(error: &(dyn std::error::Error + 'static), kind: &str) {
     let error = chain(error);
-    if let Some(times) = repeated::times(&error) {
+    if let Some(times) = repeated::times("own object", &error) {
         warn!(kind, error, times, "the guard's own object cannot be watched and is watched again");
     }
 }
@@ -182,7 +182,7 @@ fn unwatched(error: &(dyn std::error::Error + 'static), kind: &str) {
 /// For `/readyz` and the log.
 fn words(error: &Error) -> String {
     let words = chain(error);
-    if let Some(times) = repeated::times(&words) {
+    if let Some(times) = repeated::times("registration", &words) {
         warn!(error = words, times, "the registration failed and is tried again");
     }
     words

@@ -67,10 +67,14 @@ pub(super) fn rules() -> Vec<CompletionCandidate> {
 
 /// Clusters: by name in the namespace that the line names, else as NAMESPACE/NAME.
 pub(super) fn clusters(begun: &OsStr) -> Vec<CompletionCandidate> {
-    let line: Vec<_> = env::args().collect();
+    let line: Vec<_> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let option = |names: &[&str]| {
-        let at = line.iter().position(|word| names.contains(&&**word));
-        at.and_then(|at| line.get(at + 1)).cloned()
+        let joined = line.iter().find_map(|word| {
+            let (name, value) = word.split_once('=')?;
+            names.contains(&name).then(|| value.to_owned())
+        });
+        let apart = || line.iter().position(|word| names.contains(&&**word));
+        joined.or_else(|| apart().and_then(|at| line.get(at + 1)).cloned())
     };
     let namespace = option(&["-n", "--namespace"]);
     let by = Person {

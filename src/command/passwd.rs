@@ -66,7 +66,7 @@ fn from_standard_input() -> anyhow::Result<Password> {
     let stdin = io::stdin();
     anyhow::ensure!(
         !stdin.is_terminal(),
-        "standard input is a terminal, which would show the password: lead a file or a pipe to it"
+        "standard input is a terminal, which would show the password: redirect a file or a pipe to it"
     );
     let mut line = String::new();
     stdin.lock().read_line(&mut line).context("reading the new password from standard input")?;
@@ -218,7 +218,7 @@ impl PasswordRun<'_> {
         let change = &looked.change;
         if !looked.is_asked_for {
             return Some(format!(
-                "a change of the password of {} is under way: go on with it first (--user {})",
+                "a change of the password of {} is under way: finish it first (--user {})",
                 change.account, change.account
             ));
         }
@@ -252,6 +252,7 @@ impl PasswordRun<'_> {
             underway: looked.observed.underway.as_ref(),
             given: self.given.is_some(),
             goes_back: self.abort,
+            keeps_old: self.options.keep_old,
             step,
         }
     }

@@ -180,7 +180,7 @@ pub const MARKS: &[Mark] = &[
     peoples(
         PASSWORD,
         Stands::Secret,
-        "lets one write change this key, because MariaDB accepts the new password already; `gatera passwd` writes it, and removes it",
+        "lets one write change the key that it names, because MariaDB accepts the new password already; `gatera passwd` writes it, and removes it",
     ),
     guards(INJECTED, Stands::Pod, "the version that injected it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),

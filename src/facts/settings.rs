@@ -82,7 +82,13 @@ impl Settings {
     #[must_use]
     pub fn no_milder_than(&self, others: &Self, rules: &[&str]) -> Self {
         let stricter = |rule: &&str| ((*rule).to_owned(), self.mode(rule).max(others.mode(rule)));
-        let exclude = self.exclude.iter().filter(|it| others.exclude.contains(it)).cloned().collect();
+        // The order of patterns with `!` matters.
+        let takes_back = |it: &Self| it.exclude.iter().any(|pattern| pattern.starts_with('!'));
+        let exclude = if self.exclude != others.exclude && (takes_back(self) || takes_back(others)) {
+            Vec::new()
+        } else {
+            self.exclude.iter().filter(|it| others.exclude.contains(it)).cloned().collect()
+        };
         Self { modes: rules.iter().map(stricter).collect(), exclude, ..self.clone() }
     }
 
@@ -185,6 +191,7 @@ struct File {
     rds: RdsChoices,
     injection: Injection,
     webhooks: Webhooks,
+    /// Paths that `gatera check` leaves out, as in a .gitignore.
     exclude: Vec<String>,
 }
 

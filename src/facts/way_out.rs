@@ -162,7 +162,13 @@ impl WayOut {
     /// The whole way out in one line.
     pub fn line(&self, pages: &Pages) -> String {
         let way = |steps: &Vec<Step>| steps.iter().map(|it| it.line(pages)).collect::<Vec<_>>().join("; ");
-        self.ways.iter().map(way).collect::<Vec<_>>().join("; or ")
+        let mut ways = self.ways.iter().map(way);
+        let first = ways.next().unwrap_or_default();
+        ways.fold(first, |line, next| {
+            // A way that begins with its purpose reads better apart from the word.
+            let purpose = ["to ", "for ", "if "].iter().any(|begin| next.starts_with(begin));
+            format!("{line}; or{} {next}", if purpose { "," } else { "" })
+        })
     }
 }
 
@@ -274,7 +280,7 @@ mod tests {
     #[test]
     fn steps_and_ways_are_one_line_or_many() {
         let text = "wait until all are Ready (kubectl -n db wait '--for=jsonpath={.a}=3'); repeat the command; \
-                    or to remove it: see gatera explain G03";
+                    or, to remove it: see gatera explain G03";
         assert_eq!(way_out().to_string(), text);
         let pages = Pages::read("gatera/gatera-rules").unwrap_or_default();
         assert!(way_out().line(&pages).ends_with("see page G03"));
@@ -302,10 +308,13 @@ mod tests {
             .and(edit(run(Command::new("kubectl scale x")).say(" (or so)"), "write replicas: 2"))
             .say(", then wait")
             .or(say("if not: ").and(except("G03", Command::new("kubectl annotate x"))));
-        assert_eq!(both.to_string(), "first kubectl scale x (or so), then wait; if not: kubectl annotate x");
+        assert_eq!(
+            both.to_string(),
+            "first kubectl scale x (or so), then wait; or, if not: kubectl annotate x"
+        );
         let waiver = |before| {
             format!(
-                "first write replicas: 2, then wait; if not: write the comment # gatera: waive G03 reason=… above it{before} (when it is applied, the guard asks for an override: gatera explain G03)"
+                "first write replicas: 2, then wait; or, if not: write the comment # gatera: waive G03 reason=… above it{before} (when it is applied, the guard asks for an override: gatera explain G03)"
             )
         };
         assert_eq!(both.clone().in_files(false).to_string(), waiver(""));

@@ -20,6 +20,8 @@ pub struct Proposed<'a> {
     pub given: bool,
     /// `--abort`.
     pub goes_back: bool,
+    /// `--keep-old`.
+    pub keeps_old: bool,
     pub step: &'a Step,
 }
 
@@ -33,8 +35,16 @@ pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
         (false, false) => "a random one",
     };
     let other = if back { "new" } else { "old" };
-    let under_way =
-        if it.underway.is_some() { "; a change is under way, and goes on where it was" } else { "" };
+    let under_way = match (it.goes_back, it.underway) {
+        (true, _) => "; the change that is under way is reversed",
+        (false, Some(_)) => "; a change is under way, and goes on where it was",
+        (false, None) => "",
+    };
+    let last = if it.keeps_old {
+        "The command stops here: both stay valid until you run it again without --keep-old.".to_owned()
+    } else {
+        format!("The {other} one ends. Clients that have it from elsewhere cannot log in any more.")
+    };
     let next =
         if it.goes_back { String::new() } else { format!("next step: {}\n", says(it.step, account, None)) };
     let text = format!(
@@ -42,7 +52,7 @@ pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
          1. MariaDB accepts the old and the new one.\n\
          2. Key {key} of Secret {secret} gets it.\n\
          3. What reads the key restarts: {}.\n\
-         4. The {other} one ends. Clients that have it from elsewhere cannot log in any more.\n{next}",
+         4. {last}\n{next}",
         cluster.id,
         cluster.count(),
         readers.join(", ")
@@ -67,8 +77,10 @@ pub fn says(step: &Step, account: &str, held_back: Option<&str>) -> String {
                 pods.join(", ")
             )
         }
-        Step::Both | Step::Seal => "everything has restarted: from here on --abort is too late".to_owned(),
-        Step::End(_) => format!("MariaDB: {account} accepts one password only"),
+        Step::Both | Step::Seal => {
+            "noting that the other password is about to end: after that, --abort is too late".to_owned()
+        }
+        Step::End(_) => format!("MariaDB: {account} accepts the other password no longer"),
         Step::Finish => "removing the mark, and the Secret of the command's own".to_owned(),
     };
     visible(&text)
@@ -85,7 +97,8 @@ pub fn cannot(cluster: &Cluster, why: &str, own: Option<String>) -> String {
     let delete = |own: &str| Command::new(format!("kubectl -n {} delete secret {own}", cluster.id.namespace));
     let own = own.map(|own| {
         format!(
-            "\nthe change that is under way is in Secret {own}; if nothing of it counts any more: {}",
+            "\nSecret {own} keeps the old and the new password of the change that is under way; delete it only if every member accepts \
+             the password that its Secret holds: {}",
             delete(&own)
         )
     });
@@ -104,7 +117,8 @@ pub fn nothing_to_abort(cluster: &Cluster) -> String {
 
 pub fn too_late(cluster: &Cluster, account: &str) -> String {
     format!(
-        "the old password of {account} has ended, or is about to: run this without --abort, and then change it again\n  {}\n",
+        "it is too late for --abort and --keep-old: the old password of {account} has ended, or is about to\n\
+         to finish the change: {0}\nto change it again, run that once more\n",
         command(cluster, account)
     )
 }

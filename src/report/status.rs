@@ -228,7 +228,7 @@ fn one(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
         let delete = Command::new(format!("kubectl -n {} delete pvc", cluster.id.namespace));
         let delete = left.iter().fold(delete, |command, name| command.arg(name.as_str()));
         let how = match cluster_status.state {
-            State::Healthy => format!("; once you have a backup: {delete}"),
+            State::Healthy => format!("; if you no longer need the data, and have a backup: {delete}"),
             _ => String::new(),
         };
         text.push_str(&format!("├── Claims of members that are gone, kept with their data{how}\n"));

@@ -100,10 +100,15 @@ impl PolicyReports {
         let Some(kind) = self.kind.clone() else { return };
         let before = self.written.clone();
         let outcome = timeout(ROUND, async {
+            let mut first = None;
             for (namespace, results) in findings {
-                self.write_one(&kind, &namespace, &results).await?;
+                match self.write_one(&kind, &namespace, &results).await {
+                    // One namespace that takes none, such as one that is being deleted, keeps no other from its report.
+                    Err(error) if !Fault::of(&error).is_away() => first = first.or(Some((namespace, error))),
+                    written => written.map_err(|error| (namespace, error))?,
+                }
             }
-            Ok(())
+            first.map_or(Ok(()), Err)
         });
         match outcome.await {
             Ok(Ok(())) => {
@@ -111,7 +116,8 @@ impl PolicyReports {
                     info!("the audit's reports are written again");
                 }
             }
-            Ok(Err(error)) => self.failed(&error),
+            Ok(Err((_, error))) if Fault::of(&error).is_away() => self.failed(&error),
+            Ok(Err((namespace, error))) => self.says(&format!("namespace {namespace}: {}", chain(&error))),
             // Many reports take several rounds.
             Err(_) if self.written != before => {}
             Err(_) => self.gave_up("no answer in time", SHORT_PAUSE),
@@ -154,7 +160,15 @@ impl PolicyReports {
         self.gave_up(&chain(error), pause);
     }
 
-    /// Says so, unless that is what it said last.
+    /// Says that one is not written, unless that is what it said last.
+    fn says(&mut self, why: &str) {
+        if self.failure != why {
+            warn!(error = why, "a report of the audit is not written");
+            why.clone_into(&mut self.failure);
+        }
+    }
+
+    /// Says so, and asks nothing for a while.
     fn gave_up(&mut self, why: &str, pause: Duration) {
         if self.failure != why {
             warn!(error = why, seconds = pause.as_secs(), "the audit's reports are not written for a while");

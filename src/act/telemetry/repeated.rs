@@ -19,9 +19,11 @@ const MOST: usize = 1000;
 /// Like the log, of the whole process.
 static FAILURES: LazyLock<Mutex<Failures>> = LazyLock::new(Mutex::default);
 
-/// Returns how often this failed since the last line about it, if it is time for another line.
-pub fn times(failure: &str) -> Option<u64> {
-    FAILURES.lock().unwrap_or_else(PoisonError::into_inner).times(failure, Instant::now())
+/// Returns how often this failed since the last line about it, if it is time for another line. `doing`: what failed, as different
+/// things fail with the same words.
+pub fn times(doing: &str, failure: &str) -> Option<u64> {
+    let failure = format!("{doing}: {failure}");
+    FAILURES.lock().unwrap_or_else(PoisonError::into_inner).times(&failure, Instant::now())
 }
 
 #[derive(Default)]

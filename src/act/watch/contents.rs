@@ -239,7 +239,7 @@ async fn one(client: &Client, id: &Id) -> Fetched {
         Ok(None) => Fetched::NotThere,
         Err(error) => {
             let error = chain(&error);
-            if let Some(times) = repeated::times(&error) {
+            if let Some(times) = repeated::times("ConfigMap", &error) {
                 warn!(object = %id, error, times, "a ConfigMap could not be fetched and is fetched again");
             }
             sleep(PAUSE).await;

@@ -154,7 +154,7 @@ impl Follower {
                 continue;
             }
             let error = chain(&trouble);
-            if let Some(times) = repeated::times(&error) {
+            if let Some(times) = repeated::times("watch", &error) {
                 warn!(watch = %self.url, selector = self.selector, error, times, "a list or watch failed and is started again");
             }
             match (&trouble, &mut place) {

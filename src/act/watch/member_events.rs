@@ -148,7 +148,7 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Send
                 Ok(Err(error)) => chain(&error),
                 Err(_) => format!("no answer about the Events of namespace {namespace}"),
             };
-            if let Some(times) = repeated::times(&error) {
+            if let Some(times) = repeated::times("Events of members", &error) {
                 warn!(namespace, error, times, "the Events of members could not be listed");
             }
         }

@@ -221,6 +221,8 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     for name in OF_HOOKS {
         command.env_remove(name);
     }
+    // The folder's author must not choose programs that git starts, nor that another repository in it counts.
+    command.args(["-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit"]);
     command.arg("-C").arg(folder).args(arguments).env("GIT_OPTIONAL_LOCKS", "0").stderr(Stdio::piped());
     command
 }

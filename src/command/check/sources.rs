@@ -23,14 +23,22 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Every text below the paths, each once, those of a folder in the order of their names.
 pub(super) fn read(paths: &[PathBuf], exclusions: &Exclusions, progress: &Progress) -> Vec<Input> {
-    let mut found =
-        InputList { inputs: Vec::new(), given: Path::new(""), exclusions, seen: HashSet::new(), progress };
+    let mut found = InputList {
+        inputs: Vec::new(),
+        given: Path::new(""),
+        asks_git: false,
+        exclusions,
+        seen: HashSet::new(),
+        progress,
+    };
     for path in paths {
         found.given = path;
         if path.is_dir() {
             let top = fs::canonicalize(path).unwrap_or_default();
+            let tracked = tracked_though_ignored(path, &top);
+            found.asks_git = tracked.is_some();
             below(path, &top, &mut found);
-            for tracked in tracked_though_ignored(path, &top) {
+            for tracked in tracked.into_iter().flatten() {
                 let is_template = tracked.ancestors().skip(1).any(is_templates);
                 if !is_template && !exclusions.hold(path, &tracked, false) {
                     file_below(&tracked, &top, &mut found);
@@ -52,6 +60,8 @@ struct InputList<'a> {
     inputs: Vec<Input>,
     /// The path that is read now.
     given: &'a Path,
+    /// What git ignores in it is left out.
+    asks_git: bool,
     exclusions: &'a Exclusions,
     seen: HashSet<PathBuf>,
     progress: &'a Progress,
@@ -118,7 +128,8 @@ fn below(folder: &Path, top: &Path, found: &mut InputList<'_>) {
 fn walk(folder: &Path, found: &InputList<'_>) -> ignore::Walk {
     let (exclusions, given) = (found.exclusions.clone(), found.given.to_owned());
     let mut walk = WalkBuilder::new(folder);
-    walk.standard_filters(false).parents(true).git_ignore(true).git_exclude(true).require_git(true);
+    let git = found.asks_git;
+    walk.standard_filters(false).parents(git).git_ignore(git).git_exclude(git).require_git(true);
     walk.sort_by_file_path(Path::cmp);
     walk.filter_entry(move |entry| {
         let path = entry.path();
@@ -145,16 +156,20 @@ fn place_of(error: &ignore::Error) -> Option<PathBuf> {
     }
 }
 
-/// Files that were committed although git ignores them: for git they are not ignored.
-fn tracked_though_ignored(folder: &Path, top: &Path) -> Vec<PathBuf> {
+/// Files that were committed although git ignores them: for git they are not ignored. `None`: git cannot be asked, or ignores the folder
+/// that was named: then nothing is left out.
+fn tracked_though_ignored(folder: &Path, top: &Path) -> Option<Vec<PathBuf>> {
     if !top.ancestors().any(|it| it.join(".git").exists()) {
-        return Vec::new();
+        return None;
     }
-    let listed = git(folder, &["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]);
-    let Some(listed) = listed.ok().filter(|it| it.status.success()) else { return Vec::new() };
+    let asked = |arguments: &[&str]| git(folder, arguments).ok().filter(|it| it.status.success());
+    if asked(&["check-ignore", "--quiet", "any.yaml"]).is_some() {
+        return None;
+    }
+    let listed = asked(&["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"])?;
     let names = String::from_utf8_lossy(&listed.stdout).into_owned();
     let paths = names.split('\0').filter(|name| !name.is_empty()).map(|name| folder.join(name));
-    paths.filter(|path| path.exists()).collect()
+    Some(paths.filter(|path| path.exists()).collect())
 }
 
 /// Reads a file in a folder, if it is one that holds manifests.

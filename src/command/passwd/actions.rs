@@ -63,7 +63,7 @@ async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
         secrets(seen).get_metadata(secret).await.with_context(|| format!("asking for Secret {secret}"))?;
     anyhow::ensure!(
         now.metadata.resource_version == looked.secret.metadata.resource_version,
-        "Secret {secret} has changed in this moment"
+        "Secret {secret} changed just now"
     );
     let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     match secrets(seen).create(&parameters, &own).await {

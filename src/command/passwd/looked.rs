@@ -283,8 +283,11 @@ impl Looked {
         let mut logs_in = said.lines().filter_map(|it| it.strip_prefix("login ")).map(|it| it == "yes");
         let logs_in = [logs_in.next().unwrap_or_default(), logs_in.next().unwrap_or_default()];
         let rows = said.lines().filter_map(|it| it.strip_prefix("row ")?.split_once(':'));
-        let accounts = rows.filter_map(|(host, row)| Some((unhexed(host)?, unhexed(row)?)));
-        let accounts = accounts.filter_map(|(host, row)| Account::read(&host, &row)).collect();
+        let read = |(host, row): (&str, &str)| Account::read(&unhexed(host)?, &unhexed(row)?);
+        let accounts =
+            rows.map(|it| read(it).context("a row of the account in mysql.global_priv cannot be read"));
+        let accounts =
+            accounts.collect::<anyhow::Result<Vec<_>>>().with_context(|| format!("on {member}"))?;
         Ok(OnMember { member: member.to_owned(), accounts, logs_in })
     }
 }

@@ -18,7 +18,7 @@ pub(super) async fn ask(client: &Client) -> Option<String> {
         Ok(user) => Some(user).filter(|it| !it.is_empty()),
         Err(error) => {
             let error = chain(&error);
-            if let Some(times) = repeated::times(&error) {
+            if let Some(times) = repeated::times("own user", &error) {
                 warn!(
                     error,
                     times, "the guard's own user is not known, so its writes are judged like others"

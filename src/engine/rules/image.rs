@@ -207,8 +207,8 @@ fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View
     let finding = |verdict, says, why: &str, instead: WayOut| {
         Some(RULE.finding(verdict, field.clone(), says, why.to_owned(), instead))
     };
-    let keep =
-        say(format!("keep {from}")).or("to change over, dump the data and restore it into a new cluster");
+    let keep = say(format!("keep {from}"))
+        .or("to switch to the other server, dump the data and restore it into a new cluster");
     if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
         && before != after
     {
@@ -246,7 +246,7 @@ fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View
             Verdict::Deny,
             format!("{asked} is older than the data{seen}"),
             "a newer server changes the data files when it starts, and an older one cannot read them",
-            keep.or("if an upgrade hangs at its first member: ").page("G17"),
+            keep.then(say("if an upgrade hangs at its first member: ").page("G17")),
         ),
     }
 }

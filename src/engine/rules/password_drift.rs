@@ -25,8 +25,8 @@
 //! # What to do instead
 //!
 //! `gatera passwd galera -n db` changes the password of root, and with `--user sst` or `--user NAME` that of another account: it
-//! makes a new one valid beside the old one, changes the Secret, restarts its readers one after the other, and then ends the old
-//! one. It goes on where it was if it is run again, and `--abort` goes back. Or do the same by hand: make both passwords valid,
+//! makes a new one valid beside the old one, changes the Secret, restarts the workloads that read it (members one at a time), and
+//! then ends the old one. It goes on where it was if it is run again, and `--abort` goes back. Or do the same by hand: make both passwords valid,
 //! change the Secret, restart, drop the old one. Replace the words in capitals by your values.
 //!
 //! 1. On one member, for every host that the user has (`SELECT host FROM mysql.global_priv WHERE user = 'ACCOUNT'`; the
@@ -83,7 +83,7 @@ use facts::marks::PASSWORD;
 use facts::marks::password::PasswordChange;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, Id, View};
-use facts::way_out::{Command, page, run, say};
+use facts::way_out::{Command, WayOut, page, run, say};
 use objects::{Fingerprint, Form, Hidden, Kind, PodSpec, Secret, Template, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -372,7 +372,15 @@ fn finding(key: &str, keeps_key: bool, users: &Users<'_>, user: Option<String>) 
         Some(user) => {
             let passwd = Command::new(format!("gatera passwd {name} -n {namespace}"));
             let passwd = if user == "root" { passwd } else { passwd.arg("--user").arg(user) };
-            run(passwd).say(" changes it in MariaDB, in the Secret and in what reads it").or(by_hand)
+            let first = match users.cluster {
+                it if it.is_stopped() => run(it.start_command()).say(" first, then "),
+                it if it.ready() == 0 => run(it.recover_command()).say(" first, then "),
+                _ => WayOut::default(),
+            };
+            first
+                .and(run(passwd))
+                .say(" changes it in MariaDB, in the Secret and in what reads it")
+                .or(by_hand)
         }
         None => by_hand,
     };

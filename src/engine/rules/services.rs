@@ -208,7 +208,7 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
             format!("publishNotReadyAddresses is removed from the governing Service of cluster {name}"),
             "a member joins before it is Ready: without a name no donor can send it data, and \
              it never becomes Ready",
-            say("keep it true").or(second),
+            say("keep it true").then(second),
         ));
     }
     (lost && (governs(new, cluster) || !elsewhere() && !to_one())).then(|| {

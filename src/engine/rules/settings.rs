@@ -114,7 +114,11 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> 
     };
     let place = Setting::in_file(of_one);
     let series = unknown::of_readers(ns, map, view, coming.map(|(_, it)| it));
-    found.extend(texts(map).flat_map(|(file, text)| unknown::in_file(&place, file, text, &series)));
+    found.extend(
+        texts(map)
+            .take(unknown::MOST_TEXTS)
+            .flat_map(|(file, text)| unknown::in_file(&place, file, text, &series)),
+    );
     // One server may read a file together with others, and another server may read it alone.
     let mut judged = BTreeSet::new();
     let known = texts(map).collect();

@@ -234,11 +234,11 @@ impl<'a> Scene<'a> {
         let unrecorded = self.cluster.identity().is_none();
         let reported = unrecorded && notes.iter().any(|note| note.has_no_identity());
         if reported && self.serves() {
-            let instead = say("a member comes with data of a cluster without an identity: if those that serve show zeros, too (SHOW STATUS LIKE \
+            let instead = say("a member comes with data of a cluster without an identity: if the members that serve show zeros, too (SHOW STATUS LIKE \
                                'wsrep_cluster_state_uuid'), restart no other member, and follow ")
                 .page("G04")
                 .say(" (a cluster without an identity)")
-                .or("if those that serve do not, the member only copies all data");
+                .then("if they show a UUID, do nothing: the member only copies all data");
             return Some((Condition::NoIdentity, instead));
         }
         if self.cluster.has_no_identity() || reported {

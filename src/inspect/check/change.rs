@@ -42,6 +42,9 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
             None => stage.judge(desk, (item, None), &item.created(), milder(None, item.object(), item)),
         }
     }
+    for was in &pairs.unseen {
+        desk.unseen(was);
+    }
     for was in &pairs.gone {
         let twin = was.key().and_then(|key| items.iter().find(|it| it.key() == Some(key)));
         let unknown = was.object().is_none().then(|| unknown(was));

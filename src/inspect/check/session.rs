@@ -124,9 +124,8 @@ impl<'a> CheckSession<'a> {
             Ok(Err(NoItem::Stranger(place, version))) if !in_base => self.stranger(sheet, place, &version),
             Ok(Err(NoItem::Odd(..) | NoItem::Stranger(..))) if in_base => {}
             Ok(Err(NoItem::Stranger(..))) => {}
-            Ok(Err(NoItem::Odd(place, words))) => {
-                self.incomplete(sheet, Some(place), What::Unjudged(words));
-            }
+            // The rest of the text is whole: what is not in it was removed.
+            Ok(Err(NoItem::Odd(place, words))) => self.hit(sheet, Some(place), What::Unjudged(words)),
             Ok(Err(NoItem::Unreadable(place, words))) => {
                 self.incomplete(sheet, Some(place), unreadable(words, in_base));
             }
@@ -202,10 +201,27 @@ impl<'a> CheckSession<'a> {
 
     /// Notes what could not be read of a text.
     fn incomplete(&mut self, sheet: usize, place: Option<Place>, what: What) {
-        let it = &mut self.sheets[sheet];
-        it.incomplete = true;
+        self.sheets[sheet].incomplete = true;
+        self.hit(sheet, place, what);
+    }
+
+    fn hit(&mut self, sheet: usize, place: Option<Place>, what: What) {
+        let it = &self.sheets[sheet];
         let spot = Location { file: it.name.clone(), place, template: None, in_base: it.in_base, sheet };
         self.checked.hits.push(CheckFinding::plain(spot, what));
+    }
+
+    /// Notes an object that is not found again where a text is not whole, unless something unreadable decides the result already.
+    pub(super) fn unseen(&mut self, item: &Item) {
+        let unread = |hit: &CheckFinding| matches!(hit.what, What::Unread(_)) && !hit.spot.in_base;
+        if item.kind() == Kind::Other || self.checked.hits.iter().any(unread) {
+            return;
+        }
+        let words = format!(
+            "{} is not found again, and a text that may hold it cannot be read whole: it is not known whether it was removed",
+            item.named().subject
+        );
+        self.unread(item, words);
     }
 
     /// Notes objects that occur twice: patches for a kustomization, or a mistake. For other objects the last one

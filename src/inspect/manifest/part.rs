@@ -108,10 +108,9 @@ impl Part<'_> {
     /// Tells what the text is, of which this line is not YAML.
     fn kind(&self, line: u64) -> NoManifest {
         let at = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
-        let here = self.text.lines().nth(at);
         // An error that a template causes in the lines below it shows up there.
-        let filled_in = here.is_some_and(|it| it.contains("{{"))
-            || self.text.lines().any(|it| it.trim_start().starts_with("{{"));
+        let filled_in = self.text.lines().skip(at.saturating_sub(2)).take(3).any(|it| it.contains("{{"))
+            || !looks_like_one(self.text) && self.text.lines().any(|it| it.trim_start().starts_with("{{"));
         match () {
             () if filled_in => NoManifest::Template,
             () if looks_like_one(self.text) => NoManifest::Broken,

@@ -30,7 +30,7 @@ use engine::rules::scale_order;
 use engine::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
-use facts::way_out::{Command, run, say};
+use facts::way_out::{Command, say};
 
 pub(super) const RULE: Rule = Rule {
     id: "K02",
@@ -55,7 +55,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if to <= 0 {
         let says = format!("{NAME} {to} stops every member");
         let why = "after a full stop no member may start by itself, and KUDO starts none";
-        let stop = run(Command::new("gatera stop")).say(" stops a cluster in order");
+        let stop = say("to stop the cluster in order: ").run(Command::new("gatera stop"));
         return vec![RULE.finding(Verdict::Deny, field, says, why, say("keep at least 1").or(stop))];
     }
     let found = match view.cluster_called(&review.namespace, &new.metadata.name) {

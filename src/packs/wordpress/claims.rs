@@ -30,7 +30,7 @@ use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
 use facts::review::{Change, Review};
 use facts::view::View;
-use facts::way_out::{page, say};
+use facts::way_out::say;
 use objects::{Claim, Kind, Quantity};
 
 pub(super) const RULE: Rule = Rule {
@@ -52,7 +52,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     let mut add = |field: &str, says: String| {
         let why =
             "the API server refuses it, and deleting the claim to create a new one deletes the data on it";
-        let instead = say("keep it").or(page(RULE.id).say(" shows how to move the data to another claim"));
+        let instead = say("keep it").or(say("to move the data to another claim: ").page(RULE.id));
         found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
     };
     let [was, is] = [old, new].map(|it| &it.spec);

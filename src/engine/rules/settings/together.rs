@@ -98,7 +98,7 @@ impl<'a> Sets<'a> {
                 ),
                 "faults that arise from two files together are not found",
                 say("mount files for all members as a folder, such as /etc/mysql/conf.d")
-                    .or("for files of one member each, ignore this warning"),
+                    .then("if each file is for one member, ignore this warning"),
             ),
         )
     }

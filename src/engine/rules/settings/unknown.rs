@@ -15,8 +15,9 @@ use objects::{ConfigMap, Container, Workload};
 
 /// Findings about one text.
 const MOST: usize = 25;
-/// Names that are looked up in one text: no server has more options.
-const ENOUGH: usize = 1000;
+/// Names that are looked up in one text, and texts of one ConfigMap: more than that is made to be slow.
+const ENOUGH: usize = 300;
+pub(super) const MOST_TEXTS: usize = 20;
 
 /// The series of the servers that read a text, each once; `None`: the image does not show it. Empty: servers of other vendors, whose
 /// options are not known.

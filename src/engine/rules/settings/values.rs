@@ -72,7 +72,7 @@ impl<'a> Setting<'a> {
         let by =
             series.map_or("no MariaDB server knows".to_owned(), |it| format!("MariaDB {it} does not know"));
         let (more, instead) = match why {
-            Unknown::Nowhere(Some(meant)) => (format!("; did you mean {meant}?"), format!("write {meant}")),
+            Unknown::Nowhere(Some(meant)) => (format!(" (probably {meant})"), format!("write {meant}")),
             Unknown::Nowhere(None) => {
                 (String::new(), format!("remove it; or, if a plugin adds it, write loose_{key}"))
             }

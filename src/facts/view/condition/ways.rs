@@ -52,9 +52,9 @@ impl Scene<'_> {
             Condition::CutOff if self.serves() => {
                 say("a member that reaches the others serves again by itself: check the network")
             }
-            Condition::CutOff => say("members serve again by themselves when enough of them meet").or(format!(
-                "only if it is certain that no other server runs or will come back by itself{}, on the one with the highest \
-                 wsrep_last_committed, and on that one only: SET GLOBAL wsrep_provider_options='pc.bootstrap=1'",
+            Condition::CutOff => say("wait: members serve again by themselves when enough of them meet").then(format!(
+                "otherwise, and only if you are certain that no other server runs or will come back by itself{}, run this on the \
+                 member with the highest wsrep_last_committed, and on that one only: SET GLOBAL wsrep_provider_options='pc.bootstrap=1'",
                 self.unheard()
             )),
             Condition::Left if self.serves() => {
