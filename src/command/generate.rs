@@ -52,7 +52,7 @@ pub fn man(options: &Man, mut program: Command, out: &mut impl Write) -> anyhow:
 pub fn version(out: &mut impl Write) -> std::io::Result<()> {
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     writeln!(out, "gatera {}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out, "commit      {}", COMMIT)?;
+    writeln!(out, "commit      {COMMIT}")?;
     writeln!(out, "build       {build}, {}-{}", std::env::consts::OS, std::env::consts::ARCH)?;
     writeln!(out, "rules       {}", rulebook().rules().len())?;
     writeln!(out, "kubernetes  1.30 and later")

@@ -34,9 +34,9 @@ pub struct Access {
     context: Option<String>,
     /// Act as this user
     #[arg(long = "as", value_name = "USER")]
-    user: Option<String>,
+    as_user: Option<String>,
     /// Act as a member of this group; may be repeated
-    #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
+    #[arg(long = "as-group", value_name = "GROUP", requires = "as_user")]
     groups: Vec<String>,
     /// Give up on a request after this time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = patience)]
@@ -55,7 +55,7 @@ impl Access {
     }
 
     fn person(&self) -> Person {
-        let Self { kubeconfig, context, user, groups, request_timeout } = self.clone();
+        let Self { kubeconfig, context, as_user: user, groups, request_timeout } = self.clone();
         Person { kubeconfig, context, user, groups, patience: request_timeout.filter(|it| !it.is_zero()) }
     }
 }

@@ -176,8 +176,10 @@ fn a_code_quality_report_is_what_gitlab_reads() {
     assert!(issues.len() > 5, "{json}");
 }
 
+type JunitElement = (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
 /// An element of Jenkins' schema for JUnit (junit-10.xsd): its attributes, those that it must have, and what may be in it.
-const JUNIT: [(&str, &[&str], &[&str], &[&str]); 7] = [
+const JUNIT: [JunitElement; 7] = [
     ("testsuites", &["name", "time", "tests", "failures", "disabled", "errors"], &[], &["testsuite"]),
     (
         "testsuite",

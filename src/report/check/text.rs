@@ -20,7 +20,7 @@ pub(super) fn hits(checked: &Checked, colour: bool) -> String {
         for hit in &hits {
             text.push_str(&format!("{}: {}\n", paint.bold(&at(&hit.spot)), paint.level(hit.level())));
         }
-        text.push_str(&excerpt(hits[0], &paint));
+        text.push_str(&excerpt(hits[0], paint));
         text.push_str(&format!("{words}\n\n"));
     }
     text
@@ -41,7 +41,7 @@ fn alike(checked: &Checked) -> Vec<(String, Vec<&CheckFinding>)> {
     all
 }
 
-fn excerpt(hit: &CheckFinding, paint: &Paint) -> String {
+fn excerpt(hit: &CheckFinding, paint: Paint) -> String {
     let (Some(Excerpt { line, caret }), Some(place)) = (&hit.excerpt, hit.spot.place) else {
         return String::new();
     };
