@@ -106,7 +106,7 @@ fn a_copy_is_left_to_the_guard() {
     assert_eq!((finding.rule, &*finding.says), ("G10", says));
     assert_eq!(
         finding.instead.to_string(),
-        "keep it: gatera deletes it when no member starts with it any more; or to remove the whole cluster: gatera explain G03"
+        "keep it: gatera deletes it when no member starts with it any more; or, to remove the whole cluster: gatera explain G03"
     );
 }
 
