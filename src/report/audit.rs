@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::doctor;
-use super::json::{self, Matter, ObjectName, VERSION};
+use super::json::{self, ClusterHead, Matter, ObjectName, VERSION};
 use super::paint::{BAD, NOTABLE, Paint};
 use super::{WAY_BACK, because, refusal};
 use engine::verdict::{Effect, Judged};
@@ -124,22 +124,13 @@ struct Remark<'a> {
 
 /// A cluster.
 #[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 struct ClusterItem<'a> {
-    namespace: &'a str,
-    name: &'a str,
-    state: &'static str,
+    #[serde(flatten)]
+    head: ClusterHead<'a>,
     members: i64,
     ready: usize,
-    says: &'a str,
-    /// The identity of the cluster, once it is recorded.
-    id: Option<&'a str>,
     /// What members that have not joined reported.
     starts: Vec<StartItem<'a>>,
-    /// The command that recovers it where no member is Ready, and what that does.
-    #[schemars(with = "Option<String>")]
-    way_back: Option<&'a WayOut>,
-    matters: Vec<Matter<'a>>,
 }
 
 /// A start, as the member reported it.
@@ -197,16 +188,18 @@ impl<'a> ClusterItem<'a> {
     fn of(it: &'a Summary) -> Self {
         let start = |(name, note): &'a (String, _)| StartItem { name, says: ToString::to_string(note) };
         Self {
-            namespace: &it.id.namespace,
-            name: &it.id.name,
-            state: it.state.name(),
+            head: ClusterHead {
+                namespace: &it.id.namespace,
+                name: &it.id.name,
+                state: it.state.name(),
+                says: it.says.clone(),
+                id: it.identity.as_ref().map(Identity::as_str),
+                way_back: it.way_back.as_ref(),
+                matters: Matter::all(&it.matters),
+            },
             members: it.members,
             ready: it.ready,
-            says: &it.says,
-            id: it.identity.as_ref().map(Identity::as_str),
             starts: it.starts.iter().map(start).collect(),
-            way_back: it.way_back.as_ref(),
-            matters: Matter::all(&it.matters),
         }
     }
 }

@@ -154,8 +154,8 @@ fn shown(hit: &CheckFinding) -> (&str, u64) {
     hit.shown_at.as_ref().map_or_else(|| place(hit), |(file, line)| (&**file, *line))
 }
 
-/// Returns the whole text for a code host, which shows another place for an object that was removed.
-fn told(hit: &CheckFinding) -> String {
+/// Returns the whole text for a code host: it shows a removed object at another place, so the text names the real one.
+fn whole_at_host(hit: &CheckFinding) -> String {
     let (file, line) = place(hit);
     let from = if hit.spot.in_base { format!("\n  removed: {file} line {line}") } else { String::new() };
     whole(hit) + &visible_lines(&from)

@@ -33,6 +33,25 @@ impl<'a> ObjectName<'a> {
     }
 }
 
+/// A cluster, as several documents begin it.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ClusterHead<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    /// HEALTHY, DEGRADED, JOINING, TRANSFER, FORMING, DOWN, STOPPED or UNKNOWN.
+    pub(crate) state: &'static str,
+    /// How many members serve.
+    pub(crate) says: String,
+    /// The identity of the cluster, once it is recorded.
+    pub(crate) id: Option<&'a str>,
+    /// The command that recovers it where no member is Ready, and what that does.
+    #[schemars(with = "Option<String>")]
+    pub(crate) way_back: Option<&'a WayOut>,
+    /// What is wrong with it.
+    pub(crate) matters: Vec<Matter<'a>>,
+}
+
 /// What is wrong with members, and the way out.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Matter<'a> {

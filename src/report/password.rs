@@ -119,7 +119,7 @@ pub fn too_late(cluster: &Cluster, account: &str) -> String {
     format!(
         "it is too late for --abort and --keep-old: the old password of {account} has ended, or is about to\n\
          to finish the change: {0}\nto change it again, run that once more\n",
-        command(cluster, account)
+        cluster.passwd_command(account)
     )
 }
 
@@ -128,8 +128,8 @@ pub fn both(cluster: &Cluster, account: &str) -> String {
     format!(
         "MariaDB accepts the old and the new password of {account}, and everything that reads the Secret has the new one\n\
          to end the old one: {}\nto go back: {}\n",
-        command(cluster, account),
-        command(cluster, account).arg("--abort")
+        cluster.passwd_command(account),
+        cluster.passwd_command(account).arg("--abort")
     )
 }
 
@@ -139,9 +139,4 @@ pub fn finished(cluster: &Cluster, account: &str, secret: &str, key: &str, targe
     let show = Command::new(format!("kubectl -n {} get secret {secret}", cluster.id.namespace))
         .arg(format!("--template={{{{index .data \"{key}\" | base64decode}}}}"));
     format!("{}: MariaDB accepts only the {which} password of {account}\nto see it: {show}\n", cluster.id)
-}
-
-fn command(cluster: &Cluster, account: &str) -> Command {
-    let command = Command::new(format!("gatera passwd {} -n {}", cluster.id.name, cluster.id.namespace));
-    if account == "root" { command } else { command.arg("--user").arg(account) }
 }

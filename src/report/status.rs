@@ -5,6 +5,8 @@
 mod json;
 mod table;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
 pub use self::json::Document;
@@ -18,7 +20,6 @@ use facts::marks::overrides::Override;
 use facts::view::State;
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Id, Member};
-use facts::way_out::Command;
 use inspect::doctor::{self, Row};
 use inspect::status::ClusterStatus;
 use leader::plan::bootstrap::Stage;
@@ -27,6 +28,7 @@ use objects::Kind;
 use objects::visible;
 
 /// A step of the plan.
+#[derive(Serialize, JsonSchema)]
 struct PlanStep {
     name: &'static str,
     status: &'static str,
@@ -225,10 +227,11 @@ fn one(cluster_status: &ClusterStatus<'_>, paint: Paint) -> String {
     let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
     if !left.is_empty() {
         // G07 refuses it in every other state.
-        let delete = Command::new(format!("kubectl -n {} delete pvc", cluster.id.namespace));
-        let delete = left.iter().fold(delete, |command, name| command.arg(name.as_str()));
         let how = match cluster_status.state {
-            State::Healthy => format!("; if you no longer need the data, and have a backup: {delete}"),
+            State::Healthy => format!(
+                "; if you no longer need the data, and have a backup: {}",
+                cluster.delete_left_claims_command()
+            ),
             _ => String::new(),
         };
         text.push_str(&format!("├── Claims of members that are gone, kept with their data{how}\n"));

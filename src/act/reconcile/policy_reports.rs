@@ -1,8 +1,8 @@
 //! The audit for web pages: one Report in each namespace with findings, where the API server knows Reports.
 //!
 //! Owns: whether there are Reports, which ones are the guard's, and writing what changed. Must not know: what stands in them
-//! (`report::policy_report` does). Nothing of the guard depends on it: whatever goes wrong is logged once, and for a while nothing
-//! is asked. What was not written comes again with the next look at everything, a minute later.
+//! (`report::policy_report` does). The guard does not depend on them: a failure is logged once, and then no request is sent for a
+//! while. Every full audit, once a minute, tries again to write what is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

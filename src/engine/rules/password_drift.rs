@@ -82,8 +82,8 @@ use facts::galera::{credentials, server};
 use facts::marks::PASSWORD;
 use facts::marks::password::PasswordChange;
 use facts::review::{Change, Review};
-use facts::view::{Cluster, Id, View};
-use facts::way_out::{Command, WayOut, page, run, say};
+use facts::view::{Cluster, View};
+use facts::way_out::{WayOut, page, run, say};
 use objects::{Fingerprint, Form, Hidden, Kind, PodSpec, Secret, Template, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -356,8 +356,7 @@ const WHY: &str = "the image reads passwords from the Secret only when it initia
 
 /// The finding about a password; `user` is the account, if `gatera passwd` can change it.
 fn finding(key: &str, keeps_key: bool, users: &Users<'_>, user: Option<String>) -> Finding {
-    let (Id { namespace, name }, action) =
-        (&users.cluster.id, if keeps_key { "changing" } else { "removing" });
+    let (name, action) = (&users.cluster.id.name, if keeps_key { "changing" } else { "removing" });
     let says = format!(
         "the members of {name} read key {key}, but {action} it does not change the password in MariaDB"
     );
@@ -370,15 +369,13 @@ fn finding(key: &str, keeps_key: bool, users: &Users<'_>, user: Option<String>) 
             .say(" shows the steps)");
     let instead = match user {
         Some(user) => {
-            let passwd = Command::new(format!("gatera passwd {name} -n {namespace}"));
-            let passwd = if user == "root" { passwd } else { passwd.arg("--user").arg(user) };
             let first = match users.cluster {
                 it if it.is_stopped() => run(it.start_command()).say(" first, then "),
                 it if it.ready() == 0 => run(it.recover_command()).say(" first, then "),
                 _ => WayOut::default(),
             };
             first
-                .and(run(passwd))
+                .and(run(users.cluster.passwd_command(&user)))
                 .say(" changes it in MariaDB, in the Secret and in what reads it")
                 .or(by_hand)
         }

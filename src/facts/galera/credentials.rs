@@ -46,7 +46,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Returns the word that names its account, whatever the account is called.
+    /// Returns the word that `--user` takes for its account, which may have any name.
     pub fn word(self) -> Option<&'static str> {
         match self {
             Self::Root => Some("root"),

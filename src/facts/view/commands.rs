@@ -33,6 +33,18 @@ impl Cluster {
         Command::new(format!("gatera stop {} -n {}", self.id.name, self.id.namespace))
     }
 
+    /// The command that changes the password of this account; `root` is the usual one.
+    pub fn passwd_command(&self, account: &str) -> Command {
+        let command = Command::new(format!("gatera passwd {} -n {}", self.id.name, self.id.namespace));
+        if account == "root" { command } else { command.arg("--user").arg(account) }
+    }
+
+    /// The command that deletes the claims of members that are gone, with their data.
+    pub fn delete_left_claims_command(&self) -> Command {
+        let delete = Command::new(format!("kubectl -n {} delete pvc", self.id.namespace));
+        self.left_claims().fold(delete, |command, claim| command.arg(&*claim.name))
+    }
+
     /// The command that shows what each member of its namespace does.
     pub fn status_command(&self) -> Command {
         Command::new(format!("gatera status -n {}", self.id.namespace))

@@ -1,8 +1,8 @@
 //! What can happen on the way: two runs of the command, each killed between any two writes or asleep with what it saw long
 //! ago, one of them turning the change round; pods that restart by themselves; members that are away.
 //!
-//! The law: each password that the Secret or a pod holds is accepted by MariaDB at every moment. And whatever happened, a
-//! run that is left alone ends the change.
+//! The law: at every moment MariaDB accepts each password that the Secret or a pod holds. After any of these events, an
+//! undisturbed run completes the change.
 
 use jiff::SignedDuration;
 

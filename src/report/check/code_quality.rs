@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{code, fingerprints, headline, shown, told};
+use super::{code, fingerprints, headline, shown, whole_at_host};
 use inspect::check::{Checked, Level, What};
 
 pub(super) fn of(checked: &Checked) -> Value {
@@ -23,7 +23,7 @@ pub(super) fn of(checked: &Checked) -> Value {
             "type": "issue",
             "check_name": code(hit),
             "description": format!("{}{}", headline(hit), super::visible(&instead)),
-            "content": { "body": told(hit) },
+            "content": { "body": whole_at_host(hit) },
             "categories": ["Bug Risk"],
             "severity": severity,
             "fingerprint": print,

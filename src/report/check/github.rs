@@ -1,7 +1,7 @@
 //! Annotations of a GitHub Actions job: commands that its runner reads from the output of a step. It shows ten of each
 //! kind per step.
 
-use super::{code, findings, name, objects, shown, told};
+use super::{code, findings, name, objects, shown, whole_at_host};
 use inspect::check::{CheckFinding, Checked, Level};
 use objects::visible;
 
@@ -30,7 +30,7 @@ fn annotation(checked: &Checked, hit: &CheckFinding) -> String {
     // A file that is gone would hide the annotation: without one it is listed beside the run.
     let gone = hit.spot.in_base && hit.shown_at.is_none();
     let at = if gone { String::new() } else { format!("file={file},line={line}{column},") };
-    format!("::{kind} {at}title={title}::{}\n", data(&told(hit)))
+    format!("::{kind} {at}title={title}::{}\n", data(&whole_at_host(hit)))
 }
 
 /// Escapes a text as the runner decodes it.

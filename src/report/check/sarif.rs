@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OTHER_CODES, code, fingerprints, shown, told};
+use super::{OTHER_CODES, code, fingerprints, shown, whole_at_host};
 use engine::rules::UNREADABLE;
 use inspect::check::{CheckFinding, Checked, Level, What};
 
@@ -94,7 +94,7 @@ fn result(hit: &CheckFinding, print: &str, index: Option<usize>) -> Value {
         "ruleId": code(hit),
         "ruleIndex": index,
         "level": level,
-        "message": { "text": told(hit) },
+        "message": { "text": whole_at_host(hit) },
         "locations": [location(hit)],
         "partialFingerprints": { "gatera/v1": print },
     });
@@ -105,7 +105,7 @@ fn result(hit: &CheckFinding, print: &str, index: Option<usize>) -> Value {
 }
 
 fn notification(hit: &CheckFinding) -> Value {
-    json!({ "level": "error", "message": { "text": told(hit) }, "locations": [location(hit)] })
+    json!({ "level": "error", "message": { "text": whole_at_host(hit) }, "locations": [location(hit)] })
 }
 
 fn location(hit: &CheckFinding) -> Value {

@@ -6,13 +6,12 @@ use serde::Serialize;
 
 use super::{PlanStep, plan, steps, word};
 use crate::doctor;
-use crate::json::{Matter, VERSION};
+use crate::json::{ClusterHead, Matter, VERSION};
 use facts::galera::identity::Identity;
 use facts::galera::start_report::{JoinPhase, Start, StartReport};
 use facts::marks::overrides::Override;
 use facts::view::Member;
 use facts::view::condition::Condition;
-use facts::way_out::WayOut;
 use inspect::doctor::{Row, worst};
 use inspect::status::ClusterStatus;
 
@@ -36,18 +35,9 @@ struct Guard<'a> {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ClusterItem<'a> {
-    namespace: &'a str,
-    name: &'a str,
-    /// HEALTHY, DEGRADED, JOINING, TRANSFER, FORMING, DOWN, STOPPED or UNKNOWN.
-    state: &'static str,
-    says: String,
-    /// The identity of the cluster, once it is recorded.
-    id: Option<&'a str>,
+    #[serde(flatten)]
+    head: ClusterHead<'a>,
     members: Vec<MemberItem<'a>>,
-    /// The command that recovers it where no member is Ready, and what that does.
-    #[schemars(with = "Option<String>")]
-    way_back: Option<&'a WayOut>,
-    matters: Vec<Matter<'a>>,
     /// The override of its StatefulSet while that counts.
     #[serde(rename = "override")]
     waived: Option<Exception<'a>>,
@@ -106,15 +96,7 @@ struct Exception<'a> {
 #[derive(Serialize, JsonSchema)]
 struct Plan {
     status: &'static str,
-    steps: Vec<StepItem>,
-}
-
-/// A step of it.
-#[derive(Serialize, JsonSchema)]
-struct StepItem {
-    name: &'static str,
-    status: &'static str,
-    says: String,
+    steps: [PlanStep; 5],
 }
 
 impl<'a> Document<'a> {
@@ -129,26 +111,22 @@ impl<'a> ClusterItem<'a> {
         let ClusterStatus { cluster, state, members, way_back, matters, waived, break_glass, .. } = it;
         let steps = steps(it);
         Self {
-            namespace: &cluster.id.namespace,
-            name: &cluster.id.name,
-            state: state.name(),
-            says: cluster.describe(),
-            id: cluster.identity().map(Identity::as_str),
+            head: ClusterHead {
+                namespace: &cluster.id.namespace,
+                name: &cluster.id.name,
+                state: state.name(),
+                says: cluster.describe(),
+                id: cluster.identity().map(Identity::as_str),
+                way_back: way_back.as_ref(),
+                matters: Matter::all(matters),
+            },
             members: members.iter().map(|(member, condition)| MemberItem::of(member, *condition)).collect(),
-            way_back: way_back.as_ref(),
-            matters: Matter::all(matters),
             waived: waived.as_ref().map(|it| Exception { rules: Some(&it.rules), ..Exception::of(it) }),
             break_glass: break_glass.as_ref().map(Exception::of),
             claims_being_deleted: cluster.claims.iter().filter(|it| it.going).map(|it| &*it.name).collect(),
             left_claims: cluster.left_claims().map(|it| &*it.name).collect(),
             findings: &it.findings,
-            plan: Plan {
-                status: plan(&steps),
-                steps: steps
-                    .into_iter()
-                    .map(|PlanStep { name, status, says }| StepItem { name, status, says })
-                    .collect(),
-            },
+            plan: Plan { status: plan(&steps), steps },
         }
     }
 }

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{COMPLETE, SKIPPED, in_words, plan, steps};
 use crate::paint::Paint;
 use facts::view::State;
+use facts::view::condition::Diagnosis;
 use inspect::status::ClusterStatus;
 use objects::visible;
 
@@ -60,7 +61,7 @@ fn what(it: &ClusterStatus<'_>) -> String {
         return it.cluster.describe();
     }
     if !it.matters.is_empty() {
-        let one = |matter: &facts::view::condition::Diagnosis| {
+        let one = |matter: &Diagnosis| {
             format!("{} {}", matter.condition.name(), matter.members.join(", ")).trim_end().to_owned()
         };
         return it.matters.iter().map(one).collect::<Vec<_>>().join("; ");
