@@ -7,6 +7,7 @@ mod formats;
 mod live;
 mod odd;
 mod pipelines;
+mod walk;
 
 use std::path::Path;
 

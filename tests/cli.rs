@@ -144,11 +144,13 @@ fn a_start_that_cannot_be_says_why() {
         "clusters": [
             { "name": "far", "cluster": { "server": "https://127.0.0.1:1" } },
             { "name": "nowhere", "cluster": { "server": "https://127.0.0.1:1", "certificate-authority": "/nowhere/ca.crt" } },
+            { "name": "told", "cluster": { "server": "https://me:hunter2@127.0.0.1:1" } },
         ],
         "contexts": [
             { "name": "far", "context": { "cluster": "far", "user": "a" } },
             { "name": "lost", "context": { "cluster": "gone", "user": "a" } },
             { "name": "nowhere", "context": { "cluster": "nowhere", "user": "a" } },
+            { "name": "told", "context": { "cluster": "told", "user": "a" } },
         ],
         "users": [{ "name": "a", "user": { "token": "hunter2" } }],
     });
@@ -162,11 +164,11 @@ fn a_start_that_cannot_be_says_why() {
         (&["serve", "--kubeconfig", path], format!("{path} is not a kubeconfig\n")),
         (
             &["status", "--kubeconfig", contexts],
-            format!("{contexts} has no current context; --context names one: far, lost, nowhere\n"),
+            format!("{contexts} has no current context; --context names one: far, lost, nowhere, told\n"),
         ),
         (
             &["--context", "near", "status", "--kubeconfig", contexts],
-            format!("there is no context near in {contexts}; it has far, lost, nowhere\n"),
+            format!("there is no context near in {contexts}; it has far, lost, nowhere, told\n"),
         ),
         (
             &["status", "--context=lost", "--kubeconfig", contexts],
@@ -183,6 +185,13 @@ fn a_start_that_cannot_be_says_why() {
             format!(
                 "asking the API server for its version: the API server does not answer: \
                  https://127.0.0.1:1 (context far of {contexts}): Connection refused\n"
+            ),
+        ),
+        (
+            &["status", "--context=told", "--kubeconfig", contexts],
+            format!(
+                "asking the API server for its version: the API server does not answer: \
+                 https://127.0.0.1:1 (context told of {contexts}): Connection refused\n"
             ),
         ),
         (

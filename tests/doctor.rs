@@ -77,6 +77,13 @@ fn each_thing_that_is_broken_is_named() {
     let stranger = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "other", "namespace": "default" }, "spec": { "replicas": 0, "serviceName": "other", "selector": { "matchLabels": { "a": "b" } }, "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "server", "image": "mariadb:10.11", "ports": [{ "containerPort": 4567 }] }] } } } });
     it.plane.kubectl_stdin(User::Admin, &["create", "--filename=-"], &stranger.to_string()).succeeded();
     it.until("a server that nobody adopts", "default/other looks like Galera and is not guarded");
+    for command in ["audit", "status"] {
+        let said = guarded::ask(&it.plane.kubeconfig(User::Admin), &[command]).stdout;
+        assert!(
+            said.contains("default/other looks like Galera and is not guarded; do: kubectl"),
+            "{command}: {said}"
+        );
+    }
     it.admin(&["delete", "statefulset", "other", "--wait=false"]).succeeded();
 
     it.admin(&["label", "namespace", "db", "gatera.dev/mode=warn", "--overwrite"]).succeeded();
@@ -194,6 +201,14 @@ fn whoever_may_not_look_is_told_so() {
     let json = guarded::ask(&editor, &["doctor", "--namespace", &ns, "--output=json"]);
     let told: Value = serde_json::from_str(&json.stdout).unwrap();
     assert!(told["summary"]["notAsked"].as_u64().unwrap() > 0 && told["summary"]["wrong"] == 0, "{told}");
+    let lists = |more: &[&str]| {
+        guarded::ask(&editor, &[&["--namespace", &ns, "status", "--output"], more].concat()).stdout
+    };
+    assert!(lists(&["wide"]).starts_with("NAMESPACE ") && lists(&["wide"]).contains("  HEALTHY  3/3  "));
+    assert!(!lists(&["wide", "--no-headers"]).contains("NAMESPACE"));
+    assert_eq!(lists(&["name"]), format!("{ns}/galera-instance-galera\n"));
+    assert_eq!(lists(&["name", "--selector", "no.example/label"]), "");
+    assert!(lists(&["yaml"]).contains("\n- breakGlass: null\n"));
     let nowhere = guarded::ask(&plane.kubeconfig(User::Editor).with_file_name("none"), &["doctor"]);
     assert_eq!(nowhere.status, 2, "{nowhere}");
 }

@@ -331,3 +331,41 @@ fn a_claim_that_is_being_deleted_is_listed() {
         "{text}"
     );
 }
+
+/// A line for each cluster, and in it what a person has to know first.
+#[test]
+fn clusters_are_a_table() {
+    let settings = Settings::default();
+    let absent = || Scene { members: vec!["absent".into(); 3], ..Scene::default() };
+    let metadata = json!({ "metadata": { "creationTimestamp": "2026-12-01T07:00:00Z" } });
+    let release = "G11 until=2026-12-01T10:00:00Z reason=moving";
+    let overridden = json!({ "metadata": { "annotations": { "gatera.dev/override": release } } });
+    let mut text = String::new();
+    for (what, scene) in [
+        ("well", Scene { stateful_set: metadata, ..Scene::default() }),
+        ("down", absent()),
+        ("stopped", Scene { replicas: Some(0), ended: vec![363, 360, 351], ..absent() }),
+        (
+            "one fails",
+            Scene {
+                members: vec!["ready".into(), "ready".into(), "refused its disk is full".into()],
+                ..Scene::default()
+            },
+        ),
+        ("an override counts", Scene { stateful_set: overridden, ..Scene::default() }),
+    ] {
+        let world = scene.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
+        text += &format!("# {what}\n{}", status::table(&all, scene::now(), text.is_empty(), false));
+        let coloured = status::table(&all, scene::now(), false, true);
+        let state = all[0].state.name();
+        assert!(coloured.contains(&format!("m{state}\u{1b}[0m")), "{coloured}");
+        let tree = status::text(&all, true);
+        assert!(tree.contains(&format!("m{state}\u{1b}[0m")), "{tree}");
+    }
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        insta::assert_snapshot!("status-table", text);
+    });
+    assert_eq!(status::table(&[], scene::now(), true, false), "no Galera cluster\n");
+}

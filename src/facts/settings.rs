@@ -1,16 +1,18 @@
 //! Validated settings.
 //!
-//! Owns: the form of the settings file and its errors. Must not know: where the text came from (`reload.rs` reads
-//! files).
+//! Owns: what the values of a settings file mean, and its errors; its form is `file`'s. Must not know: where the text came from
+//! (`reload.rs` reads files).
+
+mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
-
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use crate::galera::adopt::{Adoption, BadSelector};
 use crate::mode::Mode;
 use crate::pages::Pages;
+
+pub use file::schema;
+use file::{FailurePolicy, File};
 
 /// The names that a settings file may use.
 #[derive(Clone, Debug, Default)]
@@ -163,87 +165,11 @@ impl Settings {
     }
 }
 
-/// Returns the schema of a settings file.
-pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(File)
-}
-
-/// The settings of Gatera: what it adopts, and how strictly it judges.
-#[derive(Default, Deserialize, JsonSchema)]
-#[schemars(title = "Settings")]
-#[serde(default, deny_unknown_fields)]
-struct File {
-    /// Label selectors of pods that are Galera's, besides the usual ones: `key`, `key=value` or `key in (a, b)`.
-    adopt: Vec<String>,
-    /// The usual selectors count, too.
-    #[serde(rename = "adoptDefaults")]
-    adopt_defaults: Option<bool>,
-    /// The mode of every rule that `modes` does not name.
-    #[schemars(with = "Option<ModeName>")]
-    mode: Option<String>,
-    /// The modes of single rules, by id.
-    #[schemars(with = "BTreeMap<String, ModeName>")]
-    modes: BTreeMap<String, String>,
-    /// NAMESPACE/NAME of the ConfigMap with the rules' pages.
-    pages: Option<String>,
-    /// Packs that are on or off, by name.
-    packs: BTreeMap<String, bool>,
-    rds: RdsChoices,
-    injection: Injection,
-    webhooks: Webhooks,
-    /// Paths that `gatera check` leaves out, as in a .gitignore.
-    exclude: Vec<String>,
-}
-
-/// How strictly a rule judges.
-#[derive(JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[expect(dead_code, reason = "only its schema is used")]
-enum ModeName {
-    Enforce,
-    Warn,
-    Audit,
-    Off,
-}
-
-/// The pack rds.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct RdsChoices {
-    /// Its operators: system:serviceaccount:NAMESPACE:NAME.
-    operators: Vec<String>,
-    /// A single operator: the form of earlier versions.
-    operator: Option<String>,
-}
-
 /// Returns namespace and name of `system:serviceaccount:NAMESPACE:NAME`.
 fn account(user: &str) -> Option<(&str, &str)> {
     let account = user.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':'));
     account
         .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains([':', ' ']))
-}
-
-/// What happens to pods that no guard can inject.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Injection {
-    failure_policy: FailurePolicy,
-}
-
-/// Ignore creates them without injection; Fail refuses them.
-#[derive(Default, Deserialize, JsonSchema, PartialEq, Eq)]
-enum FailurePolicy {
-    #[default]
-    Ignore,
-    Fail,
-}
-
-/// The guard's webhook entries.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Webhooks {
-    /// 1 to 30.
-    timeout_seconds: Option<i64>,
 }
 
 /// Returns the seconds if the API server accepts them.
@@ -367,13 +293,18 @@ mod tests {
 
     #[test]
     fn the_stricter_of_two_counts_for_each_rule() {
-        let read = |yaml| Settings::read(yaml, &names(&["G01", "G02", "G03"])).unwrap();
+        let read = |yaml: &str| Settings::read(yaml, &names(&["G01", "G02", "G03"])).unwrap();
         let both = read("mode: warn\nmodes: {G01: off}")
             .no_milder_than(&read("modes: {G02: audit, G03: off}"), &["G01", "G02", "G03"]);
         assert_eq!(
             ["G01", "G02", "G03"].map(|rule| both.mode(rule)),
             [Mode::Enforce, Mode::Warn, Mode::Warn]
         );
+        let excludes = |mine: &str, theirs: &str| read(mine).no_milder_than(&read(theirs), &[]).exclude;
+        assert_eq!(excludes("exclude: [a, b]", "exclude: [b, c]"), ["b"]);
+        let order = "exclude: ['*.yaml', '!prod.yaml']";
+        assert_eq!(excludes(order, order), ["*.yaml", "!prod.yaml"]);
+        assert!(excludes("exclude: ['*.yaml']", order).is_empty(), "prod.yaml was judged before");
         // A pack that is turned off is milder as well.
         let off = Settings::read("packs: {wordpress: false}", &names(&[])).unwrap();
         assert_eq!(off.no_milder_than(&Settings::default(), &["W01"]).mode("W01"), Mode::Enforce);

@@ -1,0 +1,98 @@
+//! Which files of a folder are judged: what git ignores, what the user leaves out, and what is not a manifest.
+
+use std::process::Command;
+
+use super::CLUSTER;
+use super::base::Repository;
+
+/// A mistake in a manifest is one, also if a text in it is somebody's template.
+#[test]
+fn a_manifest_that_holds_a_template_is_still_a_manifest() {
+    let it = Repository::new();
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  page: |\n    {{ range . }}\n    {{ end }}\n";
+    it.put("apps/map.yaml", &format!("{template}  a: 1\n  b: 2\n  c: 3\n broken: [\n"));
+    let (code, said) = it.check(".", &["apps"]);
+    assert!(code == 2 && said.contains("apps/map.yaml") && said.contains("not readable"), "{code}: {said}");
+}
+
+/// A folder that git ignores is judged where it is named; and nothing is left out where git cannot be asked.
+#[test]
+fn what_is_named_or_cannot_be_asked_about_is_judged() {
+    let it = Repository::new();
+    it.put(".gitignore", "/rendered/*\n");
+    it.put("rendered/galera.yaml", "kind: [\n");
+    assert_eq!(it.check(".", &["."]).0, 0);
+    assert_eq!(it.check(".", &["rendered"]).0, 2, "it was named");
+    let without_git = Command::new(env!("CARGO_BIN_EXE_gatera"))
+        .args(["check", "."])
+        .current_dir(it.path())
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
+    assert_eq!(without_git.status.code(), Some(2), "{}", String::from_utf8_lossy(&without_git.stdout));
+}
+
+/// What git ignores is nobody's manifest, unless it was committed; and what the user leaves out counts on neither side.
+#[test]
+fn what_is_ignored_or_left_out_is_not_judged() {
+    let it = Repository::new();
+    let one = CLUSTER.replace("replicas: 3", "replicas: 1");
+    it.put(".gitignore", "build/\n*.local.yaml\n");
+    it.put("apps/kept.local.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\n");
+    it.git(&["add", "--force", "apps/kept.local.yaml"]);
+    it.commit();
+    it.put("build/deep/galera.yaml", "kind: [\n");
+    it.put("apps/mine.local.yaml", "kind: [\n");
+    let (code, said) = it.check(".", &[".", "--against=git:HEAD"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains("10 objects:") && said.contains("10 unchanged"),
+        "the committed one counts: {said}"
+    );
+    assert_eq!(it.check(".", &["apps/mine.local.yaml"]).0, 2, "it is what was asked for");
+
+    it.put("vendor/galera.yaml", &one);
+    it.put("apps/db/galera.yaml", &one);
+    assert_eq!(it.check(".", &["vendor", "--exclude=vendor/", "--allow-empty"]).0, 0);
+    assert_eq!(it.check(".", &[".", "--against=git:HEAD", "--exclude=/vendor", "--exclude", "db/"]).0, 0);
+    assert_eq!(it.check(".", &[".", "--against=git:HEAD", "--exclude=[z-a]"]).0, 2);
+    it.put(".gatera.yaml", "exclude: [vendor/, apps/db]\n");
+    let (code, said) = it.check(".", &[".", "--against=git:HEAD"]);
+    assert_eq!(code, 1, "what the change itself leaves out counts: {said}");
+    assert_eq!(it.check(".", &["."]).0, 0);
+    it.commit();
+    it.put("apps/db/galera.yaml", CLUSTER);
+    assert_eq!(it.check("apps", &[".", "--against=git:HEAD"]).0, 0);
+}
+
+/// Files that are no manifests are a line, however many they are, and no reason to fail.
+#[test]
+fn foreign_files_and_templates_are_one_line_each() {
+    let it = Repository::new();
+    for number in 0..5 {
+        it.put(&format!("ci/{number}.yaml"), "on: push\njobs: {}\n");
+        it.put(&format!("tmpl/{number}.yaml"), "kind: {{ .Values.kind }}\n{{ if x }}\n");
+        it.put(&format!("odd/{number}.json"), "// settings\n{ \"a\": [1, }\n");
+        it.put(&format!("over/{number}/kustomization.yaml"), "resources: [../../apps]\n");
+        it.put(&format!("charts/{number}/Chart.yaml"), "name: x\n");
+        it.put(&format!("charts/{number}/templates/x.yaml"), "{{ x }}\n");
+    }
+    it.put("kudo/operator.yaml", "apiVersion: kudo.dev/v1beta1\nname: galera\noperatorVersion: 0.1.0\n");
+    let (code, said) = it.check(".", &["."]);
+    assert_eq!(code, 0, "{said}");
+    let notes: Vec<_> = said.lines().filter(|it| it.contains(": note: ")).collect();
+    assert_eq!(
+        notes,
+        [
+            "./charts/0/templates: note: the templates of 5 charts were not judged: ./charts/0/templates, ./charts/1/templates, ./charts/2/templates and 2 more; judge what comes of each: helm template ./charts/0 | gatera check -",
+            "./kudo/operator.yaml:1:1: note: this is a KUDO package, which only KUDO renders, in a cluster: what it creates is judged there",
+            "./odd/0.json:2:6: note: 5 files are not YAML that kubectl reads, and do not look like manifests, so they were not judged: ./odd/0.json, ./odd/1.json, ./odd/2.json and 2 more",
+            "./over/0/kustomization.yaml:1:1: note: 5 kustomizations were not built, so their files were judged as they are: ./over/0/kustomization.yaml, ./over/1/kustomization.yaml, ./over/2/kustomization.yaml and 2 more; judge what comes of each: kubectl kustomize ./over/0 | gatera check -",
+            "./tmpl/0.yaml:1:8: note: 5 files are templates, not manifests: ./tmpl/0.yaml, ./tmpl/1.yaml, ./tmpl/2.yaml and 2 more; judge their output: helm template CHART | gatera check -",
+        ],
+        "{said}"
+    );
+    assert!(said.contains("10 documents without a kind were skipped: ./charts/0/Chart.yaml, ./charts/1/Chart.yaml, ./charts/2/Chart.yaml and 7 more, which --verbose lists\n"), "{said}");
+    assert!(it.check(".", &[".", "--verbose"]).1.contains("./ci/4.yaml: not a Kubernetes manifest\n"));
+    assert_eq!(it.check(".", &[".", "--strict"]).0, 2);
+}
