@@ -181,3 +181,43 @@ impl PolicyReports {
 fn gone(error: kube::Error) -> kube::Result<()> {
     if Fault::of(&error) == Fault::NotFound { Ok(()) } else { Err(error) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// An API server without reports yet that takes none in the namespace `going`.
+    fn client() -> Client {
+        let service = service_fn(|request: Request<Body>| async move {
+            let (code, answer) = match request.uri().path() {
+                path if path.contains("/namespaces/going/") => {
+                    (403, json!({ "kind": "Status", "code": 403 }))
+                }
+                path if path.contains("/namespaces/") => (200, json!({ "metadata": { "name": NAME } })),
+                _ => (200, json!({ "metadata": {}, "items": [] })),
+            };
+            let answer = Body::from(answer.to_string().into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_namespace_that_takes_no_report_keeps_no_other_from_its_own() {
+        let mut reports = PolicyReports::new(client());
+        assert_eq!(reports.namespaces().await, Some(BTreeSet::new()));
+        let one = || vec![json!({ "rule": "G11", "result": "fail" })];
+        for _ in 0..2 {
+            let findings = ["going", "later"].map(|namespace| (namespace.to_owned(), one()));
+            reports.write(findings.into()).await;
+            assert_eq!(reports.namespaces().await, Some(BTreeSet::from(["later".to_owned()])));
+            assert!(reports.failure.contains("namespace going"), "{}", reports.failure);
+        }
+    }
+}
