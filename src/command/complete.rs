@@ -26,7 +26,7 @@ use crate::act::connect::{self, Person};
 use crate::act::watch::pages::Pages;
 use crate::rulebook;
 
-/// A person who waits for names does not wait longer.
+/// Time to ask for names: a person waits at the prompt.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// kubectl runs a program of this name.
 const FOR_KUBECTL: &str = "kubectl_complete-gatera";

@@ -59,7 +59,7 @@ fn describe<'a>(
     help: &str,
     samples: impl Iterator<Item = (&'a ClusterReading, Option<&'static str>, i64)>,
 ) -> fmt::Result {
-    // What was never seen is not announced either: a replica that does not lead has not even the name.
+    // Without samples the metric is not declared: a replica that does not lead does not even show its name.
     let mut samples = samples.peekable();
     if samples.peek().is_none() {
         return Ok(());

@@ -70,7 +70,7 @@ impl Words {
 
 /// What is wrong with the certificate of a server, if that is what this error says.
 fn certificate(error: &(dyn Error + 'static)) -> Option<&'static str> {
-    // TLS speaks through errors of the input and output below it.
+    // rustls hands its errors over inside an io::Error.
     let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
     let rustls::Error::InvalidCertificate(problem) = inner.downcast_ref()? else { return None };
     Some(match problem {

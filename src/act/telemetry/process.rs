@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Linux counts in this unit towards programs, on every processor that we build for.
+/// The unit of CPU times in /proc, on every processor that we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Debug)]

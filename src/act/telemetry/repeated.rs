@@ -1,4 +1,4 @@
-//! The same failure again and again: a line when it is new, and then, more and more rarely, how often it came.
+//! Failures that repeat: a line for the first one, and then, at growing intervals, how often it occurred.
 //!
 //! Must not know: what failed. A watch without rights is tried twice a second, and thirty of them fill a log within seconds, so
 //! that its first line cannot be found.
@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After the first line the second comes so much later, and each pause is twice the one before,
+/// Pause between the first line and the second; each later pause is twice as long,
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
-/// up to this one.
+/// but no longer than this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// A failure that did not come for so long is new.
+/// A failure that did not occur for this long counts as new.
 const FORGOTTEN: Duration = Duration::from_secs(600);
-/// Texts that are remembered: errors can name objects.
+/// Failures that are remembered: their texts can name objects, so there is no end of them.
 const MOST: usize = 1000;
 
-/// Like the log, of the whole process.
+/// One for the whole process, as there is one log.
 static FAILURES: LazyLock<Mutex<Failures>> = LazyLock::new(Mutex::default);
 
 /// Returns how often this failed since the last line about it, if it is time for another line. `doing`: what failed, as different
