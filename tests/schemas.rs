@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::scene::{self, Scene};
 
-fn schema(name: &str) -> Value {
+pub fn schema(name: &str) -> Value {
     let (_, schema) = report::schemas().into_iter().find(|(it, _)| *it == name).unwrap();
     schema.to_value()
 }
 
 /// Everything in the document is described, and of the type that is described.
-fn valid(schema: &Value, document: &Value) {
+pub fn valid(schema: &Value, document: &Value) {
     let validator = jsonschema::validator_for(&closed(schema)).unwrap();
     let errors: Vec<_> =
         validator.iter_errors(document).map(|it| format!("{}: {it}", it.instance_path())).collect();

@@ -21,6 +21,8 @@ use facts::pages::Pages;
 use inspect::check::{CheckFinding, Checked, Level, What};
 use objects::visible;
 
+pub use json::Document;
+
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -45,7 +47,7 @@ impl Format {
     pub const ALL: [(Format, &str, &str); 8] = [
         (Format::Text, "text", "for people: the line, the reason and the way out"),
         (Format::Concise, "concise", "one line per finding"),
-        (Format::Json, "json", "for programs; docs/check.schema.json describes it"),
+        (Format::Json, "json", "for programs; docs/schemas/check.json describes it"),
         (Format::Sarif, "sarif", "SARIF 2.1.0, for code scanning"),
         (Format::Junit, "junit", "JUnit XML, with one test per object"),
         (Format::Github, "github", "GitHub Actions annotations"),

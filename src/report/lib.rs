@@ -102,6 +102,7 @@ fn way_out(instead: &WayOut, pages: &Pages) -> String {
 pub fn schemas() -> Vec<(&'static str, Schema)> {
     vec![
         ("audit", schema_for!(audit::Document<'_>)),
+        ("check", schema_for!(check::Document<'_>)),
         ("doctor", schema_for!(doctor::Document<'_>)),
         ("explain", schema_for!(rules::Document<'_>)),
         ("status", schema_for!(status::Document<'_>)),

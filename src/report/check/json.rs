@@ -1,86 +1,226 @@
-//! JSON output. It is a contract, described by docs/check.schema.json; fields are added, never renamed.
+//! JSON output. It is a contract, described by docs/schemas/check.json; fields are added, never renamed.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::because;
-use inspect::check::{CheckFinding, Checked, Level, Outcome, What};
+use crate::json::{ObjectName, VERSION, value};
+use facts::way_out::WayOut;
+use inspect::check::{CheckFinding, Checked, Level, Location, Outcome, What};
+
+/// What was found in manifests.
+#[derive(Serialize, JsonSchema)]
+pub struct Document<'a> {
+    version: u32,
+    /// In the order of the files; what was removed comes last.
+    findings: Vec<FindingItem<'a>>,
+    objects: Vec<ObjectItem<'a>>,
+    summary: Summary<'a>,
+}
+
+/// How much was found.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Summary<'a> {
+    findings: LevelCounts,
+    objects: OutcomeCounts,
+    /// Galera clusters among the objects.
+    clusters: usize,
+    /// Documents that are not manifests.
+    left_out: usize,
+    /// The file that the settings come from; null: the default settings.
+    settings: Option<&'a str>,
+}
+
+/// How many findings there are of each level; they add up to all findings.
+#[derive(Serialize, JsonSchema)]
+struct LevelCounts {
+    unread: usize,
+    refused: usize,
+    warning: usize,
+    waived: usize,
+    note: usize,
+}
+
+/// The results for the objects; `all` is the sum of the others.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OutcomeCounts {
+    all: usize,
+    refused: usize,
+    warning: usize,
+    waived: usize,
+    not_judged: usize,
+    unchanged: usize,
+    fine: usize,
+}
+
+/// The place of a finding or an object.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct PlaceItem<'a> {
+    /// As it was named on the command line; `-` is standard input.
+    file: &'a str,
+    #[schemars(range(min = 1))]
+    line: Option<u64>,
+    #[schemars(range(min = 1))]
+    column: Option<u64>,
+    /// The template of a chart, from a comment `# Source:`.
+    template: Option<&'a str>,
+    /// The file and the line are those of the base: what stands there was removed.
+    in_base: bool,
+}
+
+/// One thing that was found.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct FindingItem<'a> {
+    /// `unread`: it could not be judged; `refused`: the webhook would refuse it; `warning`: it would be taken with a
+    /// warning; `waived`: a comment in the file says why it may be; `note`: something was not judged, or a comment waives
+    /// nothing.
+    #[schemars(extend("enum" = ["unread", "refused", "warning", "waived", "note"]))]
+    level: &'static str,
+    /// The id of a rule, or `remark`, `unjudged`, `waiver`, `unread`.
+    #[schemars(regex(pattern = "^([A-Z][0-9]{2}|remark|unjudged|waiver|unread)$"))]
+    rule: &'static str,
+    /// The name of the rule.
+    name: &'static str,
+    #[serde(flatten)]
+    place: PlaceItem<'a>,
+    /// Where code hosts show a removal: a file that is there, and a line of it; null: nothing was removed, or no file is
+    /// left.
+    shown_at: Option<ShownAt<'a>>,
+    object: Option<ObjectName<'a>>,
+    /// The same while lines move.
+    #[schemars(regex(pattern = "^[0-9a-f]{32}$"))]
+    fingerprint: String,
+    says: &'a str,
+    #[serde(flatten)]
+    judged: Option<JudgedItem<'a>>,
+}
+
+/// A line of a file.
+#[derive(Serialize, JsonSchema)]
+struct ShownAt<'a> {
+    file: &'a str,
+    #[schemars(range(min = 1))]
+    line: u64,
+}
+
+/// What a rule says about it.
+#[derive(Serialize, JsonSchema)]
+struct JudgedItem<'a> {
+    #[schemars(extend("enum" = ["deny", "wait", "unknown", "amend", "warn"]))]
+    verdict: &'static str,
+    /// Items of lists stand by their names: `containers[mariadb]`.
+    field: &'a str,
+    why: &'a str,
+    /// What to do instead.
+    #[schemars(with = "String")]
+    instead: &'a WayOut,
+    /// Why it is milder than its verdict.
+    softened: Option<String>,
+    /// The reason of the comment that waives it.
+    waived: Option<&'a str>,
+}
+
+/// An object and its result.
+#[derive(Serialize, JsonSchema)]
+struct ObjectItem<'a> {
+    #[serde(flatten)]
+    name: ObjectName<'a>,
+    #[serde(flatten)]
+    place: PlaceItem<'a>,
+    #[schemars(extend("enum" = ["refused", "warning", "waived", "notJudged", "unchanged", "fine"]))]
+    became: &'static str,
+}
 
 pub(super) fn of(checked: &Checked) -> Value {
     let prints = super::fingerprints(checked);
-    let levels = [Level::Refused, Level::Warning, Level::Waived];
-    let [refused, warned, waived] = levels.map(|level| checked.objects_of(level));
-    let odd = checked.not_judged();
-    let unchanged = checked.objects.iter().filter(|it| it.unchanged).count();
-    let counts = [Level::Unread, Level::Refused, Level::Warning, Level::Waived, Level::Note];
-    let counts: serde_json::Map<_, _> =
-        counts.into_iter().map(|level| (level.name().to_owned(), checked.count(level).into())).collect();
-    json!({
-        "findings": checked.hits.iter().zip(prints).map(|(hit, print)| finding(checked, hit, &print)).collect::<Vec<_>>(),
-        "objects": checked.objects.iter().map(object).collect::<Vec<_>>(),
-        "summary": {
-            "findings": counts,
-            "objects": {
-                "all": checked.objects.len(),
-                "refused": refused,
-                "warning": warned,
-                "waived": waived,
-                "notJudged": odd,
-                "unchanged": unchanged,
-                "fine": checked.objects.len() - refused - warned - waived - odd - unchanged,
-            },
-            "clusters": checked.clusters,
-            "leftOut": checked.strangers,
-            "settings": checked.settings,
-        },
+    value(Document {
+        version: VERSION,
+        findings: checked.hits.iter().zip(prints).map(|(hit, print)| finding(checked, hit, print)).collect(),
+        objects: checked.objects.iter().map(object).collect(),
+        summary: summary(checked),
     })
 }
 
-fn finding(checked: &Checked, hit: &CheckFinding, print: &str) -> Value {
-    let spot = &hit.spot;
-    let object = hit
-        .object
-        .as_ref()
-        .map(|it| json!({ "kind": it.kind.name(), "namespace": it.id.namespace, "name": it.id.name }));
-    let mut json = json!({
-        "level": hit.level().name(),
-        "rule": super::code(hit),
-        "name": super::name(checked, super::code(hit)),
-        "file": &*spot.file,
-        "line": spot.place.map(|it| it.line),
-        "column": spot.place.map(|it| it.column),
-        "template": spot.template,
-        "inBase": spot.in_base,
-        "shownAt": hit.shown_at.as_ref().map(|(file, line)| json!({ "file": &**file, "line": line })),
-        "object": object,
-        "fingerprint": print,
-    });
-    match &hit.what {
-        What::Finding { judged, waived } => {
-            let finding = &judged.finding;
-            json["verdict"] = json!(finding.verdict.name());
-            json["field"] = json!(finding.field);
-            json["says"] = json!(finding.says);
-            json["why"] = json!(finding.why);
-            json["instead"] = json!(finding.instead);
-            json["softened"] = json!(judged.softened.as_ref().map(because));
-            json["waived"] = json!(waived);
-        }
-        What::Remark(words) | What::Unjudged(words) | What::Comment(words) | What::Unread(words) => {
-            json["says"] = json!(words);
-        }
+fn summary(checked: &Checked) -> Summary<'_> {
+    let [refused, warning, waived] =
+        [Level::Refused, Level::Warning, Level::Waived].map(|level| checked.objects_of(level));
+    let not_judged = checked.not_judged();
+    let unchanged = checked.objects.iter().filter(|it| it.unchanged).count();
+    let all = checked.objects.len();
+    Summary {
+        findings: LevelCounts {
+            unread: checked.count(Level::Unread),
+            refused: checked.count(Level::Refused),
+            warning: checked.count(Level::Warning),
+            waived: checked.count(Level::Waived),
+            note: checked.count(Level::Note),
+        },
+        objects: OutcomeCounts {
+            all,
+            refused,
+            warning,
+            waived,
+            not_judged,
+            unchanged,
+            fine: all - refused - warning - waived - not_judged - unchanged,
+        },
+        clusters: checked.clusters,
+        left_out: checked.strangers,
+        settings: checked.settings.as_deref(),
     }
-    json
 }
 
-fn object(it: &Outcome) -> Value {
+fn place(of: &Location) -> PlaceItem<'_> {
+    PlaceItem {
+        file: &of.file,
+        line: of.place.map(|it| it.line),
+        column: of.place.map(|it| it.column),
+        template: of.template.as_deref(),
+        in_base: of.in_base,
+    }
+}
+
+fn finding<'a>(checked: &Checked, hit: &'a CheckFinding, fingerprint: String) -> FindingItem<'a> {
+    let (says, judged) = match &hit.what {
+        What::Finding { judged, waived } => {
+            let finding = &judged.finding;
+            let item = JudgedItem {
+                verdict: finding.verdict.name(),
+                field: &finding.field,
+                why: &finding.why,
+                instead: &finding.instead,
+                softened: judged.softened.as_ref().map(because),
+                waived: waived.as_deref(),
+            };
+            (&finding.says, Some(item))
+        }
+        What::Remark(words) | What::Unjudged(words) | What::Comment(words) | What::Unread(words) => (words, None),
+    };
+    let code = super::code(hit);
+    FindingItem {
+        level: hit.level().name(),
+        rule: code,
+        name: super::name(checked, code),
+        place: place(&hit.spot),
+        shown_at: hit.shown_at.as_ref().map(|(file, line)| ShownAt { file, line: *line }),
+        object: hit.object.as_ref().map(|it| ObjectName::of(it.kind, &it.id)),
+        fingerprint,
+        says,
+        judged,
+    }
+}
+
+fn object(it: &Outcome) -> ObjectItem<'_> {
     let became = match it.worst {
         _ if it.unchanged => "unchanged",
         _ if it.is_of_no_rule() => "notJudged",
         Some(Level::Note | Level::Unread) => "notJudged",
         worst => worst.map_or("fine", Level::name),
     };
-    json!({
-        "kind": it.object.kind.name(), "namespace": it.object.id.namespace, "name": it.object.id.name,
-        "file": &*it.spot.file, "line": it.spot.place.map(|it| it.line), "inBase": it.spot.in_base, "became": became,
-    })
+    ObjectItem { name: ObjectName::of(it.object.kind, &it.object.id), place: place(&it.spot), became }
 }
