@@ -160,7 +160,7 @@ async fn descriptions_name_clusters_by_metrics_that_there_are() {
             queries += 1;
         }
     }
-    assert_eq!(queries, 5);
+    assert_eq!(queries, 6);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::doctor;
-use super::json::{self, ClusterHead, Matter, ObjectName, VERSION};
+use super::json::{self, ClusterHead, Problem, ObjectName, VERSION};
 use super::paint::{BAD, NOTABLE, Paint};
 use super::{WAY_BACK, because, refusal};
 use engine::verdict::{Effect, Judged};
@@ -93,7 +93,7 @@ pub struct Document<'a> {
     remarks: Vec<Remark<'a>>,
     clusters: Vec<ClusterItem<'a>>,
     /// StatefulSets that run a database server and that no selector adopts.
-    unguarded: Vec<doctor::Item<'a>>,
+    unguarded: Vec<doctor::AnswerItem<'a>>,
     summary: Totals,
 }
 
@@ -140,7 +140,7 @@ struct StartItem<'a> {
     says: String,
 }
 
-/// How many there are.
+/// How many objects were judged, and how many findings there are.
 #[derive(Serialize, JsonSchema)]
 struct Totals {
     objects: usize,
@@ -162,7 +162,7 @@ pub fn json(audit: &Audit, unguarded: &[Row]) -> Value {
             .collect(),
         remarks: remarks.collect(),
         clusters: audit.clusters.iter().map(ClusterItem::of).collect(),
-        unguarded: doctor::Item::all(unguarded),
+        unguarded: doctor::AnswerItem::all(unguarded),
         summary: Totals { objects: audit.judged, refused: audit.refused(), warned: audit.warned() },
     })
 }
@@ -195,7 +195,7 @@ impl<'a> ClusterItem<'a> {
                 says: it.says.clone(),
                 id: it.identity.as_ref().map(Identity::as_str),
                 way_back: it.way_back.as_ref(),
-                matters: Matter::all(&it.matters),
+                matters: Problem::all(&it.matters),
             },
             members: it.members,
             ready: it.ready,

@@ -56,18 +56,18 @@ fn word(state: State, paint: Paint) -> String {
 #[derive(Serialize, JsonSchema)]
 pub struct Document<'a> {
     version: u32,
-    rows: Vec<Item<'a>>,
+    rows: Vec<AnswerItem<'a>>,
     summary: Summary,
 }
 
-/// An answer.
+/// One answer: what was asked, and what is so.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Item<'a> {
+pub(crate) struct AnswerItem<'a> {
     about: &'static str,
     /// well, remark, not asked or wrong.
     state: &'static str,
     says: &'a str,
-    /// The way out; empty: there is nothing to do.
+    /// What to do; empty: nothing.
     #[schemars(with = "String")]
     instead: &'a WayOut,
 }
@@ -82,7 +82,7 @@ struct Summary {
     wrong: usize,
 }
 
-impl<'a> Item<'a> {
+impl<'a> AnswerItem<'a> {
     pub(crate) fn all(rows: &'a [Row]) -> Vec<Self> {
         let item =
             |Row { about, state, says, instead }: &'a Row| Self { about, state: state.name(), says, instead };
@@ -94,7 +94,7 @@ impl<'a> Item<'a> {
 pub fn json(rows: &[Row]) -> Value {
     let [well, remarks, not_asked, wrong] = counts(rows);
     let summary = Summary { well, remarks, not_asked, wrong };
-    crate::json::value(Document { version: VERSION, rows: Item::all(rows), summary })
+    crate::json::value(Document { version: VERSION, rows: AnswerItem::all(rows), summary })
 }
 
 fn counts(rows: &[Row]) -> [usize; 4] {

@@ -48,23 +48,23 @@ pub(crate) struct ClusterHead<'a> {
     /// The command that recovers it where no member is Ready, and what that does.
     #[schemars(with = "Option<String>")]
     pub(crate) way_back: Option<&'a WayOut>,
-    /// What is wrong with it.
-    pub(crate) matters: Vec<Matter<'a>>,
+    /// Its problems.
+    pub(crate) matters: Vec<Problem<'a>>,
 }
 
-/// What is wrong with members, and the way out.
+/// A problem of the cluster or of some of its members, and the way out.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Matter<'a> {
-    /// Its name, as `gatera explain G02` lists it.
+pub(crate) struct Problem<'a> {
+    /// The name of the condition, as `gatera explain G02` lists it.
     condition: &'static str,
-    /// The members; empty: the whole cluster.
+    /// The members that have it; empty: the whole cluster.
     members: &'a [String],
-    /// The way out.
+    /// What to do.
     #[schemars(with = "String")]
     instead: &'a WayOut,
 }
 
-impl<'a> Matter<'a> {
+impl<'a> Problem<'a> {
     pub(crate) fn all(of: &'a [Diagnosis]) -> Vec<Self> {
         let one = |Diagnosis { condition, members, instead }: &'a Diagnosis| Self {
             condition: condition.name(),

@@ -100,13 +100,17 @@ fn way_out(instead: &WayOut, pages: &Pages) -> String {
 
 /// Returns the schema of every JSON document, by the command that prints it.
 pub fn schemas() -> Vec<(&'static str, Schema)> {
-    vec![
+    let mut all = vec![
         ("audit", schema_for!(audit::Document<'_>)),
         ("check", schema_for!(check::Document<'_>)),
         ("doctor", schema_for!(doctor::Document<'_>)),
         ("explain", schema_for!(rules::Document<'_>)),
         ("status", schema_for!(status::Document<'_>)),
-    ]
+    ];
+    for (command, schema) in &mut all {
+        schema.insert("title".to_owned(), format!("gatera {command} --output json").into());
+    }
+    all
 }
 
 /// Returns the warnings of a decision, one line each. The API server silently drops a line with a control character,

@@ -36,7 +36,7 @@ struct RuleItem<'a> {
     page: String,
 }
 
-/// What it judges.
+/// Objects that it judges, and on which requests.
 #[derive(Serialize, JsonSchema)]
 struct Touched {
     kind: &'static str,

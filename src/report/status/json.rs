@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use super::{PlanStep, plan, steps, word};
 use crate::doctor;
-use crate::json::{ClusterHead, Matter, VERSION};
+use crate::json::{ClusterHead, Problem, VERSION};
 use facts::galera::identity::Identity;
 use facts::galera::start_report::{JoinPhase, Start, StartReport};
 use facts::marks::overrides::Override;
+use facts::revision::Revision;
 use facts::view::Member;
 use facts::view::condition::Condition;
 use inspect::doctor::{Row, worst};
@@ -28,7 +29,7 @@ pub struct Document<'a> {
 struct Guard<'a> {
     /// The worst state of its rows.
     state: &'static str,
-    rows: Vec<doctor::Item<'a>>,
+    rows: Vec<doctor::AnswerItem<'a>>,
 }
 
 /// A cluster.
@@ -60,6 +61,8 @@ struct MemberItem<'a> {
     /// The name of its condition; null where it serves.
     condition: Option<&'static str>,
     ready: bool,
+    /// The revision of the configuration that it runs; null: it reads the ConfigMap itself.
+    revision: Option<String>,
     /// Its readiness probe proves that it is Synced.
     verified: bool,
     node: Option<&'a str>,
@@ -101,7 +104,7 @@ struct Plan {
 
 impl<'a> Document<'a> {
     pub(super) fn of(all: &'a [ClusterStatus<'a>], guard: &'a [Row]) -> Self {
-        let guard = Guard { state: worst(guard).name(), rows: doctor::Item::all(guard) };
+        let guard = Guard { state: worst(guard).name(), rows: doctor::AnswerItem::all(guard) };
         Self { version: VERSION, clusters: all.iter().map(ClusterItem::of).collect(), guard }
     }
 }
@@ -118,7 +121,7 @@ impl<'a> ClusterItem<'a> {
                 says: cluster.describe(),
                 id: cluster.identity().map(Identity::as_str),
                 way_back: way_back.as_ref(),
-                matters: Matter::all(matters),
+                matters: Problem::all(matters),
             },
             members: members.iter().map(|(member, condition)| MemberItem::of(member, *condition)).collect(),
             waived: waived.as_ref().map(|it| Exception { rules: Some(&it.rules), ..Exception::of(it) }),
@@ -139,6 +142,7 @@ impl<'a> MemberItem<'a> {
             says: word(member, condition),
             condition: condition.map(Condition::name),
             ready: member.ready(),
+            revision: pod.and_then(|pod| pod.revision.as_ref()).map(Revision::to_string),
             verified: pod.is_some_and(|pod| pod.verified),
             node: pod.map(|pod| &*pod.node).filter(|node| !node.is_empty()),
             seen: pod.and_then(|pod| pod.seen).map(JoinPhase::name),
