@@ -72,13 +72,16 @@ fn at(now: Timestamp) -> Value {
     json!({ "seconds": now.as_second(), "nanos": 0 })
 }
 
-/// Returns the same number for the same findings. It leaves out times, and texts, which name times.
+/// Returns the same number for the same findings. It leaves out times, and texts, which name times, except how many are left out.
 pub fn fingerprint(results: &[Value]) -> u64 {
     let mut hash = DefaultHasher::new();
     for result in results {
         let object = &result["resources"][0];
         for part in [&result["rule"], &result["result"], &result["properties"]["field"]] {
             part.as_str().hash(&mut hash);
+        }
+        if result["rule"].is_null() {
+            result["message"].as_str().hash(&mut hash);
         }
         for part in ["kind", "name", "uid"] {
             object[part].as_str().filter(|it| !it.is_empty()).hash(&mut hash);

@@ -29,9 +29,9 @@ const NAME: &str = "gatera";
 const OURS: &str = "app.kubernetes.io/managed-by=gatera";
 /// After an answer that the same request may not get again: the API server is busy, or does not answer.
 const SHORT_PAUSE: Duration = Duration::from_secs(30);
-/// After every other failure, and where there are no Reports.
+/// After most other failures, and where there are no Reports.
 const PAUSE: Duration = Duration::from_secs(300);
-/// So often it looks again which reports there are: another writer may have changed one, or a kind was installed.
+/// So often it looks again which reports there are: another writer may have changed one, a kind was installed, or a right given.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// The audit waits for one round of writes no longer than this.
 const ROUND: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ impl PolicyReports {
         self.kind.as_ref().map(|_| self.written.keys().cloned().collect())
     }
 
-    /// Looks which kind there is, and which reports an earlier leader wrote.
+    /// Looks which kind there is, and which reports an earlier leader wrote. Reports of a kind that was replaced are deleted.
     async fn find(&mut self) -> kube::Result<()> {
         self.kind = None;
         for (group, version, kind, plural) in KINDS {
@@ -84,13 +84,20 @@ impl PolicyReports {
                 answer => answer?,
             };
             let named = reports.items.into_iter().filter(|it| it.metadata.name.as_deref() == Some(NAME));
-            let known = named.filter_map(|it| {
-                let results = it.data["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-                Some((it.metadata.namespace?, fingerprint(results)))
-            });
-            self.written = known.collect();
-            self.kind = Some(kind);
-            return Ok(());
+            let known: BTreeMap<_, _> = named
+                .filter_map(|it| {
+                    let results = it.data["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+                    Some((it.metadata.namespace?, fingerprint(results)))
+                })
+                .collect();
+            if self.kind.is_none() {
+                (self.kind, self.written) = (Some(kind), known);
+                continue;
+            }
+            for namespace in known.keys() {
+                let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &kind);
+                api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(gone)?;
+            }
         }
         Ok(())
     }
@@ -156,7 +163,12 @@ impl PolicyReports {
     }
 
     fn failed(&mut self, error: &kube::Error) {
-        let pause = if Fault::of(error).is_away() { SHORT_PAUSE } else { PAUSE };
+        let pause = match Fault::of(error) {
+            // As where the chart's policyReports.enabled is false.
+            Fault::Forbidden => LOOK_AGAIN,
+            fault if fault.is_away() => SHORT_PAUSE,
+            _ => PAUSE,
+        };
         self.gave_up(&chain(error), pause);
     }
 
@@ -185,6 +197,7 @@ fn gone(error: kube::Error) -> kube::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
 
     use axum::http::{Request, Response};
     use kube::client::Body;
@@ -192,25 +205,50 @@ mod tests {
 
     use super::*;
 
-    /// An API server without reports yet that takes none in the namespace `going`.
-    fn client() -> Client {
-        let service = service_fn(|request: Request<Body>| async move {
+    /// An API server with one report, of the kind that was replaced. It takes none in the namespace `going`.
+    fn client(asked: &Arc<Mutex<Vec<String>>>) -> Client {
+        let asked = Arc::clone(asked);
+        let service = service_fn(move |request: Request<Body>| {
+            asked.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
             let (code, answer) = match request.uri().path() {
                 path if path.contains("/namespaces/going/") => {
                     (403, json!({ "kind": "Status", "code": 403 }))
                 }
                 path if path.contains("/namespaces/") => (200, json!({ "metadata": { "name": NAME } })),
+                path if path.contains("wgpolicyk8s.io") => {
+                    let old = json!({ "metadata": { "name": NAME, "namespace": "old" }, "results": [] });
+                    (200, json!({ "metadata": {}, "items": [old] }))
+                }
                 _ => (200, json!({ "metadata": {}, "items": [] })),
             };
             let answer = Body::from(answer.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
+            async move { Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap()) }
         });
         Client::new(service, "default")
     }
 
     #[tokio::test]
+    async fn reports_of_the_kind_that_was_replaced_go() {
+        let asked = Arc::default();
+        let mut reports = PolicyReports::new(client(&asked));
+        assert_eq!(reports.namespaces().await, Some(BTreeSet::new()));
+        assert_eq!(
+            asked.lock().unwrap().last().unwrap(),
+            "DELETE /apis/wgpolicyk8s.io/v1alpha2/namespaces/old/policyreports/gatera"
+        );
+    }
+
+    #[test]
+    fn another_number_of_findings_that_are_left_out_is_another_report() {
+        let left_out = |number: u8| vec![json!({ "message": format!("{number} more findings") })];
+        assert_ne!(fingerprint(&left_out(5)), fingerprint(&left_out(6)));
+        let timed = |message| vec![json!({ "rule": "G11", "message": message })];
+        assert_eq!(fingerprint(&timed("since 10:00")), fingerprint(&timed("since 11:00")));
+    }
+
+    #[tokio::test]
     async fn a_namespace_that_takes_no_report_keeps_no_other_from_its_own() {
-        let mut reports = PolicyReports::new(client());
+        let mut reports = PolicyReports::new(client(&Arc::default()));
         assert_eq!(reports.namespaces().await, Some(BTreeSet::new()));
         let one = || vec![json!({ "rule": "G11", "result": "fail" })];
         for _ in 0..2 {
