@@ -288,7 +288,7 @@ pub const KEYS: &[Key] = &[
     key("wsrep_provider", Deny(Is(&["none", ""])), ALONE, "write the path of Galera's library: /usr/lib/galera/libgalera_smm.so in the official image"),
     key("wsrep_provider", Kept(&["none", ""]), ALONE, "leave it in place").rest(MOVE),
     key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", TAKE_OUT),
-    key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "write OFF; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
+    key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "remove it; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
     key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", TAKE_OUT),
     key("wsrep_sst_auth", Cluster { default: &[], fatal: false }, "the donor logs in with its own value, so until all members have restarted a state transfer may fail", "the user must exist with it on every donor before the first member restarts"),
     key("wsrep_sst_donor", Warn(Closed), "if the donors it names are away, the joiner does not start", "end the list with a comma"),
