@@ -106,7 +106,7 @@ fn unknown(new: &Instance, over: &str) -> Findings {
     let name = visible(new.spec.operator_version.name.look());
     let says = format!("OperatorVersion {name} is not known, so gatera cannot tell which plan runs {over}");
     let instead = say("install that version of the operator first; ")
-        .run(Command::new("kubectl get operatorversions"))
+        .run(Command::new(format!("kubectl -n {} get operatorversions", new.metadata.namespace)))
         .say(" lists the installed ones");
     vec![RULE.finding(Verdict::Unknown, "spec.operatorVersion.name", says, WHY, instead)]
 }
