@@ -362,3 +362,28 @@ fn a_mode_that_refuses_nothing_is_named_with_the_command_that_changes_it() {
     let instead = "when you are ready: take them out of `modes` in the guard's settings";
     assert_eq!(row("modes: {G11: warn, G13: audit}"), (State::Remark, says.to_owned(), instead.to_owned()));
 }
+
+/// Each has a row of its own as long as these can be read.
+#[test]
+fn many_clusters_that_are_not_well_share_a_row() {
+    let settings = Settings::default();
+    let rows = |clusters: usize| {
+        let mut scene =
+            Scene { members: vec!["ready".into(), "absent".into(), "ready".into()], ..Scene::default() };
+        scene.also = (1..clusters)
+            .map(|number| {
+                let mut other = scene.stateful_set();
+                other["metadata"]["name"] = json!(format!("other-{number}"));
+                other
+            })
+            .collect();
+        let world = scene.world(&settings);
+        let all: Vec<_> = world.clusters().collect();
+        let rows = doctor::clusters(rulebook(), &View::new(&world, scene::now(), &settings), &all);
+        rows.into_iter().filter(|row| !row.says.contains("would be refused")).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(10).len(), 10);
+    let [row] = &rows(11)[..] else { panic!("one row") };
+    assert_eq!(row.says, "11 of 11 clusters are not HEALTHY: 1 DEGRADED, 10 DOWN");
+    assert_eq!(row.instead.to_string(), "gatera status --all-namespaces --output wide");
+}

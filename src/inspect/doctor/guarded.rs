@@ -16,6 +16,8 @@ use objects::{Meta, Workload};
 use serde_json::json;
 
 const NAMESPACES: &str = "namespaces";
+/// Clusters that have a row of their own; more than these share one.
+const MOST_CLUSTERS: usize = 10;
 /// The subject of rows about what no selector adopts.
 pub const ADOPTION: &str = "adoption";
 
@@ -75,8 +77,9 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
         let says = "no Galera cluster is adopted: the guard has nothing to guard";
         return vec![Row::remark(CLUSTERS, says, "label the pod template: gatera.dev/cluster: NAME")];
     }
-    let unwell = clusters.iter().filter(|it| view.state(it) != Health::Healthy);
+    let unwell: Vec<_> = clusters.iter().filter(|it| view.state(it) != Health::Healthy).collect();
     let mut rows: Vec<_> = unwell
+        .iter()
         .map(|it| {
             let says = format!("{} is {}: {}", it.id, view.state(it).name(), view.describe(it));
             let Cluster { id, .. } = it;
@@ -87,6 +90,16 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
             )
         })
         .collect();
+    if rows.len() > MOST_CLUSTERS {
+        let of_state = |state: Health| unwell.iter().filter(|it| view.state(it) == state).count();
+        let counts =
+            Health::ALL.map(|state| (of_state(state), state.name())).into_iter().filter(|it| it.0 > 0);
+        let counts: Vec<_> = counts.map(|(many, name)| format!("{many} {name}")).collect();
+        let says =
+            format!("{} of {} clusters are not HEALTHY: {}", unwell.len(), clusters.len(), counts.join(", "));
+        rows =
+            vec![Row::remark(CLUSTERS, says, Command::new("gatera status --all-namespaces --output wide"))];
+    }
     let refused = audit::run(rulebook, view).refused();
     if refused > 0 {
         let says =

@@ -53,7 +53,10 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     }
     let mut found = Findings::new();
     let mut add = |field: &str, says: String, why: &str| {
-        let forward = run(Command::new(format!("kubectl -n {} port-forward deployment/wordpress-mysql 3306", review.namespace)));
+        let forward = run(Command::new(format!(
+            "kubectl -n {} port-forward deployment/wordpress-mysql 3306",
+            review.namespace
+        )));
         let instead = say("keep it headless; for access from outside: ").and(forward);
         found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
     };
