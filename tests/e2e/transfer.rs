@@ -1,7 +1,7 @@
 //! State transfers that take their time, and servers that die: the donor waits for its joiner, no probe kills a member that
 //! copies, and Ready never outlives the server that earned it.
 //!
-//! GATERA_SLOW=SECONDS draws the transfer out (a minute and a half without it; liveness probes of the seed documents kill
+//! GATERA_SLOW=SECONDS draws the transfer out (more than a minute without it; liveness probes of the seed documents kill
 //! after one).
 
 use std::env;
@@ -19,7 +19,7 @@ use crate::{power, rolling};
 const RATE: u64 = 1024;
 
 fn seconds() -> u64 {
-    env::var("GATERA_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(90)
+    env::var("GATERA_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(70)
 }
 
 /// Slows down what donors send, in the option file that the members read, and makes the database big enough to notice. The
