@@ -126,6 +126,11 @@ pub fn next(seen: &Observed, user: &str, now: Timestamp) -> Step {
     }
     let Some(underway) = &seen.underway else { return Step::Begin };
     let target = underway.target;
+    if target == Which::Old && !underway.touched && !underway.sealed {
+        // No reader ever held the new password. Also where no member accepts it: a statement of another run that lets it be
+        // accepted may be on its way, and changes nothing once the account was written again.
+        return Step::End(seen.clauses(user, &[target]));
+    }
     let at = seen.kept.written.as_ref().filter(|(turn, _)| *turn == underway.turn).map(|(_, at)| *at);
     let written = seen.kept.holds == Some(target) && (at.is_some() || underway.sealed);
     let stale = at.map_or_else(Vec::new, |at| seen.created_before(at + SETTLED));

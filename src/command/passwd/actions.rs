@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context as _;
-use facts::galera::credentials;
+use facts::galera::{accounts, credentials};
 use facts::marks::password::PasswordChange;
 use facts::marks::{PASSWORD, PREFIX};
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ApiResource, DynamicObject, Patch, PostParams};
 use kube::{Api, ResourceExt as _};
-use leader::password::{Step, Which};
+use leader::password::{OnMember, Step, Which};
 use serde_json::{Value, json};
 
 use super::change::{bytes, new_turn};
@@ -31,7 +31,12 @@ const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 pub(super) async fn act(seen: &ObservedCluster, looked: &Looked, step: &Step) -> anyhow::Result<()> {
     match step {
         Step::Begin => begin(seen, looked).await,
-        Step::AcceptBoth(clauses) | Step::End(clauses) => alter(seen, looked, clauses).await,
+        Step::AcceptBoth(clauses) => alter(seen, looked, clauses).await,
+        Step::End(clauses) => {
+            alter(seen, looked, clauses).await?;
+            let sealed = looked.observed.underway.as_ref().is_some_and(|it| it.sealed);
+            if sealed { Ok(()) } else { note(seen, looked, &[("sealed", "yes")]).await }
+        }
         Step::Write => {
             let underway = looked.observed.underway.as_ref().context("no change is under way")?;
             if !underway.touched {
@@ -82,10 +87,14 @@ async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> a
         now.metadata.resource_version == own.metadata.resource_version,
         "another run is at the same change"
     );
-    let first = seen.cluster()?.members.first().context("it has no member")?;
-    // Passwords that are not hashes would need other quotes in other modes, and a member must not change its copy alone.
-    let session = "SET SESSION sql_mode = '', SESSION wsrep_OSU_method = 'TOI';";
-    looked.run(seen, &first.name, &format!("{session} ALTER USER {};", clauses.join(", "))).await.map(drop)
+    let OnMember { member, accounts, .. } = looked.observed.members.first().context("it has no member")?;
+    let account = &looked.change.account;
+    let said = looked.run(seen, member, &accounts::change(account, accounts, clauses)).await?;
+    anyhow::ensure!(
+        said.lines().any(|it| it.strip_prefix("row ") == Some(accounts::CHANGED)),
+        "on {member}, account {account} was changed by another session since it was looked at, or is being changed by one: nothing was done"
+    );
+    Ok(())
 }
 
 /// Writes a password to the Secret that members read. The guard knows by the mark that MariaDB accepts it.
@@ -145,14 +154,13 @@ async fn note(seen: &ObservedCluster, looked: &Looked, values: &[(&str, &str)]) 
     noted.map(drop).context("noting it in the command's own Secret")
 }
 
-/// Turns the change round. Where the Secret was not written, no reader holds the new password: then it only ends.
+/// Turns the change round.
 pub(super) async fn turn_round(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
     let underway = looked.observed.underway.as_ref().context("no change is under way")?;
     if underway.target == Which::Old {
         return Ok(());
     }
-    let sealed = if underway.touched { "no" } else { "yes" };
-    note(seen, looked, &[("target", "old"), ("turn", &new_turn()?), ("sealed", sealed)]).await
+    note(seen, looked, &[("target", "old"), ("turn", &new_turn()?)]).await
 }
 
 /// Removes the mark, and then the command's own Secret: until that is gone, a later run goes on here.

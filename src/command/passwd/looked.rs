@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
-use facts::galera::accounts::{Account, Password};
+use facts::galera::accounts::{self, Account, Password};
 use facts::galera::credentials::{self, Credential, Role};
 use facts::marks::password::PasswordChange;
 use facts::marks::{PASSWORD, PREFIX};
@@ -258,8 +258,7 @@ impl Looked {
         let ran = shell(&seen.pods(), member, &server.name, STATEMENT, &lines.concat()).await;
         let said = match ran {
             Err(ExecError::Failed(said)) => {
-                // What follows may quote a hash.
-                let said = said.split(" near '").next().unwrap_or_default().to_owned();
+                let said = without_statement(&said);
                 let drifted = said.contains("ERROR 1045").then(|| {
                     format!(": {name} does not log in with the password that the Secret holds; set that one in MariaDB, or write the one that MariaDB has to the Secret (gatera explain G12)")
                 });
@@ -275,11 +274,7 @@ impl Looked {
     }
 
     async fn on_member(&self, seen: &ObservedCluster, member: &str) -> anyhow::Result<OnMember> {
-        let account: String = self.change.account.bytes().map(|byte| format!("{byte:02X}")).collect();
-        let statement = format!(
-            "SELECT CONCAT(HEX(Host), ':', HEX(Priv)) FROM mysql.global_priv WHERE CAST(User AS BINARY) = X'{account}';"
-        );
-        let said = self.run(seen, member, &statement).await?;
+        let said = self.run(seen, member, &accounts::query(&self.change.account)).await?;
         let mut logs_in = said.lines().filter_map(|it| it.strip_prefix("login ")).map(|it| it == "yes");
         let logs_in = [logs_in.next().unwrap_or_default(), logs_in.next().unwrap_or_default()];
         let rows = said.lines().filter_map(|it| it.strip_prefix("row ")?.split_once(':'));
@@ -290,6 +285,12 @@ impl Looked {
             accounts.collect::<anyhow::Result<Vec<_>>>().with_context(|| format!("on {member}"))?;
         Ok(OnMember { member: member.to_owned(), accounts, logs_in })
     }
+}
+
+/// What the client says of an error. Before it the client prints the statement, and after it a part of it: both have hashes.
+pub(super) fn without_statement(said: &str) -> &str {
+    let said = said.find("ERROR ").map_or(said, |at| &said[at..]);
+    said.split(" near '").next().unwrap_or_default()
 }
 
 /// The text of these hexadecimal digits.

@@ -9,7 +9,7 @@ client=$(command -v mariadb || command -v mysql) || { echo "its container has no
 # An option file in a home could hold another password.
 export HOME=/nonexistent
 as() {
-    printf '%s\n' "$3" | MYSQL_PWD=$2 "$client" --user="$1" --batch --skip-column-names --connect-timeout=5 2>&1
+    printf '%s\n' "$3" | MYSQL_PWD=$2 "$client" --user="$1" --batch --skip-column-names --delimiter=// --connect-timeout=5 2>&1
 }
 if ! said=$(as "$admin" "$first" "$statement"); then
     case $said in

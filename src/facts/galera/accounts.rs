@@ -65,6 +65,8 @@ impl fmt::Debug for Password {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Account {
     pub host: String,
+    /// The row as it was read. It holds the time of the last change, too.
+    privileges: String,
     methods: Vec<Method>,
 }
 
@@ -99,7 +101,7 @@ impl Account {
         if methods.is_empty() {
             methods.push(first);
         }
-        Some(Self { host: host.to_owned(), methods })
+        Some(Self { host: host.to_owned(), privileges: privileges.to_owned(), methods })
     }
 
     /// Tells whether it accepts the password with this hash.
@@ -134,6 +136,41 @@ impl Account {
             .collect();
         format!("{}@{} IDENTIFIED VIA {}", literal(user), literal(&self.host), methods.join(" OR "))
     }
+}
+
+/// What [`change`] prints if it has changed the account.
+pub const CHANGED: &str = "changed";
+/// A row of `mysql.global_priv`, in characters that no client and no mode of the server writes otherwise.
+const ROW: &str = "CONCAT(HEX(Host), ':', HEX(Priv))";
+
+/// Returns the query for the host and the privileges of this account's rows, in hexadecimal digits.
+pub fn query(user: &str) -> String {
+    format!("SELECT {ROW} {}", rows(user))
+}
+
+/// Returns the statements, with `//` between them, that change this account by these clauses if its rows are as they were
+/// read. A statement may arrive minutes later than it was sent, when other runs have gone on: then it changes nothing. The
+/// lock keeps a second one out between the comparison and the change.
+pub fn change(user: &str, read: &[Account], clauses: &[String]) -> String {
+    let known: Vec<_> =
+        read.iter().map(|it| format!("'{}:{}'", hexed(&it.host), hexed(&it.privileges))).collect();
+    let (rows, known, clauses) = (rows(user), known.join(", "), clauses.join(", "));
+    // A member must not change its copy alone, and the mode decides how the rest is read.
+    format!(
+        "SET SESSION sql_mode = '', SESSION wsrep_OSU_method = 'TOI'// \
+         BEGIN NOT ATOMIC \
+         IF GET_LOCK('gatera passwd', 0) AND NOT EXISTS (SELECT 1 {rows} AND {ROW} NOT IN ({known})) \
+         THEN ALTER USER {clauses}; SELECT '{CHANGED}'; \
+         ELSE SELECT 'overtaken'; END IF; END"
+    )
+}
+
+fn rows(user: &str) -> String {
+    format!("FROM mysql.global_priv WHERE CAST(User AS BINARY) = X'{}'", hexed(user))
+}
+
+fn hexed(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02X}")).collect()
 }
 
 impl Method {
@@ -171,6 +208,17 @@ mod tests {
         assert!(Password::new("aZ09-._~").is_ok());
         assert!(Password::in_use("it's \\ \"any\" #thing:").is_some());
         assert!(Password::in_use("two\nlines").is_none() && Password::in_use("").is_none());
+    }
+
+    #[test]
+    fn a_change_compares_the_rows_with_what_was_read() {
+        let read = Account::read("%", "{}").unwrap();
+        assert_eq!(
+            change("r", &[read.clone(), read], &["one".to_owned(), "two".to_owned()]),
+            "SET SESSION sql_mode = '', SESSION wsrep_OSU_method = 'TOI'// BEGIN NOT ATOMIC IF GET_LOCK('gatera passwd', 0) AND NOT EXISTS \
+             (SELECT 1 FROM mysql.global_priv WHERE CAST(User AS BINARY) = X'72' AND CONCAT(HEX(Host), ':', HEX(Priv)) \
+             NOT IN ('25:7B7D', '25:7B7D')) THEN ALTER USER one, two; SELECT 'changed'; ELSE SELECT 'overtaken'; END IF; END"
+        );
     }
 
     #[test]
