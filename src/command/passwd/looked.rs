@@ -253,8 +253,8 @@ impl Looked {
             (&self.admin, &self.change);
         // A password that nothing knows yet is not tried.
         let (second, new) = if self.own.is_some() { (second, new) } else { (first, old) };
-        let lines = [&**name, first.look(), second.look(), statement, account, old.look(), new.look()]
-            .map(|it| format!("{it}\n"));
+        let [first, second, old, new] = [first, second, old, new].map(|it| credentials::quoted(it.look()));
+        let lines = [name, &first, &second, statement, account, &old, &new].map(|it| format!("{it}\n"));
         let ran = shell(&seen.pods(), member, &server.name, STATEMENT, &lines.concat()).await;
         let said = match ran {
             Err(ExecError::Failed(said)) => {

@@ -152,13 +152,18 @@ pub fn replaced(value: &str, account: &str, password: &Password) -> Option<Strin
     let Some((user, _)) = transfer(value) else {
         return (!value.contains('\n')).then(|| password.look().to_owned());
     };
-    let text = format!("{account}:{}", password.look()).replace('\\', r"\\").replace('"', "\\\"");
+    let text = quoted(&format!("{account}:{}", password.look()));
     let with = |line: &str| match auth(line).and_then(|it| line.split_once('=').filter(|_| it.contains(':')))
     {
-        Some((name, _)) => format!("{name}= \"{text}\"{}", if line.ends_with('\n') { "\n" } else { "" }),
+        Some((name, _)) => format!("{name}= {text}{}", if line.ends_with('\n') { "\n" } else { "" }),
         None => line.to_owned(),
     };
     (user == account).then(|| value.split_inclusive('\n').map(with).collect())
+}
+
+/// Returns the text as a value in an option file.
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }
 
 /// Returns the password of this account in the value of the key.
