@@ -46,11 +46,9 @@ pub struct Options {
 
 /// Changes it.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let given = if options.stdin { Some(from_standard_input()?) } else { None };
-    let wanted = given.clone().map_or_else(change::made, Ok)?;
+    let wanted = if options.stdin { from_standard_input()? } else { change::made()? };
     let run = PasswordRun {
         options,
-        given,
         wanted,
         agreed: options.of.agreed(),
         abort: options.abort,
@@ -77,8 +75,6 @@ fn from_standard_input() -> anyhow::Result<Password> {
 /// One run of the command.
 struct PasswordRun<'a> {
     options: &'a Options,
-    /// The new password, if the person gave one.
-    given: Option<Password>,
     /// The new password of a change that begins now.
     wanted: Password,
     agreed: bool,
@@ -125,12 +121,19 @@ impl PasswordRun<'_> {
             writeln!(out, "{why}")?;
             return Ok(Some(Exit::Refused));
         }
-        let step = password::next(&looked.observed, &looked.change.account, seen.clock.now());
+        let step = password::next(&looked.observed, seen.clock.now());
         if let Some(exit) = self.ends(seen, &looked, &step, out)? {
             return Ok(Some(exit));
         }
         if !self.agreed {
-            write!(out, "{}", report::proposal(cluster, &self.proposed(&looked, &step)))?;
+            let proposed = report::Proposed {
+                observed: &looked.observed,
+                given: self.options.stdin,
+                goes_back: self.abort,
+                keeps_old: self.options.keep_old,
+                step: &step,
+            };
+            write!(out, "{}", report::proposal(cluster, &proposed))?;
             if self.options.of.dry_run {
                 return Ok(Some(Exit::Clean));
             }
@@ -139,7 +142,7 @@ impl PasswordRun<'_> {
             return Ok((!self.agreed).then_some(Exit::Refused));
         }
         if self.abort {
-            self.transcript.step(report::turned_round(&looked.change.account), out)?;
+            self.transcript.step(report::turned_round(&looked.observed.change.account), out)?;
             actions::turn_round(seen, &looked).await?;
             self.abort = false;
             return Ok(None);
@@ -154,7 +157,7 @@ impl PasswordRun<'_> {
         step: &Step,
         out: &mut impl Write,
     ) -> anyhow::Result<Option<Exit>> {
-        let (cluster, change) = (seen.cluster()?, &looked.change);
+        let (cluster, change) = (seen.cluster()?, &looked.observed.change);
         let says = report::says(step, &change.account, password::held_back(cluster));
         let now = (report::without_words(step, &says), cluster.ready());
         let now = format!("{now:?}");
@@ -168,12 +171,7 @@ impl PasswordRun<'_> {
         actions::act(seen, looked, step).await?;
         self.begun = true;
         if *step == Step::Finish {
-            let target = looked.observed.underway.as_ref().map(|it| it.target);
-            write!(
-                out,
-                "{}",
-                report::finished(cluster, &change.account, &change.secret, &change.key, target)
-            )?;
+            write!(out, "{}", report::finished(cluster, change))?;
             return Ok(Some(Exit::Clean));
         }
         Ok(None)
@@ -187,8 +185,8 @@ impl PasswordRun<'_> {
         step: &Step,
         out: &mut impl Write,
     ) -> anyhow::Result<Option<Exit>> {
-        let (cluster, account) = (seen.cluster()?, &looked.change.account);
-        let underway = looked.observed.underway.as_ref();
+        let (cluster, change) = (seen.cluster()?, &looked.observed.change);
+        let (account, underway) = (&change.account, change.underway.as_ref());
         let text = match step {
             _ if self.abort && underway.is_none() => report::nothing_to_abort(cluster),
             _ if (self.abort || self.options.keep_old)
@@ -197,9 +195,9 @@ impl PasswordRun<'_> {
                 report::too_late(cluster, account)
             }
             Step::Cannot(why) => {
-                report::cannot(cluster, why, looked.own.as_ref().map(|_| looked::own_name(seen)))
+                report::cannot(cluster, why, underway.map(|_| looked::own_name(seen)).as_deref())
             }
-            Step::Begin if looked.change.old == looked.change.new => {
+            Step::Begin if change.old == change.new => {
                 format!("that is the password of {account} already\n")
             }
             Step::Both if self.options.keep_old => {
@@ -215,45 +213,15 @@ impl PasswordRun<'_> {
     /// Why the change that is under way is not the one that is asked for.
     fn is_another(&self, looked: &Looked) -> Option<String> {
         looked.own.as_ref()?;
-        let change = &looked.change;
-        if !looked.is_asked_for {
-            return Some(format!(
-                "a change of the password of {} is under way: finish it first (--user {})",
-                change.account, change.account
-            ));
-        }
-        let other = self.given.as_ref().is_some_and(|given| *given != change.new);
-        other.then(|| {
-            format!(
-                "a change to another password of {} is under way: go on with it without --stdin, or go back with --abort",
-                change.account
-            )
-        })
-    }
-
-    fn proposed<'l>(&self, looked: &'l Looked, step: &'l Step) -> report::Proposed<'l> {
-        let change = &looked.change;
-        let mut workloads: Vec<_> = looked
-            .observed
-            .readers
-            .iter()
-            .map(|pod| match &pod.workload {
-                Some((kind, name)) => format!("{kind} {name}"),
-                None => format!("pod {} (which you delete yourself)", pod.name),
-            })
-            .collect();
-        workloads.sort();
-        workloads.dedup();
-        report::Proposed {
-            account: &change.account,
-            secret: &change.secret,
-            key: &change.key,
-            readers: workloads,
-            underway: looked.observed.underway.as_ref(),
-            given: self.given.is_some(),
-            goes_back: self.abort,
-            keeps_old: self.options.keep_old,
-            step,
+        let (account, new) = (&looked.observed.change.account, &looked.observed.change.new);
+        match () {
+            () if !looked.is_asked_for => Some(format!(
+                "a change of the password of {account} is under way: finish it first (--user {account})"
+            )),
+            () if self.options.stdin && self.wanted != *new => Some(format!(
+                "a change to another password of {account} is under way: go on with it without --stdin, or go back with --abort"
+            )),
+            () => None,
         }
     }
 }

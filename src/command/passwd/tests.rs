@@ -166,7 +166,7 @@ async fn looked(underway: &Underway) -> (ObservedCluster, Asked, Looked) {
     let (seen, asked) =
         cluster(&[set("g", &root())], &json!({ "s": secret(&json!({})), "gatera-passwd-g": own }));
     let looked = look(&seen, "root", &Password::new("other").unwrap()).await.unwrap();
-    assert_eq!(looked.observed.underway.as_ref(), Some(underway));
+    assert_eq!(looked.observed.change.underway.as_ref(), Some(underway));
     assert!(looked.observed.not_now.is_some() && looked.is_asked_for);
     asked.lock().unwrap().clear();
     (seen, asked, looked)

@@ -6,15 +6,38 @@
 //! undisturbed run completes the change, and then MariaDB accepts no other password.
 
 use std::mem;
+use std::sync::LazyLock;
 
+use facts::galera::accounts::hexed;
 use jiff::SignedDuration;
 
 use super::*;
 
-const HASHES: [&str; 2] =
-    ["*0000000000000000000000000000000000000OLD", "*0000000000000000000000000000000000000NEW"];
 const WALKS: u64 = 5_000;
 const LONGEST_WALK: u32 = 120;
+
+static CHANGE: LazyLock<Change> = LazyLock::new(|| Change {
+    account: "root".to_owned(),
+    secret: "s".to_owned(),
+    key: "root".to_owned(),
+    old: Password::new("old").unwrap(),
+    new: Password::new("new").unwrap(),
+    underway: None,
+});
+
+/// The account, by whether it accepts the old and the new password.
+static ACCOUNTS: LazyLock<[[Account; 2]; 2]> =
+    LazyLock::new(|| [0, 1].map(|old| [0, 1].map(|new| account(&[(Which::Old, old), (Which::New, new)]))));
+
+fn account(accepts: &[(Which, u8)]) -> Account {
+    let accepted = accepts.iter().filter(|(_, accepts)| *accepts == 1);
+    let methods = accepted.map(|(which, _)| {
+        let hash = CHANGE.password(*which).hash();
+        format!(r#"{{"plugin":"mysql_native_password","authentication_string":"{hash}"}}"#)
+    });
+    let row = format!(r#"{{"auth_or":[{}]}}"#, methods.collect::<Vec<_>>().join(","));
+    Account::read(&format!("25:{}", hexed(row))).unwrap()
+}
 
 /// Of what a run looked at, and how far it is with its step.
 #[derive(Clone)]
@@ -87,12 +110,9 @@ impl Model {
     }
 
     fn observed(&self) -> Observed {
-        let method = |which: usize| {
-            format!(r#"{{"plugin":"mysql_native_password","authentication_string":"{}"}}"#, HASHES[which])
-        };
-        let methods: Vec<_> = (0..2).filter(|it| self.accepts[*it]).map(method).collect();
-        let row = format!(r#"{{"auth_or":[{}]}}"#, methods.join(","));
-        let accounts = vec![Account::read("%", &row).unwrap()];
+        let change = Change { underway: self.own.clone(), ..CHANGE.clone() };
+        let [old, new] = self.accepts.map(usize::from);
+        let accounts = vec![ACCOUNTS[old][new].clone()];
         let reader = |(number, (_, created)): (usize, &(Which, Timestamp))| ReadingPod {
             name: format!("g-{number}"),
             created: *created,
@@ -100,8 +120,7 @@ impl Model {
         };
         Observed {
             not_now: self.away.then(|| "a member is away".to_owned()),
-            hashes: HASHES.map(str::to_owned),
-            underway: self.own.clone(),
+            change,
             kept: Kept { holds: Some(self.secret), written: self.mark.clone() },
             members: vec![OnMember { member: "g-0".to_owned(), accounts, logs_in: self.accepts }],
             readers: self.pods.iter().enumerate().map(reader).collect(),
@@ -110,7 +129,7 @@ impl Model {
 
     fn look(&self, turns_round: bool) -> Run {
         let seen = self.observed();
-        let step = next(&seen, "root", self.now);
+        let step = next(&seen, self.now);
         let (secret_version, own_version, read) = (self.secret_version, self.own_version, self.written);
         Run { seen, secret_version, own_version, read, step, turns_round, half: false, stalls: false }
     }
@@ -161,7 +180,7 @@ impl Model {
 
     /// Does what the run decided; `None`: the run looks again.
     fn act(&mut self, mut run: Run) -> Option<Run> {
-        let underway = run.seen.underway.clone();
+        let underway = run.seen.change.underway.clone();
         if let (true, Some(underway)) = (run.turns_round, &underway) {
             self.turn_round(&run, underway);
             return None;
