@@ -115,6 +115,18 @@ pub fn turned_round(account: &str) -> String {
     visible(&format!("going back to the old password of {account}"))
 }
 
+/// Returns why another change is not begun; `account` is that of the change that is under way.
+pub fn is_of_another(account: &str) -> String {
+    format!("a change of the password of {account} is under way: finish it first (--user {account})\n")
+}
+
+/// Returns why another password is not taken.
+pub fn is_to_another(account: &str) -> String {
+    format!(
+        "a change to another password of {account} is under way: go on with it without --stdin, or go back with --abort\n"
+    )
+}
+
 pub fn nothing_to_abort(cluster: &Cluster) -> String {
     format!("no change of a password of {} is under way: there is nothing to go back from\n", cluster.id)
 }

@@ -32,13 +32,10 @@ pub(super) struct Looked {
     pub observed: Observed,
     /// The account is the one that was asked for.
     pub is_asked_for: bool,
-    admin: Admin,
-}
-
-/// The user that changes accounts; of its passwords one is right.
-struct Admin {
-    name: String,
-    passwords: [Password; 2],
+    /// The user that changes accounts.
+    root: String,
+    /// One of them is root's.
+    root_passwords: [Password; 2],
 }
 
 /// Returns the name of the command's own Secret.
@@ -59,7 +56,7 @@ pub(super) async fn look(seen: &ObservedCluster, user: &str, new: &Password) -> 
         Some(own) => change::read(own)?,
         None => begun(seen, user, new, &credentials, &all)?,
     };
-    let admin = admin(&credentials, &change)?;
+    let (root, root_passwords) = root(&credentials, &change)?;
     let secret = all.get(&change.secret).cloned();
     let secret =
         secret.with_context(|| format!("there is no Secret {} that its server reads", change.secret))?;
@@ -69,7 +66,7 @@ pub(super) async fn look(seen: &ObservedCluster, user: &str, new: &Password) -> 
     let kept = kept(seen, &secret, &change);
     let readers = readers(seen, &change).await?;
     let observed = Observed { change, kept, readers, members: Vec::new(), not_now };
-    let mut looked = Looked { own, secret, observed, is_asked_for, admin };
+    let mut looked = Looked { own, secret, observed, is_asked_for, root, root_passwords };
     if looked.observed.not_now.is_none() {
         let names = cluster.members.iter().map(|it| &*it.name);
         looked.observed.members = try_join_all(names.map(|it| looked.on_member(seen, it))).await?;
@@ -170,18 +167,17 @@ fn may_be_written(seen: &ObservedCluster, secret: &Secret, key: &str) -> anyhow:
     Ok(())
 }
 
-fn admin(credentials: &[Credential], change: &Change) -> anyhow::Result<Admin> {
+/// Root's name, and two passwords of which one is right.
+fn root(credentials: &[Credential], change: &Change) -> anyhow::Result<(String, [Password; 2])> {
     let root = credentials.iter().find(|it| it.role == Role::Root).context(
         "no password of root was found in a Secret (MARIADB_ROOT_PASSWORD of the server), and root changes the others",
     )?;
-    let name = root.account.clone();
-    if name == change.account {
-        return Ok(Admin { name, passwords: [change.old.clone(), change.new.clone()] });
-    }
-    let password = root.password.clone();
-    let password =
-        password.with_context(|| format!("key {} of Secret {} is not one line", root.key, root.secret))?;
-    Ok(Admin { name, passwords: [password.clone(), password] })
+    let passwords = match root.password.clone() {
+        _ if root.account == change.account => [change.old.clone(), change.new.clone()],
+        Some(password) => [password.clone(), password],
+        None => anyhow::bail!("key {} of Secret {} is not one line", root.key, root.secret),
+    };
+    Ok((root.account.clone(), passwords))
 }
 
 fn kept(seen: &ObservedCluster, secret: &Secret, change: &Change) -> Kept {
@@ -245,18 +241,18 @@ impl Looked {
         statement: &str,
     ) -> anyhow::Result<String> {
         let (_, server) = seen.cluster()?.server().context("its template has no server")?;
-        let (Admin { name, passwords: [first, second] }, Change { account, old, new, .. }) =
-            (&self.admin, &self.observed.change);
+        let Self { root, root_passwords: [first, second], observed, .. } = self;
+        let Change { account, old, new, .. } = &observed.change;
         // A password that nothing knows yet is not tried.
         let (second, new) = if self.own.is_some() { (second, new) } else { (first, old) };
         let [first, second, old, new] = [first, second, old, new].map(|it| credentials::quoted(it.look()));
-        let lines = [name, &first, &second, statement, account, &old, &new].map(|it| format!("{it}\n"));
+        let lines = [root, &first, &second, statement, account, &old, &new].map(|it| format!("{it}\n"));
         let ran = shell(&seen.pods(), member, &server.name, STATEMENT, &lines.concat()).await;
         let said = match ran {
             Err(ExecError::Failed(said)) => {
                 let said = without_statement(&said);
                 let drifted = said.contains("ERROR 1045").then(|| {
-                    format!(": {name} does not log in with the password that the Secret holds; set that one in MariaDB, or write the one that MariaDB has to the Secret (gatera explain G12)")
+                    format!(": {root} does not log in with the password that the Secret holds; set that one in MariaDB, or write the one that MariaDB has to the Secret (gatera explain G12)")
                 });
                 anyhow::bail!("on {member}: {said}{}", drifted.unwrap_or_default());
             }
