@@ -154,20 +154,16 @@ pub fn next(seen: &Observed, now: Timestamp) -> Step {
     let written = seen.kept.holds == Some(target) && (at.is_some() || underway.sealed);
     let stale =
         at.map_or_else(Vec::new, |at| seen.readers.iter().filter(|it| it.created <= at + SETTLED).collect());
-    if !written || !stale.is_empty() {
-        return match () {
-            () if !seen.accepts(Which::Old) || !seen.accepts(Which::New) => {
-                Step::AcceptBoth(seen.clauses(&[target, target.other()]))
-            }
-            () if !written => Step::Write,
-            () => restart(&stale, at, now),
-        };
-    }
+    let (all_hold_it, other) = (written && stale.is_empty(), target.other());
     match () {
-        () if !seen.accepts(target) => Step::AcceptBoth(seen.clauses(&[target, target.other()])),
-        () if !underway.sealed && seen.accepts(target.other()) => Step::Both,
+        () if !seen.accepts(target) || !all_hold_it && !seen.accepts(other) => {
+            Step::AcceptBoth(seen.clauses(&[target, other]))
+        }
+        () if !written => Step::Write,
+        () if !all_hold_it => restart(&stale, at, now),
+        () if !underway.sealed && seen.accepts(other) => Step::Both,
         () if !underway.sealed => Step::Seal,
-        () if seen.accepted_anywhere(target.other()) => Step::End(seen.clauses(&[target])),
+        () if seen.accepted_anywhere(other) => Step::End(seen.clauses(&[target])),
         () => Step::Finish,
     }
 }

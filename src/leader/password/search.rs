@@ -27,13 +27,12 @@ static CHANGE: LazyLock<Change> = LazyLock::new(|| Change {
 
 /// The account, by whether it accepts the old and the new password.
 static ACCOUNTS: LazyLock<[[Account; 2]; 2]> =
-    LazyLock::new(|| [0, 1].map(|old| [0, 1].map(|new| account(&[(Which::Old, old), (Which::New, new)]))));
+    LazyLock::new(|| [false, true].map(|old| [false, true].map(|new| account([old, new]))));
 
-fn account(accepts: &[(Which, u8)]) -> Account {
-    let accepted = accepts.iter().filter(|(_, accepts)| *accepts == 1);
-    let methods = accepted.map(|(which, _)| {
-        let hash = CHANGE.password(*which).hash();
-        format!(r#"{{"plugin":"mysql_native_password","authentication_string":"{hash}"}}"#)
+fn account(accepts: [bool; 2]) -> Account {
+    let accepted = [&CHANGE.old, &CHANGE.new].into_iter().zip(accepts).filter(|(_, accepts)| *accepts);
+    let methods = accepted.map(|(password, _)| {
+        format!(r#"{{"plugin":"mysql_native_password","authentication_string":"{}"}}"#, password.hash())
     });
     let row = format!(r#"{{"auth_or":[{}]}}"#, methods.collect::<Vec<_>>().join(","));
     Account::read(&format!("25:{}", hexed(row))).unwrap()
