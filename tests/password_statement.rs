@@ -7,26 +7,41 @@ use std::process::{Command, Output, Stdio};
 
 const SCRIPT: &str = include_str!("../src/command/passwd/statement.sh");
 
-/// Root has the password "right"; shop has "it's \ new". It writes what it ran to a file.
+/// Root has the password "right"; shop has " it's \ new". It writes what it ran to a file.
 const CLIENT: &str = r#"#!/bin/sh
 IFS= read -r statement
-case "$1 $MYSQL_PWD" in
-"--user=root right" | "--user=shop  it's \\ new") ;;
+password=$(cat "${1#--defaults-extra-file=}")
+case "$2 $HOME $password" in
+"--user=root /nonexistent [client]
+password = \"right\"" | "--user=shop /nonexistent [client]
+password = \" it's \\\\ %s new\"") ;;
 *) echo "ERROR 1045 (28000): Access denied" >&2; exit 1 ;;
 esac
-printf '%s\n' "$1 $statement" >> "$RAN"
+printf '%s\n' "$2 $statement" >> "$RAN"
 case $statement in
 *global_priv*) echo 2525:7B7D; echo 6C:7B7D ;;
 ALTER*broken*) echo "ERROR 1064 (42000): You have an error" >&2; exit 1 ;;
 esac
 "#;
 
+/// The shells that images have, as far as they are installed.
+fn shells() -> Vec<&'static [&'static str]> {
+    let all: [&[&str]; 3] = [&["sh"], &["bash"], &["busybox", "sh"]];
+    let runs = |shell: &&[&str]| Command::new(shell[0]).args(&shell[1..]).args(["-c", ":"]).status().is_ok();
+    all.into_iter().filter(runs).collect()
+}
+
 fn run(input: &str) -> (Output, String) {
+    run_by(&["sh"], input)
+}
+
+fn run_by(shell: &[&str], input: &str) -> (Output, String) {
     let folder = tempfile::tempdir().unwrap();
     let (client, ran) = (folder.path().join("mariadb"), folder.path().join("ran"));
     fs::write(&client, CLIENT).unwrap();
     fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut shell = Command::new("sh")
+    let mut shell = Command::new(shell[0])
+        .args(&shell[1..])
         .args(["-c", SCRIPT])
         .env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()))
         .env("RAN", &ran)
@@ -40,23 +55,28 @@ fn run(input: &str) -> (Output, String) {
     (output, fs::read_to_string(&ran).unwrap_or_default())
 }
 
+/// What the stand-in expects, as a value in an option file.
+const SHOP: &str = r#"" it's \\ %s new""#;
+
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&*output.stdout, &*output.stderr].concat()).into_owned()
 }
 
 #[test]
 fn it_runs_once_with_the_password_that_is_right_and_tries_both_logins() {
-    for passwords in ["right\nwrong", "wrong\nright"] {
-        let (output, ran) =
-            run(&format!("root\n{passwords}\nSELECT x FROM global_priv;\nshop\nold\n it's \\ new\n"));
-        assert_eq!(said(&output), "row 2525:7B7D\nrow 6C:7B7D\nlogin no\nlogin yes\nend\n");
-        assert_eq!(ran, "--user=root SELECT x FROM global_priv;\n--user=shop SELECT 1\n");
+    for shell in shells() {
+        for passwords in ["\"right\"\n\"wrong\"", "\"wrong\"\n\"right\""] {
+            let input = format!("root\n{passwords}\nSELECT x FROM global_priv\nshop\n\"old\"\n{SHOP}\n");
+            let (output, ran) = run_by(shell, &input);
+            assert_eq!(said(&output), "row 2525:7B7D\nrow 6C:7B7D\nlogin no\nlogin yes\nend\n", "{shell:?}");
+            assert_eq!(ran, "--user=root SELECT x FROM global_priv\n--user=shop SELECT 1\n");
+        }
     }
 }
 
 #[test]
 fn part_of_the_input_runs_nothing() {
-    let whole = "root\nright\nright\nALTER USER a;\nshop\nold\nnew\n";
+    let whole = "root\n\"right\"\n\"right\"\nALTER USER a;\nshop\nold\nnew\n";
     for end in 0..whole.len() - 1 {
         let (output, ran) = run(&whole[..end]);
         assert_eq!((output.status.code(), &*ran), (Some(4), ""), "{}", &whole[..end]);
@@ -67,7 +87,7 @@ fn part_of_the_input_runs_nothing() {
 
 #[test]
 fn what_the_server_refuses_is_said_and_not_tried_again() {
-    let (output, ran) = run("root\nright\nright\nALTER USER broken;\nshop\nold\nnew\n");
+    let (output, ran) = run("root\n\"right\"\n\"right\"\nALTER USER broken;\nshop\nold\nnew\n");
     assert_eq!((output.status.code(), ran.lines().count()), (Some(1), 1));
     assert_eq!(said(&output), "ERROR 1064 (42000): You have an error\n");
     let (output, ran) = run("root\nwrong\nwrong\nALTER USER a;\nshop\nold\nnew\n");

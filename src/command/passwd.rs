@@ -16,7 +16,10 @@ use std::time::Instant;
 use anyhow::Context as _;
 use clap::Args;
 use facts::galera::accounts::Password;
-use leader::password::{self, Step, Which};
+use facts::view::Cluster;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use leader::password::{self, Change, Step, Which};
 use report::password as report;
 use tokio::time::sleep;
 
@@ -46,11 +49,9 @@ pub struct Options {
 
 /// Changes it.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let given = if options.stdin { Some(from_standard_input()?) } else { None };
-    let wanted = given.clone().map_or_else(change::made, Ok)?;
+    let wanted = if options.stdin { from_standard_input()? } else { change::made()? };
     let run = PasswordRun {
         options,
-        given,
         wanted,
         agreed: options.of.agreed(),
         abort: options.abort,
@@ -74,11 +75,12 @@ fn from_standard_input() -> anyhow::Result<Password> {
     Password::new(line).map_err(|why| anyhow::anyhow!("the new password cannot be used: {why}"))
 }
 
+/// The exit code of a run, and what it prints last.
+type Ending = (Exit, String);
+
 /// One run of the command.
 struct PasswordRun<'a> {
     options: &'a Options,
-    /// The new password, if the person gave one.
-    given: Option<Password>,
     /// The new password of a change that begins now.
     wanted: Password,
     agreed: bool,
@@ -101,159 +103,86 @@ impl PasswordRun<'_> {
             let ended = match self.turn(&seen, out).await {
                 Err(problem) if self.begun && self.agreed => {
                     self.transcript.problem(&problem, out)?;
-                    of.gives_up(self.since, out)?.then_some(Exit::Undecided)
+                    of.gives_up(self.since, out)?.then_some((Exit::Undecided, String::new()))
                 }
                 ended => ended?,
             };
-            if let Some(exit) = ended {
+            if let Some((exit, text)) = ended {
+                write!(out, "{text}")?;
                 return Ok(exit);
             }
             sleep(LOOK).await;
         }
     }
 
-    /// Looks, and does the next step; the exit code, if that was the last one.
-    async fn turn(&mut self, seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Option<Exit>> {
-        let cluster = seen.cluster()?;
+    /// Looks, and does the next step; how the run ends, if that was the last one.
+    async fn turn(&mut self, seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Option<Ending>> {
+        let (cluster, of) = (seen.cluster()?, &self.options.of);
         if let Some(why) = password::not_in_this_state(cluster, &seen.view()) {
-            write!(out, "{}", report::cannot(cluster, &why, None))?;
-            return Ok(Some(Exit::Refused));
+            return Ok(Some((Exit::Refused, report::cannot(cluster, &why, None))));
         }
         let looked = looked::look(seen, &self.options.user, &self.wanted).await?;
         self.begun |= looked.own.is_some();
-        if let Some(why) = self.is_another(&looked) {
-            writeln!(out, "{why}")?;
-            return Ok(Some(Exit::Refused));
-        }
-        let step = password::next(&looked.observed, &looked.change.account, seen.clock.now());
-        if let Some(exit) = self.ends(seen, &looked, &step, out)? {
-            return Ok(Some(exit));
+        let change = &looked.observed.change;
+        let step = password::next(&looked.observed, seen.clock.now());
+        if let Some(ending) = self.ends(cluster, &looked, &step) {
+            return Ok(Some(ending));
         }
         if !self.agreed {
-            write!(out, "{}", report::proposal(cluster, &self.proposed(&looked, &step)))?;
-            if self.options.of.dry_run {
-                return Ok(Some(Exit::Clean));
+            let proposed = report::Proposed {
+                observed: &looked.observed,
+                given: self.options.stdin,
+                goes_back: self.abort,
+                keeps_old: self.options.keep_old,
+                step: &step,
+            };
+            let proposal = report::proposal(cluster, &proposed);
+            if of.dry_run {
+                return Ok(Some((Exit::Clean, proposal)));
             }
+            write!(out, "{proposal}")?;
             self.agreed = agrees(out)?;
             // It may have taken a while.
-            return Ok((!self.agreed).then_some(Exit::Refused));
+            return Ok((!self.agreed).then_some((Exit::Refused, String::new())));
         }
         if self.abort {
-            self.transcript.step(report::turned_round(&looked.change.account), out)?;
+            self.transcript.step(report::turned_round(&change.account), out)?;
             actions::turn_round(seen, &looked).await?;
             self.abort = false;
             return Ok(None);
         }
-        self.step(seen, &looked, &step, out).await
-    }
-
-    async fn step(
-        &mut self,
-        seen: &ObservedCluster,
-        looked: &Looked,
-        step: &Step,
-        out: &mut impl Write,
-    ) -> anyhow::Result<Option<Exit>> {
-        let (cluster, change) = (seen.cluster()?, &looked.change);
-        let says = report::says(step, &change.account, password::held_back(cluster));
-        let now = (report::without_words(step, &says), cluster.ready());
-        let now = format!("{now:?}");
+        let says = report::says(&step, &change.account, password::held_back(cluster));
+        let now = format!("{} {:?}", report::without_words(&step, &says), cluster.ready());
         if self.before.as_ref() != Some(&now) {
             (self.since, self.before) = (Instant::now(), Some(now));
         }
         self.transcript.step(says, out)?;
-        if self.options.of.gives_up(self.since, out)? {
-            return Ok(Some(Exit::Undecided));
+        if of.gives_up(self.since, out)? {
+            return Ok(Some((Exit::Undecided, String::new())));
         }
-        actions::act(seen, looked, step).await?;
+        actions::act(seen, &looked, &step).await?;
         self.begun = true;
-        if *step == Step::Finish {
-            let target = looked.observed.underway.as_ref().map(|it| it.target);
-            write!(
-                out,
-                "{}",
-                report::finished(cluster, &change.account, &change.secret, &change.key, target)
-            )?;
-            return Ok(Some(Exit::Clean));
-        }
-        Ok(None)
+        Ok((step == Step::Finish).then(|| (Exit::Clean, report::finished(cluster, change))))
     }
 
-    /// Ends a run that has nothing to do.
-    fn ends(
-        &self,
-        seen: &ObservedCluster,
-        looked: &Looked,
-        step: &Step,
-        out: &mut impl Write,
-    ) -> anyhow::Result<Option<Exit>> {
-        let (cluster, account) = (seen.cluster()?, &looked.change.account);
-        let underway = looked.observed.underway.as_ref();
-        let text = match step {
-            _ if self.abort && underway.is_none() => report::nothing_to_abort(cluster),
-            _ if (self.abort || self.options.keep_old)
-                && underway.is_some_and(|it| it.sealed && it.target == Which::New) =>
-            {
+    /// How a run ends that has nothing to do.
+    fn ends(&self, cluster: &Cluster, looked: &Looked, step: &Step) -> Option<Ending> {
+        let Change { account, old, new, underway, .. } = &looked.observed.change;
+        let (abort, keep_old) = (self.abort, self.options.keep_old);
+        let refused = match (step, underway) {
+            (_, Some(_)) if !looked.is_asked_for => report::is_of_another(account),
+            (_, Some(_)) if self.options.stdin && self.wanted != *new => report::is_to_another(account),
+            (_, None) if abort => report::nothing_to_abort(cluster),
+            (_, Some(it)) if (abort || keep_old) && it.sealed && it.target == Which::New => {
                 report::too_late(cluster, account)
             }
-            Step::Cannot(why) => {
-                report::cannot(cluster, why, looked.own.as_ref().map(|_| looked::own_name(seen)))
+            (Step::Cannot(why), _) => {
+                report::cannot(cluster, why, looked.own.as_ref().map(Secret::name_any).as_deref())
             }
-            Step::Begin if looked.change.old == looked.change.new => {
-                format!("that is the password of {account} already\n")
-            }
-            Step::Both if self.options.keep_old => {
-                write!(out, "{}", report::both(cluster, account))?;
-                return Ok(Some(Exit::Clean));
-            }
-            _ => return Ok(None),
+            (Step::Begin, _) if old == new => format!("that is the password of {account} already\n"),
+            (Step::Both, _) if keep_old => return Some((Exit::Clean, report::both(cluster, account))),
+            _ => return None,
         };
-        write!(out, "{text}")?;
-        Ok(Some(Exit::Refused))
-    }
-
-    /// Why the change that is under way is not the one that is asked for.
-    fn is_another(&self, looked: &Looked) -> Option<String> {
-        looked.own.as_ref()?;
-        let change = &looked.change;
-        if !looked.is_asked_for {
-            return Some(format!(
-                "a change of the password of {} is under way: finish it first (--user {})",
-                change.account, change.account
-            ));
-        }
-        let other = self.given.as_ref().is_some_and(|given| *given != change.new);
-        other.then(|| {
-            format!(
-                "a change to another password of {} is under way: go on with it without --stdin, or go back with --abort",
-                change.account
-            )
-        })
-    }
-
-    fn proposed<'l>(&self, looked: &'l Looked, step: &'l Step) -> report::Proposed<'l> {
-        let change = &looked.change;
-        let mut workloads: Vec<_> = looked
-            .observed
-            .readers
-            .iter()
-            .map(|pod| match &pod.workload {
-                Some((kind, name)) => format!("{kind} {name}"),
-                None => format!("pod {} (which you delete yourself)", pod.name),
-            })
-            .collect();
-        workloads.sort();
-        workloads.dedup();
-        report::Proposed {
-            account: &change.account,
-            secret: &change.secret,
-            key: &change.key,
-            readers: workloads,
-            underway: looked.observed.underway.as_ref(),
-            given: self.given.is_some(),
-            goes_back: self.abort,
-            keeps_old: self.options.keep_old,
-            step,
-        }
+        Some((Exit::Refused, refused))
     }
 }

@@ -3,14 +3,14 @@
 //! MariaDB accepts both passwords before the Secret changes, and until everything that reads it was restarted; only then
 //! the other one ends. So at every moment each password that a reader holds is accepted. Nothing is remembered between two
 //! looks: a command that was killed goes on where it was, and one that goes back is the same command with the other
-//! target. Passwords are known here by their hashes.
+//! target.
 
 #[cfg(test)]
 mod search;
 
 use std::collections::BTreeSet;
 
-use facts::galera::accounts::Account;
+use facts::galera::accounts::{Account, Password};
 use facts::marks::RECOVER;
 use facts::view::condition;
 use facts::view::{Cluster, Member, State, View};
@@ -37,7 +37,28 @@ impl Which {
     }
 }
 
-/// A change that is under way, as its own Secret holds it.
+/// A key of a Secret, and the passwords of the account in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub account: String,
+    pub secret: String,
+    pub key: String,
+    pub old: Password,
+    pub new: Password,
+    pub underway: Option<Underway>,
+}
+
+impl Change {
+    #[must_use]
+    pub fn password(&self, which: Which) -> &Password {
+        match which {
+            Which::Old => &self.old,
+            Which::New => &self.new,
+        }
+    }
+}
+
+/// How far a change is that is under way, as its own Secret holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Underway {
     /// The password that is left at the end.
@@ -79,13 +100,11 @@ pub struct ReadingPod {
 }
 
 /// What was looked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// Why nothing may be done at the moment.
     pub not_now: Option<String>,
-    /// The hashes of the old and the new password.
-    pub hashes: [String; 2],
-    pub underway: Option<Underway>,
+    pub change: Change,
     pub kept: Kept,
     pub members: Vec<OnMember>,
     pub readers: Vec<ReadingPod>,
@@ -116,33 +135,35 @@ pub enum Step {
     Finish,
 }
 
-/// Returns the next step; `user` is the account.
-pub fn next(seen: &Observed, user: &str, now: Timestamp) -> Step {
+/// Returns the next step.
+pub fn next(seen: &Observed, now: Timestamp) -> Step {
     if let Some(why) = &seen.not_now {
         return Step::Wait(why.clone());
     }
-    if let Some(why) = seen.cannot(user) {
+    if let Some(why) = seen.cannot() {
         return Step::Cannot(why);
     }
-    let Some(underway) = &seen.underway else { return Step::Begin };
+    let Some(underway) = &seen.change.underway else { return Step::Begin };
     let target = underway.target;
+    if target == Which::Old && !underway.touched && !underway.sealed {
+        // No reader ever held the new password. Also where no member accepts it: a statement of another run that lets it be
+        // accepted may be on its way, and changes nothing once the account was written again.
+        return Step::End(seen.clauses(&[target]));
+    }
     let at = seen.kept.written.as_ref().filter(|(turn, _)| *turn == underway.turn).map(|(_, at)| *at);
     let written = seen.kept.holds == Some(target) && (at.is_some() || underway.sealed);
-    let stale = at.map_or_else(Vec::new, |at| seen.created_before(at + SETTLED));
-    if !written || !stale.is_empty() {
-        return match () {
-            () if !seen.accepts(Which::Old) || !seen.accepts(Which::New) => {
-                Step::AcceptBoth(seen.clauses(user, &[target, target.other()]))
-            }
-            () if !written => Step::Write,
-            () => restart(&stale, at, now),
-        };
-    }
+    let stale =
+        at.map_or_else(Vec::new, |at| seen.readers.iter().filter(|it| it.created <= at + SETTLED).collect());
+    let (all_hold_it, other) = (written && stale.is_empty(), target.other());
     match () {
-        () if !seen.accepts(target) => Step::AcceptBoth(seen.clauses(user, &[target, target.other()])),
-        () if !underway.sealed && seen.accepts(target.other()) => Step::Both,
+        () if !seen.accepts(target) || !all_hold_it && !seen.accepts(other) => {
+            Step::AcceptBoth(seen.clauses(&[target, other]))
+        }
+        () if !written => Step::Write,
+        () if !all_hold_it => restart(&stale, at, now),
+        () if !underway.sealed && seen.accepts(other) => Step::Both,
         () if !underway.sealed => Step::Seal,
-        () if seen.accepted_anywhere(target.other()) => Step::End(seen.clauses(user, &[target])),
+        () if seen.accepted_anywhere(other) => Step::End(seen.clauses(&[target])),
         () => Step::Finish,
     }
 }
@@ -166,44 +187,38 @@ fn restart(stale: &[&ReadingPod], at: Option<Timestamp>, now: Timestamp) -> Step
 impl Observed {
     /// The accounts that the Secret's readers use: those at hosts with another password are not theirs.
     fn theirs<'a>(&'a self, on: &'a OnMember) -> impl Iterator<Item = &'a Account> {
-        on.accounts.iter().filter(|it| self.hashes.iter().any(|hash| it.accepts(hash)))
+        on.accounts.iter().filter(|it| self.passwords().iter().any(|password| it.accepts(password)))
     }
 
-    fn hash(&self, which: Which) -> &str {
-        &self.hashes[which as usize]
+    fn passwords(&self) -> [&Password; 2] {
+        [&self.change.old, &self.change.new]
     }
 
     /// Tells whether every member accepts this password. Where clients in its pod can log in at all, one did so with it.
     fn accepts(&self, which: Which) -> bool {
         let accepts = |on: &OnMember| {
             let logs_in = on.logs_in[which as usize] || on.logs_in == [false; 2];
-            self.theirs(on).all(|it| it.accepts(self.hash(which))) && logs_in
+            self.theirs(on).all(|it| it.accepts(self.change.password(which))) && logs_in
         };
         self.members.iter().all(accepts)
     }
 
     fn accepted_anywhere(&self, which: Which) -> bool {
-        self.members.iter().any(|on| on.accounts.iter().any(|it| it.accepts(self.hash(which))))
-    }
-
-    fn created_before(&self, limit: Timestamp) -> Vec<&ReadingPod> {
-        self.readers.iter().filter(|pod| pod.created <= limit).collect()
+        let password = self.change.password(which);
+        self.members.iter().any(|on| on.accounts.iter().any(|it| it.accepts(password)))
     }
 
     /// The clauses by which the account accepts these passwords, at each of its hosts.
-    fn clauses(&self, user: &str, which: &[Which]) -> Vec<String> {
-        let hashes: Vec<_> = which.iter().map(|it| self.hash(*it)).collect();
-        let known = [&*self.hashes[0], &*self.hashes[1]];
-        let mut clauses = BTreeSet::new();
-        for on in &self.members {
-            clauses.extend(self.theirs(on).map(|it| it.accepting(user, &hashes, known)));
-        }
-        clauses.into_iter().collect()
+    fn clauses(&self, which: &[Which]) -> Vec<String> {
+        let passwords: Vec<_> = which.iter().map(|it| self.change.password(*it)).collect();
+        let accounts = self.members.iter().flat_map(|on| self.theirs(on));
+        let clause = |it: &Account| it.accepting(&self.change.account, &passwords, self.passwords());
+        accounts.map(clause).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Returns why the password is not changed, however long one waits.
-    fn cannot(&self, user: &str) -> Option<String> {
-        let known = [&*self.hashes[0], &*self.hashes[1]];
+    fn cannot(&self) -> Option<String> {
+        let user = &self.change.account;
         self.members.iter().find_map(|on| {
             let OnMember { member, .. } = on;
             if self.theirs(on).next().is_none() {
@@ -212,7 +227,7 @@ impl Observed {
                 ));
             }
             self.theirs(on).find_map(|it| {
-                let besides = it.accepts_besides(known)?;
+                let besides = it.accepts_besides(self.passwords())?;
                 let host = &it.host;
                 Some(format!(
                     "on {member}, {user} at host {host} accepts {besides}, too, which would still log in afterwards: remove that method from the account first"

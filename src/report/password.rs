@@ -1,21 +1,17 @@
 //! A change of a password as text: what will be done, what is being done, and where the new password is. No password is
 //! ever printed.
 
+use std::collections::BTreeSet;
 use std::mem;
 
 use facts::view::Cluster;
 use facts::way_out::Command;
-use leader::password::{Step, Underway, Which};
+use leader::password::{Change, Observed, Step, Which};
 use objects::visible;
 
 /// What a person is asked to confirm.
 pub struct Proposed<'a> {
-    pub account: &'a str,
-    pub secret: &'a str,
-    pub key: &'a str,
-    /// What reads the key, in words.
-    pub readers: Vec<String>,
-    pub underway: Option<&'a Underway>,
+    pub observed: &'a Observed,
     /// The person gave the new password.
     pub given: bool,
     /// `--abort`.
@@ -27,15 +23,15 @@ pub struct Proposed<'a> {
 
 /// Returns what will be done.
 pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
-    let Proposed { account, secret, key, readers, .. } = it;
-    let back = it.goes_back || it.underway.is_some_and(|it| it.target == Which::Old);
+    let Change { account, secret, key, underway, .. } = &it.observed.change;
+    let back = it.goes_back || underway.as_ref().is_some_and(|it| it.target == Which::Old);
     let target = match (back, it.given) {
         (true, _) => "the old one again",
         (false, true) => "the one that you gave",
         (false, false) => "a random one",
     };
     let other = if back { "new" } else { "old" };
-    let under_way = match (it.goes_back, it.underway) {
+    let under_way = match (it.goes_back, underway) {
         (true, _) => "; the change that is under way is reversed",
         (false, Some(_)) => "; a change is under way, and goes on where it was",
         (false, None) => "",
@@ -47,6 +43,15 @@ pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
     };
     let next =
         if it.goes_back { String::new() } else { format!("next step: {}\n", says(it.step, account, None)) };
+    let readers: BTreeSet<_> = it
+        .observed
+        .readers
+        .iter()
+        .map(|pod| match &pod.workload {
+            Some((kind, name)) => format!("{kind} {name}"),
+            None => format!("pod {} (which you delete yourself)", pod.name),
+        })
+        .collect();
     let text = format!(
         "{} ({})\nThe password of {account} becomes {target}{under_way}:\n\
          1. MariaDB accepts the old and the new one.\n\
@@ -55,7 +60,7 @@ pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
          4. {last}\n{next}",
         cluster.id,
         cluster.count(),
-        readers.join(", ")
+        readers.into_iter().collect::<Vec<_>>().join(", ")
     );
     text.lines().map(|line| visible(line) + "\n").collect()
 }
@@ -93,13 +98,12 @@ pub fn without_words(step: &Step, says: &str) -> String {
 }
 
 /// Returns why nothing is done; `own` is the Secret of a change that is under way.
-pub fn cannot(cluster: &Cluster, why: &str, own: Option<String>) -> String {
-    let delete = |own: &str| Command::new(format!("kubectl -n {} delete secret {own}", cluster.id.namespace));
+pub fn cannot(cluster: &Cluster, why: &str, own: Option<&str>) -> String {
     let own = own.map(|own| {
+        let delete = Command::new(format!("kubectl -n {} delete secret {own}", cluster.id.namespace));
         format!(
             "\nSecret {own} keeps the old and the new password of the change that is under way; delete it only if every member accepts \
-             the password that its Secret holds: {}",
-            delete(&own)
+             the password that its Secret holds: {delete}"
         )
     });
     let text = format!("the password cannot be changed: {why}{}", own.unwrap_or_default());
@@ -109,6 +113,18 @@ pub fn cannot(cluster: &Cluster, why: &str, own: Option<String>) -> String {
 /// Returns the line after `--abort`.
 pub fn turned_round(account: &str) -> String {
     visible(&format!("going back to the old password of {account}"))
+}
+
+/// Returns why another change is not begun; `account` is that of the change that is under way.
+pub fn is_of_another(account: &str) -> String {
+    format!("a change of the password of {account} is under way: finish it first (--user {account})\n")
+}
+
+/// Returns why another password is not taken.
+pub fn is_to_another(account: &str) -> String {
+    format!(
+        "a change to another password of {account} is under way: go on with it without --stdin, or go back with --abort\n"
+    )
 }
 
 pub fn nothing_to_abort(cluster: &Cluster) -> String {
@@ -134,8 +150,10 @@ pub fn both(cluster: &Cluster, account: &str) -> String {
 }
 
 /// Returns the last lines.
-pub fn finished(cluster: &Cluster, account: &str, secret: &str, key: &str, target: Option<Which>) -> String {
-    let which = if target == Some(Which::Old) { "old" } else { "new" };
+pub fn finished(cluster: &Cluster, change: &Change) -> String {
+    let Change { account, secret, key, underway, .. } = change;
+    let is_old = underway.as_ref().is_some_and(|it| it.target == Which::Old);
+    let which = if is_old { "old" } else { "new" };
     let show = Command::new(format!("kubectl -n {} get secret {secret}", cluster.id.namespace))
         .arg(format!("--template={{{{index .data \"{key}\" | base64decode}}}}"));
     format!("{}: MariaDB accepts only the {which} password of {account}\nto see it: {show}\n", cluster.id)

@@ -6,20 +6,20 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context as _;
-use facts::galera::credentials;
+use facts::galera::{accounts, credentials};
 use facts::marks::password::PasswordChange;
 use facts::marks::{PASSWORD, PREFIX};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{ApiResource, DynamicObject, Patch, PostParams};
+use kube::api::{ApiResource, DynamicObject, ObjectMeta, Patch, PostParams};
 use kube::{Api, ResourceExt as _};
-use leader::password::{Step, Which};
+use leader::password::{Observed, OnMember, Step, Which};
 use serde_json::{Value, json};
 
-use super::change::{bytes, new_turn};
-use super::looked::{Looked, own_name, secrets, text};
+use super::change::{bytes, new_turn, text, written_down};
+use super::looked::{Looked, own_name, secrets};
 use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::command::guided::MANAGER;
 use crate::command::look::ObservedCluster;
@@ -31,9 +31,13 @@ const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 pub(super) async fn act(seen: &ObservedCluster, looked: &Looked, step: &Step) -> anyhow::Result<()> {
     match step {
         Step::Begin => begin(seen, looked).await,
-        Step::AcceptBoth(clauses) | Step::End(clauses) => alter(seen, looked, clauses).await,
+        Step::AcceptBoth(clauses) => alter(seen, looked, clauses).await,
+        Step::End(clauses) => {
+            alter(seen, looked, clauses).await?;
+            if looked.underway()?.sealed { Ok(()) } else { note(seen, looked, &[("sealed", "yes")]).await }
+        }
         Step::Write => {
-            let underway = looked.observed.underway.as_ref().context("no change is under way")?;
+            let underway = looked.underway()?;
             if !underway.touched {
                 // Before that: a run that turns the change round has to know, and this one that it was turned round.
                 note(seen, looked, &[("touched", "yes")]).await?;
@@ -58,13 +62,9 @@ async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
         uid: seen.cluster()?.workload.metadata.uid.clone(),
         ..OwnerReference::default()
     };
-    let (secret, own) = (&looked.change.secret, looked.change.written_down(&own_name(seen), owner)?);
-    let now =
-        secrets(seen).get_metadata(secret).await.with_context(|| format!("asking for Secret {secret}"))?;
-    anyhow::ensure!(
-        now.metadata.resource_version == looked.secret.metadata.resource_version,
-        "Secret {secret} changed just now"
-    );
+    let own = written_down(&looked.observed.change, &own_name(seen), owner)?;
+    let changed = format!("Secret {} changed just now", looked.secret.name_any());
+    is_unchanged(seen, &looked.secret, &changed).await?;
     let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     match secrets(seen).create(&parameters, &own).await {
         // Another run was faster, and the next look finds its change.
@@ -73,24 +73,30 @@ async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
     }
 }
 
+/// Fails for this reason if the Secret is another one than was looked at.
+async fn is_unchanged(seen: &ObservedCluster, secret: &Secret, why: &str) -> anyhow::Result<()> {
+    let name = secret.name_any();
+    let now = secrets(seen).get_metadata(&name).await.with_context(|| format!("asking for Secret {name}"))?;
+    anyhow::ensure!(now.metadata.resource_version == secret.metadata.resource_version, "{why}");
+    Ok(())
+}
+
 /// Changes the account, unless another run has written something since the look.
 async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> anyhow::Result<()> {
-    let own = looked.own.as_ref().context("no change is under way")?;
-    let now =
-        secrets(seen).get_metadata(&own.name_any()).await.context("asking for the command's own Secret")?;
+    is_unchanged(seen, looked.own()?, "another run is at the same change").await?;
+    let OnMember { member, accounts, .. } = looked.observed.members.first().context("it has no member")?;
+    let account = &looked.observed.change.account;
+    let said = looked.run(seen, member, &accounts::change(account, accounts, clauses)).await?;
     anyhow::ensure!(
-        now.metadata.resource_version == own.metadata.resource_version,
-        "another run is at the same change"
+        said.lines().any(|it| it.strip_prefix("row ") == Some(accounts::CHANGED)),
+        "on {member}, account {account} was changed by another session since it was looked at, or is being changed by one: nothing was done"
     );
-    let first = seen.cluster()?.members.first().context("it has no member")?;
-    // Passwords that are not hashes would need other quotes in other modes, and a member must not change its copy alone.
-    let session = "SET SESSION sql_mode = '', SESSION wsrep_OSU_method = 'TOI';";
-    looked.run(seen, &first.name, &format!("{session} ALTER USER {};", clauses.join(", "))).await.map(drop)
+    Ok(())
 }
 
 /// Writes a password to the Secret that members read. The guard knows by the mark that MariaDB accepts it.
 async fn write(seen: &ObservedCluster, looked: &Looked, which: Which, turn: &str) -> anyhow::Result<()> {
-    let Looked { change, secret, .. } = looked;
+    let Looked { observed: Observed { change, .. }, secret, .. } = looked;
     let name = &change.secret;
     let value =
         text(secret, &change.key).with_context(|| format!("key {} of Secret {name} is gone", change.key))?;
@@ -138,36 +144,34 @@ async fn restart(
 
 /// Notes this in the command's own Secret as it was looked at.
 async fn note(seen: &ObservedCluster, looked: &Looked, values: &[(&str, &str)]) -> anyhow::Result<()> {
-    let own = looked.own.as_ref().context("no change is under way")?;
+    let own = looked.own()?;
     let patch =
         json!({ "metadata": { "resourceVersion": own.metadata.resource_version }, "data": bytes(values) });
     let noted = secrets(seen).patch(&own.name_any(), &written_by(MANAGER), &Patch::Merge(&patch)).await;
     noted.map(drop).context("noting it in the command's own Secret")
 }
 
-/// Turns the change round. Where the Secret was not written, no reader holds the new password: then it only ends.
+/// Turns the change round.
 pub(super) async fn turn_round(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
-    let underway = looked.observed.underway.as_ref().context("no change is under way")?;
-    if underway.target == Which::Old {
+    if looked.underway()?.target == Which::Old {
         return Ok(());
     }
-    let sealed = if underway.touched { "no" } else { "yes" };
-    note(seen, looked, &[("target", "old"), ("turn", &new_turn()?), ("sealed", sealed)]).await
+    note(seen, looked, &[("target", "old"), ("turn", &new_turn()?)]).await
 }
 
 /// Removes the mark, and then the command's own Secret: until that is gone, a later run goes on here.
 async fn finish(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
-    let (own, secret) = (looked.own.as_ref().context("no change is under way")?, &looked.secret);
     let key = format!("{PREFIX}{PASSWORD}");
-    if secret.annotations().contains_key(&key) {
-        let name = secret.name_any();
-        let (uid, version) =
-            (secret.uid().unwrap_or_default(), secret.resource_version().unwrap_or_default());
-        let it = Exactly { name: &name, uid: &uid, version: &version };
+    if looked.secret.annotations().contains_key(&key) {
+        let it = exactly(&looked.secret.metadata);
         api::annotate(&secrets(seen), it, MANAGER, &json!({ key: Value::Null })).await?;
     }
-    let (name, uid) = (own.name_any(), own.uid().unwrap_or_default());
-    let version = own.resource_version().unwrap_or_default();
-    api::delete::<Secret>(&secrets(seen), Exactly { name: &name, uid: &uid, version: &version }).await?;
+    api::delete(&secrets(seen), exactly(&looked.own()?.metadata)).await?;
     Ok(())
+}
+
+fn exactly(of: &ObjectMeta) -> Exactly<'_> {
+    let [name, uid, version] =
+        [&of.name, &of.uid, &of.resource_version].map(|it| it.as_deref().unwrap_or_default());
+    Exactly { name, uid, version }
 }

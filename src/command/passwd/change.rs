@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
-use leader::password::{Underway, Which};
+use leader::password::{Change, Underway, Which};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 /// Characters of a password that is made here.
@@ -21,70 +21,55 @@ const CHARACTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 /// Characters of a word that differs in each change.
 const TURN: usize = 8;
 
-/// The key that is changed, and its passwords.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
-    pub account: String,
-    pub secret: String,
-    pub key: String,
-    pub old: Password,
-    pub new: Password,
+/// Reads what an earlier run wrote down.
+pub(super) fn read(own: &Secret) -> anyhow::Result<Change> {
+    let name = own.name_any();
+    let value = |key: &str| {
+        text(own, key)
+            .with_context(|| format!("Secret {name} lacks key {key}: it is not one of gatera passwd"))
+    };
+    let password = |key: &str| {
+        let password = Password::in_use(&value(key)?);
+        password.with_context(|| format!("key {key} of Secret {name} holds no password"))
+    };
+    let (account, secret, key) = (value("account")?, value("secret")?, value("key")?);
+    let (old, new) = (password("old")?, password("new")?);
+    let target = if value("target")? == "old" { Which::Old } else { Which::New };
+    let (turn, touched, sealed) = (value("turn")?, value("touched")? == "yes", value("sealed")? == "yes");
+    let underway = Some(Underway { target, turn, touched, sealed });
+    Ok(Change { account, secret, key, old, new, underway })
 }
 
-impl Change {
-    pub(super) fn password(&self, which: Which) -> &Password {
-        match which {
-            Which::Old => &self.old,
-            Which::New => &self.new,
-        }
-    }
+/// Returns the Secret that writes down a change that begins.
+pub(super) fn written_down(change: &Change, name: &str, owner: OwnerReference) -> anyhow::Result<Secret> {
+    let own = [
+        ("account", &*change.account),
+        ("secret", &change.secret),
+        ("key", &change.key),
+        ("old", change.old.look()),
+        ("new", change.new.look()),
+        ("target", "new"),
+        ("turn", &new_turn()?),
+        ("touched", "no"),
+        ("sealed", "no"),
+    ];
+    let labels = [("app.kubernetes.io/managed-by", "gatera"), ("app.kubernetes.io/component", "passwd")];
+    Ok(Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        data: Some(bytes(&own)),
+        ..Secret::default()
+    })
+}
 
-    /// Reads what an earlier run wrote down.
-    pub(super) fn read(own: &Secret) -> anyhow::Result<(Self, Underway)> {
-        let text = |key: &str| {
-            let value = own.data.as_ref().and_then(|data| data.get(key));
-            let text = value.and_then(|ByteString(bytes)| String::from_utf8(bytes.clone()).ok());
-            text.with_context(|| {
-                format!("Secret {} lacks key {key}: it is not one of gatera passwd", own.name_any())
-            })
-        };
-        let password = |key: &str| {
-            Password::in_use(&text(key)?)
-                .with_context(|| format!("key {key} of Secret {} holds no password", own.name_any()))
-        };
-        let (account, secret, key) = (text("account")?, text("secret")?, text("key")?);
-        let change = Self { account, secret, key, old: password("old")?, new: password("new")? };
-        let target = if text("target")? == "old" { Which::Old } else { Which::New };
-        let (turn, touched, sealed) = (text("turn")?, text("touched")? == "yes", text("sealed")? == "yes");
-        let underway = Underway { target, turn, touched, sealed };
-        Ok((change, underway))
-    }
-
-    /// Returns the Secret that writes it down.
-    pub(super) fn written_down(&self, name: &str, owner: OwnerReference) -> anyhow::Result<Secret> {
-        let own = [
-            ("account", &*self.account),
-            ("secret", &self.secret),
-            ("key", &self.key),
-            ("old", self.old.look()),
-            ("new", self.new.look()),
-            ("target", "new"),
-            ("turn", &new_turn()?),
-            ("touched", "no"),
-            ("sealed", "no"),
-        ];
-        let labels = [("app.kubernetes.io/managed-by", "gatera"), ("app.kubernetes.io/component", "passwd")];
-        Ok(Secret {
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
-                owner_references: Some(vec![owner]),
-                ..ObjectMeta::default()
-            },
-            data: Some(bytes(&own)),
-            ..Secret::default()
-        })
-    }
+/// Returns the text of a value of a Secret.
+pub(super) fn text(secret: &Secret, key: &str) -> Option<String> {
+    let ByteString(bytes) = secret.data.as_ref()?.get(key)?;
+    String::from_utf8(bytes.clone()).ok()
 }
 
 /// Values as a Secret holds them.
@@ -123,12 +108,13 @@ mod tests {
     fn what_is_written_down_is_read_back() {
         let [account, secret, key] = ["root", "s", "root-password"].map(str::to_owned);
         let old = Password::in_use("it's \"old\"").unwrap();
-        let change = Change { account, secret, key, old, new: made().unwrap() };
-        let own = change.written_down("gatera-passwd-g", OwnerReference::default()).unwrap();
-        let (read, underway) = Change::read(&own).unwrap();
-        assert_eq!((read, underway.target), (change, Which::New));
-        assert!(!underway.touched && !underway.sealed);
-        let strange = Change::read(&Secret::default()).unwrap_err();
+        let change = Change { account, secret, key, old, new: made().unwrap(), underway: None };
+        let own = written_down(&change, "gatera-passwd-g", OwnerReference::default()).unwrap();
+        let again = read(&own).unwrap();
+        let underway = again.underway.clone().unwrap();
+        assert_eq!(Change { underway: None, ..again }, change);
+        assert!(underway.target == Which::New && !underway.touched && !underway.sealed);
+        let strange = read(&Secret::default()).unwrap_err();
         assert_eq!(strange.to_string(), "Secret  lacks key account: it is not one of gatera passwd");
     }
 

@@ -5,19 +5,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
-use facts::galera::accounts::{Account, Password};
+use facts::galera::accounts::{self, Account, Password};
 use facts::galera::credentials::{self, Credential, Role};
 use facts::marks::password::PasswordChange;
 use facts::marks::{PASSWORD, PREFIX};
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
-use leader::password::{self, Kept, Observed, OnMember, ReadingPod, Which};
+use leader::password::{self, Change, Kept, Observed, OnMember, ReadingPod, Underway, Which};
 
-use super::change::Change;
+use super::change::{self, text};
 use crate::act::exec::{ExecError, shell};
 use crate::command::look::ObservedCluster;
 
@@ -26,7 +25,6 @@ const STATEMENT: &str = include_str!("statement.sh");
 
 /// What was looked at.
 pub(super) struct Looked {
-    pub change: Change,
     /// The Secret of the command's own; `None`: no change is under way.
     pub own: Option<Secret>,
     /// The Secret that members read.
@@ -34,13 +32,10 @@ pub(super) struct Looked {
     pub observed: Observed,
     /// The account is the one that was asked for.
     pub is_asked_for: bool,
-    admin: Admin,
-}
-
-/// The user that changes accounts; of its passwords one is right.
-struct Admin {
-    name: String,
-    passwords: [Password; 2],
+    /// The user that changes accounts.
+    root: String,
+    /// One of them is root's.
+    root_passwords: [Password; 2],
 }
 
 /// Returns the name of the command's own Secret.
@@ -52,42 +47,29 @@ pub(super) fn secrets(seen: &ObservedCluster) -> Api<Secret> {
     Api::namespaced(seen.client.clone(), &seen.id.namespace)
 }
 
-/// Returns the text of a value of a Secret.
-pub(super) fn text(secret: &Secret, key: &str) -> Option<String> {
-    let ByteString(bytes) = secret.data.as_ref()?.get(key)?;
-    String::from_utf8(bytes.clone()).ok()
-}
-
 /// Looks at the password of this account, or at the change that is under way. `new` is the password of a change that begins.
 pub(super) async fn look(seen: &ObservedCluster, user: &str, new: &Password) -> anyhow::Result<Looked> {
     let own = secrets(seen).get_opt(&own_name(seen)).await.context("asking for the command's own Secret")?;
     let all = read_by_the_server(seen).await?;
     let credentials = found(seen, &all)?;
-    let earlier = own.as_ref().map(Change::read).transpose()?;
-    let (change, underway) = match earlier {
-        Some((change, underway)) => (change, Some(underway)),
-        None => (begun(seen, user, new, &credentials, &all)?, None),
+    let change = match &own {
+        Some(own) => change::read(own)?,
+        None => begun(seen, user, new, &credentials, &all)?,
     };
-    let admin = admin(&credentials, &change)?;
+    let (root, root_passwords) = root(&credentials, &change)?;
     let secret = all.get(&change.secret).cloned();
     let secret =
         secret.with_context(|| format!("there is no Secret {} that its server reads", change.secret))?;
     let (cluster, view) = (seen.cluster()?, seen.view());
     let not_now = password::not_now(cluster, &view);
-    let observed = Observed {
-        hashes: [change.old.hash(), change.new.hash()],
-        underway,
-        kept: kept(seen, &secret, &change),
-        readers: readers(seen, &change).await?,
-        members: Vec::new(),
-        not_now,
-    };
     let is_asked_for = called(&credentials, user).any(|it| it.account == change.account);
-    let mut looked = Looked { change, own, secret, observed, is_asked_for, admin };
+    let kept = kept(seen, &secret, &change);
+    let readers = readers(seen, &change).await?;
+    let observed = Observed { change, kept, readers, members: Vec::new(), not_now };
+    let mut looked = Looked { own, secret, observed, is_asked_for, root, root_passwords };
     if looked.observed.not_now.is_none() {
         let names = cluster.members.iter().map(|it| &*it.name);
-        let members = try_join_all(names.map(|it| looked.on_member(seen, it))).await?;
-        looked.observed.members = members;
+        looked.observed.members = try_join_all(names.map(|it| looked.on_member(seen, it))).await?;
     }
     Ok(looked)
 }
@@ -96,26 +78,21 @@ pub(super) async fn look(seen: &ObservedCluster, user: &str, new: &Password) -> 
 async fn read_by_the_server(seen: &ObservedCluster) -> anyhow::Result<BTreeMap<String, Secret>> {
     let (spec, _) = seen.cluster()?.server().context("its template has no server")?;
     let names: BTreeSet<_> = spec.secrets().filter(|name| !name.is_empty()).collect();
-    let api = secrets(seen);
-    let get = |name: &str| {
-        let (api, name) = (api.clone(), name.to_owned());
-        async move {
-            let secret = api.get_opt(&name).await;
-            anyhow::Ok((name.clone(), secret.with_context(|| format!("reading Secret {name}"))?))
-        }
-    };
-    let all = try_join_all(names.into_iter().map(get)).await?;
-    Ok(all.into_iter().filter_map(|(name, secret)| Some((name, secret?))).collect())
+    let mut all = BTreeMap::new();
+    for name in names {
+        let secret = secrets(seen).get_opt(name).await.with_context(|| format!("reading Secret {name}"))?;
+        all.extend(secret.map(|secret| (name.to_owned(), secret)));
+    }
+    Ok(all)
 }
 
 fn found(seen: &ObservedCluster, all: &BTreeMap<String, Secret>) -> anyhow::Result<Vec<Credential>> {
     let (spec, server) = seen.cluster()?.server().context("its template has no server")?;
-    let value = |name: &str, key: &str| text(all.get(name)?, key);
-    let keys = |name: &str| {
-        let data = all.get(name).and_then(|it| it.data.as_ref());
-        data.map(|data| data.keys().cloned().collect()).unwrap_or_default()
+    let texts = |it: &Secret| {
+        it.data.iter().flatten().filter_map(|(key, _)| Some((key.clone(), text(it, key)?))).collect()
     };
-    Ok(credentials::of(spec, server, &value, &keys))
+    let values = all.iter().map(|(name, secret)| (name.clone(), texts(secret))).collect();
+    Ok(credentials::of(spec, server, &values))
 }
 
 /// The credentials of the account with this name; without one, of the account with this role.
@@ -157,7 +134,14 @@ fn begun(
     })?;
     may_be_written(seen, &all[secret], key)?;
     let new = new.clone();
-    Ok(Change { account: account.clone(), secret: secret.clone(), key: key.clone(), old, new })
+    Ok(Change {
+        account: account.clone(),
+        secret: secret.clone(),
+        key: key.clone(),
+        old,
+        new,
+        underway: None,
+    })
 }
 
 /// Whether nothing else decides about the Secret.
@@ -183,18 +167,17 @@ fn may_be_written(seen: &ObservedCluster, secret: &Secret, key: &str) -> anyhow:
     Ok(())
 }
 
-fn admin(credentials: &[Credential], change: &Change) -> anyhow::Result<Admin> {
+/// Root's name, and two passwords of which one is right.
+fn root(credentials: &[Credential], change: &Change) -> anyhow::Result<(String, [Password; 2])> {
     let root = credentials.iter().find(|it| it.role == Role::Root).context(
         "no password of root was found in a Secret (MARIADB_ROOT_PASSWORD of the server), and root changes the others",
     )?;
-    let name = root.account.clone();
-    if name == change.account {
-        return Ok(Admin { name, passwords: [change.old.clone(), change.new.clone()] });
-    }
-    let password = root.password.clone();
-    let password =
-        password.with_context(|| format!("key {} of Secret {} is not one line", root.key, root.secret))?;
-    Ok(Admin { name, passwords: [password.clone(), password] })
+    let passwords = match root.password.clone() {
+        _ if root.account == change.account => [change.old.clone(), change.new.clone()],
+        Some(password) => [password.clone(), password],
+        None => anyhow::bail!("key {} of Secret {} is not one line", root.key, root.secret),
+    };
+    Ok((root.account.clone(), passwords))
 }
 
 fn kept(seen: &ObservedCluster, secret: &Secret, change: &Change) -> Kept {
@@ -241,6 +224,15 @@ fn restarted_with(pod: &Pod) -> Option<(String, String)> {
 }
 
 impl Looked {
+    /// The Secret of the change that is under way.
+    pub(super) fn own(&self) -> anyhow::Result<&Secret> {
+        self.own.as_ref().context("no change is under way")
+    }
+
+    pub(super) fn underway(&self) -> anyhow::Result<&Underway> {
+        self.observed.change.underway.as_ref().context("no change is under way")
+    }
+
     /// Runs a statement as root on this member, and returns what it prints.
     pub(super) async fn run(
         &self,
@@ -249,19 +241,18 @@ impl Looked {
         statement: &str,
     ) -> anyhow::Result<String> {
         let (_, server) = seen.cluster()?.server().context("its template has no server")?;
-        let (Admin { name, passwords: [first, second] }, Change { account, old, new, .. }) =
-            (&self.admin, &self.change);
+        let Self { root, root_passwords: [first, second], observed, .. } = self;
+        let Change { account, old, new, .. } = &observed.change;
         // A password that nothing knows yet is not tried.
         let (second, new) = if self.own.is_some() { (second, new) } else { (first, old) };
-        let lines = [&**name, first.look(), second.look(), statement, account, old.look(), new.look()]
-            .map(|it| format!("{it}\n"));
+        let [first, second, old, new] = [first, second, old, new].map(|it| credentials::quoted(it.look()));
+        let lines = [root, &first, &second, statement, account, &old, &new].map(|it| format!("{it}\n"));
         let ran = shell(&seen.pods(), member, &server.name, STATEMENT, &lines.concat()).await;
         let said = match ran {
             Err(ExecError::Failed(said)) => {
-                // What follows may quote a hash.
-                let said = said.split(" near '").next().unwrap_or_default().to_owned();
+                let said = without_statement(&said);
                 let drifted = said.contains("ERROR 1045").then(|| {
-                    format!(": {name} does not log in with the password that the Secret holds; set that one in MariaDB, or write the one that MariaDB has to the Secret (gatera explain G12)")
+                    format!(": {root} does not log in with the password that the Secret holds; set that one in MariaDB, or write the one that MariaDB has to the Secret (gatera explain G12)")
                 });
                 anyhow::bail!("on {member}: {said}{}", drifted.unwrap_or_default());
             }
@@ -275,26 +266,23 @@ impl Looked {
     }
 
     async fn on_member(&self, seen: &ObservedCluster, member: &str) -> anyhow::Result<OnMember> {
-        let account: String = self.change.account.bytes().map(|byte| format!("{byte:02X}")).collect();
-        let statement = format!(
-            "SELECT CONCAT(HEX(Host), ':', HEX(Priv)) FROM mysql.global_priv WHERE CAST(User AS BINARY) = X'{account}';"
-        );
-        let said = self.run(seen, member, &statement).await?;
+        let said = self.run(seen, member, &accounts::query(&self.observed.change.account)).await?;
         let mut logs_in = said.lines().filter_map(|it| it.strip_prefix("login ")).map(|it| it == "yes");
         let logs_in = [logs_in.next().unwrap_or_default(), logs_in.next().unwrap_or_default()];
-        let rows = said.lines().filter_map(|it| it.strip_prefix("row ")?.split_once(':'));
-        let read = |(host, row): (&str, &str)| Account::read(&unhexed(host)?, &unhexed(row)?);
-        let accounts =
-            rows.map(|it| read(it).context("a row of the account in mysql.global_priv cannot be read"));
-        let accounts =
-            accounts.collect::<anyhow::Result<Vec<_>>>().with_context(|| format!("on {member}"))?;
+        let rows = said.lines().filter_map(|it| it.strip_prefix("row ")).filter(|it| it.contains(':'));
+        let read = |row| {
+            let account = Account::read(row);
+            account.with_context(|| {
+                format!("on {member}: a row of the account in mysql.global_priv cannot be read")
+            })
+        };
+        let accounts = rows.map(read).collect::<anyhow::Result<_>>()?;
         Ok(OnMember { member: member.to_owned(), accounts, logs_in })
     }
 }
 
-/// The text of these hexadecimal digits.
-fn unhexed(digits: &str) -> Option<String> {
-    let bytes =
-        digits.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    String::from_utf8(bytes.collect::<Option<_>>()?).ok()
+/// What the client says of an error. Before it the client prints the statement, and after it a part of it: both have hashes.
+pub(super) fn without_statement(said: &str) -> &str {
+    let said = said.find("ERROR ").map_or(said, |at| &said[at..]);
+    said.split(" near '").next().unwrap_or_default()
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tower::service_fn;
 
 use super::look::ObservedCluster;
-use super::looked::{Looked, look};
+use super::looked::{Looked, look, without_statement};
 use super::*;
 use crate::command::site::Clock;
 
@@ -166,7 +166,7 @@ async fn looked(underway: &Underway) -> (ObservedCluster, Asked, Looked) {
     let (seen, asked) =
         cluster(&[set("g", &root())], &json!({ "s": secret(&json!({})), "gatera-passwd-g": own }));
     let looked = look(&seen, "root", &Password::new("other").unwrap()).await.unwrap();
-    assert_eq!(looked.observed.underway.as_ref(), Some(underway));
+    assert_eq!(looked.observed.change.underway.as_ref(), Some(underway));
     assert!(looked.observed.not_now.is_some() && looked.is_asked_for);
     asked.lock().unwrap().clear();
     (seen, asked, looked)
@@ -193,14 +193,22 @@ async fn each_write_names_the_version_that_was_looked_at() {
 }
 
 #[tokio::test]
-async fn it_is_turned_round_at_once_where_no_reader_has_the_new_one() {
-    for (touched, sealed) in [(false, "eWVz"), (true, "bm8=")] {
+async fn it_is_turned_round_by_one_write() {
+    for touched in [false, true] {
         let (seen, asked, looked) = looked(&underway(touched)).await;
         actions::turn_round(&seen, &looked).await.unwrap();
         let writes = asked.lock().unwrap().clone();
         let [(_, path, noted)] = &writes[..] else { panic!("{writes:?}") };
         assert!(path.ends_with("/secrets/gatera-passwd-g"));
-        assert_eq!((&noted["data"]["target"], &noted["data"]["sealed"]), (&json!(OLD), &json!(sealed)));
+        assert_eq!(noted["data"].as_object().unwrap().keys().collect::<Vec<_>>(), ["target", "turn"]);
+        assert_eq!(noted["data"]["target"], OLD);
         assert_eq!(noted["metadata"]["resourceVersion"], "9");
     }
+}
+
+#[test]
+fn what_the_client_says_of_an_error_is_without_hashes() {
+    let said = "--------------\nALTER USER a USING '*HASH'\n--------------\n\nERROR 1064 (42000): You have an error near 'USING '*HASH'";
+    assert_eq!(without_statement(said), "ERROR 1064 (42000): You have an error");
+    assert_eq!(without_statement("there is no client"), "there is no client");
 }

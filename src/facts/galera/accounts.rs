@@ -18,7 +18,11 @@ const INVALID: &str = "invalid";
 
 /// A password. Its `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Password(String);
+pub struct Password {
+    text: String,
+    /// As `PASSWORD()` of MariaDB returns it.
+    hash: String,
+}
 
 /// Bytes of a new password.
 const LONGEST_PASSWORD: usize = 64;
@@ -27,7 +31,7 @@ impl Password {
     /// A password that is in use: one line.
     pub fn in_use(text: &str) -> Option<Self> {
         let one_line = !text.is_empty() && !text.contains(['\n', '\r', '\0']);
-        one_line.then(|| Self(text.to_owned()))
+        one_line.then(|| Self::of(text))
     }
 
     /// A new password: only characters that every option file, URL and shell holds as they are.
@@ -38,20 +42,24 @@ impl Password {
             _ if !text.chars().all(|it| it.is_ascii_alphanumeric() || "-._~".contains(it)) => Err(
                 "it may hold letters, digits and - . _ ~ only: other characters have a meaning in option files, URLs or shells",
             ),
-            _ => Ok(Self(text.to_owned())),
+            _ => Ok(Self::of(text)),
         }
     }
 
     /// Returns the text, to write it where it belongs. Never use it in a message or in a command line.
     pub fn look(&self) -> &str {
-        &self.0
+        &self.text
     }
 
-    /// Returns its hash, as `PASSWORD()` of MariaDB returns it.
-    pub fn hash(&self) -> String {
-        let once = digest(&SHA1_FOR_LEGACY_USE_ONLY, self.0.as_bytes());
+    fn of(text: &str) -> Self {
+        let once = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
         let twice = digest(&SHA1_FOR_LEGACY_USE_ONLY, once.as_ref());
-        twice.as_ref().iter().fold("*".to_owned(), |text, byte| text + &format!("{byte:02X}"))
+        Self { text: text.to_owned(), hash: format!("*{}", hexed(twice.as_ref())) }
+    }
+
+    /// Returns its hash, by which MariaDB knows it.
+    pub fn hash(&self) -> &str {
+        &self.hash
     }
 }
 
@@ -65,6 +73,8 @@ impl fmt::Debug for Password {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Account {
     pub host: String,
+    /// What [`query`] printed. The privileges hold the time of the last change, too.
+    row: String,
     methods: Vec<Method>,
 }
 
@@ -83,8 +93,8 @@ struct Method {
 }
 
 impl Account {
-    /// Reads the row of a host in `mysql.global_priv`.
-    pub fn read(host: &str, privileges: &str) -> Option<Self> {
+    /// Reads a line that [`query`] prints.
+    pub fn read(row: &str) -> Option<Self> {
         #[derive(Deserialize)]
         struct Row {
             #[serde(flatten)]
@@ -93,26 +103,27 @@ impl Account {
             #[serde(default)]
             auth_or: Vec<Method>,
         }
-        let Row { first, auth_or } = serde_json::from_str(privileges).ok()?;
+        let (host, privileges) = row.split_once(':')?;
+        let Row { first, auth_or } = serde_json::from_str(&unhexed(privileges)?).ok()?;
         let or_first = |it: Method| if it.plugin.is_empty() { first.clone() } else { it };
         let mut methods: Vec<_> = auth_or.into_iter().map(or_first).collect();
         if methods.is_empty() {
             methods.push(first);
         }
-        Some(Self { host: host.to_owned(), methods })
+        Some(Self { host: unhexed(host)?, row: row.to_owned(), methods })
     }
 
-    /// Tells whether it accepts the password with this hash.
-    pub fn accepts(&self, hash: &str) -> bool {
-        self.methods.iter().any(|it| it.is_hash(hash))
+    /// Tells whether it accepts this password.
+    pub fn accepts(&self, password: &Password) -> bool {
+        self.methods.iter().any(|it| it.is(password))
     }
 
-    /// Returns what it has besides these hashes that is a password or may be one.
-    pub fn accepts_besides(&self, hashes: [&str; 2]) -> Option<String> {
+    /// Returns what it has besides these passwords that is a password or may be one.
+    pub fn accepts_besides(&self, known: [&Password; 2]) -> Option<String> {
         self.methods.iter().find_map(|it| match &*it.plugin {
             plugin if WITHOUT_PASSWORD.contains(&plugin) => None,
             NATIVE if it.authentication_string == INVALID => None,
-            NATIVE if hashes.iter().any(|hash| it.is_hash(hash)) => None,
+            NATIVE if known.iter().any(|password| it.is(password)) => None,
             NATIVE if it.authentication_string.is_empty() => Some("no password at all".to_owned()),
             NATIVE => Some("another password".to_owned()),
             "" => Some("a method that gatera does not know".to_owned()),
@@ -120,30 +131,69 @@ impl Account {
         })
     }
 
-    /// Returns the clause of `ALTER USER` by which it accepts the passwords with these hashes, and every other method that
-    /// it has, but no other of `known`.
-    pub fn accepting(&self, user: &str, hashes: &[&str], known: [&str; 2]) -> String {
-        let kept = self.methods.iter().filter(|it| !known.iter().any(|hash| it.is_hash(hash)));
-        let native = hashes.iter().map(|hash| (NATIVE, *hash));
-        let all = native.chain(kept.map(|it| (&*it.plugin, &*it.authentication_string)));
-        let methods: Vec<_> = all
-            .map(|(plugin, with)| match with {
-                "" => plugin.to_owned(),
-                with => format!("{plugin} USING {}", literal(with)),
-            })
-            .collect();
+    /// Returns the clause of `ALTER USER` by which it accepts these passwords, and every other method that it has, but no
+    /// other of `known`.
+    pub fn accepting(&self, user: &str, passwords: &[&Password], known: [&Password; 2]) -> String {
+        let native =
+            |it: &&Password| Method { plugin: NATIVE.to_owned(), authentication_string: it.hash.clone() };
+        let kept = self.methods.iter().filter(|it| !known.iter().any(|password| it.is(password))).cloned();
+        let methods = passwords.iter().map(native).chain(kept).map(|it| match &*it.authentication_string {
+            "" => it.plugin,
+            with => format!("{} USING {}", it.plugin, literal(with)),
+        });
+        let methods: Vec<_> = methods.collect();
         format!("{}@{} IDENTIFIED VIA {}", literal(user), literal(&self.host), methods.join(" OR "))
     }
 }
 
+/// What [`change`] prints if it has changed the account.
+pub const CHANGED: &str = "changed";
+/// A row of `mysql.global_priv`, in characters that no client and no mode of the server writes otherwise.
+const ROW: &str = "CONCAT(HEX(Host), ':', HEX(Priv))";
+
+/// Returns the query for the host and the privileges of this account's rows, in hexadecimal digits.
+pub fn query(user: &str) -> String {
+    format!("SELECT {ROW} {}", rows(user))
+}
+
+/// Returns the statements, with `//` between them, that change this account by these clauses if its rows are as they were
+/// read. A statement may arrive minutes later than it was sent, when other runs have gone on: then it changes nothing. The
+/// lock keeps a second one out between the comparison and the change.
+pub fn change(user: &str, read: &[Account], clauses: &[String]) -> String {
+    let known: Vec<_> = read.iter().map(|it| literal(&it.row)).collect();
+    let (rows, known, clauses) = (rows(user), known.join(", "), clauses.join(", "));
+    // A member must not change its copy alone, and the mode decides how the rest is read.
+    format!(
+        "SET SESSION sql_mode = '', SESSION wsrep_OSU_method = 'TOI'// \
+         BEGIN NOT ATOMIC \
+         IF GET_LOCK('gatera passwd', 0) AND NOT EXISTS (SELECT 1 {rows} AND {ROW} NOT IN ({known})) \
+         THEN ALTER USER {clauses}; SELECT '{CHANGED}'; \
+         ELSE SELECT 'overtaken'; END IF; END"
+    )
+}
+
+fn rows(user: &str) -> String {
+    format!("FROM mysql.global_priv WHERE CAST(User AS BINARY) = X'{}'", hexed(user))
+}
+
+/// Returns a text in hexadecimal digits.
+pub fn hexed(text: impl AsRef<[u8]>) -> String {
+    text.as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+fn unhexed(digits: &str) -> Option<String> {
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    String::from_utf8(digits.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?).ok()
+}
+
 impl Method {
-    fn is_hash(&self, hash: &str) -> bool {
-        self.plugin == NATIVE && self.authentication_string.eq_ignore_ascii_case(hash)
+    fn is(&self, password: &Password) -> bool {
+        self.plugin == NATIVE && self.authentication_string.eq_ignore_ascii_case(&password.hash)
     }
 }
 
 /// A text in a statement; the session's `sql_mode` is empty.
-pub fn literal(text: &str) -> String {
+fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'"))
 }
 
@@ -174,13 +224,27 @@ mod tests {
     }
 
     #[test]
-    fn other_methods_stay_and_other_passwords_are_told() {
-        let both = [HASH, OTHER];
-        let read = |privileges: &str| Account::read("local'host", privileges).unwrap();
-        let one = read(&format!(r#"{{"access":1,"plugin":"{NATIVE}","authentication_string":"{HASH}"}}"#));
-        assert!(one.accepts(HASH) && !one.accepts(OTHER) && one.accepts_besides(both).is_none());
+    fn a_change_compares_the_rows_with_what_was_read() {
+        let read = Account::read("25:7B7D").unwrap();
         assert_eq!(
-            one.accepting("ro\\ot", &[OTHER, HASH], both),
+            change("r", &[read.clone(), read], &["one".to_owned(), "two".to_owned()]),
+            "SET SESSION sql_mode = '', SESSION wsrep_OSU_method = 'TOI'// BEGIN NOT ATOMIC IF GET_LOCK('gatera passwd', 0) AND NOT EXISTS \
+             (SELECT 1 FROM mysql.global_priv WHERE CAST(User AS BINARY) = X'72' AND CONCAT(HEX(Host), ':', HEX(Priv)) \
+             NOT IN ('25:7B7D', '25:7B7D')) THEN ALTER USER one, two; SELECT 'changed'; ELSE SELECT 'overtaken'; END IF; END"
+        );
+    }
+
+    #[test]
+    fn other_methods_stay_and_other_passwords_are_told() {
+        let [password, other] = [Password::new("password").unwrap(), Password::new("123456").unwrap()];
+        let both = [&password, &other];
+        let read = |privileges: &str| {
+            Account::read(&format!("{}:{}", hexed("local'host"), hexed(privileges))).unwrap()
+        };
+        let one = read(&format!(r#"{{"access":1,"plugin":"{NATIVE}","authentication_string":"{HASH}"}}"#));
+        assert!(one.accepts(&password) && !one.accepts(&other) && one.accepts_besides(both).is_none());
+        assert_eq!(
+            one.accepting("ro\\ot", &[&other, &password], both),
             format!(
                 r"'ro\\ot'@'local\'host' IDENTIFIED VIA {NATIVE} USING '{OTHER}' OR {NATIVE} USING '{HASH}'"
             )
@@ -188,9 +252,9 @@ mod tests {
         let several = read(&format!(
             r#"{{"plugin":"{NATIVE}","authentication_string":"{HASH}","auth_or":[{{"plugin":"unix_socket"}},{{"plugin":"{NATIVE}","authentication_string":"invalid"}},{{}}]}}"#
         ));
-        assert!(several.accepts(HASH) && several.accepts_besides(both).is_none());
+        assert!(several.accepts(&password) && several.accepts_besides(both).is_none());
         assert_eq!(
-            several.accepting("root", &[OTHER], both),
+            several.accepting("root", &[&other], both),
             format!(
                 r"'root'@'local\'host' IDENTIFIED VIA {NATIVE} USING '{OTHER}' OR unix_socket OR {NATIVE} USING 'invalid'"
             )
@@ -206,7 +270,7 @@ mod tests {
         ] {
             assert_eq!(read(&privileges).accepts_besides(both).as_deref(), Some(besides));
         }
-        assert_eq!(Account::read("h", "[]"), None);
+        assert_eq!(Account::read("68:5B5D"), None);
         assert!(!format!("{one:?}").contains(HASH));
     }
 }

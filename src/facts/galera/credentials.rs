@@ -3,35 +3,20 @@
 //! Owns: the variables by which images take accounts, and a password's place in an option file. Must not know: how a
 //! Secret is read; its values are handed in and never printed.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use objects::{Container, PodSpec, Volume};
 
 use super::accounts::Password;
+use super::options;
 
-/// A variable of an image that holds a password.
-struct Variable {
-    password: &'static str,
-    /// The variable that holds the account.
-    user: &'static str,
-    /// The account without that.
-    default: &'static str,
-    role: Role,
-}
-
-const fn variable(password: &'static str, user: &'static str, default: &'static str, role: Role) -> Variable {
-    Variable { password, user, default, role }
-}
-
-const VARIABLES: [Variable; 5] = [
-    variable("MARIADB_ROOT_PASSWORD", "MARIADB_ROOT_USER", "root", Role::Root),
-    variable("MYSQL_ROOT_PASSWORD", "MYSQL_ROOT_USER", "root", Role::Root),
-    variable("MARIADB_PASSWORD", "MARIADB_USER", "", Role::Client),
-    variable("MYSQL_PASSWORD", "MYSQL_USER", "", Role::Client),
-    variable(
-        "MARIADB_GALERA_MARIABACKUP_PASSWORD",
-        "MARIADB_GALERA_MARIABACKUP_USER",
-        "mariabackup",
-        Role::Transfer,
-    ),
+/// The variables of images that hold a password; of each, the variable that holds the account, and the account without it.
+const VARIABLES: [(&str, &str, &str, Role); 5] = [
+    ("MARIADB_ROOT_PASSWORD", "MARIADB_ROOT_USER", "root", Role::Root),
+    ("MYSQL_ROOT_PASSWORD", "MYSQL_ROOT_USER", "root", Role::Root),
+    ("MARIADB_PASSWORD", "MARIADB_USER", "", Role::Client),
+    ("MYSQL_PASSWORD", "MYSQL_USER", "", Role::Client),
+    ("MARIADB_GALERA_MARIABACKUP_PASSWORD", "MARIADB_GALERA_MARIABACKUP_USER", "mariabackup", Role::Transfer),
 ];
 
 /// What an account is for.
@@ -59,19 +44,10 @@ impl Role {
 /// Returns the account, or the word for it, whose password the server reads from this key as a variable, as far as that
 /// shows without any value.
 pub fn reader_of(server: &Container, secret: &str, key: &str) -> Option<String> {
-    let reads = |row: &&Variable| match server.env.iter().find(|it| it.name == row.password) {
-        Some(var) => {
-            let from = var.value_from.as_ref().and_then(|it| it.secret_key_ref.as_ref());
-            from.is_some_and(|it| it.name == secret && it.key == key)
-        }
-        None => {
-            let mut whole = server.env_from.iter().filter_map(|it| it.secret_ref.as_ref());
-            key == row.password && whole.any(|it| it.name == secret)
-        }
-    };
-    let row = VARIABLES.iter().find(reads)?;
-    let user = server.env.iter().find(|it| it.name == row.user).map(|it| it.value.look());
-    row.role.word().or(user.filter(|it| !it.is_empty())).map(str::to_owned)
+    let has = |name: &str, variable: &str| (name, variable) == (secret, key);
+    let reads = |row: &&(&str, _, _, _)| source(server, row.0, &has) == Some((secret, key));
+    let (_, user, _, role) = VARIABLES.iter().find(reads)?;
+    role.word().or(literal(server, user)).map(str::to_owned)
 }
 
 /// An account, and the key of a Secret that holds its password.
@@ -85,65 +61,58 @@ pub struct Credential {
     pub password: Option<Password>,
 }
 
-/// Returns the credentials of this server. `value` returns the value of a Secret's key, `keys` its keys.
-pub fn of(
-    spec: &PodSpec,
-    server: &Container,
-    value: &dyn Fn(&str, &str) -> Option<String>,
-    keys: &dyn Fn(&str) -> Vec<String>,
-) -> Vec<Credential> {
-    let mut all: Vec<Credential> =
-        VARIABLES.iter().filter_map(|row| in_variable(server, row, value)).collect();
+/// The texts in Secrets: of each name, by key.
+pub type Values = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Returns the credentials of this server.
+pub fn of(spec: &PodSpec, server: &Container, values: &Values) -> Vec<Credential> {
+    let mut all: Vec<_> = VARIABLES.iter().filter_map(|row| in_variable(server, *row, values)).collect();
     let mounted = |volume: &&Volume| server.volume_mounts.iter().any(|mount| mount.name == volume.name);
     for source in spec.volumes.iter().filter(mounted).flat_map(Volume::secrets) {
-        let named = source.items.iter().map(|it| it.key.clone());
-        let keys: Vec<_> = if source.items.is_empty() { keys(&source.name) } else { named.collect() };
-        for key in keys {
-            let Some((account, password)) = value(&source.name, &key).and_then(|text| transfer(&text)) else {
-                continue;
-            };
-            let (role, secret) = (Role::Transfer, source.name.clone());
+        let named = |key: &str| source.items.is_empty() || source.items.iter().any(|it| it.key == key);
+        for (key, text) in values.get(&source.name).into_iter().flatten().filter(|(key, _)| named(key)) {
+            let Some((account, password)) = transfer(text) else { continue };
+            let (role, secret, key) = (Role::Transfer, source.name.clone(), key.clone());
             all.push(Credential { account, role, secret, key, password });
         }
     }
-    let mut once: Vec<Credential> = Vec::new();
-    for it in all {
-        let same = |other: &Credential| (&other.secret, &other.key) == (&it.secret, &it.key);
-        if !once.iter().any(same) {
-            once.push(it);
-        }
-    }
-    once
+    let mut known = BTreeSet::new();
+    all.retain(|it| known.insert((it.secret.clone(), it.key.clone())));
+    all
 }
 
 fn in_variable(
     server: &Container,
-    row: &Variable,
-    value: &dyn Fn(&str, &str) -> Option<String>,
+    (password, user, default, role): (&str, &str, &str, Role),
+    values: &Values,
 ) -> Option<Credential> {
-    let Variable { password, user, default, role } = *row;
-    let (secret, key) = source(server, password, value)?;
-    let password = Password::in_use(&value(&secret, &key)?);
-    let literal = || server.env.iter().find(|it| it.name == user).map(|it| it.value.look().to_owned());
-    let from_secret = || source(server, user, value).and_then(|(secret, key)| value(&secret, &key));
-    let account = from_secret().or_else(literal).filter(|it| !it.is_empty());
-    let account = account.or_else(|| Some(default.to_owned()).filter(|it| !it.is_empty()))?;
-    Some(Credential { account, role, secret, key, password })
+    let value = |(name, key): (&str, &str)| values.get(name)?.get(key).map(String::as_str);
+    let has = |name: &str, key: &str| value((name, key)).is_some();
+    let (secret, key) = source(server, password, &has)?;
+    let password = Password::in_use(value((secret, key))?);
+    let account = source(server, user, &has).and_then(value).or(literal(server, user));
+    let account = account.into_iter().chain([default]).find(|it| !it.is_empty())?.to_owned();
+    Some(Credential { account, role, secret: secret.to_owned(), key: key.to_owned(), password })
 }
 
-/// The Secret and the key of a variable.
-fn source(
-    server: &Container,
-    variable: &str,
-    value: &dyn Fn(&str, &str) -> Option<String>,
-) -> Option<(String, String)> {
+/// The value of a variable that is written out.
+fn literal<'a>(server: &'a Container, variable: &str) -> Option<&'a str> {
+    let text = server.env.iter().find(|it| it.name == variable)?.value.look();
+    Some(text).filter(|it| !it.is_empty())
+}
+
+/// The Secret and the key of a variable. `has` tells whether a Secret that is read as a whole holds it.
+fn source<'a>(
+    server: &'a Container,
+    variable: &'a str,
+    has: &dyn Fn(&str, &str) -> bool,
+) -> Option<(&'a str, &'a str)> {
     if let Some(var) = server.env.iter().find(|it| it.name == variable) {
         let from = var.value_from.as_ref()?.secret_key_ref.as_ref()?;
-        return Some((from.name.clone(), from.key.clone()));
+        return Some((&from.name, &from.key));
     }
     let whole = server.env_from.iter().filter_map(|it| it.secret_ref.as_ref());
-    let named = whole.filter(|from| value(&from.name, variable).is_some()).last()?;
-    Some((named.name.clone(), variable.to_owned()))
+    whole.filter(|from| has(&from.name, variable)).last().map(|from| (&*from.name, variable))
 }
 
 /// Returns the value of the key with another password in it: the password itself, or an option file. `None`: it is
@@ -152,13 +121,14 @@ pub fn replaced(value: &str, account: &str, password: &Password) -> Option<Strin
     let Some((user, _)) = transfer(value) else {
         return (!value.contains('\n')).then(|| password.look().to_owned());
     };
-    let text = format!("{account}:{}", password.look()).replace('\\', r"\\").replace('"', "\\\"");
-    let with = |line: &str| match auth(line).and_then(|it| line.split_once('=').filter(|_| it.contains(':')))
-    {
-        Some((name, _)) => format!("{name}= \"{text}\"{}", if line.ends_with('\n') { "\n" } else { "" }),
-        None => line.to_owned(),
-    };
-    (user == account).then(|| value.split_inclusive('\n').map(with).collect())
+    let at = options::last(value, TRANSFER).filter(|_| user == account)?.at;
+    let text = quoted(&format!("{account}:{}", password.look()));
+    Some([&value[..at.start], &text, &value[at.end..]].concat())
+}
+
+/// Returns the text as a value in an option file.
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }
 
 /// Returns the password of this account in the value of the key.
@@ -169,57 +139,27 @@ pub fn held(value: &str, account: &str) -> Option<Password> {
     }
 }
 
-/// Returns the account and password of the state transfer in an option file: the last one counts.
+/// The option that holds the account and the password of the state transfer.
+const TRANSFER: &str = "wsrep_sst_auth";
+
+/// Returns the account and password of the state transfer in an option file.
 fn transfer(file: &str) -> Option<(String, Option<Password>)> {
-    let is_file = file.lines().any(|line| line.trim_start().starts_with('['));
-    let last = file.lines().filter_map(auth).next_back().filter(|_| is_file)?;
-    let (user, password) = last.split_once(':')?;
+    let value = options::effective(file, TRANSFER)?;
+    let (user, password) = value.look().split_once(':')?;
     Some((user.to_owned(), Password::in_use(password)))
-}
-
-/// The value of `wsrep_sst_auth`, if this line sets it, as a server reads it.
-fn auth(line: &str) -> Option<String> {
-    let (name, value) = line.split_once('=')?;
-    let name = name.trim().trim_start_matches("loose").trim_start_matches(['-', '_']).replace('-', "_");
-    if name != "wsrep_sst_auth" {
-        return None;
-    }
-    let value = value.trim();
-    let within = |quote: char| value.strip_prefix(quote)?.rsplit_once(quote).map(|(text, _)| text);
-    let quoted = within('"').or_else(|| within('\''));
-    Some(unescaped(quoted.unwrap_or_else(|| value.split('#').next().unwrap_or_default().trim_end())))
-}
-
-/// An unknown escape keeps its backslash.
-fn unescaped(value: &str) -> String {
-    let (mut text, mut all) = (String::new(), value.chars());
-    while let Some(c) = all.next() {
-        match (c, all.as_str().chars().next()) {
-            ('\\', Some(it @ ('\\' | '"' | '\'' | 's'))) => {
-                text.push(if it == 's' { ' ' } else { it });
-                all.next();
-            }
-            _ => text.push(c),
-        }
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn found(spec: &str, secrets: &[(&str, &str, &str)]) -> Vec<(String, String, String, Option<String>)> {
         let spec: PodSpec = serde_json::from_str(spec).unwrap();
-        let values: BTreeMap<_, _> =
-            secrets.iter().map(|(name, key, value)| ((*name, *key), *value)).collect();
-        let value = |name: &str, key: &str| values.get(&(name, key)).map(|it| (*it).to_owned());
-        let keys = |name: &str| {
-            values.keys().filter(|(of, _)| *of == name).map(|(_, key)| (*key).to_owned()).collect()
-        };
-        let all = of(&spec, &spec.containers[0], &value, &keys);
+        let mut values = Values::new();
+        for (name, key, value) in secrets {
+            values.entry((*name).to_owned()).or_default().insert((*key).to_owned(), (*value).to_owned());
+        }
+        let all = of(&spec, &spec.containers[0], &values);
         all.into_iter()
             .map(|it| (it.account, it.secret, it.key, it.password.map(|it| it.look().to_owned())))
             .collect()
@@ -273,7 +213,10 @@ mod tests {
         assert_eq!(replaced("old", "root", &new).as_deref(), Some("new-1"));
         let file = "[mariadbd]\n# the user\nwsrep-sst-auth=sst:old # of old\nmax_connections = 7\n";
         let after = replaced(file, "sst", &new).unwrap();
-        assert_eq!(after, "[mariadbd]\n# the user\nwsrep-sst-auth= \"sst:new-1\"\nmax_connections = 7\n");
+        assert_eq!(
+            after,
+            "[mariadbd]\n# the user\nwsrep-sst-auth=\"sst:new-1\" # of old\nmax_connections = 7\n"
+        );
         assert_eq!(held(&after, "sst"), Some(new.clone()));
         let printable: String = (' '..='~').collect();
         let printable = Password::in_use(&printable).unwrap();

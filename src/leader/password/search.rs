@@ -1,17 +1,42 @@
 //! What can happen on the way: two runs of the command, each killed between any two writes or asleep with what it saw long
-//! ago, one of them turning the change round; pods that restart by themselves; members that are away.
+//! ago, one of them turning the change round; statements that arrive late, the last ones after the end; pods that restart
+//! by themselves; members that are away.
 //!
-//! The law: at every moment MariaDB accepts each password that the Secret or a pod holds. After any of these events, an
-//! undisturbed run completes the change.
+//! The laws: at every moment MariaDB accepts each password that the Secret or a pod holds. After any of these events, an
+//! undisturbed run completes the change, and then MariaDB accepts no other password.
 
+use std::mem;
+use std::sync::LazyLock;
+
+use facts::galera::accounts::hexed;
 use jiff::SignedDuration;
 
 use super::*;
 
-const HASHES: [&str; 2] =
-    ["*0000000000000000000000000000000000000OLD", "*0000000000000000000000000000000000000NEW"];
 const WALKS: u64 = 5_000;
 const LONGEST_WALK: u32 = 120;
+
+static CHANGE: LazyLock<Change> = LazyLock::new(|| Change {
+    account: "root".to_owned(),
+    secret: "s".to_owned(),
+    key: "root".to_owned(),
+    old: Password::new("old").unwrap(),
+    new: Password::new("new").unwrap(),
+    underway: None,
+});
+
+/// The account, by whether it accepts the old and the new password.
+static ACCOUNTS: LazyLock<[[Account; 2]; 2]> =
+    LazyLock::new(|| [false, true].map(|old| [false, true].map(|new| account([old, new]))));
+
+fn account(accepts: [bool; 2]) -> Account {
+    let accepted = [&CHANGE.old, &CHANGE.new].into_iter().zip(accepts).filter(|(_, accepts)| *accepts);
+    let methods = accepted.map(|(password, _)| {
+        format!(r#"{{"plugin":"mysql_native_password","authentication_string":"{}"}}"#, password.hash())
+    });
+    let row = format!(r#"{{"auth_or":[{}]}}"#, methods.collect::<Vec<_>>().join(","));
+    Account::read(&format!("25:{}", hexed(row))).unwrap()
+}
 
 /// Of what a run looked at, and how far it is with its step.
 #[derive(Clone)]
@@ -19,15 +44,30 @@ struct Run {
     seen: Observed,
     secret_version: u64,
     own_version: u64,
+    read: u32,
     step: Step,
     turns_round: bool,
     /// The first of two writes is done.
     half: bool,
+    /// Its connection is lost, and its statement arrives later.
+    stalls: bool,
+}
+
+/// A statement on its way to MariaDB.
+#[derive(Clone, Debug)]
+struct Statement {
+    read: u32,
+    accepts: [bool; 2],
 }
 
 #[derive(Clone, Debug)]
 struct Model {
     accepts: [bool; 2],
+    /// How often the account was written. Its row has the time in seconds, and a run pauses longer between two steps.
+    written: u32,
+    late: Vec<Statement>,
+    /// A statement changes the account only as it was read.
+    compares: bool,
     secret: Which,
     /// What it held before the last write.
     earlier: Which,
@@ -40,7 +80,6 @@ struct Model {
     away: bool,
     now: Timestamp,
     turns: u32,
-    began: bool,
 }
 
 fn after(time: Timestamp, seconds: i64) -> Timestamp {
@@ -48,10 +87,13 @@ fn after(time: Timestamp, seconds: i64) -> Timestamp {
 }
 
 impl Model {
-    fn new() -> Self {
+    fn new(compares: bool) -> Self {
         let now: Timestamp = "2026-12-01T09:00:00Z".parse().unwrap();
         Self {
             accepts: [true, false],
+            written: 0,
+            late: Vec::new(),
+            compares,
             secret: Which::Old,
             earlier: Which::Old,
             secret_version: 1,
@@ -63,17 +105,13 @@ impl Model {
             away: false,
             now,
             turns: 0,
-            began: false,
         }
     }
 
     fn observed(&self) -> Observed {
-        let method = |which: usize| {
-            format!(r#"{{"plugin":"mysql_native_password","authentication_string":"{}"}}"#, HASHES[which])
-        };
-        let methods: Vec<_> = (0..2).filter(|it| self.accepts[*it]).map(method).collect();
-        let row = format!(r#"{{"auth_or":[{}]}}"#, methods.join(","));
-        let accounts = vec![Account::read("%", &row).unwrap()];
+        let change = Change { underway: self.own.clone(), ..CHANGE.clone() };
+        let [old, new] = self.accepts.map(usize::from);
+        let accounts = vec![ACCOUNTS[old][new].clone()];
         let reader = |(number, (_, created)): (usize, &(Which, Timestamp))| ReadingPod {
             name: format!("g-{number}"),
             created: *created,
@@ -81,8 +119,7 @@ impl Model {
         };
         Observed {
             not_now: self.away.then(|| "a member is away".to_owned()),
-            hashes: HASHES.map(str::to_owned),
-            underway: self.own.clone(),
+            change,
             kept: Kept { holds: Some(self.secret), written: self.mark.clone() },
             members: vec![OnMember { member: "g-0".to_owned(), accounts, logs_in: self.accepts }],
             readers: self.pods.iter().enumerate().map(reader).collect(),
@@ -91,9 +128,9 @@ impl Model {
 
     fn look(&self, turns_round: bool) -> Run {
         let seen = self.observed();
-        let step = next(&seen, "root", self.now);
-        let (secret_version, own_version) = (self.secret_version, self.own_version);
-        Run { seen, secret_version, own_version, step, turns_round, half: false }
+        let step = next(&seen, self.now);
+        let (secret_version, own_version, read) = (self.secret_version, self.own_version, self.written);
+        Run { seen, secret_version, own_version, read, step, turns_round, half: false, stalls: false }
     }
 
     fn turn(&mut self) -> String {
@@ -118,23 +155,44 @@ impl Model {
         current
     }
 
+    /// Sends a statement; whether the run learns that it changed the account.
+    fn alter(&mut self, run: &Run, accepts: [bool; 2]) -> bool {
+        let statement = Statement { read: run.read, accepts };
+        if run.own_version != self.own_version || self.own.is_none() {
+            return false;
+        }
+        if run.stalls {
+            self.late.push(statement);
+            return false;
+        }
+        self.arrives(&statement)
+    }
+
+    fn arrives(&mut self, Statement { read, accepts }: &Statement) -> bool {
+        let changes = *read == self.written || !self.compares;
+        if changes {
+            self.written += 1;
+            self.accepts = *accepts;
+        }
+        changes
+    }
+
     /// Does what the run decided; `None`: the run looks again.
     fn act(&mut self, mut run: Run) -> Option<Run> {
-        let underway = run.seen.underway.clone();
+        let underway = run.seen.change.underway.clone();
         if let (true, Some(underway)) = (run.turns_round, &underway) {
             self.turn_round(&run, underway);
             return None;
         }
         match (&run.step, underway) {
-            (Step::Begin, _)
-                if self.own.is_none() && !self.began && run.secret_version == self.secret_version =>
-            {
+            (Step::Begin, _) if !self.began() && run.secret_version == self.secret_version => {
                 self.own_version += 1;
-                self.began = true;
                 self.own =
                     Some(Underway { target: Which::New, turn: self.turn(), touched: false, sealed: false });
             }
-            (Step::AcceptBoth(_), _) if run.own_version == self.own_version => self.accepts = [true, true],
+            (Step::AcceptBoth(_), _) => {
+                self.alter(&run, [true, true]);
+            }
             (Step::Write, Some(underway)) if underway.touched || run.half => {
                 self.write(&run, underway.target, &underway.turn);
             }
@@ -146,8 +204,13 @@ impl Model {
             (Step::Both | Step::Seal, Some(underway)) => {
                 self.note(&run, Some(Underway { sealed: true, ..underway }));
             }
-            (Step::End(_), Some(underway)) if run.own_version == self.own_version => {
-                self.accepts = [underway.target == Which::Old, underway.target == Which::New];
+            (Step::End(_), Some(underway)) if run.half => {
+                self.note(&run, Some(Underway { sealed: true, ..underway }));
+            }
+            (Step::End(_), Some(underway)) => {
+                let accepts = [underway.target == Which::Old, underway.target == Which::New];
+                run.half = self.alter(&run, accepts) && !underway.sealed;
+                return run.half.then_some(run);
             }
             (Step::Finish, _) if run.half => {
                 self.note(&run, None);
@@ -165,8 +228,8 @@ impl Model {
 
     fn turn_round(&mut self, run: &Run, underway: &Underway) {
         if underway.target == Which::New && !underway.sealed {
-            let (target, turn, touched) = (Which::Old, self.turn(), underway.touched);
-            self.note(run, Some(Underway { target, turn, touched, sealed: !touched }));
+            let (target, turn) = (Which::Old, self.turn());
+            self.note(run, Some(Underway { target, turn, ..underway.clone() }));
         }
     }
 
@@ -178,6 +241,10 @@ impl Model {
             2 | 3 if self.restarting => self.rolls(),
             4 => self.away = !self.away,
             5 => self.recreate(usize::try_from(self.now.as_second()).unwrap() % self.pods.len()),
+            6 if !self.late.is_empty() => {
+                let statement = self.late.remove(0);
+                self.arrives(&statement);
+            }
             _ => {}
         }
     }
@@ -201,8 +268,12 @@ impl Model {
         held.into_iter().all(|which| self.accepts[*which as usize])
     }
 
+    fn began(&self) -> bool {
+        self.own_version > 0
+    }
+
     fn is_over(&self) -> bool {
-        self.began && self.own.is_none()
+        self.began() && self.own.is_none()
     }
 
     /// One run, and nothing in its way.
@@ -228,7 +299,7 @@ impl Model {
     }
 }
 
-fn walk(seed: u64) -> Result<(), String> {
+fn walk(seed: u64, compares: bool) -> Result<(), String> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut chance = |of: u64| {
         state ^= state << 13;
@@ -236,14 +307,17 @@ fn walk(seed: u64) -> Result<(), String> {
         state ^= state << 17;
         state % of
     };
-    let (mut model, mut runs) = (Model::new(), [None, None]);
+    let (mut model, mut runs) = (Model::new(compares), [None, None]);
     for _ in 0..LONGEST_WALK {
         let which = usize::from(chance(3) == 0);
         match chance(12) {
-            0..=2 => runs[which] = Some(model.look(which == 1 && chance(6) == 0)),
+            0..=2 => {
+                let (turns_round, stalls) = (which == 1 && chance(6) == 0, chance(4) == 0);
+                runs[which] = Some(Run { stalls, ..model.look(turns_round) });
+            }
             3..=6 => runs[which] = runs[which].take().and_then(|run| model.act(run)),
             7 => runs[which] = None,
-            _ => model.happens(chance(6)),
+            _ => model.happens(chance(7)),
         }
         if !model.law() {
             return Err(format!("the law: {model:?}"));
@@ -252,7 +326,10 @@ fn walk(seed: u64) -> Result<(), String> {
             break;
         }
     }
-    let end = model.ends()?;
+    let mut end = model.ends()?;
+    for statement in mem::take(&mut end.late) {
+        end.arrives(&statement);
+    }
     let settled = end.accepts[end.secret as usize]
         && end.accepts[end.secret.other() as usize].eq(&false)
         && end.pods.iter().all(|(which, _)| *which == end.secret);
@@ -262,15 +339,35 @@ fn walk(seed: u64) -> Result<(), String> {
 #[test]
 fn each_password_that_is_held_is_accepted_and_the_change_ends() {
     for seed in 0..WALKS {
-        if let Err(why) = walk(seed) {
+        if let Err(why) = walk(seed, true) {
             panic!("walk {seed}: {why}");
         }
     }
 }
 
 #[test]
+fn turned_round_before_the_secret_was_written_it_restarts_nothing() {
+    let mut model = Model::new(true);
+    let mut turn = |turns_round| {
+        let mut run = Some(model.look(turns_round));
+        let step = format!("{:?}", run.as_ref().map(|it| &it.step));
+        while let Some(at) = run {
+            run = model.act(at);
+        }
+        step.trim_start_matches("Some(").split(['(', ')']).next().unwrap().to_owned()
+    };
+    assert_eq!([false, true, false, false].map(&mut turn), ["Begin", "AcceptBoth", "End", "Finish"]);
+    assert_eq!((model.accepts, model.secret_version), ([true, false], 2), "only the mark was removed");
+}
+
+#[test]
+fn a_late_statement_that_compares_nothing_breaks_a_law() {
+    assert!((0..WALKS).any(|seed| walk(seed, false).is_err()));
+}
+
+#[test]
 fn left_alone_it_does_each_step_once() {
-    let (mut model, mut steps) = (Model::new(), Vec::new());
+    let (mut model, mut steps) = (Model::new(true), Vec::new());
     while !model.is_over() {
         let run = model.look(false);
         let name = format!("{:?}", run.step);
