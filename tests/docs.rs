@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use facts::galera::runs::EXAMPLES;
 use facts::marks::{OF_GUARD, OF_PEOPLE};
 use gatera::rulebook;
 
@@ -29,19 +28,6 @@ fn docs_list_the_options_of_check() {
         cells.flat_map(|cell| cell.split("`--").skip(1)).filter_map(|rest| rest.split([' ', '`']).next());
     let listed: BTreeSet<_> = rows.chain(["color", "help"]).collect();
     assert_eq!(options, listed);
-}
-
-/// The examples of what containers run are those that are tested.
-#[test]
-fn docs_list_the_examples_of_what_runs() {
-    let page = fs::read_to_string(root().join("docs/members.md")).unwrap();
-    let (_, table) = page.split_once("| image | command line | what it runs |\n|---|---|---|\n").unwrap();
-    let rows: Vec<_> = table.lines().take_while(|line| line.starts_with('|')).collect();
-    let examples = EXAMPLES.map(|(image, line, runs)| {
-        let line = if line.is_empty() { String::new() } else { format!("`{}`", line.replace('|', "\\|")) };
-        format!("| `{image}` | {line} | {} |", runs.name())
-    });
-    assert_eq!(rows, examples);
 }
 
 /// Every mark is in the table of those that people may set, or of those that are the guard's, and no other is; and every

@@ -79,16 +79,6 @@ const HIDING: [&str; 12] = [
 ];
 
 impl Runs {
-    /// Returns the name, as the page about members writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Server => "a server",
-            Self::Arbitrator => "an arbitrator",
-            Self::Another => "something else",
-            Self::Unknown => "not known",
-        }
-    }
-
     /// Returns what this container runs.
     pub fn of(container: &Container) -> Self {
         let image = Image::read(&container.image).name();
@@ -176,53 +166,6 @@ pub(super) fn started(container: &Container) -> Vec<Literal> {
     words.into_iter().skip(begin).cloned().collect()
 }
 
-/// Examples of what is decided here: image, command line (a command and then arguments, as a shell would read them),
-/// what it runs. The page about members has this table.
-pub const EXAMPLES: [(&str, &str, Runs); 38] = [
-    ("mariadb:10.11", "", Runs::Server),
-    ("mariadb:10.11", "--wsrep-on=ON", Runs::Server),
-    ("mariadb:10.11", "mariadbd --wsrep-on=ON", Runs::Server),
-    ("bitnami/mariadb-galera:11.4", "", Runs::Server),
-    ("mysql:8.4", "", Runs::Server),
-    ("our/db", "sh -c 'exec mariadbd --wsrep-on=ON'", Runs::Server),
-    ("our/db", "bash -c 'chown -R 999 /d; cd /d && mysqld --wsrep-on=ON'", Runs::Server),
-    ("our/db", "env TZ=UTC docker-entrypoint.sh mariadbd", Runs::Server),
-    ("our/db", "tini -s -- mariadbd", Runs::Server),
-    ("our/db", "/usr/bin/dumb-init docker-entrypoint.sh mariadbd", Runs::Server),
-    ("our/db", "nice -n 5 numactl --interleave=all mariadbd", Runs::Server),
-    ("our/db", "su-exec mysql mariadbd", Runs::Server),
-    ("our/db", "gosu mysql:mysql mariadbd-safe", Runs::Server),
-    ("our/db", "sh /etc/gatera/start-member.sh docker-entrypoint.sh mariadbd", Runs::Server),
-    ("our/db", "garbd --group=g --address=gcomm://a,b", Runs::Arbitrator),
-    ("our/garb", "", Runs::Arbitrator),
-    ("mariadb:10.11", "mariadb-dump --all-databases", Runs::Another),
-    ("mariadb:10.11", "docker-entrypoint.sh mariadb-dump --all-databases", Runs::Another),
-    ("mariadb:10.11", "sh -c 'mysqldump --all-databases | gzip > /b/x.gz'", Runs::Another),
-    ("mariadb:10.11", "sh -c 'until mariadb -e x; do sleep 1; done; mariadb < /s.sql'", Runs::Another),
-    ("our/backup", "mariabackup --backup --target-dir=/b", Runs::Another),
-    ("proxysql/proxysql:2.7", "", Runs::Another),
-    ("mariadb/maxscale:24.02", "", Runs::Another),
-    ("haproxy:3.0", "haproxy -f /etc/haproxy.cfg", Runs::Another),
-    ("prom/mysqld-exporter:v0.15", "--web.listen-address=:9104", Runs::Another),
-    ("busybox", "tail -F /var/lib/mysql/error.log", Runs::Another),
-    ("mariadb:10.11", "sleep infinity", Runs::Unknown),
-    ("mariadb:10.11", "sh -c 'mariadb -e x; exec /scripts/run.sh'", Runs::Unknown),
-    (
-        "mariadb:10.11",
-        "sh -c 'until mariadb-admin ping -h p; do sleep 2; done; exec docker-entrypoint.sh \"$@\"'",
-        Runs::Unknown,
-    ),
-    ("our/db", "bash -c 'rsync -a /seed/ /d; exec \"$@\"'", Runs::Unknown),
-    ("our/db", "sleep infinity", Runs::Unknown),
-    ("mariadb:10.11", "/scripts/run.sh", Runs::Unknown),
-    ("mariadb:10.11", "bash", Runs::Unknown),
-    ("bitnami/mariadb-galera:11.4", "bash -ec '/opt/bitnami/scripts/mariadb-galera/run.sh'", Runs::Unknown),
-    ("our/db", "", Runs::Unknown),
-    ("our/db", "--wsrep-on=ON", Runs::Unknown),
-    ("our/backup-agent", "", Runs::Unknown),
-    ("busybox", "", Runs::Unknown),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,16 +180,30 @@ mod tests {
         words.map(Literal::from).collect()
     }
 
+    /// The examples in docs/members.md: image, command line (a command and then arguments), what it runs.
     #[test]
-    fn examples() {
-        for (image, line, runs) in EXAMPLES {
-            let words = words(line);
+    fn examples_of_the_page() {
+        let page = include_str!("../../../docs/members.md").replace("\\|", "\0");
+        let (_, table) = page.split_once("| image | command line | what it runs |\n|---|---|---|\n").unwrap();
+        let rows: Vec<_> = table.lines().take_while(|row| row.starts_with('|')).collect();
+        assert!(rows.len() > 30, "{rows:?}");
+        for row in rows {
+            let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+            let [_, image, line, says, _] = cells[..] else { panic!("{row}") };
+            let runs = match says {
+                "a server" => Runs::Server,
+                "an arbitrator" => Runs::Arbitrator,
+                "something else" => Runs::Another,
+                "not known" => Runs::Unknown,
+                _ => panic!("{row}"),
+            };
+            let words = words(&line.replace('\0', "|"));
             // Behind the image's own entry point or in place of it: what it runs is the same.
             let as_arguments = Container { image: image.into(), args: words.clone(), ..Container::default() };
-            assert_eq!(Runs::of(&as_arguments), runs, "{image} args {line}");
+            assert_eq!(Runs::of(&as_arguments), runs, "{row}, as arguments");
             if !line.is_empty() && !line.starts_with('-') {
                 let as_command = Container { image: image.into(), command: words, ..Container::default() };
-                assert_eq!(Runs::of(&as_command), runs, "{image} command {line}");
+                assert_eq!(Runs::of(&as_command), runs, "{row}, as command");
             }
         }
     }
