@@ -29,31 +29,17 @@ const IMAGES: [&str; 5] = ["mariadb", "galera", "mariadb-galera", "mysql", "perc
 pub(super) const SERVERS: [&str; 4] = ["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"];
 /// Programs, and images that start them.
 const ARBITRATORS: [&str; 4] = ["garbd", "garb", "galera-arbitrator", "galera-arbitrator-4"];
-const OTHERS: [&str; 31] = [
+const OTHERS: [&str; 17] = [
     "fluent-bit",
     "fluentd",
     "haproxy",
     "mariabackup",
-    "mariadb",
-    "mariadb-admin",
     "mariadb-backup",
-    "mariadb-binlog",
-    "mariadb-check",
-    "mariadb-dump",
-    "mariadb-import",
-    "mariadb-upgrade",
     "maxscale",
     "mbstream",
     "mydumper",
-    "mysql",
-    "mysql_upgrade",
-    "mysqladmin",
-    "mysqlbinlog",
-    "mysqlcheck",
     "mysqld-exporter",
     "mysqld_exporter",
-    "mysqldump",
-    "mysqlimport",
     "proxysql",
     "restic",
     "rsync",
@@ -62,6 +48,11 @@ const OTHERS: [&str; 31] = [
     "xbstream",
     "xtrabackup",
 ];
+/// Every program that is neither a server nor an arbitrator.
+fn others() -> impl Iterator<Item = &'static str> {
+    programs::clients().chain(OTHERS)
+}
+
 /// Programs whose child processes are not visible here.
 const HIDING: [&str; 12] = [
     ".",
@@ -87,7 +78,7 @@ impl Runs {
         match () {
             () if by_default && has_a_servers_image(container) => Self::Server,
             () if by_default && ARBITRATORS.contains(&image) => Self::Arbitrator,
-            () if by_default && OTHERS.contains(&image) => Self::Another,
+            () if by_default && others().any(|it| it == image) => Self::Another,
             () if by_default => Self::Unknown,
             () => Self::by_words(&started(container)),
         }
@@ -121,7 +112,7 @@ fn of_program(path: &str, arguments: &[String]) -> Runs {
     match programs::name(path) {
         name if SERVERS.contains(&name) => Runs::Server,
         name if ARBITRATORS.contains(&name) => Runs::Arbitrator,
-        name if OTHERS.contains(&name) => Runs::Another,
+        name if others().any(|it| it == name) => Runs::Another,
         _ => Runs::Unknown,
     }
 }
@@ -134,8 +125,8 @@ pub fn no_server(container: &Container) -> Option<String> {
     let (words, mut first) = (started(container), None);
     let other = programs::runs(&words, |path, _| {
         let name = programs::name(path);
-        let known = IDLE.iter().chain(&OTHERS).find(|it| **it == name);
-        first = first.or(known.copied());
+        let known = others().chain(IDLE).find(|it| *it == name);
+        first = first.or(known);
         known.is_none()
     });
     first.filter(|_| !other).map(str::to_owned)
@@ -232,8 +223,8 @@ mod tests {
     #[test]
     fn names_are_in_order_and_stand_in_one_table() {
         assert!(OTHERS.is_sorted());
-        let all = SERVERS.iter().chain(&ARBITRATORS).chain(&OTHERS).chain(&HIDING);
-        let names: std::collections::BTreeSet<_> = all.clone().collect();
-        assert_eq!(names.len(), all.count());
+        let all = || SERVERS.into_iter().chain(ARBITRATORS).chain(others()).chain(HIDING);
+        let names: std::collections::BTreeSet<_> = all().collect();
+        assert_eq!(names.len(), all().count());
     }
 }
