@@ -199,7 +199,9 @@ fn finding<'a>(checked: &Checked, hit: &'a CheckFinding, fingerprint: String) ->
             };
             (&finding.says, Some(item))
         }
-        What::Remark(words) | What::Unjudged(words) | What::Comment(words) | What::Unread(words) => (words, None),
+        What::Remark(words) | What::Unjudged(words) | What::Comment(words) | What::Unread(words) => {
+            (words, None)
+        }
     };
     let code = super::code(hit);
     FindingItem {
