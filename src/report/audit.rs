@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::doctor;
-use super::json::{self, ClusterHead, Problem, ObjectName, VERSION};
+use super::json::{self, ClusterHead, ObjectName, Problem, VERSION};
 use super::paint::{BAD, NOTABLE, Paint};
 use super::{WAY_BACK, because, refusal};
 use engine::verdict::{Effect, Judged};

@@ -105,7 +105,7 @@ impl Facts {
                 if self.adoption.adopts(&it.metadata.labels)
                     || it.metadata.labels.contains_key(adopt::READER) =>
             {
-                self.put_shown(&id, PodFact::of(&it), what_runs::shown_by(&it));
+                self.put_pod(&id, PodFact::of(&it), what_runs::shown_by(&it));
             }
             Object::Pod(_) => self.remove(kind, &id),
             other => {
@@ -118,13 +118,8 @@ impl Facts {
         true
     }
 
-    /// Stores what is kept of a pod, beside its earlier reports.
-    pub fn put_pod(&mut self, id: &Id, fact: PodFact) {
-        self.put_shown(id, fact, None);
-    }
-
-    /// Does the same with the StatefulSet that the pod shows, if that was deleted.
-    fn put_shown(&mut self, id: &Id, fact: PodFact, shown: Option<Workload>) {
+    /// Stores what is kept of a pod, beside its earlier reports, and the StatefulSet that it shows, if that was deleted.
+    fn put_pod(&mut self, id: &Id, fact: PodFact, shown: Option<Workload>) {
         let fact = match self.pods.get(id) {
             Some(before) => fact.remembering(before),
             None => fact,
