@@ -1,12 +1,11 @@
 //! What an install hangs on: a copy that does not end, and a bootstrap node that is left without a majority. It is named, with a way
 //! out that is allowed.
 
-use facts::galera::start_report::StartReport;
 use facts::pages::Pages;
 use facts::review::{self, Origin};
 use facts::settings::Settings;
 use facts::view::condition;
-use facts::view::{Facts, Freshness, Id, PodFact, View, World};
+use facts::view::{Facts, Freshness, Id, View, World};
 use gatera::rulebook;
 use jiff::Timestamp;
 use objects::{Kind, Object};
@@ -23,11 +22,12 @@ fn put(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &st
         "containerStatuses": [{ "name": "mariadb", "started": state == "SYNCED", "restartCount": restarts,
             "state": { "running": { "startedAt": since } } }],
     });
-    let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("{pod}") };
-    let mut fact = PodFact::of(&read);
+    let read = Object::read(Kind::Pod, &pod.to_string()).unwrap();
+    let (id, uid) = (Id::of(read.meta()), read.meta().uid.clone());
+    facts.put(read);
     let said = "start of 2026-12-01T09:29:50Z: empty, safe_to_bootstrap unknown";
-    fact.heard(StartReport::read(&format!("Startup probe failed: the server is {state}; {said}\n")).unwrap());
-    facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
+    let message = format!("Startup probe failed: the server is {state}; {said}\n");
+    facts.hear(&id, &uid, scene::now(), &message);
     pod
 }
 

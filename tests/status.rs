@@ -131,7 +131,7 @@ fn whom_members_wait_for_is_told() {
     let sees = |doing: &str| {
         let words = format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0");
         let line = format!("the server is {doing}; start of 2026-12-01T09:20:01Z: {words}");
-        StartReport::read(&format!("Startup probe failed: {line}\n")).unwrap()
+        format!("Startup probe failed: {line}\n")
     };
     let mut text = String::new();
     for (what, doing) in [
@@ -180,30 +180,21 @@ fn whom_members_wait_for_is_told() {
             if doing == "SYNCED" {
                 pod["status"]["conditions"][0]["status"] = json!("True");
             }
-            let mut fact = fact(&pod);
-            fact.heard(sees("DISCONNECTED"));
             if doing == "AWAY" {
-                let node = json!({ "metadata": { "name": fact.node }, "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
+                let node = json!({ "metadata": { "name": pod["spec"]["nodeName"] }, "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
                 facts.put(Object::read(Kind::Node, &node.to_string()).unwrap());
             }
-            if matches!(doing, "SYNCED" | "AWAY") {
-                facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
-                continue;
-            }
-            if served {
-                let says = if doing == "FROZEN" {
-                    "does not answer on its port".into()
-                } else {
-                    format!("is {doing}")
-                };
-                fact.seen(
-                    JoinPhase::read(&format!("Readiness probe failed: the server {says}\n")),
-                    scene::now(),
-                );
-            } else {
-                fact.heard(sees(doing));
-            }
-            facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
+            facts.put(Object::read(Kind::Pod, &pod.to_string()).unwrap());
+            let (id, uid) =
+                (Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}")), format!("pod-{ordinal}"));
+            let mut hear = |message: &str| facts.hear(&id, &uid, scene::now(), message);
+            hear(&sees("DISCONNECTED"));
+            match doing {
+                "SYNCED" | "AWAY" => false,
+                "FROZEN" => hear("Readiness probe failed: the server does not answer on its port\n"),
+                _ if served => hear(&format!("Readiness probe failed: the server is {doing}\n")),
+                _ => hear(&sees(doing)),
+            };
         }
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);

@@ -128,11 +128,6 @@ impl Rulebook {
         self.find(name).or_else(|| self.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)))
     }
 
-    /// The pack of this rule; `None` for Galera's rules.
-    pub fn pack_of(&self, rule: &str) -> Option<&'static Pack> {
-        self.packs.iter().find(|pack| pack.rules.iter().any(|it| it.id == rule))
-    }
-
     /// Every page, in the order of their ids.
     pub fn pages(&self) -> impl Iterator<Item = Page> {
         [rules::UNREADABLE_PAGE].into_iter().chain(self.rules.iter().map(Rule::page))

@@ -1,8 +1,7 @@
-//! The guard's annotations, all in one table. Each begins with `gatera.dev/`.
+//! The names of the guard's annotations. Each begins with `gatera.dev/`.
 //!
-//! Owns: [`MARKS`], which says who sets each one and on which objects. G18 and `amend.rs` use it to protect the guard's
-//! annotations, the webhook entries select by it, and docs/members.md lists it. Must not know: what an annotation leads
-//! to. Every annotation that people do not set is the guard's, also unknown ones: one of a later version cannot be
+//! Owns: who sets each one. G18 and `amend.rs` use that to protect the guard's annotations, the webhook entries select by
+//! it, and docs/members.md lists it. Must not know: what an annotation leads to. Every annotation that people do not set is the guard's, also unknown ones: one of a later version cannot be
 //! planted before that version runs, and two versions do not undo each other's.
 
 pub mod overrides;
@@ -76,146 +75,42 @@ pub const BOOTSTRAP: &str = "bootstrap";
 /// The uid of the StatefulSet whose bootstrap node this was part of: the guard is about to delete it.
 pub const REMOVING: &str = "removing";
 
-/// Who sets an annotation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// People set it; the guard reads it.
-    Peoples,
-    /// The guard writes it, and corrects it if anyone else does.
-    Guards,
-}
-
-/// The objects on which an annotation counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stands {
-    /// On a pod template, and so on its pods.
-    Template,
-    /// On the object that is changed, and on the StatefulSet for all that its cluster uses.
-    Anything,
-    StatefulSet,
-    Namespace,
-    Secret,
-    /// On a StatefulSet, and on its pods.
-    Cluster,
-    Pod,
-    Claim,
-    /// On a snapshot that the guard made.
-    Kept,
-    /// On an object that the guard is about to delete: a Deployment, a Service or a ConfigMap.
-    Doomed,
-}
-
-impl Stands {
-    /// Returns the name, as docs/members.md writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Template => "pod template",
-            Self::Anything => "any object",
-            Self::StatefulSet => "StatefulSet",
-            Self::Namespace => "namespace",
-            Self::Secret => "Secret",
-            Self::Cluster => "StatefulSet, pod",
-            Self::Pod => "pod",
-            Self::Claim => "claim",
-            Self::Kept => "ConfigMap of the guard",
-            Self::Doomed => "an object about to be deleted",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    /// The part of its key after [`PREFIX`].
-    pub name: &'static str,
-    pub whose: Whose,
-    pub stands: Stands,
-    pub means: &'static str,
-}
-
-const fn peoples(name: &'static str, stands: Stands, means: &'static str) -> Mark {
-    Mark { name, whose: Whose::Peoples, stands, means }
-}
-
-const fn guards(name: &'static str, stands: Stands, means: &'static str) -> Mark {
-    Mark { name, whose: Whose::Guards, stands, means }
-}
-
-pub const MARKS: &[Mark] = &[
-    peoples(OVERRIDE, Stands::Anything, "suspends a rule for an hour at most"),
-    peoples(
-        BREAK_GLASS,
-        Stands::Namespace,
-        "suspends every rule in it for an hour at most; `gatera break-glass` writes it",
-    ),
-    peoples(CONTAINER, Stands::Template, "the database server, if it cannot be recognised"),
-    peoples(PROFILE, Stands::Template, "how the image takes options, if it cannot be recognised"),
-    peoples(
-        READINESS,
-        Stands::Template,
-        "leaves the readiness probe unchanged; Ready then does not prove Synced",
-    ),
-    peoples(ADDRESS, Stands::Template, "leaves the cluster address unchanged"),
-    peoples(ANTI_AFFINITY, Stands::Template, "instead of what the number of nodes suggests"),
-    peoples(
-        START,
-        Stands::Template,
-        "leaves the server's command unchanged; after a crash it does not know its position",
-    ),
-    peoples(STARTUP_LIMIT, Stands::Template, "how long a member may take to start, if an hour is not enough"),
-    peoples(
-        ROLLOUT,
-        Stands::StatefulSet,
-        "pauses a rollout of the configuration, retries a revision that was given up (again with other words), or keeps members on an earlier revision",
-    ),
-    peoples(
-        RECOVER,
-        Stands::StatefulSet,
-        "requests that a cluster that is down is recovered from this member; `gatera recover` writes it",
-    ),
-    peoples(
-        STOPPED,
-        Stands::Claim,
-        "where the member's data ended when it was stopped; `gatera stop` writes it, and `gatera start` removes it",
-    ),
-    peoples(
-        PASSWORD,
-        Stands::Secret,
-        "lets one write change the key that it names, because MariaDB accepts the new password already; `gatera passwd` writes it, and removes it",
-    ),
-    guards(INJECTED, Stands::Pod, "the version that injected it, and whether Ready proves Synced"),
-    guards(SCRIPT, Stands::Pod, "the script that its probes run"),
-    guards(START_SCRIPT, Stands::Pod, "the step by which its server starts"),
-    guards(MY_CNF, Stands::Pod, "the option file that its server reads"),
-    guards(DATA, Stands::StatefulSet, "whether a member ever held data"),
-    guards(
-        IDENTITY,
-        Stands::Cluster,
-        "which cluster it is, once its members agree: no other is founded in its place",
-    ),
-    guards(
-        RECOVERY,
-        Stands::StatefulSet,
-        "the request in `recover` is confirmed: this member may start first",
-    ),
-    guards(
-        CONFIGURATION,
-        Stands::StatefulSet,
-        "which revision of the configuration members start with, and how far a rollout is",
-    ),
-    guards(REVISION, Stands::Pod, "the revision of the configuration that its server started with"),
-    guards(KEEPS, Stands::Kept, "the ConfigMap of which it keeps a revision"),
-    guards(BOOTSTRAP, Stands::StatefulSet, "what became of the bootstrap node"),
-    guards(REMOVING, Stands::Doomed, "the cluster whose bootstrap node it was part of"),
+/// The annotations that people set and the guard reads. Each counts on the objects that docs/members.md names.
+pub const OF_PEOPLE: [&str; 13] = [
+    OVERRIDE,
+    BREAK_GLASS,
+    CONTAINER,
+    PROFILE,
+    READINESS,
+    ADDRESS,
+    ANTI_AFFINITY,
+    START,
+    STARTUP_LIMIT,
+    ROLLOUT,
+    RECOVER,
+    STOPPED,
+    PASSWORD,
 ];
 
-/// Returns the names of the annotations of either group.
-pub fn of(whose: Whose) -> impl Iterator<Item = &'static str> {
-    MARKS.iter().filter(move |mark| mark.whose == whose).map(|mark| mark.name)
-}
+/// The annotations that the guard writes, and corrects if anyone else does.
+pub const OF_GUARD: [&str; 12] = [
+    INJECTED,
+    SCRIPT,
+    START_SCRIPT,
+    MY_CNF,
+    DATA,
+    IDENTITY,
+    RECOVERY,
+    CONFIGURATION,
+    REVISION,
+    KEEPS,
+    BOOTSTRAP,
+    REMOVING,
+];
 
 /// Tells whether only the guard may write this annotation.
 pub fn is_guards(key: &str) -> bool {
-    key.strip_prefix(PREFIX).is_some_and(|name| of(Whose::Peoples).all(|theirs| theirs != name))
+    key.strip_prefix(PREFIX).is_some_and(|name| !OF_PEOPLE.contains(&name))
 }
 
 #[cfg(test)]

@@ -152,29 +152,11 @@ impl Review {
         }
         let written = matches!(&*self.subresource, "" | "status");
         (self.operation == Operation::Update && written).then(|| Review {
-            operation: Operation::Create,
-            old: None,
-            new: Some(old),
-            ..self.with_objects_dropped()
-        })
-    }
-
-    fn with_objects_dropped(&self) -> Review {
-        Review {
-            origin: self.origin,
-            operation: self.operation,
-            kind: self.kind,
             subresource: self.subresource.clone(),
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
             user: self.user.clone(),
             dry_run: self.dry_run,
-            options: DeleteOptions::default(),
-            old: None,
-            takes_over: false,
-            new: None,
-            unreadable: None,
-        }
+            ..Self::as_created(self.origin, self.kind, &self.namespace, &self.name, Ok(old))
+        })
     }
 
     /// Returns the objects of the request, new before old.

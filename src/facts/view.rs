@@ -96,10 +96,18 @@ impl Freshness {
     }
 }
 
+/// Returns the objects of a namespace by their names, without a scan of the others.
+pub fn entries_in<'a, T>(
+    known: &'a facts::Map<T>,
+    namespace: &str,
+) -> impl Iterator<Item = (&'a Id, &'a T)> + use<'a, T> {
+    let (from, namespace) = (Id::new(namespace, ""), namespace.to_owned());
+    known.range(from..).take_while(move |(id, _)| id.namespace == namespace).map(|(id, it)| (id, &**it))
+}
+
 /// Returns the objects of a namespace.
 fn within<'a, T>(known: &'a facts::Map<T>, namespace: &str) -> impl Iterator<Item = &'a T> + use<'a, T> {
-    let (from, namespace) = (Id::new(namespace, ""), namespace.to_owned());
-    known.range(from..).take_while(move |(id, _)| id.namespace == namespace).map(|(_, it)| &**it)
+    entries_in(known, namespace).map(|(_, it)| it)
 }
 
 /// The input of a rule.

@@ -20,7 +20,7 @@ use facts::galera::start_report::StartReport;
 use facts::review::{Origin, Review};
 use facts::revision::Digest;
 use facts::view::condition::{self, Diagnosis};
-use facts::view::{Facts, Id, State, View};
+use facts::view::{Facts, Id, State, View, entries_in};
 use facts::way_out::WayOut;
 use leader::plan::rollout;
 use leader::recovery;
@@ -171,8 +171,8 @@ fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind
     for (kind, kept) in facts.kept.all() {
         all(kind, ns, kept, any, |it| it, take);
     }
-    let is_ours = within(&facts.stateful_sets, ns).chain(within(&facts.left, ns)).next().is_some()
-        || within(&facts.deployments, ns).next().is_some()
+    let is_ours = entries_in(&facts.stateful_sets, ns).chain(entries_in(&facts.left, ns)).next().is_some()
+        || entries_in(&facts.deployments, ns).next().is_some()
         || facts.kept.any_in(ns);
     if is_ours {
         all(Kind::Service, ns, &facts.services, any, Object::Service, take);
@@ -189,13 +189,9 @@ fn all<T: Clone>(
     open: impl Fn(T) -> Object,
     take: &mut impl FnMut(Kind, &Id, Object),
 ) {
-    for (id, it) in within(known, namespace).filter(|(id, _)| ours(id)) {
+    for (id, it) in entries_in(known, namespace).filter(|(id, _)| ours(id)) {
         take(kind, id, open(T::clone(it)));
     }
-}
-
-fn within<'a, T>(known: &'a OrdMap<Id, T>, namespace: &str) -> impl Iterator<Item = (&'a Id, &'a T)> {
-    known.range(Id::new(namespace, "")..).take_while(move |(id, _)| id.namespace == namespace)
 }
 
 fn review(kind: Kind, id: &Id, object: Result<Object, Unreadable>) -> Review {

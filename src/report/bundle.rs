@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use facts::marks::{self, PREFIX, Whose};
+use facts::marks::{OF_GUARD, PREFIX};
 use objects::visible;
 
 /// Values of these keys name something, or are one of a few words that Kubernetes knows.
@@ -97,8 +97,7 @@ fn plain(fields: &Map<String, Value>) -> Value {
 fn marks(fields: &Map<String, Value>) -> Value {
     let kept = |key: &str| {
         let mark = key.strip_prefix(PREFIX).unwrap_or_default();
-        let guards = marks::of(Whose::Guards).any(|name| name == mark);
-        guards && !SCRIPTS.contains(&mark)
+        OF_GUARD.contains(&mark) && !SCRIPTS.contains(&mark)
     };
     let kept_field = |(key, value): (&String, &Value)| {
         let text = value.as_str().filter(|_| kept(key)).map_or(TEXT.to_owned(), visible);

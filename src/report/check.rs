@@ -14,6 +14,7 @@ use std::collections::HashMap;
 
 use ring::digest;
 
+use super::audit::count;
 use super::because;
 use engine::rules::UNREADABLE;
 use engine::verdict::Effect;
@@ -260,9 +261,4 @@ fn strangers(checked: &Checked) -> String {
         1 => format!("; 1 document without a kind was skipped{named}"),
         many => format!("; {many} documents without a kind were skipped{named}"),
     }
-}
-
-fn count(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }

@@ -78,9 +78,9 @@ fn of_two_that_no_waiting_cures_one_goes_first() {
     for ordinal in [1, 2] {
         lost = member(ordinal, "");
         lost["status"]["containerStatuses"][0]["started"] = json!(true);
-        let mut fact = fact(&lost);
-        fact.seen(Some(JoinPhase::Looks), scene::now());
-        facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
+        facts.put(Object::read(Kind::Pod, &lost.to_string()).unwrap());
+        let (id, uid) = (Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}")), format!("pod-{ordinal}"));
+        facts.hear(&id, &uid, scene::now(), "Readiness probe failed: the server is DISCONNECTED\n");
     }
     let world = World::build(facts, Freshness::Current);
     let view = View::new(&world, scene::now(), &settings);

@@ -15,40 +15,18 @@ pub struct Unread {
     pub of_type: &'static str,
     /// The name; one that ends with `.` or is empty is a prefix.
     pub name: &'static str,
-    pub why: &'static str,
 }
 
 pub const UNREAD: &[Unread] = &[
-    Unread {
-        kind: Kind::Secret,
-        of_type: "helm.sh/release.v1",
-        name: "sh.helm.release.v1.",
-        why: "Helm's record of a release",
-    },
-    Unread {
-        kind: Kind::Secret,
-        of_type: "kubernetes.io/service-account-token",
-        name: "",
-        why: "a token for the API server",
-    },
-    Unread {
-        kind: Kind::ConfigMap,
-        of_type: "",
-        name: "kube-root-ca.crt",
-        why: "Kubernetes puts it into every namespace",
-    },
-    Unread {
-        kind: Kind::ConfigMap,
-        of_type: "",
-        name: "openshift-service-ca.crt",
-        why: "OpenShift puts it into every namespace",
-    },
-    Unread {
-        kind: Kind::ConfigMap,
-        of_type: "",
-        name: "istio-ca-root-cert",
-        why: "Istio puts it into every namespace",
-    },
+    // Helm's record of a release.
+    Unread { kind: Kind::Secret, of_type: "helm.sh/release.v1", name: "sh.helm.release.v1." },
+    Unread { kind: Kind::Secret, of_type: "kubernetes.io/service-account-token", name: "" },
+    // Kubernetes puts it into every namespace.
+    Unread { kind: Kind::ConfigMap, of_type: "", name: "kube-root-ca.crt" },
+    // OpenShift puts it into every namespace.
+    Unread { kind: Kind::ConfigMap, of_type: "", name: "openshift-service-ca.crt" },
+    // Istio puts it into every namespace.
+    Unread { kind: Kind::ConfigMap, of_type: "", name: "istio-ca-root-cert" },
 ];
 
 impl Unread {

@@ -27,28 +27,24 @@ pub fn set(value: &mut Value, path: &[&str], new: Value) {
 
 /// Puts an item into a list of named items: it replaces the one of its name, or is appended.
 pub fn put_named(value: &mut Value, path: &[&str], item: Value) {
+    put(value, path, &["name"], item);
+}
+
+/// Puts a mount into a container's list: it replaces the one of this volume at this path, or is appended.
+pub fn put_mount(container: &mut Value, mount: Value) {
+    put(container, &["volumeMounts"], &["name", "mountPath"], mount);
+}
+
+/// Puts an item into a list: it replaces the one in which these keys have the same values, or is appended.
+fn put(value: &mut Value, path: &[&str], keys: &[&str], item: Value) {
     let Some(list) = at(value, path) else { return };
     if list.is_null() {
         *list = Value::Array(Vec::new());
     }
     let Some(items) = list.as_array_mut() else { return };
-    match items.iter_mut().find(|other| other["name"] == item["name"]) {
+    match items.iter_mut().find(|other| keys.iter().all(|key| other[key] == item[key])) {
         Some(other) => *other = item,
         None => items.push(item),
-    }
-}
-
-/// Puts a mount into a container's list: it replaces the one of this volume at this path, or is appended.
-pub fn put_mount(container: &mut Value, mount: Value) {
-    let Some(list) = at(container, &["volumeMounts"]) else { return };
-    if list.is_null() {
-        *list = Value::Array(Vec::new());
-    }
-    let Some(mounts) = list.as_array_mut() else { return };
-    let same = |other: &Value| ["name", "mountPath"].iter().all(|key| other[key] == mount[key]);
-    match mounts.iter_mut().find(|other| same(other)) {
-        Some(other) => *other = mount,
-        None => mounts.push(mount),
     }
 }
 

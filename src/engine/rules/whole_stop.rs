@@ -40,12 +40,13 @@
 //! everything the cluster uses, except its claims.
 
 use super::owners;
+use crate::exceptions::confirmation;
 use crate::rule::Check::One;
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
-use facts::view::{Cluster, Freshness, Id, State, View, is_cluster, is_cluster_by_template};
-use facts::way_out::{Command, WayOut, except, say};
+use facts::view::{Cluster, Freshness, State, View, is_cluster, is_cluster_by_template};
+use facts::way_out::{Command, WayOut, say};
 use objects::{Kind, Object, Workload};
 
 pub(super) const RULE: Rule = Rule {
@@ -90,7 +91,7 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         return Some(finding(Verdict::Warn, says, instead));
     }
     if review.options.orphans() {
-        if let Some(waits) = not_now(cluster, view) {
+        if let Some(waits) = not_now(cluster, review, view) {
             return Some(waits);
         }
         let says = "its pods keep running, but a pod that is lost is not created again".to_owned();
@@ -98,12 +99,8 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         return Some(finding(Verdict::Warn, says, instead));
     }
     let orphan = Command::new(format!("kubectl -n {ns} delete statefulset {name} --cascade=orphan"));
-    let for_good = say("to remove the cluster permanently: take a backup, then ").and(override_command(
-        "statefulset",
-        Some(ns),
-        name,
-        view,
-    ));
+    let for_good = say("to remove the cluster permanently: take a backup, then ")
+        .and(confirmation(review, RULE.id, view));
     if stopped {
         let says = format!("its claims are deleted with it ({})", view.count(cluster));
         let instead = say("to keep the data: ").run(orphan).or(for_good);
@@ -119,19 +116,18 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
 }
 
 /// A finding if a member is missing: without the StatefulSet it is not created, and one that fails is not replaced.
-fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
+fn not_now(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Finding> {
     let why = "without its StatefulSet nothing starts the missing member, and the next one that fails is not replaced either";
     let (verdict, instead) = match view.state(cluster) {
         State::Healthy | State::Forming => return None,
         State::Unknown => (Verdict::Unknown, UNTIL_SEEN.into()),
         state => {
-            let Id { namespace, name } = &cluster.id;
             let first = say("make all members Ready first: ");
             let first = match state {
                 State::Down => first.run(cluster.recover_command()),
                 _ => first.run(cluster.status_command()).say(" shows what each needs"),
             };
-            let allow = override_command("statefulset", Some(namespace), name, view);
+            let allow = confirmation(review, RULE.id, view);
             (Verdict::Wait, first.or(say("if the new StatefulSet is meant to repair them: ").and(allow)))
         }
     };
@@ -170,7 +166,7 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         view.count(first)
     );
     let instead = say("take a backup and move the applications that use the database, then ")
-        .and(override_command("namespace", None, &review.name, view));
+        .and(confirmation(review, RULE.id, view));
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
@@ -199,12 +195,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let start = Command::new(format!("gatera start NAME -n {}", review.name));
     let instead = say("to start the cluster again: apply its StatefulSet under the same name, then ")
         .run(start)
-        .or(say("to delete the data, take a backup first, then ").and(override_command(
-            "namespace",
-            None,
-            &review.name,
-            view,
-        )));
+        .or(say("to delete the data, take a backup first, then ").and(confirmation(review, RULE.id, view)));
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
@@ -231,14 +222,6 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
 /// Whether the cluster holds data, or may.
 fn lives(cluster: &Cluster, view: &View<'_>) -> bool {
     cluster.has_data() || view.state(cluster) == State::Unknown
-}
-
-/// The step that sets an override of G03.
-fn override_command(kind: &str, namespace: Option<&str>, name: &str, view: &View<'_>) -> WayOut {
-    let namespace = namespace.map(|ns| format!("-n {ns} ")).unwrap_or_default();
-    let until = view.half_an_hour_from_now();
-    let annotate = Command::new(format!("kubectl {namespace}annotate {kind} {name}"));
-    except(RULE.id, annotate.arg(format!("gatera.dev/override=G03 until={until} reason=…")))
 }
 
 const WHY: &str = "members that stop together are all marked as unsafe to bootstrap: the cluster would need a manual \

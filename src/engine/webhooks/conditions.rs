@@ -5,7 +5,7 @@
 
 use crate::exemptions::users;
 use facts::galera::adopt::{Requirement, Selector};
-use facts::marks::{self, PREFIX, Whose};
+use facts::marks::{self, OF_PEOPLE, PREFIX};
 
 /// CEL: one of these selectors selects the labels at this path, before or after. Keys and values are plain words
 /// (`adopt.rs` ensures this), so they need no escaping.
@@ -34,12 +34,12 @@ pub(super) fn selected(selectors: &[Selector], place: &str) -> String {
 
 /// CEL: the pod does not belong to a StatefulSet, or it carries marks of the guard.
 pub(super) fn no_plain_member() -> String {
-    let peoples: Vec<_> = marks::of(Whose::Peoples).map(|name| format!("'{PREFIX}{name}'")).collect();
+    let of_people = OF_PEOPLE.map(|name| format!("'{PREFIX}{name}'"));
     let (owners, annotations) = ("object.metadata.ownerReferences", "object.metadata.annotations");
     format!(
         "!has({owners}) || !{owners}.exists(owner, owner.kind == 'StatefulSet') || \
          has({annotations}) && {annotations}.exists(key, key.startsWith('{PREFIX}') && !(key in [{}]))",
-        peoples.join(", ")
+        of_people.join(", ")
     )
 }
 

@@ -89,7 +89,6 @@ pub struct Entry {
     pub only: Only,
     /// The API server refuses the request while the guard cannot answer.
     pub fail_closed: bool,
-    pub why: &'static str,
 }
 
 impl Entry {
@@ -111,6 +110,7 @@ const CLAIMS: &[(&str, &str, &[&str])] = &[
 ];
 
 pub const ENTRIES: &[Entry] = &[
+    // Keeps a bootstrap Deployment at 0 replicas once there is data, protects the guard's marks, and explains fixed fields.
     Entry {
         name: "workloads-amend",
         endpoint: Endpoint::Mutate,
@@ -118,8 +118,8 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Template,
         only: Only::ToAmend,
         fail_closed: true,
-        why: "keeps a bootstrap Deployment at 0 replicas once there is data, protects the guard's marks, and explains fixed fields",
     },
+    // Injects what members need to leave and join; a cluster must be able to restart while the guard is down.
     Entry {
         name: "pods-inject",
         endpoint: Endpoint::Mutate,
@@ -127,7 +127,6 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Labels,
         only: Only::All,
         fail_closed: false,
-        why: "injects what members need to leave and join; a cluster must be able to restart while the guard is down",
     },
     Entry {
         name: "workloads",
@@ -136,8 +135,8 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Template,
         only: Only::All,
         fail_closed: true,
-        why: "every write and the deletion of a Galera StatefulSet or bootstrap Deployment",
     },
+    // The last protection against a second, empty cluster: the pod itself, from any creator; and pods that claim to be injected.
     Entry {
         name: "new-pods",
         endpoint: Endpoint::Validate,
@@ -145,8 +144,8 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Labels,
         only: Only::NoPlainMembers,
         fail_closed: true,
-        why: "the last protection against a second, empty cluster: the pod itself, from any creator; and pods that claim to be injected",
     },
+    // Members leave one at a time.
     Entry {
         name: "pods",
         endpoint: Endpoint::Validate,
@@ -154,8 +153,8 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Labels,
         only: Only::NotExempt,
         fail_closed: true,
-        why: "members leave one at a time",
     },
+    // Without its labels, requests about the pod would no longer be judged.
     Entry {
         name: "marks",
         endpoint: Endpoint::Validate,
@@ -163,8 +162,8 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Labels,
         only: Only::Marks,
         fail_closed: true,
-        why: "without its labels, requests about the pod would no longer be judged",
     },
+    // With an owner that does not exist a claim is deleted, and without its finalizer it is deleted while a server uses it.
     Entry {
         name: "claims",
         endpoint: Endpoint::Validate,
@@ -172,7 +171,6 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::LabelsElsewhere,
         only: Only::OwnedOrMarked,
         fail_closed: true,
-        why: "with an owner that does not exist a claim is deleted, and without its finalizer it is deleted while a server uses it",
     },
     Entry {
         name: "claims-in-namespace",
@@ -181,8 +179,8 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::LabelledNamespaces,
         only: Only::OwnedOrMarked,
         fail_closed: true,
-        why: "the same for objects without labels, in fully guarded namespaces",
     },
+    // A write of a StatefulSet's status can change its annotations, too.
     Entry {
         name: "workloads-status",
         endpoint: Endpoint::Validate,
@@ -190,7 +188,6 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Template,
         only: Only::Marks,
         fail_closed: true,
-        why: "a write of a StatefulSet's status can change its annotations, too",
     },
     Entry {
         name: "labelled",
@@ -206,7 +203,6 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::LabelsElsewhere,
         only: Only::Read,
         fail_closed: true,
-        why: "objects that a cluster uses, by their own labels, in every namespace",
     },
     Entry {
         name: "namespace",
@@ -226,8 +222,8 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::LabelledNamespaces,
         only: Only::Read,
         fail_closed: true,
-        why: "objects without labels, in fully guarded namespaces",
     },
+    // Scaling and evictions in other namespaces: judged, but never blocked by a guard that is down.
     Entry {
         name: "elsewhere",
         endpoint: Endpoint::Validate,
@@ -239,7 +235,6 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::OtherNamespaces,
         only: Only::All,
         fail_closed: false,
-        why: "scaling and evictions in other namespaces: judged, but never blocked by a guard that is down",
     },
     Entry {
         name: "namespaces",
@@ -248,8 +243,8 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::ModeLabel,
         only: Only::All,
         fail_closed: true,
-        why: "the deletion of a fully guarded namespace, and the removal of its label",
     },
+    // The deletion of other namespaces: judged, but never blocked by a guard that is down.
     Entry {
         name: "namespaces-elsewhere",
         endpoint: Endpoint::Validate,
@@ -257,8 +252,8 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::NoModeLabel,
         only: Only::All,
         fail_closed: false,
-        why: "the deletion of other namespaces: judged, but never blocked by a guard that is down",
     },
+    // Break-glass begins at once and lasts an hour at most, however it is written; without a guard it has no effect anyway.
     Entry {
         name: "glass",
         endpoint: Endpoint::Validate,
@@ -270,6 +265,5 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::AnyNamespace,
         only: Only::BreakGlass,
         fail_closed: true,
-        why: "break-glass begins at once and lasts an hour at most, however it is written; without a guard it has no effect anyway",
     },
 ];

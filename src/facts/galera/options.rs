@@ -7,7 +7,6 @@
 //! are.
 
 mod command_line;
-mod dynamic;
 mod effective;
 mod groups;
 pub mod keys;
@@ -21,10 +20,9 @@ use std::ops::Range;
 use std::{fmt, iter};
 
 pub use command_line::{Flag, flags};
-pub use dynamic::is_dynamic;
 pub use effective::{Effective, Lost, Placed};
 pub use groups::{Readers, readers};
-pub use known::{Unknown, unknown};
+pub use known::{Unknown, is_dynamic, unknown};
 pub use meaning::{Meaning, Unclear};
 pub use provider::provider_options;
 pub use value::{Value, number, same, switch};

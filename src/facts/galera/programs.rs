@@ -5,8 +5,8 @@
 
 use objects::Literal;
 
-/// Programs by their old names, and their current names.
-const RENAMED: [(&str, &str); 11] = [
+/// Clients by their old names, and their current names.
+const CLIENTS: [(&str, &str); 9] = [
     ("mysql", "mariadb"),
     ("mysqladmin", "mariadb-admin"),
     ("mysqldump", "mariadb-dump"),
@@ -16,15 +16,21 @@ const RENAMED: [(&str, &str); 11] = [
     ("mysqlslap", "mariadb-slap"),
     ("mysqlbinlog", "mariadb-binlog"),
     ("mysql_upgrade", "mariadb-upgrade"),
-    ("mysqld_safe", "mariadbd-safe"),
-    ("mysqld", "mariadbd"),
 ];
+
+/// Servers by their old names, and their current names.
+const SERVERS: [(&str, &str); 2] = [("mysqld_safe", "mariadbd-safe"), ("mysqld", "mariadbd")];
+
+/// Returns the clients by both names.
+pub(super) fn clients() -> impl Iterator<Item = &'static str> {
+    CLIENTS.into_iter().flat_map(|(old, new)| [old, new])
+}
 
 /// Returns the first program with an old name: old and new.
 pub fn old_name(words: &[Literal]) -> Option<(&'static str, &'static str)> {
     commands(words).iter().find_map(|command| {
         let (program, _) = program(command)?;
-        RENAMED.into_iter().find(|(old, _)| *old == program)
+        CLIENTS.into_iter().chain(SERVERS).find(|(old, _)| *old == program)
     })
 }
 

@@ -29,31 +29,17 @@ const IMAGES: [&str; 5] = ["mariadb", "galera", "mariadb-galera", "mysql", "perc
 pub(super) const SERVERS: [&str; 4] = ["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"];
 /// Programs, and images that start them.
 const ARBITRATORS: [&str; 4] = ["garbd", "garb", "galera-arbitrator", "galera-arbitrator-4"];
-const OTHERS: [&str; 31] = [
+const OTHERS: [&str; 17] = [
     "fluent-bit",
     "fluentd",
     "haproxy",
     "mariabackup",
-    "mariadb",
-    "mariadb-admin",
     "mariadb-backup",
-    "mariadb-binlog",
-    "mariadb-check",
-    "mariadb-dump",
-    "mariadb-import",
-    "mariadb-upgrade",
     "maxscale",
     "mbstream",
     "mydumper",
-    "mysql",
-    "mysql_upgrade",
-    "mysqladmin",
-    "mysqlbinlog",
-    "mysqlcheck",
     "mysqld-exporter",
     "mysqld_exporter",
-    "mysqldump",
-    "mysqlimport",
     "proxysql",
     "restic",
     "rsync",
@@ -62,6 +48,11 @@ const OTHERS: [&str; 31] = [
     "xbstream",
     "xtrabackup",
 ];
+/// Every program that is neither a server nor an arbitrator.
+fn others() -> impl Iterator<Item = &'static str> {
+    programs::clients().chain(OTHERS)
+}
+
 /// Programs whose child processes are not visible here.
 const HIDING: [&str; 12] = [
     ".",
@@ -79,16 +70,6 @@ const HIDING: [&str; 12] = [
 ];
 
 impl Runs {
-    /// Returns the name, as the page about members writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Server => "a server",
-            Self::Arbitrator => "an arbitrator",
-            Self::Another => "something else",
-            Self::Unknown => "not known",
-        }
-    }
-
     /// Returns what this container runs.
     pub fn of(container: &Container) -> Self {
         let image = Image::read(&container.image).name();
@@ -97,7 +78,7 @@ impl Runs {
         match () {
             () if by_default && has_a_servers_image(container) => Self::Server,
             () if by_default && ARBITRATORS.contains(&image) => Self::Arbitrator,
-            () if by_default && OTHERS.contains(&image) => Self::Another,
+            () if by_default && others().any(|it| it == image) => Self::Another,
             () if by_default => Self::Unknown,
             () => Self::by_words(&started(container)),
         }
@@ -131,7 +112,7 @@ fn of_program(path: &str, arguments: &[String]) -> Runs {
     match programs::name(path) {
         name if SERVERS.contains(&name) => Runs::Server,
         name if ARBITRATORS.contains(&name) => Runs::Arbitrator,
-        name if OTHERS.contains(&name) => Runs::Another,
+        name if others().any(|it| it == name) => Runs::Another,
         _ => Runs::Unknown,
     }
 }
@@ -144,8 +125,8 @@ pub fn no_server(container: &Container) -> Option<String> {
     let (words, mut first) = (started(container), None);
     let other = programs::runs(&words, |path, _| {
         let name = programs::name(path);
-        let known = IDLE.iter().chain(&OTHERS).find(|it| **it == name);
-        first = first.or(known.copied());
+        let known = others().chain(IDLE).find(|it| *it == name);
+        first = first.or(known);
         known.is_none()
     });
     first.filter(|_| !other).map(str::to_owned)
@@ -176,53 +157,6 @@ pub(super) fn started(container: &Container) -> Vec<Literal> {
     words.into_iter().skip(begin).cloned().collect()
 }
 
-/// Examples of what is decided here: image, command line (a command and then arguments, as a shell would read them),
-/// what it runs. The page about members has this table.
-pub const EXAMPLES: [(&str, &str, Runs); 38] = [
-    ("mariadb:10.11", "", Runs::Server),
-    ("mariadb:10.11", "--wsrep-on=ON", Runs::Server),
-    ("mariadb:10.11", "mariadbd --wsrep-on=ON", Runs::Server),
-    ("bitnami/mariadb-galera:11.4", "", Runs::Server),
-    ("mysql:8.4", "", Runs::Server),
-    ("our/db", "sh -c 'exec mariadbd --wsrep-on=ON'", Runs::Server),
-    ("our/db", "bash -c 'chown -R 999 /d; cd /d && mysqld --wsrep-on=ON'", Runs::Server),
-    ("our/db", "env TZ=UTC docker-entrypoint.sh mariadbd", Runs::Server),
-    ("our/db", "tini -s -- mariadbd", Runs::Server),
-    ("our/db", "/usr/bin/dumb-init docker-entrypoint.sh mariadbd", Runs::Server),
-    ("our/db", "nice -n 5 numactl --interleave=all mariadbd", Runs::Server),
-    ("our/db", "su-exec mysql mariadbd", Runs::Server),
-    ("our/db", "gosu mysql:mysql mariadbd-safe", Runs::Server),
-    ("our/db", "sh /etc/gatera/start-member.sh docker-entrypoint.sh mariadbd", Runs::Server),
-    ("our/db", "garbd --group=g --address=gcomm://a,b", Runs::Arbitrator),
-    ("our/garb", "", Runs::Arbitrator),
-    ("mariadb:10.11", "mariadb-dump --all-databases", Runs::Another),
-    ("mariadb:10.11", "docker-entrypoint.sh mariadb-dump --all-databases", Runs::Another),
-    ("mariadb:10.11", "sh -c 'mysqldump --all-databases | gzip > /b/x.gz'", Runs::Another),
-    ("mariadb:10.11", "sh -c 'until mariadb -e x; do sleep 1; done; mariadb < /s.sql'", Runs::Another),
-    ("our/backup", "mariabackup --backup --target-dir=/b", Runs::Another),
-    ("proxysql/proxysql:2.7", "", Runs::Another),
-    ("mariadb/maxscale:24.02", "", Runs::Another),
-    ("haproxy:3.0", "haproxy -f /etc/haproxy.cfg", Runs::Another),
-    ("prom/mysqld-exporter:v0.15", "--web.listen-address=:9104", Runs::Another),
-    ("busybox", "tail -F /var/lib/mysql/error.log", Runs::Another),
-    ("mariadb:10.11", "sleep infinity", Runs::Unknown),
-    ("mariadb:10.11", "sh -c 'mariadb -e x; exec /scripts/run.sh'", Runs::Unknown),
-    (
-        "mariadb:10.11",
-        "sh -c 'until mariadb-admin ping -h p; do sleep 2; done; exec docker-entrypoint.sh \"$@\"'",
-        Runs::Unknown,
-    ),
-    ("our/db", "bash -c 'rsync -a /seed/ /d; exec \"$@\"'", Runs::Unknown),
-    ("our/db", "sleep infinity", Runs::Unknown),
-    ("mariadb:10.11", "/scripts/run.sh", Runs::Unknown),
-    ("mariadb:10.11", "bash", Runs::Unknown),
-    ("bitnami/mariadb-galera:11.4", "bash -ec '/opt/bitnami/scripts/mariadb-galera/run.sh'", Runs::Unknown),
-    ("our/db", "", Runs::Unknown),
-    ("our/db", "--wsrep-on=ON", Runs::Unknown),
-    ("our/backup-agent", "", Runs::Unknown),
-    ("busybox", "", Runs::Unknown),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,16 +171,30 @@ mod tests {
         words.map(Literal::from).collect()
     }
 
+    /// The examples in docs/members.md: image, command line (a command and then arguments), what it runs.
     #[test]
-    fn examples() {
-        for (image, line, runs) in EXAMPLES {
-            let words = words(line);
+    fn examples_of_the_page() {
+        let page = include_str!("../../../docs/members.md").replace("\\|", "\0");
+        let (_, table) = page.split_once("| image | command line | what it runs |\n|---|---|---|\n").unwrap();
+        let rows: Vec<_> = table.lines().take_while(|row| row.starts_with('|')).collect();
+        assert!(rows.len() > 30, "{rows:?}");
+        for row in rows {
+            let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+            let [_, image, line, says, _] = cells[..] else { panic!("{row}") };
+            let runs = match says {
+                "a server" => Runs::Server,
+                "an arbitrator" => Runs::Arbitrator,
+                "something else" => Runs::Another,
+                "not known" => Runs::Unknown,
+                _ => panic!("{row}"),
+            };
+            let words = words(&line.replace('\0', "|"));
             // Behind the image's own entry point or in place of it: what it runs is the same.
             let as_arguments = Container { image: image.into(), args: words.clone(), ..Container::default() };
-            assert_eq!(Runs::of(&as_arguments), runs, "{image} args {line}");
+            assert_eq!(Runs::of(&as_arguments), runs, "{row}, as arguments");
             if !line.is_empty() && !line.starts_with('-') {
                 let as_command = Container { image: image.into(), command: words, ..Container::default() };
-                assert_eq!(Runs::of(&as_command), runs, "{image} command {line}");
+                assert_eq!(Runs::of(&as_command), runs, "{row}, as command");
             }
         }
     }
@@ -275,8 +223,8 @@ mod tests {
     #[test]
     fn names_are_in_order_and_stand_in_one_table() {
         assert!(OTHERS.is_sorted());
-        let all = SERVERS.iter().chain(&ARBITRATORS).chain(&OTHERS).chain(&HIDING);
-        let names: std::collections::BTreeSet<_> = all.clone().collect();
-        assert_eq!(names.len(), all.count());
+        let all = || SERVERS.into_iter().chain(ARBITRATORS).chain(others()).chain(HIDING);
+        let names: std::collections::BTreeSet<_> = all().collect();
+        assert_eq!(names.len(), all().count());
     }
 }

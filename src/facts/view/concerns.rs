@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::Map;
 use super::index::By;
-use super::{Cluster, Freshness, Id, RolloutRecord, View};
+use super::{Cluster, Freshness, Id, RolloutRecord, View, within};
 use crate::galera::adopt;
 use crate::review::Review;
 use crate::revision::Digest;
@@ -106,22 +105,22 @@ impl<'a> View<'a> {
 
     /// The Services of a namespace.
     pub fn services_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
-        in_namespace(&self.world.facts.services, namespace)
+        within(&self.world.facts.services, namespace)
     }
 
     /// The adopted Deployments of a namespace.
     pub fn deployments_in(&self, namespace: &str) -> impl Iterator<Item = &'a Workload> {
-        in_namespace(&self.world.facts.deployments, namespace)
+        within(&self.world.facts.deployments, namespace)
     }
 
     /// The disruption budgets of a namespace.
     pub fn budgets_in(&self, namespace: &str) -> impl Iterator<Item = &'a Budget> {
-        in_namespace(&self.world.facts.budgets, namespace)
+        within(&self.world.facts.budgets, namespace)
     }
 
     /// Returns the autoscaler that sets the replicas of this StatefulSet, if there is one.
     pub fn autoscaler_of(&self, namespace: &str, stateful_set: &str) -> Option<&'a Autoscaler> {
-        in_namespace(&self.world.facts.autoscalers, namespace).find(|it| it.scales(stateful_set))
+        within(&self.world.facts.autoscalers, namespace).find(|it| it.scales(stateful_set))
     }
 
     /// Returns the labels of this cluster's bootstrap nodes, if there are any.
@@ -203,13 +202,4 @@ impl Cluster {
     pub fn reads_secret(&self, name: &str) -> bool {
         self.workload.spec.template.spec.secrets().any(|other| other == name)
     }
-}
-
-/// Returns all objects of a namespace, without a scan of the others.
-fn in_namespace<'a, T>(objects: &'a Map<T>, namespace: &str) -> impl Iterator<Item = &'a T> {
-    let namespace = namespace.to_owned();
-    objects
-        .range(Id::new(&namespace, "")..)
-        .take_while(move |(id, _)| id.namespace == namespace)
-        .map(|(_, object)| &**object)
 }

@@ -14,11 +14,12 @@ use super::index::{By, Index};
 use super::kept::{Keeps, Kept};
 use super::room::Room;
 use super::templates::Templates;
-use super::{PodFact, room, what_runs};
+use super::{PodFact, what_runs};
 use crate::galera::adopt;
 use crate::galera::start_report::{JoinPhase, StartReport};
 use crate::marks;
 use crate::revision::Contents;
+use objects::scalar::Weigh;
 use objects::{
     Autoscaler, Budget, Claim, ConfigMap, KINDS, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
@@ -104,7 +105,7 @@ impl Facts {
                 if self.adoption.adopts(&it.metadata.labels)
                     || it.metadata.labels.contains_key(adopt::READER) =>
             {
-                self.put_shown(&id, PodFact::of(&it), what_runs::shown_by(&it));
+                self.put_pod(&id, PodFact::of(&it), what_runs::shown_by(&it));
             }
             Object::Pod(_) => self.remove(kind, &id),
             other => {
@@ -117,18 +118,13 @@ impl Facts {
         true
     }
 
-    /// Stores what is kept of a pod, beside its earlier reports.
-    pub fn put_pod(&mut self, id: &Id, fact: PodFact) {
-        self.put_shown(id, fact, None);
-    }
-
-    /// Does the same with the StatefulSet that the pod shows, if that was deleted.
-    fn put_shown(&mut self, id: &Id, fact: PodFact, shown: Option<Workload>) {
+    /// Stores what is kept of a pod, beside its earlier reports, and the StatefulSet that it shows, if that was deleted.
+    fn put_pod(&mut self, id: &Id, fact: PodFact, shown: Option<Workload>) {
         let fact = match self.pods.get(id) {
             Some(before) => fact.remembering(before),
             None => fact,
         };
-        if self.has_room(Kind::Pod, id, fact.weight() + shown.as_ref().map_or(0, room::weight)) {
+        if self.has_room(Kind::Pod, id, fact.weight() + shown.as_ref().map_or(0, Weigh::weight)) {
             self.change(Kind::Pod, id, |facts| {
                 facts.pods.insert(id.clone(), Arc::new(fact));
                 match shown {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::index::By;
-use super::{Cluster, Facts, Freshness, Id};
+use super::{Cluster, Facts, Freshness, Id, within};
 use crate::galera::{adopt, server};
 use objects::{Node, PodSpec, Workload};
 
@@ -67,8 +67,7 @@ impl World {
 
     /// The clusters of a namespace.
     pub(super) fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &Cluster> {
-        let from = self.clusters.range(Id::new(namespace, "")..);
-        from.take_while(move |(id, _)| id.namespace == namespace).map(|(_, cluster)| cluster.as_ref())
+        within(&self.clusters, namespace)
     }
 
     /// Returns the cluster that these pods name. Of two with the same name, the one with data counts.

@@ -60,6 +60,7 @@ const ANOTHER_SPEC: &str = "oldObject == null || !has(oldObject.spec) || !has(ob
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'instances.kudo.dev'";
 
 const ENTRIES: &[Entry] = &[
+    // The parameters of a cluster, before KUDO acts on them.
     Entry {
         name: "kudo-instances",
         endpoint: Endpoint::Validate,
@@ -67,8 +68,8 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("another-spec", ANOTHER_SPEC),
         fail_closed: true,
-        why: "the parameters of a cluster, before KUDO acts on them",
     },
+    // A cluster is deleted with its Instance, and all Instances with their definition.
     Entry {
         name: "kudo-ends",
         endpoint: Endpoint::Validate,
@@ -79,7 +80,6 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("kudo", OURS),
         fail_closed: true,
-        why: "a cluster is deleted with its Instance, and all Instances with their definition",
     },
 ];
 

@@ -84,6 +84,7 @@ const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || 
 const OURS_BOUND: &str = "request.resource.resource != 'clusterrolebindings' || object != null && object.roleRef.name.contains('rdsoperator')";
 
 const ENTRIES: &[Entry] = &[
+    // The creation and deletion of a database, and the deletion of all with their definition.
     Entry {
         name: "rdss",
         endpoint: Endpoint::Validate,
@@ -94,8 +95,8 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("rds", OURS),
         fail_closed: true,
-        why: "the creation and deletion of a database, and the deletion of all with their definition",
     },
+    // The operator writes each one every ten seconds, and must not wait for a guard that is down.
     Entry {
         name: "rdss-written",
         endpoint: Endpoint::Validate,
@@ -106,7 +107,6 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("rds-or-its-roles", OURS_BOUND),
         fail_closed: false,
-        why: "the operator writes each one every ten seconds, and must not wait for a guard that is down",
     },
 ];
 

@@ -57,6 +57,7 @@ const NAMESAKE: &str = "has(object.metadata.name) && object.metadata.name == 'wo
 !(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/')))";
 
 const ENTRIES: &[Entry] = &[
+    // Makes Deployments read a password from its Secret, keeps a second server from a database's volume, and explains fixed fields.
     Entry {
         name: "wordpress-amend",
         endpoint: Endpoint::Mutate,
@@ -64,8 +65,8 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("part-of-wordpress", PART),
         fail_closed: false,
-        why: "makes Deployments read a password from its Secret, keeps a second server from a database's volume, and explains fixed fields",
     },
+    // Every write and the deletion of a Wordpress, with which its volumes are deleted, and of all of them with their definition.
     Entry {
         name: "wordpresses",
         endpoint: Endpoint::Validate,
@@ -76,7 +77,6 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("wordpress", OURS),
         fail_closed: true,
-        why: "every write and the deletion of a Wordpress, with which its volumes are deleted, and of all of them with their definition",
     },
     Entry {
         name: "wordpress-parts",
@@ -85,8 +85,8 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("part-of-wordpress", PART),
         fail_closed: true,
-        why: "the parts of a WordPress, in every namespace",
     },
+    // Deployments that the operator would use as its own; never blocked by a guard that is down.
     Entry {
         name: "wordpress-namesakes",
         endpoint: Endpoint::Validate,
@@ -94,8 +94,8 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::Anywhere,
         only: Only::When("called-wordpress", NAMESAKE),
         fail_closed: false,
-        why: "Deployments that the operator would use as its own; never blocked by a guard that is down",
     },
+    // The same in namespaces that are not fully guarded, where no other entry sends these.
     Entry {
         name: "wordpress-elsewhere",
         endpoint: Endpoint::Validate,
@@ -103,7 +103,6 @@ const ENTRIES: &[Entry] = &[
         selects: Selects::OtherNamespaces,
         only: Only::When("part-of-wordpress", PART),
         fail_closed: true,
-        why: "the same in namespaces that are not fully guarded, where no other entry sends these",
     },
 ];
 

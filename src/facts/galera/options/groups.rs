@@ -1,5 +1,7 @@
 //! Which program reads which `[group]`.
 
+use crate::galera::programs;
+
 /// The programs that read a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
@@ -13,8 +15,8 @@ pub enum Readers {
 /// mariadbd's `load_default_groups`, besides those of its series.
 const SERVER: [&str; 6] = ["mysqld", "server", "mariadb", "mariadbd", "client-server", "galera"];
 
-/// Programs of the same packages, and scripts that read option files.
-const OTHERS: [&str; 47] = [
+/// Programs of the same packages besides the clients, and scripts that read option files.
+const OTHERS: [&str; 30] = [
     "aria_chk",
     "aria_pack",
     "embedded",
@@ -23,40 +25,23 @@ const OTHERS: [&str; 47] = [
     "isamchk",
     "manager",
     "mariabackup",
-    "mariadb-admin",
     "mariadb-backup",
-    "mariadb-binlog",
-    "mariadb-check",
     "mariadb-client",
-    "mariadb-dump",
     "mariadb-embedded",
-    "mariadb-import",
     "mariadb-install-db",
     "mariadb-multi",
-    "mariadb-show",
-    "mariadb-slap",
     "mariadb-test",
-    "mariadb-upgrade",
     "mariadb_safe",
     "mariadbd-multi",
     "mariadbd-safe",
     "myisamchk",
     "myisampack",
-    "mysql",
     "mysql.server",
     "mysql_install_db",
     "mysql_safe",
-    "mysql_upgrade",
-    "mysqladmin",
-    "mysqlbinlog",
-    "mysqlcheck",
     "mysqld_multi",
     "mysqld_safe",
-    "mysqldump",
     "mysqlhotcopy",
-    "mysqlimport",
-    "mysqlshow",
-    "mysqlslap",
     "mysqltest",
     "mytop",
     "odbc",
@@ -79,7 +64,12 @@ pub fn readers(group: &str) -> Readers {
         () if SERVER.iter().any(is) => Readers::Server,
         () if ["mariadb-", "mysqld-", "mariadbd-"].iter().any(|prefix| numbered(prefix)) => Readers::Server,
         // `mysqld1`: mysqld_multi's servers.
-        () if OTHERS.iter().any(is) || begins("client").is_some() || numbered("mysqld") => Readers::Others,
+        () if programs::clients().chain(OTHERS).any(|it| is(&it))
+            || begins("client").is_some()
+            || numbered("mysqld") =>
+        {
+            Readers::Others
+        }
         () => Readers::NoServer,
     }
 }

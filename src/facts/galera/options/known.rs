@@ -1,4 +1,5 @@
-//! The options that servers know, by series: a server does not start with one that it does not know.
+//! The options that servers know, by series: a server does not start with one that it does not know; and which of them a running
+//! server accepts.
 //!
 //! Owns: the table in `known.txt`, and what an option of no server was meant to be. Must not know: files, rules. Options of plugins
 //! are in no table, because a server knows them only while their plugin is loaded.
@@ -59,6 +60,8 @@ const OF_PLUGINS: [&str; 30] = [
 /// An option, and the series between which it is known.
 struct Row {
     name: &'static str,
+    /// A running server accepts it.
+    is_dynamic: bool,
     since: Option<Series>,
     until: Option<Series>,
 }
@@ -69,11 +72,12 @@ static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
 });
 
 impl Row {
-    /// Reads `name`, `name 10.11-`, `name -10.5`.
+    /// Reads `name`, `name 10.11-`, `name -10.5`, each with ` *` or without.
     fn read(line: &'static str) -> Self {
+        let (line, is_dynamic) = line.strip_suffix(" *").map_or((line, false), |line| (line, true));
         let (name, range) = line.split_once(' ').unwrap_or((line, "-"));
         let (since, until) = range.split_once('-').unwrap_or_default();
-        Self { name, since: series(since), until: series(until) }
+        Self { name, is_dynamic, since: series(since), until: series(until) }
     }
 
     /// Tells why a server of this series does not know the option. Of a series between two of the table it is assumed to know what
@@ -110,6 +114,11 @@ pub fn unknown(key: &str, image: Option<Series>) -> Option<Unknown> {
     }
 }
 
+/// Tells whether a running server accepts an option, in its canonical spelling.
+pub fn is_dynamic(key: &str) -> bool {
+    TABLE.binary_search_by(|row| row.name.cmp(key)).is_ok_and(|at| TABLE[at].is_dynamic)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +129,14 @@ mod tests {
         assert!(TABLE.is_sorted_by(|one, other| one.name < other.name));
         assert!(TABLE.iter().all(|row| one_spelling(row.name) == row.name || row.name.starts_with("skip_")));
         assert!(OF_PLUGINS.is_sorted());
+    }
+
+    #[test]
+    fn a_running_server_accepts_what_the_table_marks() {
+        assert!(is_dynamic("max_connections") && is_dynamic("wsrep_mode"));
+        assert!(
+            !is_dynamic("wsrep_on") && !is_dynamic("innodb_log_group_home_dir") && !is_dynamic("no_option")
+        );
     }
 
     #[test]

@@ -85,12 +85,6 @@ impl Meaning {
         named.dedup();
         named
     }
-
-    /// Returns the last value of this option for a server.
-    pub fn server(&self, key: &str) -> Option<&str> {
-        let values = self.0.get(&(SERVER.to_owned(), key.to_owned()))?;
-        values.last().map(String::as_str)
-    }
 }
 
 /// A longer text counts literally. Real option files are shorter, and a large one must not delay others.
