@@ -52,11 +52,6 @@ pub struct TlsOptions {
     http1_only: bool,
 }
 
-/// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, with the leaf that is current, for every client.
-pub fn config(leaf: Leaf) -> Arc<Tls> {
-    Arc::new(Tls { config: ArcSwap::new(TlsOptions::new(leaf, None, false).for_everybody()), asks: false })
-}
-
 impl TlsOptions {
     /// With the files that were chosen.
     pub fn new(leaf: Leaf, clients: Option<PathBuf>, http1_only: bool) -> Self {
