@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use facts::galera::adopt::Adoption;
 use facts::view::{Facts, Id};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{DynamicObject, GetParams, ListParams, Request};
 use kube::{Api, Client, Resource as _};
 use objects::Kind;
 
@@ -60,10 +60,11 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
         let plural = kind.plural();
         match (kind, namespace) {
             (Kind::Namespace, Some(name)) => {
-                let api: Api<RawObject> = Api::all_with(client.clone(), &resource(kind));
-                let found = api.get_opt(name).await.map_err(|error| Error::List(plural, error))?;
-                let found = found.ok_or_else(|| Error::NoNamespace(name.to_owned()))?;
-                take(&mut listed.facts, kind, read(kind, &found));
+                let found = namespace_named(client, name, &mut listed.facts).await;
+                found.map_err(|error| match Fault::of(&error) {
+                    Fault::NotFound => Error::NoNamespace(name.to_owned()),
+                    _ => Error::List(plural, error),
+                })?;
             }
             _ => match all(client, namespace, kind, &mut listed.facts).await {
                 Err(error) if kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
@@ -136,13 +137,21 @@ async fn read_member_events(client: &Client, namespace: Option<&str>, facts: &mu
     }
 }
 
+async fn namespace_named(client: &Client, name: &str, facts: &mut Facts) -> kube::Result<()> {
+    let request = Request::new(Namespace::url_path(&(), None)).get(name, &GetParams::default());
+    let text = client.request_text(request.map_err(kube::Error::BuildRequest)?).await?;
+    let sent = RawObject::of(&text).map_err(kube::Error::SerdeError)?;
+    take(facts, Kind::Namespace, read(Kind::Namespace, sent));
+    Ok(())
+}
+
 /// Never in memory as text altogether.
 async fn all(client: &Client, namespace: Option<&str>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
     let namespace = namespace.filter(|_| !kind.is_cluster_wide());
-    let url = RawObject::url_path(&resource(kind), namespace);
+    let url = DynamicObject::url_path(&resource(kind), namespace);
     let mut pages = Pages::of(client, url, ListParams::default());
     while let Some(piece) = pages.next().await? {
-        take(facts, kind, read(kind, &piece.read().map_err(kube::Error::SerdeError)?));
+        take(facts, kind, read(kind, piece.read().map_err(kube::Error::SerdeError)?));
     }
     Ok(())
 }
