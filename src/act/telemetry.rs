@@ -55,7 +55,8 @@ pub struct Metrics {
     pub connections: Gauge,
     /// Connections that were ended before their time: too many, too slow, or no handshake.
     turned_away: Family<Labels<1>, Counter>,
-    spoken: Family<Labels<1>, Counter>,
+    /// Connections that finished their handshake.
+    pub opened: Counter,
     /// When the serving certificate ends, in seconds since 1970.
     pub certificate_ends: Gauge<f64, AtomicU64>,
     /// 1 on the replica that holds the lease.
@@ -144,7 +145,7 @@ impl Default for Metrics {
             unreadable: new(r, "view_unreadable", "Watched objects that could not be read"),
             connections: new(r, "connections", "Open connections"),
             turned_away: new(r, "connections_turned_away", "Connections turned away"),
-            spoken: new(r, "connections_opened", "Connections that finished their handshake"),
+            opened: new(r, "connections_opened", "Connections that finished their handshake"),
             certificate_ends: new(r, "certificate_ends_seconds", "When the serving certificate ends"),
             leader: new(r, "leader", "1 on the replica that holds the lease"),
             entries_written: new(
@@ -225,12 +226,6 @@ impl Metrics {
     /// Notes whether this is the matter with registration.
     pub fn trouble(&self, trouble: Trouble, there: bool) {
         self.trouble.get_or_create(&[("what", trouble.name())]).set(i64::from(there));
-    }
-
-    /// Counts a connection that finished its handshake.
-    pub fn opened(&self, multiplexed: bool) {
-        let protocol = if multiplexed { "HTTP/2" } else { "HTTP/1.1" };
-        self.spoken.get_or_create(&[("protocol", protocol)]).inc();
     }
 
     /// Notes how much the view holds.

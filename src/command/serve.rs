@@ -81,9 +81,6 @@ pub struct Options {
     /// Answer only clients with a certificate of a CA in this file (PEM); reloaded when it changes
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Offer no HTTP/2
-    #[arg(long, hide = true)]
-    http1_only: bool,
     /// Lifetime of the CA that the guard makes; may be a fraction
     #[arg(long, value_name = "DAYS", default_value_t = 365.0)]
     ca_days: f64,
@@ -222,7 +219,7 @@ fn start(
         ),
     );
 
-    let speech = TlsOptions::new(leaf, options.client_ca.clone(), options.http1_only);
+    let speech = TlsOptions::new(leaf, options.client_ca.clone());
     let tls = speech.config()?;
     tasks.start("client-ca", speech.follow(Arc::clone(&tls)));
     let port = Port::operations(probes, operations(Arc::clone(&guard)));

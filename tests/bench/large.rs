@@ -6,7 +6,6 @@ use std::fs;
 use std::hint::black_box;
 
 use clap::Parser as _;
-use facts::settings::Settings;
 use gatera::command::check;
 use jiff::Timestamp;
 use serde::Serialize;
