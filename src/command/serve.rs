@@ -174,7 +174,7 @@ fn start(
     let guard = Arc::new(guard.within(options.memory));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
-    let (candidate, leading) = lease::candidate();
+    let (seat, leading) = lease::seat(guard.metrics.leader.clone());
     let (adopted, adoption) = channel::channel(guard.settings.load().adoption.clone());
 
     match options.config.clone() {
@@ -206,18 +206,7 @@ fn start(
     tasks.start("reconcile", reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
     let me = identity(options);
     tasks.start("events", events::publish(client.clone(), me.clone(), notices));
-    tasks.start(
-        LEASE,
-        lease::hold(
-            client,
-            registration.namespace,
-            registration.release,
-            me,
-            candidate,
-            Arc::clone(&guard),
-            closing,
-        ),
-    );
+    tasks.start(LEASE, lease::hold(client, registration.namespace, registration.release, me, seat, closing));
 
     let speech = TlsOptions::new(leaf, options.client_ca.clone());
     let tls = speech.config()?;
