@@ -166,12 +166,13 @@ fn start(
     let mut tasks = Tasks::default();
     let (sender, notices) = events::channel();
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
-    let reservations =
+    let mut guard = Guard::new(world, settings, Timestamp::now);
+    guard.events = Some(sender);
+    guard.reservations =
         ReservationStore::shared(client.clone(), &registration.namespace, &registration.release);
-    let maps = ConfigMaps::at(client.clone());
-    let guard =
-        Guard::new(world, settings, Timestamp::now).publishing(sender).reserving(reservations).reading(maps);
-    let guard = Arc::new(guard.within(options.memory));
+    guard.config_maps = ConfigMaps::at(client.clone());
+    guard.memory = options.memory;
+    let guard = Arc::new(guard);
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
     let (seat, leading) = lease::seat(guard.metrics.leader.clone());

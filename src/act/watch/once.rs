@@ -7,17 +7,18 @@ use std::collections::BTreeSet;
 use facts::galera::adopt::Adoption;
 use facts::view::{Facts, Id};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DynamicObject, GetParams, ListParams, Request};
-use kube::{Api, Client, Resource as _};
-use objects::Kind;
+use kube::{Client, Resource as _};
+use objects::{Kind, Object};
 
-use super::contents::{self, AT_ONCE};
+use super::contents::AT_ONCE;
 use super::member_events::{MemberEvent, Topic, events};
 use super::pages::Pages;
 use super::sent::RawObject;
-use super::{Message, read, resource};
+use super::{Message, read, resource, unreadable};
 use crate::act::api::Fault;
+use crate::act::config_maps;
 
 /// What was listed.
 #[derive(Debug)]
@@ -157,11 +158,12 @@ async fn all(client: &Client, namespace: Option<&str>, kind: Kind, facts: &mut F
 }
 
 async fn content(client: &Client, id: Id) -> Result<Option<Message>, Error> {
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
-    match api.get_opt(&id.name).await {
-        Ok(found) => Ok(found.map(|map| contents::open(&id, &map))),
-        Err(error) => Err(Error::Content(id, error)),
-    }
+    Ok(match config_maps::get(client, &id).await {
+        Ok(Some(Ok(map))) => Some(Message::Put(Box::new(Object::ConfigMap(map)))),
+        Ok(Some(Err(problem))) => Some(unreadable(id, problem)),
+        Ok(None) => None,
+        Err(error) => return Err(Error::Content(id, error)),
+    })
 }
 
 fn take(facts: &mut Facts, kind: Kind, message: Message) {
