@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::SetOnce;
 
 /// A handshake on the other side of the world takes one second.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -111,17 +111,13 @@ enum EvictionRank {
 #[derive(Debug)]
 pub(super) struct Connection {
     progress: Mutex<ConnectionProgress>,
-    end_reason: Mutex<Option<&'static str>>,
-    go: Notify,
+    /// Why it has to end. The first reason counts.
+    end_reason: SetOnce<&'static str>,
 }
 
 impl Connection {
     fn new(now: Instant) -> Self {
-        Self {
-            progress: Mutex::new(ConnectionProgress::new(now)),
-            end_reason: Mutex::default(),
-            go: Notify::new(),
-        }
+        Self { progress: Mutex::new(ConnectionProgress::new(now)), end_reason: SetOnce::new() }
     }
 
     fn progress(&self) -> MutexGuard<'_, ConnectionProgress> {
@@ -154,19 +150,17 @@ impl Connection {
 
     /// Ends when the connection has to.
     pub(super) async fn over(&self) -> &'static str {
-        self.go.notified().await;
-        self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or("asked")
+        self.end_reason.wait().await
     }
 
-    /// Wakes the task that waits in [`Connection::over`]. The first reason counts.
+    /// Wakes the task that waits in [`Connection::over`].
     fn end(&self, why: &'static str) {
-        self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
-        self.go.notify_one();
+        let _ = self.end_reason.set(why);
     }
 
     /// Whether it is ending, which takes a moment.
     fn ends(&self) -> bool {
-        self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.end_reason.initialized()
     }
 }
 
