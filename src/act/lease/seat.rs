@@ -27,7 +27,7 @@ pub struct Leading {
     term: watch::Receiver<Term>,
 }
 
-/// A seat that nobody has taken, and the handle by which tasks of the leader know whether it is.
+/// An empty seat, and the handle by which tasks of the leader know whether it is taken.
 pub fn seat(gauge: Gauge) -> (Seat, Leading) {
     let (sender, term) = watch::channel(None);
     (Seat { term: sender, gauge }, Leading { term })
