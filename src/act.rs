@@ -3,7 +3,7 @@
 //! * A request: [`answer`] takes it from a socket to an answer; [`guard`] is what all of them share; [`reserve`] and
 //!   [`config_maps`] are asked for what it cannot be answered without.
 //! * What is known: [`watch`] fills the World, [`reload`] follows the settings.
-//! * The leader: [`lease`] says who it is, [`reconcile`] does its steps.
+//! * The leader: [`lease`] says who it is, [`reconcile`] does its steps. Replicas agree through a [`lease_store`].
 //! * The guard itself: [`certs`] and [`register`] show API servers the way here, [`ownership`] says whose its objects are.
 //! * All of them: [`connect`], [`api`], [`events`], [`exec`], [`telemetry`].
 //!
@@ -18,6 +18,7 @@ pub mod events;
 pub mod exec;
 pub mod guard;
 pub mod lease;
+pub mod lease_store;
 pub mod ownership;
 pub mod reconcile;
 pub mod register;

@@ -1,4 +1,4 @@
-//! Asks the guard as an API server does: over TLS, on a connection that is kept, in HTTP/1.1 or HTTP/2.
+//! Asks the guard as an API server does: over TLS, on a connection that is kept.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http1;
 use hyper::{HeaderMap, Request, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -18,14 +18,8 @@ use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Http {
-    One,
-    Two,
-}
-
 /// Whom to trust, and who we are.
-pub fn config(http: Http, bundle: &str, own: Option<(&str, &str)>) -> Arc<ClientConfig> {
+pub fn config(bundle: &str, own: Option<(&str, &str)>) -> Arc<ClientConfig> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut roots = RootCertStore::empty();
     for ca in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
@@ -40,7 +34,8 @@ pub fn config(http: Http, bundle: &str, own: Option<(&str, &str)>) -> Arc<Client
             builder.with_client_auth_cert(chain, key).unwrap()
         }
     };
-    config.alpn_protocols = vec![if http == Http::One { b"http/1.1".to_vec() } else { b"h2".to_vec() }];
+    // It would speak HTTP/2, too, if that were offered.
+    config.alpn_protocols = ["h2", "http/1.1"].map(|it| it.as_bytes().to_vec()).to_vec();
     Arc::new(config)
 }
 
@@ -61,40 +56,22 @@ pub async fn encrypted(
 }
 
 /// One connection that is kept.
-pub enum Caller {
-    One(http1::SendRequest<Full<Bytes>>),
-    Two(http2::SendRequest<Full<Bytes>>),
-}
+pub struct Caller(http1::SendRequest<Full<Bytes>>);
 
 /// Status, headers and text.
 pub type Answered = (StatusCode, HeaderMap, String);
 
 impl Caller {
-    pub async fn open(http: Http, to: SocketAddr, config: &Arc<ClientConfig>) -> Result<Self, String> {
+    pub async fn open(to: SocketAddr, config: &Arc<ClientConfig>) -> Result<Self, String> {
         let stream = TokioIo::new(connect(to, config).await.map_err(|error| error.to_string())?);
-        let words = |error: hyper::Error| format!("{error:?}");
-        Ok(match http {
-            Http::One => {
-                let (send, connection) = http1::handshake(stream).await.map_err(words)?;
-                tokio::spawn(connection);
-                Self::One(send)
-            }
-            Http::Two => {
-                let (send, connection) =
-                    http2::handshake(TokioExecutor::new(), stream).await.map_err(words)?;
-                tokio::spawn(connection);
-                Self::Two(send)
-            }
-        })
+        let (send, connection) = http1::handshake(stream).await.map_err(|error| format!("{error:?}"))?;
+        tokio::spawn(connection);
+        Ok(Self(send))
     }
 
     /// Ends when the connection takes no further request.
     pub async fn closed(&mut self) {
-        let is_closed = |it: &Self| match it {
-            Self::One(send) => send.is_closed(),
-            Self::Two(send) => send.is_closed(),
-        };
-        while !is_closed(self) {
+        while !self.0.is_closed() {
             sleep(Duration::from_millis(10)).await;
         }
     }
@@ -105,14 +82,9 @@ impl Caller {
             .header("content-type", "application/json")
             .body(Full::new(body.clone()))
             .unwrap();
-        let answer = match self {
-            Self::One(send) => {
-                send.ready().await.map_err(|error| format!("{error:?}"))?;
-                send.send_request(request).await
-            }
-            Self::Two(send) => send.send_request(request).await,
-        };
-        let (head, body) = answer.map_err(|error| format!("{error:?}"))?.into_parts();
+        self.0.ready().await.map_err(|error| format!("{error:?}"))?;
+        let (head, body) =
+            self.0.send_request(request).await.map_err(|error| format!("{error:?}"))?.into_parts();
         let text = body.collect().await.map_err(|error| format!("{error:?}"))?.to_bytes();
         Ok((head.status, head.headers, String::from_utf8_lossy(&text).into_owned()))
     }

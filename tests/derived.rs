@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use engine::exemptions::users::EXEMPT;
+use engine::rule::Page;
 use engine::rules::GALERA;
 use engine::webhooks::{ENTRIES, Entry, Selects};
-use gatera::command::explain;
 use gatera::rulebook;
 use objects::Kind;
 
@@ -47,6 +47,8 @@ const PARTS: &[Part] = &[
     ("charts/gatera/templates/rbac.yaml", rights),
 ];
 
+/// What pages of rules write for the end of an override.
+const ANY_TIME: &str = "until=2026-12-01T10:00:00Z";
 const ENTRY_COLUMNS: &str = "| entry | asks | of | without an answer |";
 
 /// The pages of all rules: in the documentation, and in the chart for readers without the program.
@@ -55,8 +57,8 @@ fn pages() -> BTreeMap<String, String> {
     let mut pages = BTreeMap::new();
     for page in rulebook().pages() {
         index.push_str(&format!("| [{0}]({0}.md) | {1} | {2} |\n", page.id, page.name, page.summary()));
-        pages.insert(format!("docs/rules/{}.md", page.id), explain::documentation(&page));
-        let lasting = explain::lasting_page(&page);
+        pages.insert(format!("docs/rules/{}.md", page.id), documentation(&page));
+        let lasting = lasting_page(&page);
         assert!(!lasting.contains("gatera explain"), "{} is read without the program", page.id);
         pages.insert(format!("charts/gatera/files/rules/{}", page.id), lasting);
     }
@@ -66,6 +68,31 @@ fn pages() -> BTreeMap<String, String> {
         pages.insert(format!("docs/schemas/{name}.json"), format!("{:#}\n", schema.as_value()));
     }
     pages
+}
+
+/// A page where it stays, beside the others and without the program: the time is to be filled in.
+fn lasting_page(page: &Page) -> String {
+    let text = page.text().replace(ANY_TIME, "until=TIME");
+    let page = rulebook().pages().fold(text, |text, other| {
+        let (named, page) = (format!("gatera explain {}", other.id), format!("page {}", other.id));
+        text.replace(&format!("`{named}`"), &page).replace(&named, &page)
+    });
+    format!("{page}\n(Other pages lie beside this one, each under its id: `'jsonpath={{.data.G04}}'`.)\n")
+}
+
+/// The same in the documentation, where it links to the others.
+fn documentation(page: &Page) -> String {
+    let text = page.text().replace(ANY_TIME, "until=TIME");
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let mut example = false;
+    let lines = rest.lines().map(|line| {
+        example ^= line.starts_with("```");
+        if line.starts_with('#') && !example { format!("#{line}\n") } else { format!("{line}\n") }
+    });
+    let whole = format!("# {} {}\n\n{}\n{}", page.id, page.name, first, lines.collect::<String>());
+    rulebook().pages().fold(whole, |text, other| {
+        text.replace(&format!("`gatera explain {}`", other.id), &format!("[{0}]({0}.md)", other.id))
+    })
 }
 
 fn readme(text: &str) -> String {

@@ -24,48 +24,14 @@ fn crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// What an API server speaks to a URL: HTTP/2 if it is offered. To a Service it always speaks HTTP/1.1.
-#[derive(Clone, Copy, Debug)]
-enum Offered {
-    OnlyOne,
-    Both,
-}
-
-impl Offered {
-    fn argument(self) -> Option<String> {
-        matches!(self, Self::OnlyOne).then(|| "--http1-only".into())
-    }
-
-    /// The API server's connections were of the kind that this test is about, and of no other.
-    fn was_spoken(self, guards: &[&Guard]) {
-        let text: String = guards.iter().map(|guard| guard.get("/metrics").unwrap().1).collect();
-        let opened = |protocol: &str| {
-            text.contains(&format!("gatera_connections_opened_total{{protocol=\"{protocol}\"}}"))
-        };
-        let only_one = matches!(self, Self::OnlyOne);
-        assert_eq!((opened("HTTP/1.1"), opened("HTTP/2")), (only_one, !only_one), "{text}");
-    }
-}
-
-#[test]
-fn no_request_fails_while_leaf_and_ca_rotate_over_http_1() {
-    rotate(Offered::OnlyOne);
-}
-
-#[test]
-fn no_request_fails_while_leaf_and_ca_rotate_over_http_2() {
-    rotate(Offered::Both);
-}
-
 /// A leaf that lives 12 s is replaced after 8, a CA that lives 24 s after 16.
-fn rotate(offered: Offered) {
+#[test]
+fn no_request_fails_while_leaf_and_ca_rotate() {
     crypto();
     let plane = ControlPlane::start();
     install(&plane);
     let day = 86_400.0;
-    let mut arguments =
-        vec![format!("--certificate-days={}", 12.0 / day), format!("--ca-days={}", 24.0 / day)];
-    arguments.extend(offered.argument());
+    let arguments = vec![format!("--certificate-days={}", 12.0 / day), format!("--ca-days={}", 24.0 / day)];
     let guard = Guard::start(
         &plane,
         &program(),
@@ -93,29 +59,18 @@ fn rotate(offered: Offered) {
     assert!(done > 50, "only {done} requests were made: that is no load");
     let (status, text) = guard.get("/readyz").unwrap();
     assert_eq!(status, 200, "{text}");
-    offered.was_spoken(&[&guard]);
-}
-
-#[test]
-fn no_request_fails_while_replicas_are_rolled_over_http_1() {
-    roll(Offered::OnlyOne);
-}
-
-#[test]
-fn no_request_fails_while_replicas_are_rolled_over_http_2() {
-    roll(Offered::Both);
 }
 
 /// Two replicas behind a Service; one is replaced while requests come in. The leader's successor leads at once.
-fn roll(offered: Offered) {
+#[test]
+fn no_request_fails_while_replicas_are_rolled() {
     crypto();
     let plane = ControlPlane::start();
     install(&plane);
     let service = Balancer::start();
     let url = Some(format!("https://{}", service.address));
     let start = |identity: &str| {
-        let mut arguments = vec!["--lame-duck=2".into(), "--drain=5".into()];
-        arguments.extend(offered.argument());
+        let arguments = vec!["--lame-duck=2".into(), "--drain=5".into()];
         Guard::start(
             &plane,
             &program(),
@@ -154,7 +109,6 @@ fn roll(offered: Offered) {
         &failed[..failed.len().min(3)]
     );
     assert!(done > 100, "only {done} requests were made: that is no load");
-    offered.was_spoken(&[&other, &three]);
 }
 
 /// In steady state the guard asks nothing besides its watches and for kinds of packs that nobody has installed, and keeps its lease.

@@ -9,10 +9,9 @@ use facts::review::{self, Origin};
 use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use gatera::act::events;
-use gatera::command::check;
 use gatera::rulebook;
 use inspect::audit;
-use inspect::check::{Input, Question};
+use inspect::check::{self, Input, Question};
 use objects::{Kind, Object};
 use proptest::prelude::*;
 use report::check::{Format, lay_out};
@@ -164,21 +163,13 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     all.push_str(&report::audit::json(&found, &[]).to_string());
     all.push_str(&report::bundle::shape(object).to_string());
 
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("object.yaml"), object.to_string()).unwrap();
-    let folder = [folder.path().to_owned()];
-    let text = |name: &str, it: &Value| Input {
-        name: name.into(),
-        below: Path::new("").into(),
-        text: Ok(serde_json::to_string_pretty(it).unwrap()),
-    };
+    let file =
+        |name: &str, text: String| Input { name: name.into(), below: Path::new("").into(), text: Ok(text) };
+    let text = |name: &str, it: &Value| file(name, serde_json::to_string_pretty(it).unwrap());
     // As people write it who like few lines, and as `kubectl get -o json` does.
     let flow = |it: &Value| {
-        [Input {
-            name: "flow.yaml".into(),
-            below: Path::new("").into(),
-            text: Ok(it.to_string().replace("\",\"", "\",\n \"").replace("\"value\":", "\"value\": ")),
-        }]
+        let text = it.to_string().replace("\",\"", "\",\n \"").replace("\"value\":", "\"value\": ");
+        [file("flow.yaml", text)]
     };
     // A Secret matters to whoever reads it.
     let beside = text("beside.yaml", &Scene::default().stateful_set());
@@ -191,12 +182,12 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
         rules: &[],
     };
     for checked in [
-        check::judged(&folder, NAMESPACE, &settings, scene::now()),
-        inspect::check::run(&input(object), None, &question),
-        inspect::check::run(&input(object), Some(&input(before)), &question),
-        inspect::check::run(&input(before), Some(&input(object)), &question),
-        inspect::check::run(&[], Some(&input(object)), &question),
-        inspect::check::run(&flow(object), None, &question),
+        check::run(&[file("line.json", object.to_string())], None, &question),
+        check::run(&input(object), None, &question),
+        check::run(&input(object), Some(&input(before)), &question),
+        check::run(&input(before), Some(&input(object)), &question),
+        check::run(&[], Some(&input(object)), &question),
+        check::run(&flow(object), None, &question),
     ] {
         for (format, ..) in Format::ALL {
             let text = lay_out(&checked, format, true);

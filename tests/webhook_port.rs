@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::caller::{Answered, Caller, Http, config, connect, update};
+use crate::caller::{Answered, Caller, config, connect, update};
 use crate::router;
 use crate::scene::{self, Scene};
 
@@ -54,7 +54,7 @@ async fn served_by(
     leaf.swap(material.leaf.loaded().unwrap());
     let file = folder.path().join("clients.crt");
     let write = |pem: Option<&str>| pem.map(|pem| std::fs::write(&file, pem).unwrap());
-    let speech = TlsOptions::new(leaf, write(clients).map(|()| file.clone()), false);
+    let speech = TlsOptions::new(leaf, write(clients).map(|()| file.clone()));
     let tls = speech.config().unwrap();
     write(later);
     tokio::spawn(speech.follow(Arc::clone(&tls)));
@@ -73,15 +73,15 @@ fn review() -> Bytes {
 }
 
 impl Served {
-    async fn open(&self, http: Http, own: Option<(&str, &str)>) -> Result<Caller, String> {
-        Caller::open(http, self.address, &config(http, &self.material.bundle(), own)).await
+    async fn open(&self, own: Option<(&str, &str)>) -> Result<Caller, String> {
+        Caller::open(self.address, &config(&self.material.bundle(), own)).await
     }
 
     /// Until a caller with this certificate is answered.
     async fn until_proven(&self, own: (&str, &str)) {
         let known = async {
             loop {
-                if let Ok(mut caller) = self.open(Http::One, Some(own)).await
+                if let Ok(mut caller) = self.open(Some(own)).await
                     && let Ok(answer) = caller.ask("/validate", &review()).await
                 {
                     break answer;
@@ -116,22 +116,20 @@ fn client() -> [String; 3] {
 async fn with_client_cas_only_a_proven_caller_is_answered() {
     let ([ours, certificate, key], [theirs, strange, strange_key]) = (client(), client());
     let served = served(Some(&ours)).await;
-    for http in [Http::One, Http::Two] {
-        let mut nobody = served.open(http, None).await.unwrap();
-        let (status, _, text) = nobody.ask("/validate", &review()).await.unwrap();
-        assert_eq!(status, StatusCode::FORBIDDEN);
-        assert!(
-            text.starts_with("gatera answers API servers only (--client-ca): no client certificate"),
-            "{text}"
-        );
-        let mut known = served.open(http, Some((&certificate, &key))).await.unwrap();
-        assert!(allowed(&known.ask("/validate", &review()).await.unwrap()));
-        let answer = match served.open(http, Some((&strange, &strange_key))).await {
-            Ok(mut stranger) => stranger.ask("/validate", &review()).await.map(drop),
-            Err(words) => Err(words),
-        };
-        assert!(answer.is_err(), "a certificate of another CA gets nowhere");
-    }
+    let mut nobody = served.open(None).await.unwrap();
+    let (status, _, text) = nobody.ask("/validate", &review()).await.unwrap();
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(
+        text.starts_with("gatera answers API servers only (--client-ca): no client certificate"),
+        "{text}"
+    );
+    let mut known = served.open(Some((&certificate, &key))).await.unwrap();
+    assert!(allowed(&known.ask("/validate", &review()).await.unwrap()));
+    let answer = match served.open(Some((&strange, &strange_key))).await {
+        Ok(mut stranger) => stranger.ask("/validate", &review()).await.map(drop),
+        Err(words) => Err(words),
+    };
+    assert!(answer.is_err(), "a certificate of another CA gets nowhere");
     // The CA is replaced without a restart.
     std::fs::write(served.folder.path().join("clients.crt"), &theirs).unwrap();
     served.until_proven((&strange, &strange_key)).await;
@@ -140,12 +138,12 @@ async fn with_client_cas_only_a_proven_caller_is_answered() {
     served.until_proven((&strange, &strange_key)).await;
 }
 
-/// A handler that breaks takes an HTTP/1.1 connection with it.
+/// A handler that breaks takes its connection with it.
 #[tokio::test]
 async fn a_connection_that_broke_is_not_counted_as_open() {
     let breaks = |_| Router::new().route("/validate", post(async || -> &str { panic!("a handler breaks") }));
     let served = served_by(breaks, None, None).await;
-    let mut caller = served.open(Http::One, None).await.unwrap();
+    let mut caller = served.open(None).await.unwrap();
     assert_eq!(served.guard.metrics.connections.get(), 1);
     assert!(caller.ask("/validate", &review()).await.is_err());
     let closed = async {
@@ -160,9 +158,9 @@ async fn a_connection_that_broke_is_not_counted_as_open() {
 #[tokio::test]
 async fn an_idle_connection_is_kept_and_slow_headers_are_not() {
     let served = served(None).await;
-    let mut idle = served.open(Http::One, None).await.unwrap();
+    let mut idle = served.open(None).await.unwrap();
     assert!(allowed(&idle.ask("/validate", &review()).await.unwrap()));
-    let config = config(Http::One, &served.material.bundle(), None);
+    let config = config(&served.material.bundle(), None);
     let mut slow = connect(served.address, &config).await.unwrap();
     slow.write_all(b"POST /validate HTTP/1.1\r\nhost:").await.unwrap();
     let mut silent = TcpStream::connect(served.address).await.unwrap();
@@ -181,24 +179,17 @@ async fn an_idle_connection_is_kept_and_slow_headers_are_not() {
 #[tokio::test]
 async fn whoever_leaves_says_so_with_every_answer() {
     let served = served(None).await;
-    let mut one = served.open(Http::One, None).await.unwrap();
-    let mut two = served.open(Http::Two, None).await.unwrap();
-    for caller in [&mut one, &mut two] {
-        let answer = caller.ask("/validate", &review()).await.unwrap();
-        assert!(allowed(&answer) && answer.1.get("connection").is_none());
-    }
+    let mut one = served.open(None).await.unwrap();
+    let answer = one.ask("/validate", &review()).await.unwrap();
+    assert!(allowed(&answer) && answer.1.get("connection").is_none());
     served.stage.send_replace(Lifecycle::Leaving);
-    // Over HTTP/2 the connection is told at once, over HTTP/1.1 with the next answer; nobody is cut off.
-    timeout(PATIENCE, two.closed()).await.expect("it is sent away");
     let answer = one.ask("/validate", &review()).await.unwrap();
     assert!(allowed(&answer));
     assert_eq!(answer.1["connection"], "close");
     timeout(PATIENCE, one.closed()).await.expect("it is sent away");
-    for http in [Http::One, Http::Two] {
-        let mut late = served.open(http, None).await.unwrap();
-        assert!(allowed(&late.ask("/validate", &review()).await.unwrap()), "{http:?}: still served");
-        timeout(PATIENCE, late.closed()).await.expect("it is sent away");
-    }
+    let mut late = served.open(None).await.unwrap();
+    assert!(allowed(&late.ask("/validate", &review()).await.unwrap()), "still served");
+    timeout(PATIENCE, late.closed()).await.expect("it is sent away");
     served.stage.send_replace(Lifecycle::Closing);
     timeout(PATIENCE, served.ended).await.expect("nothing is under way").unwrap();
 }
@@ -207,7 +198,7 @@ async fn whoever_leaves_says_so_with_every_answer() {
 #[tokio::test]
 async fn a_request_that_is_under_way_is_answered_to_the_end() {
     let served = served(None).await;
-    let config = config(Http::One, &served.material.bundle(), None);
+    let config = config(&served.material.bundle(), None);
     let mut stream = connect(served.address, &config).await.unwrap();
     let body = review();
     let head = format!(

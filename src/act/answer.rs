@@ -15,4 +15,4 @@ mod wire;
 pub use accept::{Lifecycle, Port, accept};
 pub use body::LARGEST_BODY;
 pub use router::{admission, operations};
-pub use tls::{TlsOptions, config};
+pub use tls::TlsOptions;

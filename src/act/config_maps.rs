@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use facts::marks::{self, PREFIX};
+use facts::view::Id;
 use futures_util::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
@@ -75,15 +76,10 @@ impl ConfigMaps {
             turns.of_all.acquire().await
         };
         let _turn = timeout(PATIENCE, turn).await.ok()?;
-        let api: &Api<ConfigMap> = &Api::namespaced(client.clone(), namespace);
-        let one = async |name: String| api.get_opt(&name).await;
+        let one = async |name: String| get(client, &Id::new(namespace, &name)).await;
         let all = try_join_all(names.into_iter().take(MOST).map(one));
         let found = in_time(namespace, "the ConfigMaps that a template names could not be read", all).await;
-        let read = |map| match read(&map) {
-            Ok(Object::ConfigMap(map)) => Some(map),
-            _ => None,
-        };
-        Some(found.into_iter().flatten().filter_map(read).collect())
+        Some(found.into_iter().flatten().flatten().collect())
     }
 
     /// Makes these copies, and says which of them are there now. A pod does not wait for long: without its copy it reads the
@@ -116,10 +112,16 @@ async fn in_time<T>(namespace: &str, what: &str, all: impl Future<Output = kube:
     Vec::new()
 }
 
-/// As the guard knows it.
-pub fn read(map: &ConfigMap) -> Result<Object, Unreadable> {
-    // A typed object of the API has only keys that are text.
-    Object::read(Kind::ConfigMap, &serde_json::to_string(map).unwrap_or_default())
+/// One as the guard knows it, or why it cannot be read; `None`: it does not exist.
+pub async fn get(client: &Client, id: &Id) -> kube::Result<Option<Result<objects::ConfigMap, Unreadable>>> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
+    let Some(map) = api.get_opt(&id.name).await? else { return Ok(None) };
+    let text = serde_json::to_string(&map).map_err(kube::Error::SerdeError)?;
+    Ok(match Object::read(Kind::ConfigMap, &text) {
+        Ok(Object::ConfigMap(map)) => Some(Ok(map)),
+        Ok(_) => None,
+        Err(problem) => Some(Err(problem)),
+    })
 }
 
 /// Makes one, unless it is there.

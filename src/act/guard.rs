@@ -52,8 +52,8 @@ pub struct Guard {
     pub config_maps: ConfigMaps,
     /// Bytes that this process may take.
     pub memory: usize,
-    /// The queue of Events to publish.
-    events: Option<mpsc::Sender<Notice>>,
+    /// The queue of Events to publish; `None`: none is published.
+    pub events: Option<mpsc::Sender<Notice>>,
     limiter: Mutex<EventLimiter>,
     news: Notify,
     places: Semaphore,
@@ -80,30 +80,6 @@ impl Guard {
             news: Notify::new(),
             places: Semaphore::new(MOST_AT_ONCE),
         }
-    }
-
-    /// Publishes Events through this queue.
-    #[must_use]
-    pub fn publishing(self, events: mpsc::Sender<Notice>) -> Self {
-        Self { events: Some(events), ..self }
-    }
-
-    /// Reservations are written down there, for all replicas.
-    #[must_use]
-    pub fn reserving(self, reservations: ReservationStore) -> Self {
-        Self { reservations, ..self }
-    }
-
-    /// This process may take so many bytes of memory.
-    #[must_use]
-    pub fn within(self, memory: usize) -> Self {
-        Self { memory, ..self }
-    }
-
-    /// What servers read is looked up and copied there.
-    #[must_use]
-    pub fn reading(self, config_maps: ConfigMaps) -> Self {
-        Self { config_maps, ..self }
     }
 
     /// How current this world is by now.

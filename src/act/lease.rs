@@ -1,6 +1,6 @@
 //! Who leads: one Lease, one holder.
 //!
-//! Owns: `decide`, which is pure, [`hold`], the loop that asks it, and [`Leading`], by which the leader's tasks know that
+//! Owns: `may_write`, which is pure, [`hold`], the loop that asks it, and [`Leading`], by which the leader's tasks know that
 //! they may act. Must not know: what a leader does. Every write carries the resourceVersion it was decided on, so of two
 //! candidates at most one wins. Times are this process's own and cannot be set: whether a holder is gone is measured from
 //! when *we* saw the record change last, and a holder counts from when it *asked* for the renewal that succeeded. So it
@@ -10,25 +10,22 @@ mod seat;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use crate::act::api::Fault;
-use crate::act::guard::Guard;
+use crate::act::lease_store::{LeaseStore, Leases};
 use crate::act::ownership;
 use crate::act::telemetry::{chain, repeated};
 
-pub use seat::Leading;
-use seat::Seat;
+pub use seat::{Leading, Seat, seat};
 
 /// Lease duration: other replicas wait this long before they take over.
 const RESPECTED: Duration = Duration::from_secs(15);
@@ -49,49 +46,9 @@ const NO_ANSWER: &str = "no answer";
 /// The name of the one Lease.
 const NAME: &str = "gatera";
 
-/// What to do about the record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
-    /// It is free, ours, or its holder is silent: write our name and the time.
-    Write,
-    /// Another replica holds it.
-    Wait,
-}
-
-/// Decides. `unchanged` is how long we have seen this version of the record.
-fn decide(holder: &str, me: &str, unchanged: Duration) -> Choice {
-    let free = holder.is_empty() || holder == me || unchanged >= RESPECTED;
-    if free { Choice::Write } else { Choice::Wait }
-}
-
-/// Where the record lies.
-trait RecordStore: Send + Sync {
-    fn read(&self) -> impl Future<Output = kube::Result<Option<Lease>>> + Send;
-    /// Only over the version that it carries; without one only if there is none.
-    fn write(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
-}
-
-impl RecordStore for Api<Lease> {
-    async fn read(&self) -> kube::Result<Option<Lease>> {
-        self.get_opt(NAME).await
-    }
-
-    async fn write(&self, lease: &Lease) -> kube::Result<Lease> {
-        // Also creates it: a Lease that was deleted comes back, by a right that names it.
-        self.replace(NAME, &PostParams::default(), lease).await
-    }
-}
-
-/// A candidate, and the handle by which tasks of the leader know whether it leads.
-pub fn candidate() -> (Candidate, Leading) {
-    let (seat, leading) = seat::seat();
-    (Candidate { seat }, leading)
-}
-
-/// The one who may lead.
-#[derive(Debug)]
-pub struct Candidate {
-    seat: Seat,
+/// The record is free, ours, or its holder is silent. `unchanged` is how long we have seen this version of it.
+fn may_write(holder: &str, me: &str, unchanged: Duration) -> bool {
+    holder.is_empty() || holder == me || unchanged >= RESPECTED
 }
 
 /// Holds the lease whenever it can be had until `closing`; then gives it up at once.
@@ -100,16 +57,12 @@ pub async fn hold(
     namespace: String,
     release: String,
     me: String,
-    candidate: Candidate,
-    guard: Arc<Guard>,
+    seat: Seat,
     closing: watch::Receiver<bool>,
 ) {
-    let api: Api<Lease> = Api::namespaced(client, &namespace);
+    let store = Leases::of(client, &namespace);
     let blank = Lease { metadata: ownership::object_meta(&release, &namespace, NAME), spec: None };
-    let gauge = |leads| {
-        guard.metrics.leader.set(i64::from(leads));
-    };
-    Election { store: api, blank, me, seen: None, seat: candidate.seat, gauge }.run(closing).await;
+    Election { store, blank, me, seen: None, seat }.run(closing).await;
 }
 
 /// The record as it was seen last, and the time since which it is so.
@@ -118,23 +71,22 @@ struct SeenRecord {
     since: Instant,
 }
 
-struct Election<S, G> {
+struct Election<S> {
     store: S,
     /// What is created if there is none.
     blank: Lease,
     me: String,
     seen: Option<SeenRecord>,
     seat: Seat,
-    gauge: G,
 }
 
-impl<S: RecordStore, G: Fn(bool)> Election<S, G> {
+impl<S: LeaseStore> Election<S> {
     async fn run(mut self, mut closing: watch::Receiver<bool>) {
         loop {
             let asked = Instant::now();
-            let (seat, gauge) = (self.seat.clone(), &self.gauge);
+            let seat = &self.seat;
             let outcome = timeout(TURN_DEADLINE, turn(&self.store, &self.blank, &self.me, &mut self.seen));
-            let pause = match seat.stepping_down_in_time(outcome, gauge).await {
+            let pause = match seat.stepping_down_in_time(outcome).await {
                 Ok(Ok(true)) => {
                     seat.take(asked + ACTS);
                     EVERY
@@ -154,20 +106,18 @@ impl<S: RecordStore, G: Fn(bool)> Election<S, G> {
                     AGAIN
                 }
             };
-            gauge(seat.is_taken());
             let closes = async {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => false,
                     _ = closing.wait_for(|closing| *closing) => true,
                 }
             };
-            if seat.stepping_down_in_time(closes, gauge).await {
+            if seat.stepping_down_in_time(closes).await {
                 break;
             }
         }
         let led = self.seat.is_taken();
         self.seat.leave();
-        (self.gauge)(false);
         if led {
             let trouble = match timeout(TURN_DEADLINE, give_up(&self.store, &self.me)).await {
                 Ok(Ok(())) => return,
@@ -185,7 +135,7 @@ impl<S: RecordStore, G: Fn(bool)> Election<S, G> {
 /// One look and at most one write; the holder writes over what it wrote, without a look. A conflict is an answer: another
 /// replica was faster.
 async fn turn(
-    store: &impl RecordStore,
+    store: &impl LeaseStore,
     blank: &Lease,
     me: &str,
     seen: &mut Option<SeenRecord>,
@@ -193,7 +143,7 @@ async fn turn(
     let ours = seen.as_ref().filter(|seen| holder(&seen.lease) == me).map(|seen| seen.lease.clone());
     let lease = match ours {
         Some(lease) => Some(lease),
-        None => store.read().await?,
+        None => store.read(NAME).await?.0,
     };
     if let Some(lease) = &lease {
         let version = &lease.metadata.resource_version;
@@ -201,15 +151,15 @@ async fn turn(
         let since = known.map_or_else(Instant::now, |seen| seen.since);
         let unchanged = since.elapsed();
         *seen = Some(SeenRecord { lease: lease.clone(), since });
-        if decide(holder(lease), me, unchanged) == Choice::Wait {
+        if !may_write(holder(lease), me, unchanged) {
             return Ok(false);
         }
     }
-    let written = store.write(&renewed(lease.unwrap_or_else(|| blank.clone()), me)).await;
+    let written = store.write(NAME, &renewed(lease.unwrap_or_else(|| blank.clone()), me)).await;
     // The write may have arrived or not: what was known is no longer what is there.
     *seen = None;
     match written {
-        Ok(lease) => {
+        Ok((lease, _)) => {
             *seen = Some(SeenRecord { lease, since: Instant::now() });
             Ok(true)
         }
@@ -243,10 +193,10 @@ fn renewed(mut lease: Lease, me: &str) -> Lease {
 }
 
 /// Only what is ours is given up.
-async fn give_up(store: &impl RecordStore, me: &str) -> kube::Result<()> {
-    let Some(mut lease) = store.read().await?.filter(|lease| holder(lease) == me) else { return Ok(()) };
+async fn give_up(store: &impl LeaseStore, me: &str) -> kube::Result<()> {
+    let Some(mut lease) = store.read(NAME).await?.0.filter(|it| holder(it) == me) else { return Ok(()) };
     if let Some(spec) = &mut lease.spec {
         spec.holder_identity = Some(String::new());
     }
-    store.write(&lease).await.map(drop)
+    store.write(NAME, &lease).await.map(drop)
 }

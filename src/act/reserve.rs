@@ -7,7 +7,6 @@
 //! Leases, so one that does not exist was deleted: it is made again, and no member of its clusters leaves until what it
 //! may have held is over.
 
-mod leases;
 mod ledger;
 mod note;
 #[cfg(test)]
@@ -28,10 +27,10 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use crate::act::api::Fault;
+use crate::act::lease_store::{LeaseStore, Leases};
 use crate::act::ownership;
 use crate::act::telemetry::chain;
 
-pub use leases::{LeaseStore, Leases};
 use ledger::{Ledger, LedgerStep, ServerClock};
 use note::ReservationNote;
 

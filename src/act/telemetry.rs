@@ -17,7 +17,6 @@ use engine::verdict::{Decision, Downgrade, Effect, Verdict};
 use facts::view::State;
 use inspect::audit::{ClusterReading, Counts};
 use leader::plan::rollout::Stage;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -35,14 +34,14 @@ pub struct Metrics {
     registry: Registry,
     /// Without our prefix.
     process: Registry,
-    reviews: Family<ReviewLabels, Counter>,
-    findings: Family<FindingLabels, Counter>,
-    overrides: Family<RuleLabels, Counter>,
+    reviews: Family<Labels<2>, Counter>,
+    findings: Family<Labels<3>, Counter>,
+    overrides: Family<Labels<1>, Counter>,
     decision_seconds: Histogram,
-    view: Family<KindLabels, Gauge>,
-    audit: Family<AuditLabels, Gauge>,
-    clusters: Family<StateLabels, Gauge>,
-    rollouts: Family<StateLabels, Gauge>,
+    view: Family<Labels<1>, Gauge>,
+    audit: Family<Labels<2>, Gauge>,
+    clusters: Family<Labels<1>, Gauge>,
+    rollouts: Family<Labels<1>, Gauge>,
     each_cluster: ClusterGauges,
     /// In how many namespaces nothing is refused for now.
     pub break_glass: Gauge,
@@ -55,76 +54,26 @@ pub struct Metrics {
     /// Connections that are open.
     pub connections: Gauge,
     /// Connections that were ended before their time: too many, too slow, or no handshake.
-    pub turned_away: Family<ReasonLabels, Counter>,
-    spoken: Family<ProtocolLabels, Counter>,
+    turned_away: Family<Labels<1>, Counter>,
+    /// Connections that finished their handshake.
+    pub opened: Counter,
     /// When the serving certificate ends, in seconds since 1970.
     pub certificate_ends: Gauge<f64, AtomicU64>,
     /// 1 on the replica that holds the lease.
     pub leader: Gauge,
     /// How often the entries of a webhook configuration were written.
     pub entries_written: Counter,
-    trouble: Family<TroubleLabels, Gauge>,
+    trouble: Family<Labels<1>, Gauge>,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ReviewLabels {
-    endpoint: &'static str,
-    answer: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct FindingLabels {
-    rule: &'static str,
-    verdict: &'static str,
-    effect: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct AuditLabels {
-    rule: &'static str,
-    verdict: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct StateLabels {
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RuleLabels {
-    rule: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct KindLabels {
-    kind: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ProtocolLabels {
-    protocol: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct BuildLabels {
-    version: &'static str,
-    commit: &'static str,
-}
-
-const BUILD: BuildLabels = BuildLabels { version: env!("CARGO_PKG_VERSION"), commit: COMMIT };
+/// Names and values of labels. Values come from small, fixed sets.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// The commit that this program was built from, as far as its build knew it.
 pub const COMMIT: &str = match option_env!("GATERA_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
 };
-
-/// Why a connection was turned away.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct ReasonLabels {
-    /// One word.
-    pub reason: &'static str,
-}
 
 /// Troubles of the registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,11 +114,6 @@ impl Trouble {
     }
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct TroubleLabels {
-    what: &'static str,
-}
-
 /// A decision takes microseconds; the API server's own histogram begins at five milliseconds.
 const DECISION_BUCKETS: [f64; 10] = [1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 1e-2, 1e-1];
 
@@ -201,7 +145,7 @@ impl Default for Metrics {
             unreadable: new(r, "view_unreadable", "Watched objects that could not be read"),
             connections: new(r, "connections", "Open connections"),
             turned_away: new(r, "connections_turned_away", "Connections turned away"),
-            spoken: new(r, "connections_opened", "Connections that finished their handshake"),
+            opened: new(r, "connections_opened", "Connections that finished their handshake"),
             certificate_ends: new(r, "certificate_ends_seconds", "When the serving certificate ends"),
             leader: new(r, "leader", "1 on the replica that holds the lease"),
             entries_written: new(
@@ -216,9 +160,9 @@ impl Default for Metrics {
         r.register("decision_seconds", "Time from request body to answer", it.decision_seconds.clone());
         r.register_collector(Box::new(it.each_cluster.clone()));
         // A gauge, as others have it: the older text format has no type for infos.
-        let build: Family<BuildLabels, Gauge> =
+        let build: Family<Labels<2>, Gauge> =
             new(r, "build_info", "1, with the version and the commit of this program");
-        build.get_or_create(&BUILD).set(1);
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION")), ("commit", COMMIT)]).set(1);
         it.process.register_collector(Box::new(ProcessMetrics));
         it.config_current.set(1);
         for trouble in Trouble::ALL {
@@ -240,10 +184,11 @@ impl Metrics {
     /// Begins what is counted by rule at 0: a counter that begins with its first event, as 1, has no increase then.
     pub fn expect(&self, rules: impl Iterator<Item = &'static str>) {
         for rule in rules {
-            let _ = self.overrides.get_or_create(&RuleLabels { rule });
+            let _ = self.overrides.get_or_create(&[("rule", rule)]);
             for verdict in [Verdict::Deny, Verdict::Wait, Verdict::Unknown] {
                 let (verdict, effect) = (verdict.name(), Effect::Refused.name());
-                let _ = self.findings.get_or_create(&FindingLabels { rule, verdict, effect });
+                let _ =
+                    self.findings.get_or_create(&[("rule", rule), ("verdict", verdict), ("effect", effect)]);
             }
         }
     }
@@ -253,7 +198,7 @@ impl Metrics {
     pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {
         let real = if decision.allowed() { "allowed" } else { "refused" };
         let answer = if dry_run { "dry_run" } else { real };
-        self.reviews.get_or_create(&ReviewLabels { endpoint, answer }).inc();
+        self.reviews.get_or_create(&[("endpoint", endpoint), ("answer", answer)]).inc();
         self.decision_seconds.observe(seconds);
         if dry_run {
             return;
@@ -261,38 +206,32 @@ impl Metrics {
         for judged in &decision.judged {
             let effect = judged.effect.name();
             let (rule, verdict) = (judged.finding.rule, judged.finding.verdict.name());
-            self.findings.get_or_create(&FindingLabels { rule, verdict, effect }).inc();
+            self.findings.get_or_create(&[("rule", rule), ("verdict", verdict), ("effect", effect)]).inc();
             if matches!(judged.softened, Some(Downgrade::ByOverride(_))) {
-                self.overrides.get_or_create(&RuleLabels { rule }).inc();
+                self.overrides.get_or_create(&[("rule", rule)]).inc();
             }
         }
     }
 
     /// Counts a request that was no review.
     pub fn not_answered(&self, endpoint: &'static str, answer: &'static str) {
-        self.reviews.get_or_create(&ReviewLabels { endpoint, answer }).inc();
+        self.reviews.get_or_create(&[("endpoint", endpoint), ("answer", answer)]).inc();
     }
 
     /// Counts a connection that was turned away.
     pub fn turn_away(&self, reason: &'static str) {
-        self.turned_away.get_or_create(&ReasonLabels { reason }).inc();
+        self.turned_away.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Notes whether this is the matter with registration.
     pub fn trouble(&self, trouble: Trouble, there: bool) {
-        self.trouble.get_or_create(&TroubleLabels { what: trouble.name() }).set(i64::from(there));
-    }
-
-    /// Counts a connection that finished its handshake.
-    pub fn opened(&self, multiplexed: bool) {
-        let protocol = if multiplexed { "HTTP/2" } else { "HTTP/1.1" };
-        self.spoken.get_or_create(&ProtocolLabels { protocol }).inc();
+        self.trouble.get_or_create(&[("what", trouble.name())]).set(i64::from(there));
     }
 
     /// Notes how much the view holds.
     pub fn holds(&self, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
         for (kind, size) in sizes {
-            self.view.get_or_create(&KindLabels { kind }).set(gauge(size));
+            self.view.get_or_create(&[("kind", kind)]).set(gauge(size));
         }
     }
 
@@ -300,7 +239,7 @@ impl Metrics {
     pub fn audited(&self, now: &Counts, before: &Counts) {
         for &(rule, verdict) in before.keys().chain(now.keys()) {
             let count = now.get(&(rule, verdict)).copied().unwrap_or_default();
-            self.audit.get_or_create(&AuditLabels { rule, verdict }).set(gauge(count));
+            self.audit.get_or_create(&[("rule", rule), ("verdict", verdict)]).set(gauge(count));
         }
     }
 
@@ -308,11 +247,11 @@ impl Metrics {
     pub fn clusters_are(&self, clusters: Vec<Arc<ClusterReading>>) {
         for state in State::ALL {
             let count = clusters.iter().filter(|it| it.state == state).count();
-            self.clusters.get_or_create(&StateLabels { state: state.name() }).set(gauge(count));
+            self.clusters.get_or_create(&[("state", state.name())]).set(gauge(count));
         }
         for state in Stage::WORDS {
             let count = clusters.iter().filter(|it| it.rollout == state).count();
-            self.rollouts.get_or_create(&StateLabels { state }).set(gauge(count));
+            self.rollouts.get_or_create(&[("state", state)]).set(gauge(count));
         }
         self.each_cluster.set(clusters);
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use facts::galera::adopt::{Adoption, READER};
 use facts::view::{self, Freshness, Id, World};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Client, Resource as _};
 use objects::{Kind, Object, Unreadable};
 use tokio::sync::{mpsc, watch};
@@ -210,7 +210,7 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
         } else {
             vec![None]
         };
-        selectors.into_iter().map(move |selector| (kind, RawObject::url_path(&resource, None), selector))
+        selectors.into_iter().map(move |selector| (kind, DynamicObject::url_path(&resource, None), selector))
     });
     // Last, because their contents come beside them.
     watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
@@ -224,20 +224,16 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
 }
 
 /// An object of a watch, for the facts.
-fn read(kind: Kind, sent: &RawObject) -> Message {
-    match view::read(kind, sent.text()) {
+fn read(kind: Kind, sent: RawObject<'_>) -> Message {
+    match view::read(kind, sent.text) {
         Ok(object) => Message::Put(Box::new(object)),
-        Err(problem) => unreadable(id(sent.meta()), problem),
+        Err(problem) => unreadable(sent.id, problem),
     }
 }
 
 fn unreadable(id: Id, problem: Unreadable) -> Message {
     warn!(object = %id, %problem, "this object cannot be read, so the view does not hold it");
     Message::Unreadable(id, problem)
-}
-
-fn id(meta: &ObjectMeta) -> Id {
-    Id::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]

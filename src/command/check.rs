@@ -231,12 +231,6 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     Ok(exit)
 }
 
-/// What is found below these paths with these settings, and nothing else said about it.
-pub fn judged(paths: &[PathBuf], namespace: &str, settings: &Settings, now: Timestamp) -> Checked {
-    let question = Question { rulebook: rulebook(), settings, namespace, now, rules: &[] };
-    check::run(&sources::read(paths, &Exclusions::default(), &Progress::off()), None, &question)
-}
-
 impl Options {
     /// What is printed may be laid out for the terminal: a table or a line for `grep` is broken if it is broken.
     pub fn is_for_people(&self) -> bool {

@@ -70,31 +70,6 @@ fn named(name: &str) -> anyhow::Result<Page> {
     })
 }
 
-/// The same for a place where it stays, beside the others and without the program: the time is to be filled in.
-pub fn lasting_page(page: &Page) -> String {
-    let text = page.text().replace(ANY_TIME, "until=TIME");
-    let page = rulebook().pages().fold(text, |text, other| {
-        let (named, page) = (format!("gatera explain {}", other.id), format!("page {}", other.id));
-        text.replace(&format!("`{named}`"), &page).replace(&named, &page)
-    });
-    format!("{page}\n(Other pages lie beside this one, each under its id: `'jsonpath={{.data.G04}}'`.)\n")
-}
-
-/// The same in the documentation, where it links to the others.
-pub fn documentation(page: &Page) -> String {
-    let text = page.text().replace(ANY_TIME, "until=TIME");
-    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    let mut example = false;
-    let lines = rest.lines().map(|line| {
-        example ^= line.starts_with("```");
-        if line.starts_with('#') && !example { format!("#{line}\n") } else { format!("{line}\n") }
-    });
-    let whole = format!("# {} {}\n\n{}\n{}", page.id, page.name, first, lines.collect::<String>());
-    rulebook().pages().fold(whole, |text, other| {
-        text.replace(&format!("`gatera explain {}`", other.id), &format!("[{0}]({0}.md)", other.id))
-    })
-}
-
 fn list(form: Form, out: &mut impl Write) -> anyhow::Result<()> {
     let rules: Vec<_> = rulebook().rules().iter().collect();
     let text = match form {

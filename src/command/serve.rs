@@ -81,9 +81,6 @@ pub struct Options {
     /// Answer only clients with a certificate of a CA in this file (PEM); reloaded when it changes
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Offer no HTTP/2
-    #[arg(long, hide = true)]
-    http1_only: bool,
     /// Lifetime of the CA that the guard makes; may be a fraction
     #[arg(long, value_name = "DAYS", default_value_t = 365.0)]
     ca_days: f64,
@@ -169,15 +166,16 @@ fn start(
     let mut tasks = Tasks::default();
     let (sender, notices) = events::channel();
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
-    let reservations =
+    let mut guard = Guard::new(world, settings, Timestamp::now);
+    guard.events = Some(sender);
+    guard.reservations =
         ReservationStore::shared(client.clone(), &registration.namespace, &registration.release);
-    let maps = ConfigMaps::at(client.clone());
-    let guard =
-        Guard::new(world, settings, Timestamp::now).publishing(sender).reserving(reservations).reading(maps);
-    let guard = Arc::new(guard.within(options.memory));
+    guard.config_maps = ConfigMaps::at(client.clone());
+    guard.memory = options.memory;
+    let guard = Arc::new(guard);
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
-    let (candidate, leading) = lease::candidate();
+    let (seat, leading) = lease::seat(guard.metrics.leader.clone());
     let (adopted, adoption) = channel::channel(guard.settings.load().adoption.clone());
 
     match options.config.clone() {
@@ -209,20 +207,9 @@ fn start(
     tasks.start("reconcile", reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
     let me = identity(options);
     tasks.start("events", events::publish(client.clone(), me.clone(), notices));
-    tasks.start(
-        LEASE,
-        lease::hold(
-            client,
-            registration.namespace,
-            registration.release,
-            me,
-            candidate,
-            Arc::clone(&guard),
-            closing,
-        ),
-    );
+    tasks.start(LEASE, lease::hold(client, registration.namespace, registration.release, me, seat, closing));
 
-    let speech = TlsOptions::new(leaf, options.client_ca.clone(), options.http1_only);
+    let speech = TlsOptions::new(leaf, options.client_ca.clone());
     let tls = speech.config()?;
     tasks.start("client-ca", speech.follow(Arc::clone(&tls)));
     let port = Port::operations(probes, operations(Arc::clone(&guard)));

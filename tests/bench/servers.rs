@@ -115,7 +115,8 @@ fn run(router: Router, guard: Arc<Guard>, build: Duration) {
         std::thread::spawn(end_with_stdin);
         // Never set: the process ends as a whole.
         let (_close, closing) = watch::channel(answer::Lifecycle::Serving);
-        let port = answer::Port::webhooks(listener, answer::config(leaf), router);
+        let tls = answer::TlsOptions::new(leaf, None).config().expect("there is no file to read");
+        let port = answer::Port::webhooks(listener, tls, router);
         answer::accept(port, guard, closing, Duration::ZERO).await;
     });
 }

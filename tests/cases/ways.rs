@@ -10,10 +10,9 @@ use facts::pages::Pages;
 use facts::review::{self, Origin};
 use facts::settings::Settings;
 use facts::view::View;
-use gatera::command::check;
 use gatera::rulebook;
 use inspect::audit;
-use inspect::check::{Level, What};
+use inspect::check::{self, Input, Level, Question, What};
 use objects::Kind;
 use serde_json::Value;
 
@@ -75,19 +74,24 @@ fn ways(case: &Case) -> Option<BTreeMap<&'static str, Said>> {
     Some(ways)
 }
 
+const THIS: &str = "this.yaml";
+
+fn input(file: &str, object: &Value) -> Input {
+    Input { name: file.into(), below: Path::new(file).into(), text: Ok(object.to_string()) }
+}
+
 /// What `gatera check` says of it, when everything else of the scene lies in files beside it.
 fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
-    let folder = tempfile::tempdir().unwrap();
     let name = |object: &Value| (scene::kind_of(object), object["metadata"]["name"].clone());
-    for (number, (_, other)) in case.given.objects().into_iter().enumerate() {
-        if name(&other) != name(object) {
-            fs::write(folder.path().join(format!("{number}.yaml")), other.to_string()).unwrap();
-        }
-    }
-    let file = folder.path().join("this.yaml");
-    fs::write(&file, object.to_string()).unwrap();
-    let checked = check::judged(&[folder.path().to_owned()], NAMESPACE, settings, scene::now());
-    let of_this = checked.hits.iter().filter(|hit| *hit.spot.file == *file.display().to_string());
+    let others =
+        case.given.objects().into_iter().map(|(_, other)| other).filter(|it| name(it) != name(object));
+    let mut files: Vec<_> =
+        others.enumerate().map(|(number, it)| input(&format!("{number}.yaml"), &it)).collect();
+    files.push(input(THIS, object));
+    let question =
+        Question { rulebook: rulebook(), settings, namespace: NAMESPACE, now: scene::now(), rules: &[] };
+    let checked = check::run(&files, None, &question);
+    let of_this = checked.hits.iter().filter(|hit| *hit.spot.file == *THIS);
     let said = of_this.filter_map(|hit| match &hit.what {
         What::Finding { judged, .. } => {
             let subject = &hit.object.as_ref().unwrap().subject;

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_rustls::client::TlsStream;
 
-use crate::caller::{Http, config, connect, encrypted};
+use crate::caller::{config, connect, encrypted};
 
 /// The worst that each does.
 #[derive(Clone, Copy, Debug)]
@@ -26,30 +26,24 @@ enum Way {
     SlowHeaders,
     SlowBody,
     UnfinishedBody,
-    ManyStreams,
     HugeHeaders,
-    ResetStorm,
     Unfolding,
     Unread,
-    NoWindow,
 }
 
 /// A long answer costs a program that is not optimized some milliseconds: a few hundred a second would be all it does.
 const AT_LEISURE: Duration = Duration::from_millis(500);
 
 /// One of each hundred does what costs the attacker as much as us.
-const WAYS: [(Way, usize); 11] = [
+const WAYS: [(Way, usize); 8] = [
     (Way::Silent, 25),
     (Way::HalfHandshake, 15),
-    (Way::SlowHeaders, 15),
-    (Way::SlowBody, 15),
-    (Way::UnfinishedBody, 4),
-    (Way::ManyStreams, 10),
-    (Way::HugeHeaders, 4),
-    (Way::ResetStorm, 4),
+    (Way::SlowHeaders, 20),
+    (Way::SlowBody, 20),
+    (Way::UnfinishedBody, 6),
+    (Way::HugeHeaders, 6),
     (Way::Unfolding, 2),
-    (Way::Unread, 4),
-    (Way::NoWindow, 2),
+    (Way::Unread, 6),
 ];
 
 /// How often each way came so far that it can do harm: a crowd that is sent home at the door shows nothing.
@@ -86,7 +80,7 @@ fn more_files() {
 pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally>) {
     more_files();
     let tally = Arc::<Tally>::default();
-    let (one, two) = (config(Http::One, bundle, None), config(Http::Two, bundle, None));
+    let one = config(bundle, None);
     // Those that have to be let in before they can do harm come first: later ones stand before a full house.
     let ways: Vec<_> = WAYS
         .iter()
@@ -98,13 +92,13 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally
     let crowd =
         Builder::new_multi_thread().worker_threads(2).on_thread_start(last).enable_all().build().unwrap();
     for (turn, way) in ways.into_iter().enumerate() {
-        let (one, two, tally) = (Arc::clone(&one), Arc::clone(&two), Arc::clone(&tally));
+        let (one, tally) = (Arc::clone(&one), Arc::clone(&tally));
         crowd.spawn(async move {
             sleep(Duration::from_millis(2 * turn as u64)).await;
             loop {
                 // Being thrown out is what it expects; it comes again. Handshakes of a program that is not optimized
                 // would take a whole processor if it came at once.
-                let _ = act(way, to, &one, &two, &tally).await;
+                let _ = act(way, to, &one, &tally).await;
                 sleep(Duration::from_secs(2)).await;
             }
         });
@@ -114,7 +108,7 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally
 
 /// Bodies that lack their last byte; returns the connections on which all the rest was taken, so far as one can tell.
 pub async fn unfinished_bodies(count: usize, to: SocketAddr, bundle: &str) -> Vec<TlsStream<TcpStream>> {
-    let one = config(Http::One, bundle, None);
+    let one = config(bundle, None);
     let mut pouring = JoinSet::new();
     for _ in 0..count {
         let one = Arc::clone(&one);
@@ -129,35 +123,27 @@ pub async fn unfinished_bodies(count: usize, to: SocketAddr, bundle: &str) -> Ve
     pouring.join_all().await.into_iter().flatten().collect()
 }
 
-/// Long answers over HTTP/2 to somebody who has room for none; returns the connections on which all was asked, and why the
-/// others could not.
-pub async fn untaken_answers(
-    count: usize,
-    to: SocketAddr,
-    bundle: &str,
-) -> Vec<io::Result<TlsStream<TcpStream>>> {
-    let two = config(Http::Two, bundle, None);
+/// Long answers to somebody who takes none, who asks for more until he is thrown out: the kernel keeps some of them.
+pub async fn untaken_answers(count: usize, to: SocketAddr, bundle: String) -> Vec<io::Error> {
+    let one = config(&bundle, None);
     let mut asking = JoinSet::new();
     for _ in 0..count {
-        let two = Arc::clone(&two);
-        asking.spawn(async move {
-            let mut stream = without_window(to, &two).await?;
-            for turn in 0..32 {
-                ask_for_much(&mut stream, 2 * turn + 1, Duration::ZERO).await?;
-            }
-            io::Result::Ok(stream)
-        });
+        let one = Arc::clone(&one);
+        asking.spawn(async move { without_end(to, &one).await.err() });
     }
-    asking.join_all().await
+    asking.join_all().await.into_iter().flatten().collect()
 }
 
-async fn act(
-    way: Way,
-    to: SocketAddr,
-    one: &Arc<ClientConfig>,
-    two: &Arc<ClientConfig>,
-    tally: &Tally,
-) -> io::Result<()> {
+async fn without_end(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<()> {
+    let (mut stream, text) = (without_room(to, one).await?, verbose());
+    loop {
+        stream.write_all(head(text.len()).as_bytes()).await?;
+        stream.write_all(&text).await?;
+        stream.flush().await?;
+    }
+}
+
+async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, tally: &Tally) -> io::Result<()> {
     match way {
         Way::Silent => {
             let mut stream = TcpStream::connect(to).await?;
@@ -217,36 +203,6 @@ async fn act(
                 tally.count(way);
                 sleep(AT_LEISURE).await;
             }
-        }
-        Way::ManyStreams => {
-            let mut stream = begin_two(to, two).await?;
-            for id in (1..4001).step_by(2) {
-                stream.write_all(&headers(id)).await?;
-                stream.write_all(&frame(0, 0, id, &[b'['; 1000])).await?;
-                if id == 63 {
-                    tally.count(way);
-                }
-            }
-            drip(stream, b"").await
-        }
-        Way::ResetStorm => {
-            let mut stream = begin_two(to, two).await?;
-            for id in (1..20_001).step_by(2) {
-                stream.write_all(&headers(id)).await?;
-                stream.write_all(&frame(3, 0, id, &8_u32.to_be_bytes())).await?;
-                if id == 63 {
-                    tally.count(way);
-                }
-            }
-            drip(stream, b"").await
-        }
-        Way::NoWindow => {
-            let mut stream = without_window(to, two).await?;
-            tally.count(way);
-            for turn in 0..32 {
-                ask_for_much(&mut stream, 2 * turn + 1, AT_LEISURE).await?;
-            }
-            drip(stream, b"").await
         }
     }
 }
@@ -315,77 +271,9 @@ async fn introduced(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsSt
     Ok(stream)
 }
 
-async fn begin_two(to: SocketAddr, two: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
-    begin_two_with(to, two, &[]).await
-}
-
-async fn begin_two_with(
-    to: SocketAddr,
-    two: &Arc<ClientConfig>,
-    settings: &[u8],
-) -> io::Result<TlsStream<TcpStream>> {
-    let mut stream = connect(to, two).await?;
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
-    stream.write_all(&frame(4, 0, 0, settings)).await?;
-    Ok(stream)
-}
-
-/// SETTINGS_INITIAL_WINDOW_SIZE is 0: there is room for headers, and for no byte of a body.
-async fn without_window(to: SocketAddr, two: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
-    begin_two_with(to, two, &[0, 4, 0, 0, 0, 0]).await
-}
-
 /// The kernel takes a few KiB for it, and no answers of 100.
 async fn without_room(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(4096)?;
     encrypted(socket.connect(to).await?, to, one).await
-}
-
-/// A long answer in this stream, of which there may be 32. It ends when the answer has begun, which waits for its room.
-async fn ask_for_much(stream: &mut TlsStream<TcpStream>, id: u32, pause: Duration) -> io::Result<()> {
-    let text = verbose();
-    stream.write_all(&headers(id)).await?;
-    let mut pieces = text.chunks(16 * 1024).peekable();
-    while let Some(piece) = pieces.next() {
-        let last = u8::from(pieces.peek().is_none());
-        stream.write_all(&frame(0, last, id, piece)).await?;
-    }
-    stream.flush().await?;
-    until_answered(stream).await?;
-    sleep(pause).await;
-    Ok(())
-}
-
-/// Until the headers of an answer have come.
-async fn until_answered(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
-    loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head).await?;
-        let length = usize::from(head[1]) * 256 + usize::from(head[2]);
-        stream.read_exact(&mut vec![0; length]).await?;
-        if head[3] == 1 {
-            return Ok(());
-        }
-    }
-}
-
-/// POST /validate, without an end.
-fn headers(id: u32) -> Vec<u8> {
-    let mut block = vec![0x83, 0x87];
-    for (name, value) in [(4_u8, "/validate"), (1, "g")] {
-        block.extend([name, u8::try_from(value.len()).unwrap()]);
-        block.extend(value.as_bytes());
-    }
-    block.extend([0x0f, 0x10, 16]);
-    block.extend(b"application/json");
-    frame(1, 4, id, &block)
-}
-
-fn frame(kind: u8, flags: u8, id: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
-    bytes.extend([kind, flags]);
-    bytes.extend(id.to_be_bytes());
-    bytes.extend(payload);
-    bytes
 }

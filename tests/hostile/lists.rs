@@ -16,7 +16,7 @@ use objects::Kind;
 use serde_json::{Value, json};
 
 use super::{ALLOWED_KIB, certificates, most_memory};
-use crate::caller::{Caller, Http, config};
+use crate::caller::{Caller, config};
 use crate::guarded::{Guard, Start, program};
 use crate::lab::eventually;
 use crate::scene::{self, Scene};
@@ -128,7 +128,7 @@ fn review(operation: &str, kind: (&str, &str), object: &Value) -> Bytes {
 }
 
 async fn asked(to: SocketAddr, bundle: &str, body: Bytes) -> Value {
-    let mut caller = Caller::open(Http::One, to, &config(Http::One, bundle, None)).await.unwrap();
+    let mut caller = Caller::open(to, &config(bundle, None)).await.unwrap();
     let (status, _, text) = caller.ask("/validate", &body).await.unwrap();
     assert_eq!(status, 200, "{text}");
     serde_json::from_str::<Value>(&text).unwrap()["response"].clone()

@@ -39,7 +39,7 @@ impl Told {
         // What the watches, the port and the leader note.
         let metrics = &guard.metrics;
         metrics.holds(guard.world.load().sizes());
-        metrics.opened(true);
+        metrics.opened.inc();
         metrics.turn_away("too_many");
         metrics.audited(&[(("G01", "deny"), 1)].into(), &[].into());
         metrics.clusters_are(

@@ -43,7 +43,9 @@ async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
         std::future::ready(Ok::<_, std::convert::Infallible>(answer.unwrap()))
     });
     let maps = ConfigMaps::at(kube::Client::new(nothing, "default"));
-    let guard = Arc::new(Guard::new(world, Settings::default(), scene::now).reading(maps));
+    let mut guard = Guard::new(world, Settings::default(), scene::now);
+    guard.config_maps = maps;
+    let guard = Arc::new(guard);
     let changed = async |old: Value, new: Value| {
         let body = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
             "uid": "u", "kind": { "group": "apps", "version": "v1", "kind": "StatefulSet" },

@@ -12,10 +12,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulConnection;
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -36,23 +35,13 @@ use crate::act::telemetry::chain;
 const MOST_CONNECTIONS: usize = 512;
 /// Probes and a scrape or two.
 const MOST_PROBES: usize = 32;
-/// Requests that are under way, in all connections, before the oldest has to make way. Their bytes have budgets of their own; with
-/// fewer, a crowd that begins many would soon make a real request the oldest.
-const MOST_IN_FLIGHT: usize = 1024;
 /// Bytes of answers that clients have not taken yet, in all connections: 256 of the longest, and a quarter of what the chart allows
 /// the process.
 const MOST_UNTAKEN: usize = 256 * LONGEST_ANSWER;
-/// A client that has more to ask opens another connection.
-const MOST_STREAMS: u32 = 32;
 /// An API server's headers have some 500 bytes.
-const LARGEST_HEADERS: u32 = 16 * 1024;
-/// Bytes that may be on their way to us before they are asked for: per request, and per connection.
-const WINDOW: u32 = 64 * 1024 - 1;
-const WINDOWS: u32 = 256 * 1024;
+const LARGEST_HEADERS: usize = 16 * 1024;
 /// Bytes of an answer that are given out before the client takes them.
 const PIECE: usize = 4 * 1024;
-/// A client over HTTP/2 that is gone without a word is noticed then.
-const PING: Duration = Duration::from_secs(30);
 /// How often deadlines are looked at.
 const SWEEP: Duration = Duration::from_millis(500);
 /// Between two new connections, while one has to be closed for each: those that are open get time to be served in between, also after a
@@ -97,13 +86,13 @@ pub struct Port {
 impl Port {
     /// Behind TLS.
     pub fn webhooks(listener: TcpListener, tls: Arc<Tls>, router: Router) -> Self {
-        let connections = Connections::new(MOST_CONNECTIONS, MOST_IN_FLIGHT, MOST_UNTAKEN);
+        let connections = Connections::new(MOST_CONNECTIONS, MOST_UNTAKEN);
         Self { listener, tls: Some(tls), router, connections }
     }
 
     /// Without TLS, for few.
     pub fn operations(listener: TcpListener, router: Router) -> Self {
-        let connections = Connections::new(MOST_PROBES, MOST_PROBES, MOST_UNTAKEN);
+        let connections = Connections::new(MOST_PROBES, MOST_UNTAKEN);
         Self { listener, tls: None, router, connections }
     }
 }
@@ -200,25 +189,24 @@ async fn handshake_and_serve(
     // Answers are small and waited for.
     stream.set_nodelay(true).map_err(failed)?;
     let Some(tls) = &shared.tls else {
-        connection.open(false, false);
-        speak(shared, stream, connection, false, Caller::Unverified).await;
+        connection.open(false);
+        speak(shared, stream, connection, Caller::Unverified).await;
         return Ok(());
     };
     let stream = TlsAcceptor::from(tls.now()).accept(stream).await.map_err(failed)?;
     let (_, session) = stream.get_ref();
-    let multiplexed = session.alpn_protocol() == Some(b"h2");
     let caller = match session.peer_certificates() {
         Some([_, ..]) => Caller::Proven,
         _ if tls.asks => Caller::Unproven,
         _ => Caller::Unverified,
     };
-    guard.metrics.opened(multiplexed);
-    connection.open(multiplexed, caller == Caller::Proven);
-    speak(shared, stream, connection, multiplexed, caller).await;
+    guard.metrics.opened.inc();
+    connection.open(caller == Caller::Proven);
+    speak(shared, stream, connection, caller).await;
     Ok(())
 }
 
-async fn speak<S>(shared: &Shared, stream: S, connection: &Arc<Connection>, multiplexed: bool, caller: Caller)
+async fn speak<S>(shared: &Shared, stream: S, connection: &Arc<Connection>, caller: Caller)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -233,35 +221,19 @@ where
         async move {
             let mut answer: Response<Body> = answer.await?;
             in_flight.served = answer.status().is_success();
-            if !multiplexed && *stage.borrow() != Lifecycle::Serving {
+            if *stage.borrow() != Lifecycle::Serving {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, std::convert::Infallible>(answer.map(|body| TrackedBody::new(body, PIECE, in_flight)))
         }
     });
-    let leave = asked_to_leave(shared.stage.clone(), Arc::clone(connection), multiplexed);
-    if multiplexed {
-        let mut http = http2::Builder::new(TokioExecutor::new());
-        http.timer(TokioTimer::new()).keep_alive_interval(PING);
-        http.max_concurrent_streams(MOST_STREAMS).max_header_list_size(LARGEST_HEADERS);
-        http.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOWS);
-        finish(http.serve_connection(stream, service), leave).await;
-    } else {
-        let mut http = http1::Builder::new();
-        // Deadlines are those of `connections.rs`: hyper has one for headers and for idle connections alike.
-        http.header_read_timeout(None).max_buf_size(LARGEST_HEADERS as usize);
-        finish(http.serve_connection(stream, service), leave).await;
-    }
-}
-
-async fn finish<C: GracefulConnection>(connection: C, leave: impl Future<Output = ()>)
-where
-    C::Error: std::error::Error + 'static,
-{
-    let (mut connection, mut leave) = (pin!(connection), pin!(leave));
+    let mut http = http1::Builder::new();
+    // Deadlines are those of `connections.rs`: hyper has one for headers and for idle connections alike.
+    http.header_read_timeout(None).max_buf_size(LARGEST_HEADERS);
+    let mut connection = pin!(http.serve_connection(stream, service));
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        () = &mut leave => {
+        () = closing(shared.stage.clone()) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -271,21 +243,12 @@ where
     }
 }
 
-/// Ends when the connection should take no further request. Over HTTP/1.1 an idle connection stays to the last, because
-/// a request may be on its way to it; each answer says that it was the last. Over HTTP/2 the protocol takes care of both,
-/// but a new connection gets an answer first.
-async fn asked_to_leave(
-    mut stage: watch::Receiver<Lifecycle>,
-    connection: Arc<Connection>,
-    multiplexed: bool,
-) {
-    let until = if multiplexed { Lifecycle::Leaving } else { Lifecycle::Closing };
+/// Ends when a connection should take no further request. One that is idle stays to the last, because a request may be on its
+/// way to it; each answer says that it was the last.
+async fn closing(mut stage: watch::Receiver<Lifecycle>) {
     // Without a sender the stage never changes.
-    if stage.wait_for(|stage| *stage >= until).await.is_err() {
+    if stage.wait_for(|stage| *stage == Lifecycle::Closing).await.is_err() {
         std::future::pending::<()>().await;
-    }
-    while !connection.served() && *stage.borrow() < Lifecycle::Closing {
-        sleep(BREATH).await;
     }
 }
 
@@ -305,7 +268,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let to = listener.local_addr().unwrap();
         let port =
-            Port { connections: Connections::new(SLOTS, 8, 8), ..Port::operations(listener, Router::new()) };
+            Port { connections: Connections::new(SLOTS, 8), ..Port::operations(listener, Router::new()) };
         let guard = Arc::new(Guard::new(Arc::default(), Settings::default(), Timestamp::now));
         let (_stage, stages) = watch::channel(Lifecycle::Serving);
         let accepting = tokio::spawn(accept(port, guard, stages, Duration::ZERO));

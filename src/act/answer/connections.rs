@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::SetOnce;
 
 /// A handshake on the other side of the world takes one second.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -24,12 +24,9 @@ const REQUEST: Duration = Duration::from_secs(20);
 const UNTAKEN: Duration = Duration::from_secs(5);
 /// A real request is over long before, but for one that waits for a reservation. A longer wait protects no cluster.
 const SLOW: Duration = Duration::from_secs(2);
-/// A request this young is not yet suspicious.
-const YOUNG: Duration = Duration::from_millis(500);
 
 /// Where a connection is.
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub(super) struct ConnectionProgress {
     /// The end of the handshake.
     open: bool,
@@ -39,16 +36,14 @@ pub(super) struct ConnectionProgress {
     begun: Option<Instant>,
     /// When the client stopped taking our bytes.
     untaken: Option<Instant>,
-    /// When each request that is not over began, by number.
-    in_flight: Vec<(u64, Instant)>,
-    /// Bytes of their answers.
+    /// When the request began that is not over.
+    asked: Option<Instant>,
+    /// Bytes of its answer.
     held: usize,
     /// It had an answer.
     served: bool,
     /// It has shown a client certificate.
     proven: bool,
-    /// Many requests at once: bytes between them need not be headers.
-    multiplexed: bool,
 }
 
 impl ConnectionProgress {
@@ -58,11 +53,10 @@ impl ConnectionProgress {
             since: now,
             begun: None,
             untaken: None,
-            in_flight: Vec::new(),
+            asked: None,
             held: 0,
             served: false,
             proven: false,
-            multiplexed: false,
         }
     }
 
@@ -70,12 +64,12 @@ impl ConnectionProgress {
     fn overdue(&self, now: Instant) -> Option<&'static str> {
         let past =
             |since: Option<Instant>, limit| since.is_some_and(|since| now.duration_since(since) > limit);
-        let waiting = Some(self.since).filter(|_| self.in_flight.is_empty());
+        let waiting = Some(self.since).filter(|_| self.asked.is_none());
         if !self.open {
             return past(Some(self.since), HANDSHAKE).then_some("handshake");
         }
         let slow = past(self.untaken, UNTAKEN)
-            || past(self.oldest(), REQUEST)
+            || past(self.asked, REQUEST)
             || past(self.begun, HEADERS)
             || !self.served && past(waiting, HEADERS);
         if slow {
@@ -84,20 +78,15 @@ impl ConnectionProgress {
         past(waiting, IDLE).then_some("idle")
     }
 
-    /// When the request began that has been under way for the longest.
-    fn oldest(&self) -> Option<Instant> {
-        self.in_flight.iter().map(|(_, began)| *began).min()
-    }
-
     /// What it is worth, and since when it is what it is; `None` never makes way.
     fn rank(&self, now: Instant) -> Option<(EvictionRank, Instant)> {
-        let slow = [self.oldest(), self.untaken].into_iter().flatten().min();
+        let slow = [self.asked, self.untaken].into_iter().flatten().min();
         let slow = slow.filter(|since| now.duration_since(*since) > SLOW);
         let rank = match slow {
             _ if self.proven => return None,
             _ if !self.served => EvictionRank::Unserved,
             Some(since) => return Some((EvictionRank::Slow, since)),
-            None if self.in_flight.is_empty() => EvictionRank::Idle,
+            None if self.asked.is_none() => EvictionRank::Idle,
             None => EvictionRank::Busy,
         };
         Some((rank, self.since))
@@ -122,17 +111,13 @@ enum EvictionRank {
 #[derive(Debug)]
 pub(super) struct Connection {
     progress: Mutex<ConnectionProgress>,
-    end_reason: Mutex<Option<&'static str>>,
-    go: Notify,
+    /// Why it has to end. The first reason counts.
+    end_reason: SetOnce<&'static str>,
 }
 
 impl Connection {
     fn new(now: Instant) -> Self {
-        Self {
-            progress: Mutex::new(ConnectionProgress::new(now)),
-            end_reason: Mutex::default(),
-            go: Notify::new(),
-        }
+        Self { progress: Mutex::new(ConnectionProgress::new(now)), end_reason: SetOnce::new() }
     }
 
     fn progress(&self) -> MutexGuard<'_, ConnectionProgress> {
@@ -140,15 +125,15 @@ impl Connection {
     }
 
     /// The handshake is over.
-    pub(super) fn open(&self, multiplexed: bool, proven: bool) {
+    pub(super) fn open(&self, proven: bool) {
         let mut it = self.progress();
-        (it.open, it.since, it.multiplexed, it.proven) = (true, Instant::now(), multiplexed, proven);
+        (it.open, it.since, it.proven) = (true, Instant::now(), proven);
     }
 
     /// Bytes have come.
     pub(super) fn received(&self) {
         let mut it = self.progress();
-        if it.open && !it.multiplexed && it.in_flight.is_empty() && it.begun.is_none() {
+        if it.open && it.asked.is_none() && it.begun.is_none() {
             it.begun = Some(Instant::now());
         }
     }
@@ -163,26 +148,19 @@ impl Connection {
         }
     }
 
-    /// It had an answer.
-    pub(super) fn served(&self) -> bool {
-        self.progress().served
-    }
-
     /// Ends when the connection has to.
     pub(super) async fn over(&self) -> &'static str {
-        self.go.notified().await;
-        self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or("asked")
+        self.end_reason.wait().await
     }
 
-    /// Wakes the task that waits in [`Connection::over`]. The first reason counts.
+    /// Wakes the task that waits in [`Connection::over`].
     fn end(&self, why: &'static str) {
-        self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
-        self.go.notify_one();
+        let _ = self.end_reason.set(why);
     }
 
     /// Whether it is ending, which takes a moment.
     fn ends(&self) -> bool {
-        self.end_reason.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.end_reason.initialized()
     }
 }
 
@@ -190,7 +168,6 @@ impl Connection {
 #[derive(Debug)]
 pub(super) struct Connections {
     most: usize,
-    most_in_flight: usize,
     most_held: usize,
     table: Mutex<Table>,
 }
@@ -199,7 +176,6 @@ pub(super) struct Connections {
 struct Table {
     next: u64,
     open: HashMap<u64, Arc<Connection>>,
-    in_flight: usize,
     held: usize,
 }
 
@@ -217,16 +193,15 @@ pub(super) struct Slot {
 pub(super) struct InFlight {
     all: Arc<Connections>,
     connection: Arc<Connection>,
-    id: u64,
     held: usize,
     /// It was answered as a request that we serve.
     pub(super) served: bool,
 }
 
 impl Connections {
-    /// For so many at once, with so many requests under way in all of them, and so many bytes of their answers.
-    pub(super) fn new(most: usize, most_in_flight: usize, most_held: usize) -> Arc<Self> {
-        Arc::new(Self { most, most_in_flight, most_held, table: Mutex::default() })
+    /// For so many at once, with so many bytes of answers in all of them.
+    pub(super) fn new(most: usize, most_held: usize) -> Arc<Self> {
+        Arc::new(Self { most, most_held, table: Mutex::default() })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -272,48 +247,16 @@ impl Connections {
         }
     }
 
-    /// A request begins. If too many are under way, the connection with the oldest makes way.
+    /// A request begins. Over HTTP/1.1 a connection has one at a time.
     pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>) -> InFlight {
-        let now = Instant::now();
-        let id = {
-            let mut table = self.table();
-            table.in_flight += 1;
-            table.cut_the_slowest(self.most_in_flight, now);
-            table.next += 1;
-            table.next
-        };
         let mut it = connection.progress();
-        it.begun = None;
-        it.in_flight.push((id, now));
-        InFlight { all: Arc::clone(self), connection: Arc::clone(connection), id, held: 0, served: false }
+        (it.begun, it.asked) = (None, Some(Instant::now()));
+        InFlight { all: Arc::clone(self), connection: Arc::clone(connection), held: 0, served: false }
     }
 }
 
 impl Table {
-    /// If more are under way than may be, and those of connections that are ending do not make up for it.
-    fn cut_the_slowest(&self, most: usize, now: Instant) {
-        if self.in_flight <= most {
-            return;
-        }
-        let ending = self.open.values().filter(|connection| connection.ends());
-        if self.in_flight
-            <= most + ending.map(|connection| connection.progress().in_flight.len()).sum::<usize>()
-        {
-            return;
-        }
-        let oldest = |connection: &Arc<Connection>| {
-            let it = connection.progress();
-            it.oldest().filter(|_| !it.proven)
-        };
-        let stay = self.open.values().filter(|connection| !connection.ends());
-        let slowest = stay.filter_map(|connection| Some((oldest(connection)?, connection)));
-        let slowest = slowest.min_by_key(|(began, _)| *began);
-        if let Some((_, connection)) = slowest.filter(|(began, _)| now.duration_since(*began) > YOUNG) {
-            connection.end("slow");
-        }
-    }
-
-    /// The same for bytes of answers, however young.
+    /// If more bytes of answers are held than may be, and those of connections that are ending do not make up for it.
     fn cut_the_greediest(&self, most: usize) {
         if self.held <= most {
             return;
@@ -324,7 +267,7 @@ impl Table {
         }
         let holds = |connection: &Arc<Connection>| {
             let it = connection.progress();
-            (!it.proven).then_some((it.held, Reverse(it.oldest())))
+            (!it.proven).then_some((it.held, Reverse(it.asked)))
         };
         let stay = self.open.values().filter(|connection| !connection.ends());
         if let Some((_, connection)) =
@@ -340,7 +283,7 @@ impl InFlight {
     /// a client that takes its answers holds little.
     pub(super) fn holds(&mut self, bytes: usize) {
         self.held = bytes;
-        self.connection.progress().held += bytes;
+        self.connection.progress().held = bytes;
         let mut table = self.all.table();
         table.held += bytes;
         table.cut_the_greediest(self.all.most_held);
@@ -357,16 +300,10 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         {
             let mut it = self.connection.progress();
-            it.in_flight.retain(|(id, _)| *id != self.id);
-            it.held -= self.held;
+            (it.asked, it.held, it.since) = (None, 0, Instant::now());
             it.served |= self.served;
-            if it.in_flight.is_empty() {
-                it.since = Instant::now();
-            }
         }
-        let mut table = self.all.table();
-        table.in_flight -= 1;
-        table.held -= self.held;
+        self.all.table().held -= self.held;
     }
 }
 

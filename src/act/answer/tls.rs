@@ -48,19 +48,12 @@ pub struct TlsOptions {
     leaf: Leaf,
     /// Whose certificates prove an API server.
     clients: Option<PathBuf>,
-    /// HTTP/1.1 only, as API servers speak to Services by themselves.
-    http1_only: bool,
-}
-
-/// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, with the leaf that is current, for every client.
-pub fn config(leaf: Leaf) -> Arc<Tls> {
-    Arc::new(Tls { config: ArcSwap::new(TlsOptions::new(leaf, None, false).for_everybody()), asks: false })
 }
 
 impl TlsOptions {
     /// With the files that were chosen.
-    pub fn new(leaf: Leaf, clients: Option<PathBuf>, http1_only: bool) -> Self {
-        Self { leaf, clients, http1_only }
+    pub fn new(leaf: Leaf, clients: Option<PathBuf>) -> Self {
+        Self { leaf, clients }
     }
 
     /// As the files are now.
@@ -91,9 +84,8 @@ impl TlsOptions {
     }
 
     fn for_everybody(&self) -> Arc<ServerConfig> {
-        self.speaking(
-            ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(self.leaf.clone())),
-        )
+        let builder = ServerConfig::builder().with_no_client_auth();
+        speaking(builder.with_cert_resolver(Arc::new(self.leaf.clone())))
     }
 
     /// A client without a certificate gets through the handshake, because only then can an answer say what is the matter.
@@ -107,14 +99,14 @@ impl TlsOptions {
         let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build();
         let verifier = verifier.map_err(|error| wrong(error.to_string()))?;
         let builder = ServerConfig::builder().with_client_cert_verifier(verifier);
-        Ok(self.speaking(builder.with_cert_resolver(Arc::new(self.leaf.clone()))))
+        Ok(speaking(builder.with_cert_resolver(Arc::new(self.leaf.clone()))))
     }
+}
 
-    fn speaking(&self, mut config: ServerConfig) -> Arc<ServerConfig> {
-        let known: [&[u8]; 2] = [b"h2", b"http/1.1"];
-        config.alpn_protocols = known[usize::from(self.http1_only)..].iter().map(|it| it.to_vec()).collect();
-        Arc::new(config)
-    }
+/// HTTP/1.1 alone: API servers speak nothing else to webhooks, so that their requests reach all replicas.
+fn speaking(mut config: ServerConfig) -> Arc<ServerConfig> {
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Arc::new(config)
 }
 
 fn text(file: &Path) -> Result<Vec<u8>, Error> {

@@ -1,6 +1,6 @@
 //! What lies between hyper and a connection: bytes are noticed on their way in and out, and a request is under way until
-//! hyper has taken the last piece of its answer. Over HTTP/2 that is when the client has room for it; over HTTP/1.1 the last
-//! few pieces may wait in hyper's buffer, which is noticed as bytes that the client does not take.
+//! hyper has taken the last piece of its answer. The last few pieces may wait in hyper's buffer, which is noticed as bytes that
+//! the client does not take.
 //!
 //! Owns: nothing; reports to `connections.rs`. Must not know: TLS, requests.
 

@@ -6,6 +6,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, anyhow};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 
@@ -16,45 +17,8 @@ pub(super) struct Found {
     pub(super) whence: String,
 }
 
-/// Why there is no configuration.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    /// A file cannot be read.
-    #[error("reading the kubeconfig {0}: {1}")]
-    Unreadable(String, #[source] std::io::Error),
-    /// A file is something else.
-    #[error("{0} is not a kubeconfig")]
-    Malformed(String),
-    /// There is no such context.
-    #[error("there is no context {context} in {files}; it has {known}")]
-    NoContext {
-        /// The name that was asked for.
-        context: String,
-        /// Where it was looked for.
-        files: String,
-        /// The names that exist.
-        known: String,
-    },
-    /// No context was asked for, and none is the current one.
-    #[error("{files} has no current context; --context names one: {known}")]
-    NoCurrentContext {
-        /// Where it was looked for.
-        files: String,
-        /// The names that exist.
-        known: String,
-    },
-    /// The context leads to nothing usable.
-    #[error("{0}: {1}")]
-    Unusable(String, String),
-    /// No file is named, and none lies where kubectl looks.
-    #[error(
-        "there is no kubeconfig: --kubeconfig and KUBECONFIG are not given, and {0}; this is not a pod with a service account, either"
-    )]
-    Nowhere(String),
-}
-
 /// The configuration in this file, or where kubectl would look; in this context, or in the current one.
-pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> Result<Found, Error> {
+pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> anyhow::Result<Found> {
     let files = match named {
         Some(path) => vec![path.to_owned()],
         None => of_the_environment(),
@@ -82,19 +46,26 @@ fn usual() -> Option<PathBuf> {
 }
 
 /// A pod has a service account instead of a file.
-fn in_a_pod(home: Option<PathBuf>) -> Result<Found, Error> {
+fn in_a_pod(home: Option<PathBuf>) -> anyhow::Result<Found> {
     let home =
         home.map_or("there is no home folder".to_owned(), |it| format!("{} does not exist", it.display()));
-    let config = Config::incluster().map_err(|_| Error::Nowhere(home))?;
+    // What is missing for a service account is of no interest to a person outside of the cluster.
+    let config = Config::incluster().map_err(|_| {
+        anyhow!("there is no kubeconfig: --kubeconfig and KUBECONFIG are not given, and {home}; this is not a pod with a service account, either")
+    })?;
     Ok(Found { config, whence: "the pod's service account".to_owned() })
 }
 
-async fn read(files: &[PathBuf], context: Option<&str>) -> Result<Found, Error> {
+async fn read(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<Found> {
     let shown = files.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(" and ");
     let mut merged = Kubeconfig::default();
     for path in files {
-        let file = Kubeconfig::read_from(path).and_then(|file| merged.merge(file));
-        merged = file.map_err(|problem| unreadable(path, problem))?;
+        merged = match Kubeconfig::read_from(path).and_then(|file| merged.merge(file)) {
+            Err(KubeconfigError::ReadConfig(error, path)) => {
+                return Err(error).with_context(|| format!("reading the kubeconfig {}", path.display()));
+            }
+            file => file.map_err(|_| anyhow!("{} is not a kubeconfig", path.display()))?,
+        };
     }
     let known: Vec<_> = merged.contexts.iter().map(|it| it.name.clone()).collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -103,16 +74,13 @@ async fn read(files: &[PathBuf], context: Option<&str>) -> Result<Found, Error> 
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     match Config::from_custom_kubeconfig(merged, &options).await {
         Ok(config) => Ok(Found { config, whence }),
-        Err(KubeconfigError::CurrentContextNotSet) => Err(Error::NoCurrentContext { files: shown, known }),
-        Err(KubeconfigError::LoadContext(context)) => Err(Error::NoContext { context, files: shown, known }),
-        Err(problem) => Err(Error::Unusable(whence, unusable(&problem))),
-    }
-}
-
-fn unreadable(path: &Path, problem: KubeconfigError) -> Error {
-    match problem {
-        KubeconfigError::ReadConfig(error, path) => Error::Unreadable(path.display().to_string(), error),
-        _ => Error::Malformed(path.display().to_string()),
+        Err(KubeconfigError::CurrentContextNotSet) => {
+            Err(anyhow!("{shown} has no current context; --context names one: {known}"))
+        }
+        Err(KubeconfigError::LoadContext(context)) => {
+            Err(anyhow!("there is no context {context} in {shown}; it has {known}"))
+        }
+        Err(problem) => Err(anyhow!("{whence}: {}", unusable(&problem))),
     }
 }
 

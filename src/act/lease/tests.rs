@@ -1,23 +1,25 @@
 //! Three replicas, a store whose answers stall, and time that only the test moves: never two who may act.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::sleep;
 
 use super::*;
+use crate::act::lease_store::Dated;
 
 #[test]
 fn who_may_write() {
     let after = Duration::from_secs;
-    for (holder, unchanged, choice) in [
-        ("", 0, Choice::Write),
-        ("me", 0, Choice::Write),
-        ("me", 100, Choice::Write),
-        ("other", 0, Choice::Wait),
-        ("other", 14, Choice::Wait),
-        ("other", 15, Choice::Write),
+    for (holder, unchanged, may) in [
+        ("", 0, true),
+        ("me", 0, true),
+        ("me", 100, true),
+        ("other", 0, false),
+        ("other", 14, false),
+        ("other", 15, true),
     ] {
-        assert_eq!(decide(holder, "me", after(unchanged)), choice, "{holder} after {unchanged}s");
+        assert_eq!(may_write(holder, "me", after(unchanged)), may, "{holder} after {unchanged}s");
     }
 }
 
@@ -60,19 +62,19 @@ impl Clone for Link {
     }
 }
 
-impl RecordStore for Link {
-    async fn read(&self) -> kube::Result<Option<Lease>> {
+impl LeaseStore for Link {
+    async fn read(&self, _name: &str) -> kube::Result<Dated<Option<Lease>>> {
         let link = self.clone();
         sent(async move {
             link.travel().await;
             let lease = link.server.lock().unwrap().clone();
             link.travel().await;
-            Ok(lease)
+            Ok((lease, None))
         })
         .await
     }
 
-    async fn write(&self, lease: &Lease) -> kube::Result<Lease> {
+    async fn write(&self, _name: &str, lease: &Lease) -> kube::Result<Dated<Lease>> {
         let (link, mut lease) = (self.clone(), lease.clone());
         sent(async move {
             link.travel().await;
@@ -83,7 +85,7 @@ impl RecordStore for Link {
                     let next = known.map_or(1, |version| version.parse::<u64>().unwrap() + 1);
                     lease.metadata.resource_version = Some(next.to_string());
                     *server = Some(lease.clone());
-                    Ok(lease)
+                    Ok((lease, None))
                 } else {
                     let status = kube::core::Status { code: 409, ..kube::core::Status::default() };
                     Err(kube::Error::Api(status.boxed()))
@@ -116,15 +118,8 @@ async fn five_minutes(seed: u64) -> usize {
         .map(|(index, me)| {
             let stalls = Arc::new(Mutex::new(seed << 8 | index));
             let store = Link { server: Arc::clone(&server), stalls };
-            let (candidate, leading) = candidate();
-            let turns = Election {
-                store,
-                blank: Lease::default(),
-                me: me.into(),
-                seen: None,
-                seat: candidate.seat,
-                gauge: |_| (),
-            };
+            let (seat, leading) = seat(Gauge::default());
+            let turns = Election { store, blank: Lease::default(), me: me.into(), seen: None, seat };
             tokio::spawn(turns.run(closing.clone()));
             leading
         })
@@ -141,17 +136,24 @@ async fn five_minutes(seed: u64) -> usize {
     terms
 }
 
+async fn announced(leading: &mut Leading) -> bool {
+    timeout(Duration::from_millis(1), leading.changed()).await.is_ok()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_term_ends_while_an_answer_is_awaited_and_only_what_is_ours_is_given_up() {
-    let (candidate, leading) = candidate();
-    candidate.seat.take(Instant::now() + ACTS);
-    assert!(leading.holds());
-    let announced = Mutex::new(Vec::new());
-    candidate
-        .seat
-        .stepping_down_in_time(sleep(Duration::from_secs(60)), |leads| announced.lock().unwrap().push(leads))
-        .await;
-    assert!(!leading.holds() && *announced.lock().unwrap() == [false]);
+    let gauge = Gauge::default();
+    let (seat, mut leading) = seat(gauge.clone());
+    seat.take(Instant::now() + ACTS);
+    assert!(leading.holds() && announced(&mut leading).await && gauge.get() == 1);
+    seat.take(Instant::now() + ACTS + ACTS);
+    assert!(!announced(&mut leading).await, "a renewal is not announced");
+    seat.stepping_down_in_time(sleep(ACTS)).await;
+    assert!(leading.holds(), "it was renewed");
+    seat.stepping_down_in_time(sleep(Duration::from_secs(60))).await;
+    assert!(!leading.holds() && announced(&mut leading).await && gauge.get() == 0);
+    seat.take(Instant::now());
+    assert!(!announced(&mut leading).await, "a term that is over does not begin");
 
     let link = Link { server: Arc::default(), stalls: Arc::default() };
     *link.server.lock().unwrap() = Some(renewed(Lease::default(), "other"));

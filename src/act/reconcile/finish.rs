@@ -3,14 +3,14 @@
 //! Must not know: what may be deleted (`plan/warrant.rs` does). Looks right before each deletion at the object and at
 //! everything that could read it; in steady state nothing of this is asked.
 
-use facts::view::RemovalTarget;
-use k8s_openapi::api::core::v1::ConfigMap;
+use facts::view::{Id, RemovalTarget};
+use kube::Client;
 use kube::api::ListParams;
-use kube::{Api, Client};
 use leader::plan::{self, Finish, Found, PendingDeletion, Step, Warrant};
-use objects::{self, Kind, Meta, Object, Reader};
+use objects::{Kind, Meta, Reader};
 
 use crate::act::api::Fault;
+use crate::act::config_maps;
 use crate::act::watch::pages::Pages;
 
 use super::apply::{announce, delete, mark, spare};
@@ -72,13 +72,13 @@ async fn let_be(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Met
 /// The ConfigMap, and all that may read it.
 async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> kube::Result<Found> {
     let map = if target.kind == Kind::ConfigMap {
-        config_map(client, namespace, &target.name).await?
+        config_maps::get(client, &Id::new(namespace, &target.name)).await?
     } else {
-        Ok(None)
+        None
     };
-    let (map, unreadable) = match map {
+    let (map, unreadable) = match map.transpose() {
         Ok(map) => (map, None),
-        Err(why) => (None, Some(why)),
+        Err(problem) => (None, Some(problem.to_string())),
     };
     let mut all = Vec::new();
     for (kind, api, plural) in Reader::KINDS {
@@ -93,21 +93,6 @@ async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> ku
         }
     }
     Ok(Found { map, readers: unreadable.map_or(Ok(all), Err) })
-}
-
-async fn config_map(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-) -> kube::Result<Result<Option<objects::ConfigMap>, String>> {
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let Some(map) = api.get_opt(name).await? else { return Ok(Ok(None)) };
-    let text = serde_json::to_string(&map).map_err(kube::Error::SerdeError)?;
-    Ok(match Object::read(Kind::ConfigMap, &text) {
-        Ok(Object::ConfigMap(map)) => Ok(Some(map)),
-        Ok(_) => Ok(None),
-        Err(problem) => Err(problem.to_string()),
-    })
 }
 
 /// Of one kind all that reads this ConfigMap, or makes what may read it; or why that cannot be known.

@@ -11,14 +11,13 @@ use std::time::Duration;
 
 use facts::view::{Id, Room};
 use futures_util::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1 as api;
-use kube::{Api, Client};
-use objects::{ConfigMap, Object, Unreadable};
+use kube::Client;
+use objects::{ConfigMap, Unreadable};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use super::{Message, unreadable};
+use super::Message;
 use crate::act::config_maps;
 use crate::act::telemetry::{chain, repeated};
 
@@ -196,14 +195,6 @@ impl Contents {
     }
 }
 
-/// A ConfigMap that was fetched, for the facts.
-pub(super) fn open(id: &Id, map: &api::ConfigMap) -> Message {
-    match config_maps::read(map) {
-        Ok(map) => Message::Put(Box::new(map)),
-        Err(problem) => unreadable(id.clone(), problem),
-    }
-}
-
 /// Fetches the ConfigMaps that it is asked for, until the sender is gone.
 pub(super) async fn fetch(
     client: Client,
@@ -226,16 +217,12 @@ pub(super) async fn fetch(
 
 /// One ConfigMap. What fails is put behind all others, so that it holds up none of them.
 async fn one(client: &Client, id: &Id) -> Fetched {
-    let api: Api<api::ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
-    match api.get_opt(&id.name).await {
-        Ok(Some(found)) => match config_maps::read(&found) {
-            Ok(Object::ConfigMap(map)) => Fetched::Text(Box::new(map)),
-            Ok(_) => Fetched::NotThere,
-            Err(problem) => {
-                warn!(object = %id, %problem, "this object cannot be read, so the view does not hold it");
-                Fetched::Unreadable(problem)
-            }
-        },
+    match config_maps::get(client, id).await {
+        Ok(Some(Ok(map))) => Fetched::Text(Box::new(map)),
+        Ok(Some(Err(problem))) => {
+            warn!(object = %id, %problem, "this object cannot be read, so the view does not hold it");
+            Fetched::Unreadable(problem)
+        }
         Ok(None) => Fetched::NotThere,
         Err(error) => {
             let error = chain(&error);

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
+use kube::Client;
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
 use kube::core::{Request, Status};
-use kube::{Client, Resource as _, ResourceExt as _};
 use objects::Kind;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,7 +26,7 @@ use tracing::warn;
 
 use super::pages::{self, Pages};
 use super::sent::RawObject;
-use super::{Message, id, read};
+use super::{Message, read};
 use crate::act::api::{Fault, refusal};
 use crate::act::guard::{Guard, WatchFreshness};
 use crate::act::telemetry::{chain, repeated};
@@ -240,7 +240,7 @@ impl Follower {
         let pages = Pages::of(&self.client, self.url.clone(), params);
         let mut pages = pages.metadata_only(self.kind == Kind::ConfigMap);
         while let Some(piece) = pages.next().await? {
-            let message = self.message(&piece.read().map_err(Interruption::Line)?);
+            let message = self.message(piece.read().map_err(Interruption::Line)?);
             self.send(message).await?;
         }
         if self.kind.is_optional() {
@@ -314,12 +314,12 @@ impl Follower {
             let code = serde_json::from_str::<Status>(object.get()).map_or(500, |status| status.code);
             return Err(refusal(code, object.get().as_bytes()).into());
         }
-        let sent: RawObject = serde_json::from_str(object.get()).map_err(Interruption::Line)?;
-        place.version = sent.resource_version().unwrap_or_default();
+        let sent = RawObject::of(object.get()).map_err(Interruption::Line)?;
+        place.version.clone_from(&sent.version);
         match &*kind {
             "BOOKMARK" => self.up_to_date(place),
-            "DELETED" => self.event(Message::Gone(id(sent.meta())), place).await?,
-            _ => self.event(self.message(&sent), place).await?,
+            "DELETED" => self.event(Message::Gone(sent.id), place).await?,
+            _ => self.event(self.message(sent), place).await?,
         }
         Ok(())
     }
@@ -338,9 +338,9 @@ impl Follower {
         self.freshness.at(self.watch, place.came);
     }
 
-    fn message(&self, sent: &RawObject) -> Message {
+    fn message(&self, sent: RawObject<'_>) -> Message {
         match self.kind {
-            Kind::ConfigMap => Message::Version(id(sent.meta()), sent.resource_version().unwrap_or_default()),
+            Kind::ConfigMap => Message::Version(sent.id, sent.version),
             kind => read(kind, sent),
         }
     }

@@ -7,17 +7,18 @@ use std::collections::BTreeSet;
 use facts::galera::adopt::Adoption;
 use facts::view::{Facts, Id};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::ListParams;
-use kube::{Api, Client, Resource as _};
-use objects::Kind;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DynamicObject, GetParams, ListParams, Request};
+use kube::{Client, Resource as _};
+use objects::{Kind, Object};
 
-use super::contents::{self, AT_ONCE};
+use super::contents::AT_ONCE;
 use super::member_events::{MemberEvent, Topic, events};
 use super::pages::Pages;
 use super::sent::RawObject;
-use super::{Message, read, resource};
+use super::{Message, read, resource, unreadable};
 use crate::act::api::Fault;
+use crate::act::config_maps;
 
 /// What was listed.
 #[derive(Debug)]
@@ -60,10 +61,11 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
         let plural = kind.plural();
         match (kind, namespace) {
             (Kind::Namespace, Some(name)) => {
-                let api: Api<RawObject> = Api::all_with(client.clone(), &resource(kind));
-                let found = api.get_opt(name).await.map_err(|error| Error::List(plural, error))?;
-                let found = found.ok_or_else(|| Error::NoNamespace(name.to_owned()))?;
-                take(&mut listed.facts, kind, read(kind, &found));
+                let found = namespace_named(client, name, &mut listed.facts).await;
+                found.map_err(|error| match Fault::of(&error) {
+                    Fault::NotFound => Error::NoNamespace(name.to_owned()),
+                    _ => Error::List(plural, error),
+                })?;
             }
             _ => match all(client, namespace, kind, &mut listed.facts).await {
                 Err(error) if kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
@@ -136,23 +138,32 @@ async fn read_member_events(client: &Client, namespace: Option<&str>, facts: &mu
     }
 }
 
+async fn namespace_named(client: &Client, name: &str, facts: &mut Facts) -> kube::Result<()> {
+    let request = Request::new(Namespace::url_path(&(), None)).get(name, &GetParams::default());
+    let text = client.request_text(request.map_err(kube::Error::BuildRequest)?).await?;
+    let sent = RawObject::of(&text).map_err(kube::Error::SerdeError)?;
+    take(facts, Kind::Namespace, read(Kind::Namespace, sent));
+    Ok(())
+}
+
 /// Never in memory as text altogether.
 async fn all(client: &Client, namespace: Option<&str>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
     let namespace = namespace.filter(|_| !kind.is_cluster_wide());
-    let url = RawObject::url_path(&resource(kind), namespace);
+    let url = DynamicObject::url_path(&resource(kind), namespace);
     let mut pages = Pages::of(client, url, ListParams::default());
     while let Some(piece) = pages.next().await? {
-        take(facts, kind, read(kind, &piece.read().map_err(kube::Error::SerdeError)?));
+        take(facts, kind, read(kind, piece.read().map_err(kube::Error::SerdeError)?));
     }
     Ok(())
 }
 
 async fn content(client: &Client, id: Id) -> Result<Option<Message>, Error> {
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
-    match api.get_opt(&id.name).await {
-        Ok(found) => Ok(found.map(|map| contents::open(&id, &map))),
-        Err(error) => Err(Error::Content(id, error)),
-    }
+    Ok(match config_maps::get(client, &id).await {
+        Ok(Some(Ok(map))) => Some(Message::Put(Box::new(Object::ConfigMap(map)))),
+        Ok(Some(Err(problem))) => Some(unreadable(id, problem)),
+        Ok(None) => None,
+        Err(error) => return Err(Error::Content(id, error)),
+    })
 }
 
 fn take(facts: &mut Facts, kind: Kind, message: Message) {

@@ -63,8 +63,8 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Its name, and the rest unread.
-    pub(super) fn read(&self) -> serde_json::Result<RawObject> {
-        serde_json::from_str(&self.text)
+    pub(super) fn read(&self) -> serde_json::Result<RawObject<'_>> {
+        RawObject::of(&self.text)
     }
 }
 

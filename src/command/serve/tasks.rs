@@ -8,12 +8,10 @@ use std::future::Future;
 
 use tokio::task::{Id, JoinError, JoinSet};
 
-use crate::act::telemetry::chain;
-
 /// All of them. Dropping this ends them.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    running: JoinSet<String>,
+    running: JoinSet<()>,
     names: HashMap<Id, &'static str>,
     #[cfg(test)]
     handles: HashMap<&'static str, tokio::task::AbortHandle>,
@@ -29,32 +27,13 @@ pub(super) struct Ended {
     pub(super) why: String,
 }
 
-/// What a task leaves behind when it ends by itself.
-pub(super) trait Last {
-    /// In words.
-    fn words(self) -> String;
-}
-
-impl Last for () {
-    fn words(self) -> String {
-        "it returned".to_owned()
-    }
-}
-
-impl<E: std::error::Error + 'static> Last for Result<(), E> {
-    fn words(self) -> String {
-        self.map_or_else(|error| chain(&error), Last::words)
-    }
-}
+/// Why a task ended that was not stopped.
+const RETURNED: &str = "it returned";
 
 impl Tasks {
     /// Starts one.
-    pub(super) fn start<T: Last>(
-        &mut self,
-        name: &'static str,
-        task: impl Future<Output = T> + Send + 'static,
-    ) {
-        let handle = self.running.spawn(async { task.await.words() });
+    pub(super) fn start(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let handle = self.running.spawn(task);
         self.names.insert(handle.id(), name);
         #[cfg(test)]
         self.handles.insert(name, handle);
@@ -76,7 +55,7 @@ impl Tasks {
     pub(super) async fn ended(&mut self) -> Ended {
         let Some(end) = self.running.join_next_with_id().await else { std::future::pending().await };
         let (id, why) = match end {
-            Ok((id, words)) => (id, words),
+            Ok((id, ())) => (id, RETURNED.to_owned()),
             Err(error) => (error.id(), broken(error)),
         };
         Ended { name: self.names.remove(&id).unwrap_or("?"), why }
@@ -87,7 +66,7 @@ impl Tasks {
         let mut broken = Vec::new();
         while names.iter().any(|name| self.names.values().any(|running| running == name)) {
             let end = self.ended().await;
-            if end.why != ().words() {
+            if end.why != RETURNED {
                 broken.push(end);
             }
         }
@@ -104,29 +83,26 @@ fn broken(error: JoinError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{Ready, pending, ready};
-    use std::io;
+    use std::future::{pending, ready};
 
     use super::*;
 
-    async fn first_end<T: Last>(task: impl Future<Output = T> + Send + 'static) -> Ended {
+    async fn first_end(task: impl Future<Output = ()> + Send + 'static) -> Ended {
         let mut tasks = Tasks::default();
-        tasks.start("one", pending::<()>());
+        tasks.start("one", pending());
         tasks.start("two", task);
-        tasks.start("three", pending::<()>());
+        tasks.start("three", pending());
         tasks.ended().await
     }
 
     #[tokio::test]
     async fn however_a_task_ends_its_name_and_its_words_are_told() {
         let returned = ready(());
-        let failed: Ready<Result<(), io::Error>> = ready(Err(io::Error::other("no more ports")));
         let broke = async { panic!("an arm {}", "too short") };
         for (end, why) in [
             (first_end(returned).await, "it returned"),
-            (first_end(failed).await, "no more ports"),
-            (first_end::<()>(broke).await, "it broke: an arm too short"),
-            (first_end::<()>(async { panic!("plain") }).await, "it broke: plain"),
+            (first_end(broke).await, "it broke: an arm too short"),
+            (first_end(async { panic!("plain") }).await, "it broke: plain"),
         ] {
             assert_eq!(end, Ended { name: "two", why: why.to_owned() });
         }
@@ -135,9 +111,9 @@ mod tests {
     #[tokio::test]
     async fn a_stop_waits_for_those_that_must_finish_and_for_no_other() {
         let mut tasks = Tasks::default();
-        tasks.start("forever", pending::<()>());
+        tasks.start("forever", pending());
         tasks.start("lease", ready(()));
-        tasks.start::<()>("admission", async { panic!("late") });
+        tasks.start("admission", async { panic!("late") });
         let broken = tasks.finish(&["lease", "admission"]).await;
         assert_eq!(broken, [Ended { name: "admission", why: "it broke: late".into() }]);
     }

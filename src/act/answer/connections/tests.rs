@@ -14,8 +14,7 @@ fn each_stage_has_its_time() {
     let served = ConnectionProgress { served: true, ..open.clone() };
     let begun = ConnectionProgress { begun: Some(at(95, now)), ..served.clone() };
     let stuck = ConnectionProgress { untaken: Some(at(30, now)), ..served.clone() };
-    let asking =
-        ConnectionProgress { in_flight: vec![(1, at(90, now)), (2, at(100, now))], ..served.clone() };
+    let asking = ConnectionProgress { asked: Some(at(90, now)), ..served.clone() };
     for (what, it, fine, over, why) in [
         ("a handshake", connected, 5, 6, "handshake"),
         ("the first headers", open, 10, 11, "slow"),
@@ -36,7 +35,7 @@ fn what_a_connection_is_worth() {
     let idle = ConnectionProgress { served: true, ..open.clone() };
     let asks = |served: bool, second: u64| ConnectionProgress {
         served,
-        in_flight: vec![(2, at(9, now)), (1, at(second, now))],
+        asked: Some(at(second, now)),
         ..open.clone()
     };
     let stuck = ConnectionProgress { untaken: Some(at(6, now)), ..idle.clone() };
@@ -57,15 +56,15 @@ fn what_a_connection_is_worth() {
 /// However many requests are under way, and however slow they are, there is a slot for whoever comes next.
 #[test]
 fn when_all_slots_are_taken_the_least_worth_makes_way() {
-    let all = Connections::new(4, 10, 1000);
+    let all = Connections::new(4, 1000);
     let slots = [(); 4].map(|()| all.enter(Instant::now()).unwrap());
     for slot in &slots {
-        slot.connection.open(false, false);
+        slot.connection.open(false);
         all.begin(&slot.connection).served = true;
     }
     slots[0].connection.progress().proven = true;
     let _asked = [all.begin(&slots[1].connection), all.begin(&slots[2].connection)];
-    slots[1].connection.progress().in_flight[0].1 -= SLOW * 2;
+    slots[1].connection.progress().asked = Instant::now().checked_sub(SLOW * 2);
     let mut newcomers = Vec::new();
     for (index, what) in [(1, "slow"), (3, "idle"), (2, "busy")] {
         assert!(!slots[index].connection.ends(), "{what}");
@@ -78,41 +77,27 @@ fn when_all_slots_are_taken_the_least_worth_makes_way() {
 }
 
 #[test]
-fn when_too_many_requests_are_under_way_the_slowest_connection_makes_way() {
-    let all = Connections::new(4, 2, 1000);
-    let [slow, next, young] = [(); 3].map(|()| all.enter(Instant::now()).unwrap());
-    let _asked = [all.begin(&slow.connection), all.begin(&next.connection)];
-    let third = all.begin(&young.connection);
-    assert!(!slow.connection.ends(), "all of them have only begun");
-    drop(third);
-    slow.connection.progress().in_flight[0].1 -= Duration::from_secs(3);
-    next.connection.progress().in_flight[0].1 -= Duration::from_secs(2);
-    let _third = all.begin(&young.connection);
-    assert!(slow.connection.ends() && !next.connection.ends());
-    // It takes a moment to end; the next one need not wait for it.
-    let _fourth = all.begin(&young.connection);
-    assert!(next.connection.ends() && !young.connection.ends());
-}
-
-#[test]
 fn when_too_many_bytes_are_not_taken_the_connection_with_most_of_them_makes_way() {
-    let all = Connections::new(8, 100, 1000);
-    let [greedy, modest, proven] = [(); 3].map(|()| all.enter(Instant::now()).unwrap());
+    let all = Connections::new(8, 1000);
+    let [greedy, modest, other, proven] = [(); 4].map(|()| all.enter(Instant::now()).unwrap());
     proven.connection.progress().proven = true;
     let answer = |slot: &Slot, bytes| {
         let mut answer = all.begin(&slot.connection);
         answer.holds(bytes);
         answer
     };
-    let first = [answer(&greedy, 300), answer(&greedy, 200), answer(&proven, 500)];
+    let first = [answer(&greedy, 500), answer(&proven, 500)];
     assert!(!greedy.connection.ends());
     drop(first);
-    let _held = [answer(&greedy, 150), answer(&greedy, 150), answer(&modest, 200), answer(&proven, 500)];
+    let held = [answer(&greedy, 300), answer(&modest, 200), answer(&proven, 500)];
     assert!(!greedy.connection.ends(), "what was taken counts no more");
-    let _more = answer(&modest, 50);
+    let more = answer(&other, 50);
     assert!(greedy.connection.ends() && !modest.connection.ends() && !proven.connection.ends());
-    let _more = answer(&modest, 50);
+    drop(more);
+    let _more = answer(&other, 190);
     assert!(!modest.connection.ends(), "what is ending makes room");
-    let _more = answer(&modest, 300);
-    assert!(modest.connection.ends());
+    let newcomer = all.enter(Instant::now()).unwrap();
+    let _much = answer(&newcomer, 150);
+    assert!(modest.connection.ends() && !other.connection.ends() && !newcomer.connection.ends());
+    drop(held);
 }

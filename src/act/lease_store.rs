@@ -1,4 +1,4 @@
-//! Where reservations lie: Leases at the API server, and the time that its answers carry.
+//! Leases of the guard's own namespace, by which its replicas agree, and the time that the API server's answers carry.
 //!
 //! Must not know: what stands in a Lease.
 
@@ -15,9 +15,9 @@ use kube::{Api, Client, Error};
 use crate::act::api::refusal;
 
 /// What was asked for, and the `Date` of the answer, if it had one that can be read.
-type Dated<T> = (T, Option<Timestamp>);
+pub type Dated<T> = (T, Option<Timestamp>);
 
-/// Where reservations lie.
+/// Where Leases are kept.
 pub trait LeaseStore: Send + Sync {
     /// This Lease, if it exists.
     fn read(&self, name: &str) -> impl Future<Output = kube::Result<Dated<Option<Lease>>>> + Send;
@@ -25,7 +25,7 @@ pub trait LeaseStore: Send + Sync {
     fn write(&self, name: &str, lease: &Lease) -> impl Future<Output = kube::Result<Dated<Lease>>> + Send;
 }
 
-/// Those of the guard's own namespace.
+/// At the API server.
 #[derive(Debug)]
 pub struct Leases {
     api: Api<Lease>,
