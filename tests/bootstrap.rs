@@ -333,7 +333,7 @@ fn status_is_also_for_programs() {
     let cluster = &json["clusters"][0];
     assert_eq!(
         cluster["members"][0],
-        json!({ "name": "galera-instance-galera-0", "says": "Synced", "condition": null, "ready": true, "verified": true, "node": "node-0", "seen": null, "start": null })
+        json!({ "name": "galera-instance-galera-0", "says": "Synced", "condition": null, "ready": true, "revision": null, "verified": true, "node": "node-0", "seen": null, "start": null })
     );
     assert_eq!(cluster["plan"]["status"], "IN_PROGRESS");
     assert_eq!(
