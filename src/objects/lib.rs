@@ -150,7 +150,7 @@ impl DeleteOptions {
 }
 
 /// A ConfigMap. Its values may hold secrets, so they are never printed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ConfigMap {
     #[serde(deserialize_with = "or_default")]
@@ -162,6 +162,9 @@ pub struct ConfigMap {
     binary_data: ByName<Fingerprint>,
 }
 
+/// Bytes that one entry of a map takes beside its text.
+const ENTRY: usize = 128;
+
 impl ConfigMap {
     /// Tells whether it has this key.
     pub fn has(&self, key: &str) -> bool {
@@ -170,6 +173,16 @@ impl ConfigMap {
 
     pub fn is_empty(&self) -> bool {
         self.data.is_empty() && self.binary_data.is_empty()
+    }
+
+    /// Returns about the bytes that it takes in memory, with the digests of its entries.
+    pub fn weight(&self) -> usize {
+        let Meta { labels, marks, .. } = &self.metadata;
+        let data = self.data.iter().map(|(key, text)| key.len() + text.look().len());
+        let bytes = self.binary_data.keys().map(String::len);
+        let labels = labels.iter().map(|(key, value)| key.len() + value.len());
+        let marks = marks.iter().map(|(key, value)| key.len() + value.len());
+        data.chain(bytes).chain(labels).chain(marks).map(|length| ENTRY + length).sum()
     }
 
     /// Tells whether some of it is not text.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartReport {
     /// The server started, and had not joined when it reported.
     Started(Start),
@@ -17,7 +17,7 @@ pub enum StartReport {
 }
 
 /// A start of a server that has not joined yet.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// When it started, by the member's own clock.
     pub at: Timestamp,
@@ -32,7 +32,7 @@ pub struct Start {
 }
 
 /// What a server does that runs and is not Ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinPhase {
     /// None of the peers it reaches is in a Primary component.
     Looks,
@@ -103,7 +103,7 @@ impl JoinPhase {
 }
 
 /// Where a member starts from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartPosition {
     /// Its last transaction, and how that is known.
     Position(Position, String),
@@ -112,7 +112,7 @@ pub enum StartPosition {
 }
 
 /// The number of a transaction in a history.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The id of the history: members of one cluster share it.
     pub id: String,

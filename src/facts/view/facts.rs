@@ -14,12 +14,11 @@ use super::index::{By, Index};
 use super::kept::{Keeps, Kept};
 use super::room::Room;
 use super::templates::Templates;
-use super::{PodFact, what_runs};
+use super::{PodFact, room, what_runs};
 use crate::galera::adopt;
 use crate::galera::start_report::{JoinPhase, StartReport};
 use crate::marks;
 use crate::revision::Contents;
-use objects::scalar::Weigh;
 use objects::{
     Autoscaler, Budget, Claim, ConfigMap, KINDS, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
@@ -124,7 +123,7 @@ impl Facts {
             Some(before) => fact.remembering(before),
             None => fact,
         };
-        if self.has_room(Kind::Pod, id, fact.weight() + shown.as_ref().map_or(0, Weigh::weight)) {
+        if self.has_room(Kind::Pod, id, fact.weight() + shown.as_ref().map_or(0, room::weight)) {
             self.change(Kind::Pod, id, |facts| {
                 facts.pods.insert(id.clone(), Arc::new(fact));
                 match shown {

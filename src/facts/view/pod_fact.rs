@@ -15,7 +15,7 @@ use crate::marks;
 use crate::revision::Revision;
 use objects::{Container, Fingerprint, Handler, Labels, Pod, Volume};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub struct PodFact {
     pub name: String,
@@ -92,7 +92,7 @@ pub struct PodFact {
 
 /// The member whose data a pod reads. Its report is not a proof, but everyone who may create a pod with a member's
 /// claim may also write to that claim.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reads {
     pub member: String,
     /// The uid of that member's pod: the position is true as long as that pod has not run.
@@ -189,6 +189,17 @@ impl PodFact {
         if self.running && !self.ready && self.began.is_none() && of_this_run && lasts {
             self.seen = doing;
         }
+    }
+
+    /// Returns about the bytes that it takes in memory.
+    pub(super) fn weight(&self) -> usize {
+        let Self { name, uid, owner, instance, node, image, my_cnf, identity, template, .. } = self;
+        let owner = owner.as_ref().map_or(0, |(kind, name)| kind.len() + name.len());
+        let marks = [instance, my_cnf, identity].into_iter().flatten().map(String::len).sum::<usize>();
+        let copies = self.revision.iter().flat_map(Revision::copies).map(|name| name.len()).sum::<usize>();
+        let claims = self.reads.iter().flat_map(|it| &it.claims).map(String::len).sum::<usize>();
+        let texts = [name, uid, node, image, template].map(String::len).into_iter().sum::<usize>();
+        size_of::<Self>() + size_of_val(&*self.labels) + texts + owner + marks + copies + claims
     }
 
     /// Returns what it reported.

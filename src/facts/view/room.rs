@@ -6,10 +6,11 @@
 //! request in its namespace is UNKNOWN. Nodes and namespaces always have room: only administrators write them. Must not
 //! know: what an object means. Custom resources and texts of ConfigMaps have room of their own.
 
+use std::hash::{Hash, Hasher};
+
 use imbl::OrdMap;
 
 use super::{Facts, Id};
-use objects::scalar::Weigh;
 use objects::{Kind, Object, Unreadable};
 
 /// Bytes of one object: some thousand environment variables.
@@ -71,6 +72,23 @@ fn large(weight: usize) -> usize {
     if weight > ORDINARY { weight } else { 0 }
 }
 
+/// Returns about the bytes that a value takes in memory: the bytes of its hash input, and some for each part.
+pub(super) fn weight(of: &impl Hash) -> usize {
+    struct Count(usize);
+    impl Hasher for Count {
+        fn finish(&self) -> u64 {
+            0
+        }
+        fn write(&mut self, bytes: &[u8]) {
+            // A part without bytes of its own takes some.
+            self.0 += bytes.len().max(16);
+        }
+    }
+    let mut count = Count(0);
+    of.hash(&mut count);
+    count.0
+}
+
 /// The kinds that the rules of Galera need of a namespace.
 const NEEDED: [Kind; 6] =
     [Kind::StatefulSet, Kind::Deployment, Kind::Pod, Kind::Claim, Kind::Service, Kind::Budget];
@@ -118,18 +136,18 @@ impl Facts {
     /// Returns the room that this object takes.
     pub(super) fn weighs(&self, kind: Kind, id: &Id) -> usize {
         match kind {
-            Kind::StatefulSet => self.stateful_sets.get(id).map(Weigh::weight),
-            Kind::Deployment => self.deployments.get(id).map(Weigh::weight),
+            Kind::StatefulSet => self.stateful_sets.get(id).map(weight),
+            Kind::Deployment => self.deployments.get(id).map(weight),
             Kind::Pod => {
-                let shown = self.shown.get(id).map_or(0, Weigh::weight);
+                let shown = self.shown.get(id).map_or(0, weight);
                 self.pods.get(id).map(|it| it.weight() + shown)
             }
-            Kind::Claim => self.claims.get(id).map(Weigh::weight),
-            Kind::Service => self.services.get(id).map(Weigh::weight),
-            Kind::Budget => self.budgets.get(id).map(Weigh::weight),
-            Kind::Autoscaler => self.autoscalers.get(id).map(Weigh::weight),
-            Kind::Node => self.nodes.get(&id.name).map(Weigh::weight),
-            Kind::Namespace => self.namespaces.get(&id.name).map(Weigh::weight),
+            Kind::Claim => self.claims.get(id).map(weight),
+            Kind::Service => self.services.get(id).map(weight),
+            Kind::Budget => self.budgets.get(id).map(weight),
+            Kind::Autoscaler => self.autoscalers.get(id).map(weight),
+            Kind::Node => self.nodes.get(&id.name).map(weight),
+            Kind::Namespace => self.namespaces.get(&id.name).map(weight),
             _ => None,
         }
         .unwrap_or_default()
@@ -141,14 +159,14 @@ impl Facts {
             Object::StatefulSet(it) | Object::Deployment(it)
                 if self.adoption().adopts(it.spec.template.as_ref()) =>
             {
-                it.weight()
+                weight(it)
             }
-            Object::Claim(it) => it.weight(),
-            Object::Service(it) => it.weight(),
-            Object::Budget(it) => it.weight(),
-            Object::Autoscaler(it) => it.weight(),
-            Object::Node(it) => it.weight(),
-            Object::Namespace(it) => it.metadata.weight(),
+            Object::Claim(it) => weight(it),
+            Object::Service(it) => weight(it),
+            Object::Budget(it) => weight(it),
+            Object::Autoscaler(it) => weight(it),
+            Object::Node(it) => weight(it),
+            Object::Namespace(it) => weight(&it.metadata),
             _ => 0,
         }
     }

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::index::By;
 use super::{Facts, Id};
 use crate::revision::Unknown;
-use objects::scalar::Weigh;
 use objects::{ConfigMap, Kind, Unreadable};
 
 /// Bytes of one ConfigMap: option files are a few kilobytes, scripts and dumps that a first start reads some hundred.
