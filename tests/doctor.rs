@@ -385,5 +385,5 @@ fn many_clusters_that_are_not_well_share_a_row() {
     assert_eq!(rows(10).len(), 10);
     let [row] = &rows(11)[..] else { panic!("one row") };
     assert_eq!(row.says, "11 of 11 clusters are not HEALTHY: 1 DEGRADED, 10 DOWN");
-    assert_eq!(row.instead.to_string(), "gatera status --all-namespaces --output wide");
+    assert_eq!(row.instead.to_string(), "gatera status --output wide");
 }

@@ -1,8 +1,9 @@
 //! The names of the guard's annotations. Each begins with `gatera.dev/`.
 //!
 //! Owns: who sets each one. G18 and `amend.rs` use that to protect the guard's annotations, the webhook entries select by
-//! it, and docs/members.md lists it. Must not know: what an annotation leads to. Every annotation that people do not set is the guard's, also unknown ones: one of a later version cannot be
-//! planted before that version runs, and two versions do not undo each other's.
+//! it, and docs/members.md lists it. Must not know: what an annotation leads to. Every annotation that people do not set is the
+//! guard's, also unknown ones: one of a later version cannot be planted before that version runs, and two versions do not undo each
+//! other's.
 
 pub mod overrides;
 pub mod password;

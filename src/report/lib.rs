@@ -21,7 +21,8 @@ pub mod stop;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use schemars::{Schema, schema_for};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use engine::verdict::{Decision, Downgrade, Effect, Finding, Judged};
@@ -100,17 +101,20 @@ fn way_out(instead: &WayOut, pages: &Pages) -> String {
 
 /// Returns the schema of every JSON document, by the command that prints it.
 pub fn schemas() -> Vec<(&'static str, Schema)> {
-    let mut all = vec![
-        ("audit", schema_for!(audit::Document<'_>)),
-        ("check", schema_for!(check::Document<'_>)),
-        ("doctor", schema_for!(doctor::Document<'_>)),
-        ("explain", schema_for!(rules::Document<'_>)),
-        ("status", schema_for!(status::Document<'_>)),
-    ];
-    for (command, schema) in &mut all {
-        schema.insert("title".to_owned(), format!("gatera {command} --output json").into());
-    }
-    all
+    vec![
+        ("audit", schema::<audit::Document<'_>>("audit")),
+        ("check", schema::<check::Document<'_>>("check")),
+        ("doctor", schema::<doctor::Document<'_>>("doctor")),
+        ("explain", schema::<rules::Document<'_>>("explain")),
+        ("status", schema::<status::Document<'_>>("status")),
+    ]
+}
+
+/// The schema of what is written: a field that may be null is always there.
+fn schema<T: JsonSchema>(command: &str) -> Schema {
+    let mut schema = SchemaSettings::default().for_serialize().into_generator().into_root_schema_for::<T>();
+    schema.insert("title".to_owned(), format!("gatera {command} --output json").into());
+    schema
 }
 
 /// Returns the warnings of a decision, one line each. The API server silently drops a line with a control character,

@@ -72,7 +72,8 @@ fn at(now: Timestamp) -> Value {
     json!({ "seconds": now.as_second(), "nanos": 0 })
 }
 
-/// Returns the same number for the same findings. It leaves out times, and texts, which name times, except how many are left out.
+/// Returns the same number for the same findings. It leaves out times, and texts, which name times;
+/// the row without a rule counts by its text, which says how many findings are left out.
 pub fn fingerprint(results: &[Value]) -> u64 {
     let mut hash = DefaultHasher::new();
     for result in results {

@@ -103,7 +103,7 @@ impl TlsOptions {
     }
 }
 
-/// HTTP/1.1 alone: API servers speak nothing else to webhooks, so that their requests reach all replicas.
+/// HTTP/1.1 alone: API servers speak nothing else to a Service, so that their requests reach all replicas.
 fn speaking(mut config: ServerConfig) -> Arc<ServerConfig> {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Arc::new(config)

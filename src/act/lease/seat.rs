@@ -71,7 +71,7 @@ impl Seat {
         }
     }
 
-    /// Only a beginning and an end are announced; a renewal is there for who looks.
+    /// Announces only a beginning and an end; a renewal can be read, and wakes no task.
     fn set(&self, term: Term) {
         let leads = term.is_some();
         self.gauge.set(leads.into());

@@ -64,6 +64,8 @@ impl PolicyReports {
                 Ok(Ok(())) => {
                     let pause = if self.kind.is_some() { LOOK_AGAIN } else { PAUSE };
                     self.again = Instant::now() + pause;
+                    // What goes wrong there harms no report that is read, and the next look tries it again.
+                    let _ = timeout(ROUND, self.delete_replaced()).await;
                 }
                 Ok(Err(error)) => self.failed(&error),
                 Err(_) => self.gave_up("no answer in time", SHORT_PAUSE),
@@ -72,32 +74,46 @@ impl PolicyReports {
         self.kind.as_ref().map(|_| self.written.keys().cloned().collect())
     }
 
-    /// Looks which kind there is, and which reports an earlier leader wrote. Reports of a kind that was replaced are deleted.
+    /// Looks which kind there is, and which reports an earlier leader wrote.
     async fn find(&mut self) -> kube::Result<()> {
         self.kind = None;
         for (group, version, kind, plural) in KINDS {
             let kind =
                 ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-            let all = Api::<DynamicObject>::all_with(self.client.clone(), &kind);
-            let reports = match all.list(&ListParams::default().labels(OURS)).await {
-                Err(error) if Fault::of(&error) == Fault::NotFound => continue,
-                answer => answer?,
-            };
-            let named = reports.items.into_iter().filter(|it| it.metadata.name.as_deref() == Some(NAME));
-            let known: BTreeMap<_, _> = named
-                .filter_map(|it| {
-                    let results = it.data["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-                    Some((it.metadata.namespace?, fingerprint(results)))
-                })
-                .collect();
-            if self.kind.is_none() {
-                (self.kind, self.written) = (Some(kind), known);
-                continue;
+            match self.list(&kind).await {
+                Err(error) if Fault::of(&error) == Fault::NotFound => {}
+                written => {
+                    (self.written, self.kind) = (written?, Some(kind));
+                    return Ok(());
+                }
             }
-            for namespace in known.keys() {
-                let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &kind);
-                api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(gone)?;
-            }
+        }
+        Ok(())
+    }
+
+    /// The guard's reports of this kind, by namespace, with their fingerprints.
+    async fn list(&self, kind: &ApiResource) -> kube::Result<BTreeMap<String, u64>> {
+        let all = Api::<DynamicObject>::all_with(self.client.clone(), kind);
+        let reports = all.list(&ListParams::default().labels(OURS)).await?;
+        let named = reports.items.into_iter().filter(|it| it.metadata.name.as_deref() == Some(NAME));
+        let known = named.filter_map(|it| {
+            let results = it.data["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+            Some((it.metadata.namespace?, fingerprint(results)))
+        });
+        Ok(known.collect())
+    }
+
+    /// Deletes the reports of the kind that was replaced, where the one that replaces it is written.
+    async fn delete_replaced(&self) -> kube::Result<()> {
+        let [(group, ..), (old_group, version, kind, plural)] = KINDS;
+        if self.kind.as_ref().is_none_or(|it| it.group != group) {
+            return Ok(());
+        }
+        let gvk = GroupVersionKind::gvk(old_group, version, kind);
+        let kind = ApiResource::from_gvk_with_plural(&gvk, plural);
+        for namespace in self.list(&kind).await?.into_keys() {
+            let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &kind);
+            api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(gone)?;
         }
         Ok(())
     }
@@ -205,8 +221,9 @@ mod tests {
 
     use super::*;
 
-    /// An API server with one report, of the kind that was replaced. It takes none in the namespace `going`.
-    fn client(asked: &Arc<Mutex<Vec<String>>>) -> Client {
+    /// An API server with one report, of the kind that was replaced, whose list has this code. It takes none in the namespace
+    /// `going`.
+    fn client(asked: &Arc<Mutex<Vec<String>>>, replaced: u16) -> Client {
         let asked = Arc::clone(asked);
         let service = service_fn(move |request: Request<Body>| {
             asked.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
@@ -217,7 +234,7 @@ mod tests {
                 path if path.contains("/namespaces/") => (200, json!({ "metadata": { "name": NAME } })),
                 path if path.contains("wgpolicyk8s.io") => {
                     let old = json!({ "metadata": { "name": NAME, "namespace": "old" }, "results": [] });
-                    (200, json!({ "metadata": {}, "items": [old] }))
+                    (replaced, json!({ "metadata": {}, "items": [old] }))
                 }
                 _ => (200, json!({ "metadata": {}, "items": [] })),
             };
@@ -230,11 +247,17 @@ mod tests {
     #[tokio::test]
     async fn reports_of_the_kind_that_was_replaced_go() {
         let asked = Arc::default();
-        let mut reports = PolicyReports::new(client(&asked));
+        let mut reports = PolicyReports::new(client(&asked, 200));
         assert_eq!(reports.namespaces().await, Some(BTreeSet::new()));
         assert_eq!(
             asked.lock().unwrap().last().unwrap(),
             "DELETE /apis/wgpolicyk8s.io/v1alpha2/namespaces/old/policyreports/gatera"
+        );
+        let mut broken = PolicyReports::new(client(&asked, 503));
+        assert_eq!(
+            broken.namespaces().await,
+            Some(BTreeSet::new()),
+            "the other kind is written all the same"
         );
     }
 
@@ -248,7 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_namespace_that_takes_no_report_keeps_no_other_from_its_own() {
-        let mut reports = PolicyReports::new(client(&Arc::default()));
+        let mut reports = PolicyReports::new(client(&Arc::default(), 200));
         assert_eq!(reports.namespaces().await, Some(BTreeSet::new()));
         let one = || vec![json!({ "rule": "G11", "result": "fail" })];
         for _ in 0..2 {

@@ -128,6 +128,7 @@ pub const ENTRIES: &[Entry] = &[
         only: Only::All,
         fail_closed: false,
     },
+    // Every write and the deletion of a Galera StatefulSet or bootstrap Deployment.
     Entry {
         name: "workloads",
         endpoint: Endpoint::Validate,
@@ -189,6 +190,7 @@ pub const ENTRIES: &[Entry] = &[
         only: Only::Marks,
         fail_closed: true,
     },
+    // Objects that a cluster uses, by their own labels, in every namespace.
     Entry {
         name: "labelled",
         endpoint: Endpoint::Validate,
@@ -204,6 +206,7 @@ pub const ENTRIES: &[Entry] = &[
         only: Only::Read,
         fail_closed: true,
     },
+    // Objects without labels, in fully guarded namespaces.
     Entry {
         name: "namespace",
         endpoint: Endpoint::Validate,
@@ -236,6 +239,7 @@ pub const ENTRIES: &[Entry] = &[
         only: Only::All,
         fail_closed: false,
     },
+    // The deletion of a fully guarded namespace, and the removal of its label.
     Entry {
         name: "namespaces",
         endpoint: Endpoint::Validate,

@@ -48,7 +48,7 @@ const OTHERS: [&str; 17] = [
     "xbstream",
     "xtrabackup",
 ];
-/// Every program that is neither a server nor an arbitrator.
+/// Every known program that is neither a server nor an arbitrator.
 fn others() -> impl Iterator<Item = &'static str> {
     programs::clients().chain(OTHERS)
 }

@@ -97,8 +97,7 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
         let counts: Vec<_> = counts.map(|(many, name)| format!("{many} {name}")).collect();
         let says =
             format!("{} of {} clusters are not HEALTHY: {}", unwell.len(), clusters.len(), counts.join(", "));
-        rows =
-            vec![Row::remark(CLUSTERS, says, Command::new("gatera status --all-namespaces --output wide"))];
+        rows = vec![Row::remark(CLUSTERS, says, Command::new("gatera status --output wide"))];
     }
     let refused = audit::run(rulebook, view).refused();
     if refused > 0 {
