@@ -77,9 +77,7 @@ impl PolicyReports {
     /// Looks which kind there is, and which reports an earlier leader wrote.
     async fn find(&mut self) -> kube::Result<()> {
         self.kind = None;
-        for (group, version, kind, plural) in KINDS {
-            let kind =
-                ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+        for kind in KINDS.map(resource) {
             match self.list(&kind).await {
                 Err(error) if Fault::of(&error) == Fault::NotFound => {}
                 written => {
@@ -105,12 +103,10 @@ impl PolicyReports {
 
     /// Deletes the reports of the kind that was replaced, where the one that replaces it is written.
     async fn delete_replaced(&self) -> kube::Result<()> {
-        let [(group, ..), (old_group, version, kind, plural)] = KINDS;
-        if self.kind.as_ref().is_none_or(|it| it.group != group) {
+        let [newer, kind] = KINDS.map(resource);
+        if self.kind.as_ref() != Some(&newer) {
             return Ok(());
         }
-        let gvk = GroupVersionKind::gvk(old_group, version, kind);
-        let kind = ApiResource::from_gvk_with_plural(&gvk, plural);
         for namespace in self.list(&kind).await?.into_keys() {
             let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &kind);
             api.delete(NAME, &DeleteParams::default()).await.map(drop).or_else(gone)?;
@@ -204,6 +200,10 @@ impl PolicyReports {
         }
         (self.kind, self.again) = (None, Instant::now() + pause);
     }
+}
+
+fn resource((group, version, kind, plural): (&str, &str, &str, &str)) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
 fn gone(error: kube::Error) -> kube::Result<()> {
