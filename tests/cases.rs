@@ -18,6 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use engine::rule::{Rule, Verb};
+use engine::rules::GALERA;
 use engine::verdict::{Effect, Judged, Verdict};
 use engine::webhooks::{ENTRIES, Endpoint};
 use facts::galera::options::keys::KEYS;
@@ -231,7 +232,7 @@ fn no_rule_is_without_its_cases() {
             }
         }
         // A pack judges no Galera cluster.
-        let in_states = rule.depends_on_state && rule.id.starts_with('G');
+        let in_states = rule.depends_on_state && GALERA.iter().any(|it| it.id == rule.id);
         let states = ["HEALTHY", "DEGRADED", "JOINING", "FORMING", "DOWN", "UNKNOWN"];
         for state in states.into_iter().filter(|_| in_states) {
             if !own().any(|(_, case)| case.state == state) {
