@@ -25,7 +25,7 @@ pub trait LeaseStore: Send + Sync {
     fn write(&self, name: &str, lease: &Lease) -> impl Future<Output = kube::Result<Dated<Lease>>> + Send;
 }
 
-/// At the API server.
+/// The Leases of the guard's namespace, at the API server.
 #[derive(Debug)]
 pub struct Leases {
     api: Api<Lease>,

@@ -64,7 +64,7 @@ async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
     };
     let own = written_down(&looked.observed.change, &own_name(seen), owner)?;
     let changed = format!("Secret {} changed just now", looked.secret.name_any());
-    is_unchanged(seen, &looked.secret, &changed).await?;
+    ensure_unchanged(seen, &looked.secret, &changed).await?;
     let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     match secrets(seen).create(&parameters, &own).await {
         // Another run was faster, and the next look finds its change.
@@ -73,8 +73,8 @@ async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
     }
 }
 
-/// Fails for this reason if the Secret is another one than was looked at.
-async fn is_unchanged(seen: &ObservedCluster, secret: &Secret, why: &str) -> anyhow::Result<()> {
+/// Fails with this reason if the Secret has changed since it was looked at.
+async fn ensure_unchanged(seen: &ObservedCluster, secret: &Secret, why: &str) -> anyhow::Result<()> {
     let name = secret.name_any();
     let now = secrets(seen).get_metadata(&name).await.with_context(|| format!("asking for Secret {name}"))?;
     anyhow::ensure!(now.metadata.resource_version == secret.metadata.resource_version, "{why}");
@@ -83,7 +83,7 @@ async fn is_unchanged(seen: &ObservedCluster, secret: &Secret, why: &str) -> any
 
 /// Changes the account, unless another run has written something since the look.
 async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> anyhow::Result<()> {
-    is_unchanged(seen, looked.own()?, "another run is at the same change").await?;
+    ensure_unchanged(seen, looked.own()?, "another run is at the same change").await?;
     let OnMember { member, accounts, .. } = looked.observed.members.first().context("it has no member")?;
     let account = &looked.observed.change.account;
     let said = looked.run(seen, member, &accounts::change(account, accounts, clauses)).await?;

@@ -173,6 +173,7 @@ pub const ENTRIES: &[Entry] = &[
         only: Only::OwnedOrMarked,
         fail_closed: true,
     },
+    // The same for claims without labels, in fully guarded namespaces.
     Entry {
         name: "claims-in-namespace",
         endpoint: Endpoint::Validate,

@@ -78,6 +78,7 @@ const ENTRIES: &[Entry] = &[
         only: Only::When("wordpress", OURS),
         fail_closed: true,
     },
+    // The parts of a WordPress, in every namespace.
     Entry {
         name: "wordpress-parts",
         endpoint: Endpoint::Validate,
