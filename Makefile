@@ -38,7 +38,7 @@ sim: ## run deep searches: simulated clusters, users and faults, with events of 
 ALONE = recover seed guard_life
 # These take long and run as drills; the UNGUARDED ones begin without the guard, each in a lab of its own.
 UNGUARDED = unguarded from_before
-DRILLS = drills passwd rolling orphaned outage volumes hangs held foreign odd odd_ends wordpress kudo
+DRILLS = drills bitnami passwd rolling orphaned outage volumes hangs held foreign odd odd_ends wordpress kudo
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## test real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
@@ -52,7 +52,8 @@ e2e-%:
 	$(E2E) --nocapture $*::
 
 drills: gatera-image ## test every kind of power failure and outage during writes; WordPress in a browser; KUDO (root, Linux; MARIADB=11.8)
-	images=$$(tests/e2e/images/build.sh wordpress browser kudo)/more && \
+	images=$$(tests/e2e/images/build.sh bitnami wordpress browser kudo)/more && \
+	GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} \
 	GATERA_WORDPRESS_IMAGE=$$images/wordpress.tar GATERA_BROWSER_IMAGE=$$images/browser.tar GATERA_KUDO_IMAGE=$$images/kudo.tar \
 	$(E2E) --nocapture --test-threads=1 $(DRILLS:%=%::)
 	@$(MAKE) --no-print-directory --jobs=1 --keep-going $(UNGUARDED:%=e2e-%)
@@ -71,7 +72,7 @@ lint: ## check formatting, clippy with warnings denied, documentation, spelling,
 	$(CARGO) clippy --test e2e -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --no-deps --quiet
 	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/engine/inject/*.sh src/command/passwd/*.sh charts/galera/files/*.sh tests/lab/*.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
-	&& shellcheck tests/e2e/images/*.sh; \
+	&& shellcheck --shell=bash src/engine/inject/*.bash && shellcheck --external-sources tests/e2e/images/*.sh tests/e2e/images/bitnami/*.sh tests/e2e/images/bitnami/ini-file; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 	@tests/lab/tools/typos.sh
 	@tests/lab/tools/deny.sh

@@ -325,6 +325,7 @@ fn the_guard_leaves_pods_as_the_chart_wrote_them() {
         assert_eq!(
             added,
             [
+                mark("bitnami-script"),
                 mark("identity"),
                 mark("injected"),
                 mark("my-cnf"),

@@ -67,8 +67,8 @@ fn a_release_installs_and_its_members_are_injected() {
     let mark = member["metadata"]["annotations"]["gatera.dev/injected"].as_str().unwrap();
     assert!(!mark.contains("unproven"), "{mark}");
     let env = server(&member)["env"].as_array().unwrap();
-    let flags = env.iter().find(|var| var["name"] == "MARIADB_EXTRA_FLAGS").unwrap();
-    assert_eq!(flags["value"], "--loose-wsrep-status-file=/run/gatera/wsrep_status.json");
+    let script = env.iter().find(|var| var["name"] == "BASH_ENV").unwrap();
+    assert_eq!(script["value"], "/etc/gatera/bitnami.bash");
     assert!(env.iter().all(|var| var["name"] != "MYSQL_HOME"), "the image would not read it");
     let ready = &server(&member)["readinessProbe"]["exec"]["command"];
     assert_eq!((&ready[0], &ready[1]), (&"/etc/gatera/wait-for-sync.sh".into(), &"ready".into()));

@@ -88,6 +88,7 @@ async fn a_member_of_the_seeds_gets_everything() {
     assert_eq!(after, injected(&pod, &scene).0, "the patch makes what injection makes");
     after["metadata"]["annotations"]["gatera.dev/script"] = json!("(the script)");
     after["metadata"]["annotations"]["gatera.dev/start-script"] = json!("(the step)");
+    after["metadata"]["annotations"]["gatera.dev/bitnami-script"] = json!("(for Bitnami's image)");
     let mut text = answer["response"]["warnings"]
         .as_array()
         .unwrap()
@@ -154,12 +155,12 @@ fn what_is_good_enough_stays() {
             json!({ "tcpSocket": { "port": 1 }, "failureThreshold": 720 }),
         ),
         (
-            "other extra flags",
+            "Bitnami's image",
             with_server(
                 &json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "MARIADB_EXTRA_FLAGS", "value": "--x=1" }] }),
             ),
-            "/spec/containers/0/env/0/value",
-            json!("--x=1 --loose-wsrep-status-file=/run/gatera/wsrep_status.json"),
+            "/spec/containers/0/env",
+            json!([{ "name": "MARIADB_EXTRA_FLAGS", "value": "--x=1" }, { "name": "BASH_ENV", "value": "/etc/gatera/bitnami.bash" }]),
         ),
         (
             "a readiness probe that is kept on purpose",
@@ -205,15 +206,19 @@ fn what_is_not_understood_keeps_its_probes_and_says_so() {
         ("it is not known how its image reads options", json!({ "image": "example.com/our/db:1" })),
         ("it is not known how its image reads options", json!({ "args": ["--defaults-file=/own.cnf"] })),
         (
-            "it sets MYSQL_HOME or wsrep_status_file itself",
+            "it sets MYSQL_HOME, BASH_ENV or wsrep_status_file itself",
             json!({ "env": [{ "name": "MYSQL_HOME", "value": "/own" }] }),
         ),
         (
-            "it sets MYSQL_HOME or wsrep_status_file itself",
+            "it sets MYSQL_HOME, BASH_ENV or wsrep_status_file itself",
             json!({ "args": ["--wsrep-status-file=/own.json"] }),
         ),
         (
-            "it sets MYSQL_HOME or wsrep_status_file itself",
+            "it sets MYSQL_HOME, BASH_ENV or wsrep_status_file itself",
+            json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "BASH_ENV", "value": "/own" }] }),
+        ),
+        (
+            "it sets MYSQL_HOME, BASH_ENV or wsrep_status_file itself",
             json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "MARIADB_EXTRA_FLAGS", "value": "--wsrep-status-file=/own.json" }] }),
         ),
     ] {
@@ -265,7 +270,7 @@ fn a_command_is_only_replaced_if_it_leads_elsewhere() {
     let bitnami =
         "exec /opt/bitnami/scripts/mariadb-galera/entrypoint.sh /opt/bitnami/scripts/mariadb-galera/run.sh";
     for (image, command, added) in [
-        ("bitnamilegacy/mariadb-galera:12.0.2", json!(["bash", "-ec", bitnami]), Some("MARIADB_EXTRA_FLAGS")),
+        ("bitnamilegacy/mariadb-galera:12.0.2", json!(["bash", "-ec", bitnami]), Some("BASH_ENV")),
         ("mariadb:10.11", json!(["docker-entrypoint.sh", "mariadbd"]), Some("MYSQL_HOME")),
         (
             "mariadb:10.11",

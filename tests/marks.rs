@@ -68,7 +68,8 @@ fn marks(pod: &Value) -> Vec<&str> {
         .collect()
 }
 
-const OWN: [&str; 5] = [
+const OWN: [&str; 6] = [
+    "gatera.dev/bitnami-script",
     "gatera.dev/identity",
     "gatera.dev/injected",
     "gatera.dev/my-cnf",
@@ -105,7 +106,7 @@ async fn a_pod_that_is_not_injected_carries_no_marks() {
     let mut pod = member(&json!({}));
     pod["metadata"]["annotations"] = forged;
     let (response, after) = created(&Scene::default(), "/mutate", &pod).await;
-    assert_eq!(marks(&after), [OWN[0], OWN[1], OWN[2], "gatera.dev/profile", OWN[3], OWN[4]]);
+    assert_eq!(marks(&after), [OWN[0], OWN[1], OWN[2], OWN[3], "gatera.dev/profile", OWN[4], OWN[5]]);
     assert!(response["warnings"][0].as_str().unwrap().starts_with("[G18] Pod db/"), "{response}");
 }
 

@@ -66,7 +66,7 @@ impl<'a> InjectTarget<'a> {
             Some(owner) => view.cluster(namespace, &owner.name).filter(|it| !it.left),
             None => view.cluster_of(namespace, labels),
         };
-        let profile = Profile::of(server, read.metadata.mark(marks::PROFILE));
+        let profile = Profile::of(server, &read.metadata);
         Some((Self { read, cluster, member: owner.is_some(), profile, view, namespace }, server))
     }
 
@@ -106,7 +106,7 @@ impl Prospect {
         spec: &PodSpec,
         claims: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let profile = Profile::of(server, meta.mark(marks::PROFILE));
+        let profile = Profile::of(server, meta);
         let conflict = files::conflict(server, spec, claims);
         let in_the_way = conflict.is_some();
         let kept = conflict.or_else(|| profile.keeps_probes().map(str::to_owned));
@@ -119,7 +119,6 @@ impl Prospect {
             Start::Prepended if in_the_way => Start::Blind {
                 why: "gatera injects nothing into its pods",
                 instead: "give the conflicting volume another name or path",
-                lasts: false,
             },
             start => start,
         };

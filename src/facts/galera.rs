@@ -8,6 +8,7 @@ pub mod accounts;
 pub mod added;
 pub mod address;
 pub mod adopt;
+pub mod bitnami;
 pub mod credentials;
 pub mod data;
 pub mod identity;

@@ -45,6 +45,8 @@ pub const UNPROVEN: &str = "readiness unproven";
 pub const SCRIPT: &str = "script";
 /// The text of the step that starts the server.
 pub const START_SCRIPT: &str = "start-script";
+/// The text of what puts that step in front of the server in Bitnami's image.
+pub const BITNAMI_SCRIPT: &str = "bitnami-script";
 /// The text of the option file that a pod mounts.
 pub const MY_CNF: &str = "my-cnf";
 /// Whether a member ever held data: none, present.
@@ -94,10 +96,11 @@ pub const OF_PEOPLE: [&str; 13] = [
 ];
 
 /// The annotations that the guard writes, and corrects if anyone else does.
-pub const OF_GUARD: [&str; 12] = [
+pub const OF_GUARD: [&str; 13] = [
     INJECTED,
     SCRIPT,
     START_SCRIPT,
+    BITNAMI_SCRIPT,
     MY_CNF,
     DATA,
     IDENTITY,

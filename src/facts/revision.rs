@@ -14,38 +14,49 @@ use std::hash::{Hash, Hasher};
 
 use ring::digest::Context;
 
+use crate::galera::address;
 use crate::galera::options::{self, Meaning};
 use objects::{ByName, ConfigMap, Container, Literal, PodSpec, SourceRef, Volume};
 
 pub use contents::{Contents, Unknown};
 
-/// The keys that are read of one ConfigMap, or all; and whether pods start without it.
+/// What is read of one ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keys(Option<BTreeSet<String>>, bool);
+pub struct Keys {
+    /// `None`: all.
+    names: Option<BTreeSet<String>>,
+    /// Pods start without it.
+    optional: bool,
+    /// The server gets its cluster address elsewhere, whatever the files say: Bitnami's image does.
+    address_is_given: bool,
+}
 
 impl Keys {
-    pub const ALL: Self = Self(None, false);
+    /// All of a ConfigMap that no server has to read.
+    pub const ALL: Self = Self { names: None, optional: false, address_is_given: true };
 
     pub fn hold(&self, key: &str) -> bool {
-        self.0.as_ref().is_none_or(|keys| keys.contains(key))
+        self.names.as_ref().is_none_or(|names| names.contains(key))
     }
 
     fn join(&mut self, other: Self) {
-        match (&mut self.0, other.0) {
+        match (&mut self.names, other.names) {
             (Some(own), Some(other)) => own.extend(other),
             (own, _) => *own = None,
         }
-        self.1 &= other.1;
+        self.optional &= other.optional;
+        self.address_is_given &= other.address_is_given;
     }
 }
 
 /// Returns the ConfigMaps that this container reads as files, and the keys of each.
 pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
     let mut all = BTreeMap::<String, Keys>::new();
+    let address_is_given = address::of_container(server, &[]).is_some();
     for mount in &server.volume_mounts {
         let Some(volume) = spec.volumes.iter().find(|volume| volume.name == mount.name) else { continue };
         for source in volume.config_maps() {
-            let keys = keys(source, &mount.sub_path);
+            let keys = Keys { address_is_given, ..keys(source, &mount.sub_path) };
             all.entry(source.name.clone()).and_modify(|known| known.join(keys.clone())).or_insert(keys);
         }
     }
@@ -60,7 +71,7 @@ pub fn reaching(spec: &PodSpec) -> BTreeMap<String, Keys> {
         spec.all_containers().any(|(_, it)| it.volume_mounts.iter().any(|mount| mount.name == volume.name))
     };
     let unmounted = spec.volumes.iter().filter(|volume| !is_mounted(volume)).flat_map(Volume::config_maps);
-    let unmounted = unmounted.map(|source| (source.name.clone(), Keys(None, source.optional)));
+    let unmounted = unmounted.map(|source| (source.name.clone(), Keys { names: None, ..keys(source, "") }));
     let mounted = spec.all_containers().flat_map(|(_, container)| sources(spec, container));
     for (map, keys) in mounted.chain(unmounted) {
         all.entry(map).and_modify(|known| known.join(keys.clone())).or_insert(keys);
@@ -70,12 +81,12 @@ pub fn reaching(spec: &PodSpec) -> BTreeMap<String, Keys> {
 
 fn keys(source: &SourceRef, sub_path: &str) -> Keys {
     let named = source.items.iter().map(|item| item.key.clone());
-    let keys = match (source.items.is_empty(), sub_path) {
+    let names = match (source.items.is_empty(), sub_path) {
         (false, _) => Some(named.collect()),
         (true, "") => None,
         (true, file) => Some(BTreeSet::from([file.to_owned()])),
     };
-    Keys(keys, source.optional)
+    Keys { names, optional: source.optional, address_is_given: false }
 }
 
 /// Letters for the meaning: enough that collisions cannot be searched for.
@@ -185,7 +196,7 @@ impl Revision {
         for (name, keys) in sources {
             let known = match contents(name) {
                 Some(known) => known,
-                None if keys.1 => continue,
+                None if keys.optional => continue,
                 None => return Err(Unknown::NotThere(name.clone())),
             };
             if let Some(digest) = known.digest(name, keys)? {

@@ -100,7 +100,7 @@ fn switch(galera: &Galera<'_>, address: &str) {
     galera.kubectl(&["patch", "secret", "switch", "--patch", &patch]).succeeded();
 }
 
-fn last_words(galera: &Galera<'_>, pod: &str) -> String {
+pub fn last_words(galera: &Galera<'_>, pod: &str) -> String {
     let pod = galera.pod(pod).unwrap_or_default();
     let status = &pod["status"]["containerStatuses"][0];
     let ended = [&status["state"]["terminated"], &status["lastState"]["terminated"]];

@@ -12,6 +12,7 @@
 )]
 
 mod advice;
+mod bitnami;
 mod browser;
 mod chance;
 mod drills;

@@ -155,7 +155,7 @@ fn process(wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
 
 fn is_server(path: &Path, pod: &str) -> bool {
     let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
-    read("comm").trim() == "mariadbd" && read("root/etc/hostname").trim() == pod
+    matches!(read("comm").trim(), "mariadbd" | "mysqld") && read("root/etc/hostname").trim() == pod
 }
 
 /// The process that holds the network of this one.

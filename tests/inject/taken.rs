@@ -57,7 +57,7 @@ fn nothing_of_the_users_is_written_over() {
     }
     let (after, _) = injected(&pod, &Scene::default());
     assert_eq!(after["spec"]["volumes"][2], pod["spec"]["volumes"][2]);
-    assert_eq!(after["spec"]["volumes"][1]["downwardAPI"]["items"].as_array().unwrap().len(), 4);
+    assert_eq!(after["spec"]["volumes"][1]["downwardAPI"]["items"].as_array().unwrap().len(), 5);
 
     let own = json!([{ "name": "MYSQL_HOME", "value": "/own" }]);
     let mut pod = with_server(&json!({ "env": own, "startupProbe": { "tcpSocket": { "port": 1 } } }));

@@ -35,12 +35,13 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
     let keep = json!({ "metadata": { "annotations": { "gatera.dev/start": "keep" } } });
     let bitnamis = server(json!({
         "image": "bitnami/mariadb-galera:12.0.2", "volumeMounts": [{ "name": "datadir", "mountPath": "/bitnami/mariadb" }],
+        "env": [{ "name": "BASH_ENV", "value": "/own" }],
     }));
     let told = at(ID, 351);
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
     let granted = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     for (what, template) in [
-        ("Bitnami's image", bitnamis.clone()),
+        ("a BASH_ENV of one's own in Bitnami's image", bitnamis.clone()),
         (
             "a command of one's own",
             server(json!({ "command": ["sh", "-c", "exec docker-entrypoint.sh mariadbd"] })),

@@ -220,6 +220,47 @@ fn what_keeps_the_member_from_running_is_left_out() {
     assert_eq!(recovery::reader_pod(&prepared, "mariadb", None), Err(NoReader::Prepared));
 }
 
+/// Its chart copies the image's folders into an empty one; where the data is does not depend on that. Its setup is not run.
+#[test]
+fn of_bitnamis_image_only_the_server_is_asked() {
+    let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path });
+    for (mounts, option_file) in [
+        (json!([mount("data", "/bitnami/mariadb")]), "/opt/bitnami/mariadb/conf/my.cnf"),
+        (
+            json!([mount("data", "/bitnami/mariadb"), mount("files", "/opt/bitnami/mariadb/conf")]),
+            "/opt/bitnami/mariadb/conf.default/my.cnf",
+        ),
+        (
+            json!([mount("files", "/opt/bitnami/mariadb/conf/"), mount("config", "/bitnami/conf/my.cnf")]),
+            "/bitnami/conf/my.cnf",
+        ),
+    ] {
+        let mut own = waiting_member();
+        let server = &mut own["spec"]["containers"][1];
+        server["command"] = json!([
+            "bash",
+            "-ec",
+            "exec /opt/bitnami/scripts/mariadb-galera/entrypoint.sh /opt/bitnami/scripts/mariadb-galera/run.sh"
+        ]);
+        server["args"] = json!([]);
+        server["env"] = json!([{ "name": "BASH_ENV", "value": "/etc/gatera/bitnami.bash" }]);
+        server["volumeMounts"] = mounts;
+        own["spec"]["volumes"] = json!([{ "name": "files", "emptyDir": {} }]);
+        own["spec"]["initContainers"] =
+            json!([{ "name": "logs", "volumeMounts": [mount("files", "/emptydir")] }]);
+        let pod = recovery::reader_pod(&own, "mariadb", None).unwrap();
+        let command = pod["spec"]["containers"][0]["command"].as_array().unwrap();
+        let expected = json!([
+            "start-member.sh",
+            "/opt/bitnami/mariadb/sbin/mysqld",
+            format!("--defaults-file={option_file}"),
+            "--basedir=/opt/bitnami/mariadb",
+            "--datadir=/bitnami/mariadb/data",
+        ]);
+        assert_eq!(json!(command[3..]), expected);
+    }
+}
+
 fn waiting_member() -> Value {
     let secret = json!({ "secretKeyRef": { "name": "passwords", "key": "root" } });
     let server = json!({

@@ -279,8 +279,8 @@ impl Sim {
 
     fn created(&mut self, request: Request, leave: Leave) {
         let mut object = request.object.unwrap();
-        // Two thirds of a pod are these two texts. They are judged above; nobody reads them again.
-        for long in ["gatera.dev/script", "gatera.dev/start-script"] {
+        // Two thirds of a pod are these texts. They are judged above; nobody reads them again.
+        for long in ["gatera.dev/script", "gatera.dev/start-script", "gatera.dev/bitnami-script"] {
             if let Some(text) = object["metadata"]["annotations"].get_mut(long) {
                 *text = json!("(the script)");
             }

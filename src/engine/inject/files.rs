@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::InjectTarget;
 use super::edit;
 use super::profile::Profile;
-use facts::galera::added::{EXTRA_FLAGS, FOLDER, RUN_VOLUME, STATUS_FILE, STATUS_FLAG, VOLUME};
+use facts::galera::added::{FOLDER, RUN_VOLUME, STATUS_FILE, VOLUME};
 use facts::marks;
 use facts::view::{Cluster, View};
 use objects::{Container, Mount, PodSpec, Volume};
@@ -20,11 +20,13 @@ pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
 pub(super) const SCRIPT_TEXT: &str = include_str!("wait-for-sync.sh");
 /// The text of the step script.
 pub const START_SCRIPT_TEXT: &str = include_str!("start-member.sh");
+pub(super) const BITNAMI_SCRIPT_TEXT: &str = include_str!("bitnami.bash");
 
 /// The files of the first volume, and the marks that hold their texts.
-const FILES: [(&str, &str, u32); 4] = [
+const FILES: [(&str, &str, u32); 5] = [
     ("wait-for-sync.sh", marks::SCRIPT, 0o755),
     ("start-member.sh", marks::START_SCRIPT, 0o755),
+    ("bitnami.bash", marks::BITNAMI_SCRIPT, 0o644),
     ("my.cnf", marks::MY_CNF, 0o644),
     ("identity", marks::IDENTITY, 0o644),
 ];
@@ -99,6 +101,7 @@ fn within(inner: &str, outer: &str) -> bool {
 pub(super) fn add_volumes(pod: &mut Value, patient: &InjectTarget<'_>, identity: &str) {
     edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
     edit::annotate(pod, marks::START_SCRIPT, START_SCRIPT_TEXT);
+    edit::annotate(pod, marks::BITNAMI_SCRIPT, BITNAMI_SCRIPT_TEXT);
     edit::annotate(pod, marks::MY_CNF, &option_file(patient));
     edit::annotate(pod, marks::IDENTITY, identity);
     let item = |(path, mark, mode)| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": field(mark) } });
@@ -117,29 +120,9 @@ pub(super) fn add_volumes(pod: &mut Value, patient: &InjectTarget<'_>, identity:
 pub(super) fn add_mounts(container: &mut Value, patient: &InjectTarget<'_>) {
     edit::put_mount(container, json!({ "name": VOLUME, "mountPath": FOLDER, "readOnly": true }));
     edit::put_mount(container, json!({ "name": RUN_VOLUME, "mountPath": RUN }));
-    match patient.profile {
-        Profile::Official => {
-            edit::put_named(container, &["env"], json!({ "name": "MYSQL_HOME", "value": FOLDER }));
-        }
-        Profile::Bitnami => add_flag(container),
-        Profile::Unknown | Profile::Replaced | Profile::Elsewhere => {}
+    if patient.profile == Profile::Official {
+        edit::put_named(container, &["env"], json!({ "name": "MYSQL_HOME", "value": FOLDER }));
     }
-}
-
-/// Adds the flag to the variable of Bitnami's extra flags, after the user's. A variable from a reference stays as it is: then the
-/// script uses the client instead.
-fn add_flag(container: &mut Value) {
-    let existing = container["env"].as_array().into_iter().flatten().find(|var| var["name"] == EXTRA_FLAGS);
-    let value = match existing {
-        None => STATUS_FLAG.to_owned(),
-        Some(var) if var["valueFrom"].is_object() => return,
-        Some(var) => match var["value"].as_str().unwrap_or_default().trim() {
-            "" => STATUS_FLAG.to_owned(),
-            own if own.contains(STATUS_FLAG) => return,
-            own => format!("{own} {STATUS_FLAG}"),
-        },
-    };
-    edit::put_named(container, &["env"], json!({ "name": EXTRA_FLAGS, "value": value }));
 }
 
 /// The text of the option file. The server reads it after the user's files, so it wins, and no ConfigMap has to be edited.

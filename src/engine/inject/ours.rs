@@ -5,7 +5,9 @@
 
 use super::{Profile, Start, VERSION, configuration, files, identity, probes};
 use facts::galera::server;
-use facts::marks::{self, IDENTITY, INJECTED, MY_CNF, PREFIX, REVISION, SCRIPT, START_SCRIPT};
+use facts::marks::{
+    self, BITNAMI_SCRIPT, IDENTITY, INJECTED, MY_CNF, PREFIX, REVISION, SCRIPT, START_SCRIPT,
+};
 use facts::view::View;
 use objects::Pod;
 
@@ -26,9 +28,8 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let first = guards.clone().next()?;
     let there = |mark: &'p str| if meta.mark(mark).is_some() { mark } else { first };
     let forged = |mark, why| Some(Doubt::Forged { mark: there(mark), why });
-    if let Some(stray) =
-        guards.find(|mark| ![INJECTED, SCRIPT, START_SCRIPT, MY_CNF, IDENTITY, REVISION].contains(mark))
-    {
+    let of_pods = [INJECTED, SCRIPT, START_SCRIPT, BITNAMI_SCRIPT, MY_CNF, IDENTITY, REVISION];
+    if let Some(stray) = guards.find(|mark| !of_pods.contains(mark)) {
         return forged(stray, "it does not belong on a pod");
     }
     let Some((version, claim)) = meta.mark(INJECTED).map(|mark| mark.split_once(' ').unwrap_or((mark, "")))
@@ -43,11 +44,14 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let Some(server) = server.filter(|_| adopted) else {
         return forged(INJECTED, "gatera does not inject such a pod");
     };
-    if meta.mark(SCRIPT) != Some(files::SCRIPT_TEXT) {
-        return forged(SCRIPT, "the script is not this guard's");
-    }
-    if meta.mark(START_SCRIPT) != Some(files::START_SCRIPT_TEXT) {
-        return forged(START_SCRIPT, "the script is not this guard's");
+    for (mark, text) in [
+        (SCRIPT, files::SCRIPT_TEXT),
+        (START_SCRIPT, files::START_SCRIPT_TEXT),
+        (BITNAMI_SCRIPT, files::BITNAMI_SCRIPT_TEXT),
+    ] {
+        if meta.mark(mark) != Some(text) {
+            return forged(mark, "the script is not this guard's");
+        }
     }
     if !meta.mark(MY_CNF).is_some_and(files::is_option_file) {
         return forged(MY_CNF, "the option file is not this guard's");
@@ -66,7 +70,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     }
     let proves = || {
         let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
-        sees && Profile::of(server, meta.mark(marks::PROFILE)).keeps_probes().is_none()
+        sees && Profile::of(server, meta).keeps_probes().is_none()
     };
     match claim {
         marks::UNPROVEN => None,

@@ -4,36 +4,43 @@
 //! option and no probe that depends on one.
 
 use facts::galera::added::{FOLDER, STATUS_FILE};
+use facts::galera::bitnami;
 use facts::galera::image::Image;
 use facts::galera::options::{Flag, flags, one_spelling};
 use facts::galera::runs;
-use objects::Container;
+use facts::marks;
+use objects::{Container, Meta};
 
 /// How an image starts its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Profile {
     /// The official image and similar ones, which read `MYSQL_HOME/my.cnf`.
     Official,
-    /// Bitnami's image: `--defaults-file` disables `MYSQL_HOME`, and extra flags are in `MARIADB_EXTRA_FLAGS`.
+    /// Bitnami's image, whose scripts take in `bitnami.bash`; it passes the options on.
     Bitnami,
     /// An unknown image, whose server may not write the status file.
     Unknown,
     /// A replaced command (diagnostic mode): perhaps no server runs at all.
     Replaced,
-    /// The user's own setting of the option file or status file, which takes the place of gatera's.
+    /// The user's own settings take the place of gatera's.
     Elsewhere,
 }
 
 impl Profile {
     /// The profile that `gatera.dev/profile` names, or else the one that fits the container.
-    pub(super) fn of(server: &Container, named: Option<&str>) -> Self {
-        let own_home = || server.env.iter().any(|var| var.name == "MYSQL_HOME" && var.value.look() != FOLDER);
+    pub(super) fn of(server: &Container, meta: &Meta) -> Self {
+        let own = |name, ours| server.env.iter().any(|var| var.name == name && var.value.look() != ours);
         let own_file = |flag: &Flag<'_>| {
             flag.key == "wsrep_status_file"
                 && flag.value.as_ref().is_none_or(|value| value.look() != STATUS_FILE)
         };
-        match Self::by_looks(server, named) {
-            Self::Official if own_home() => Self::Elsewhere,
+        match Self::by_looks(server, meta.mark(marks::PROFILE)) {
+            Self::Official if own("MYSQL_HOME", FOLDER) => Self::Elsewhere,
+            Self::Bitnami
+                if own(bitnami::BASH_ENV, bitnami::SCRIPT) || meta.mark(marks::START) == Some("keep") =>
+            {
+                Self::Elsewhere
+            }
             Self::Official | Self::Bitnami if flags(server).iter().any(own_file) => Self::Elsewhere,
             profile => profile,
         }
@@ -76,7 +83,7 @@ impl Profile {
             Self::Official | Self::Bitnami => None,
             Self::Replaced => Some("its command is replaced"),
             Self::Elsewhere => Some(
-                "it sets MYSQL_HOME or wsrep_status_file itself, so gatera's option file would have no effect",
+                "it sets MYSQL_HOME, BASH_ENV or wsrep_status_file itself, or keeps its start, so gatera's options would have no effect",
             ),
             Self::Unknown => Some("it is not known how its image reads options; set gatera.dev/profile"),
         }

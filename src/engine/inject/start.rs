@@ -9,6 +9,7 @@ use super::InjectTarget;
 use super::edit;
 use super::profile::Profile;
 use facts::galera::added::START_SCRIPT;
+use facts::galera::bitnami;
 use facts::galera::image::Image;
 use facts::galera::start::EntryPoint;
 use facts::marks;
@@ -19,15 +20,10 @@ use objects::{Container, Meta};
 pub enum Start {
     /// The command already recovers the position.
     Recovers,
-    /// The step script is put in front of the command.
+    /// Injection puts the step script in front of the server.
     Prepended,
     /// The server starts without its position after a crash.
-    Blind {
-        why: &'static str,
-        instead: &'static str,
-        /// No change of the manifest helps.
-        lasts: bool,
-    },
+    Blind { why: &'static str, instead: &'static str },
 }
 
 impl Start {
@@ -38,28 +34,30 @@ impl Start {
             _ if meta.mark(marks::START) == Some("keep") => Self::Blind {
                 why: "gatera.dev/start: keep keeps its command as it is",
                 instead: "remove gatera.dev/start: keep from the template",
-                lasts: false,
             },
-            // For Bitnami's image the advice below would not work.
-            _ if Profile::by_looks(server, meta.mark(marks::PROFILE)) == Profile::Bitnami => Self::Blind {
-                why: "gatera has no step script for Bitnami's image",
-                instead: "after a crash of all members compare their tables before you rely on them",
-                lasts: true,
+            _ if is_bitnamis(server, meta) && Profile::of(server, meta) == Profile::Bitnami => {
+                Self::Prepended
+            }
+            _ if is_bitnamis(server, meta) => Self::Blind {
+                why: "it sets BASH_ENV or wsrep_status_file itself, and gatera's step script starts by them",
+                instead: "remove these settings",
             },
             EntryPoint::Unknown => Self::Blind {
                 why: "gatera does not know what its command, or its arguments, start",
                 instead: "leave command out, or begin it with docker-entrypoint.sh or mariadbd",
-                lasts: false,
             },
             // A command replaces the image's entry point, which must be known.
             _ if server.command.is_empty() && !entry_point_is_known(server, meta) => Self::Blind {
                 why: "it is not known how its image starts the server",
                 instead: "set gatera.dev/profile: official if it starts as the official image does",
-                lasts: false,
             },
             _ => Self::Prepended,
         }
     }
+}
+
+fn is_bitnamis(server: &Container, meta: &Meta) -> bool {
+    Profile::by_looks(server, meta.mark(marks::PROFILE)) == Profile::Bitnami
 }
 
 /// Whether the entry point is known: a user set the profile, or it is the official image, from any mirror. Other images of the same
@@ -70,7 +68,7 @@ fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
     official && (named.is_some() || Image::read(&server.image).is_of_the_library())
 }
 
-/// Puts the step script in front of the command.
+/// Puts the step script in front of the command; Bitnami's image takes it in by a file for bash.
 pub(super) fn add(
     container: &mut Value,
     server: &Container,
@@ -83,6 +81,13 @@ pub(super) fn add(
             "after a crash container {} starts without knowing its position: {why}",
             server.name
         )),
+        Start::Prepended if patient.profile == Profile::Bitnami => {
+            edit::put_named(
+                container,
+                &["env"],
+                json!({ "name": bitnami::BASH_ENV, "value": bitnami::SCRIPT }),
+            );
+        }
         Start::Prepended => {
             let mut command = vec![json!("sh"), json!(START_SCRIPT)];
             match container["command"].as_array() {

@@ -98,10 +98,12 @@ state_by_client() (
     esac
 )
 
-# The state the server tells, or one of three words of our own: GONE, STALE, UNKNOWN.
+# The state the server tells, or one of four words of our own: GONE, APART, STALE, UNKNOWN.
 state() {
     if ! find_server; then
         word=GONE
+    elif [ "${BASH_ENV:-}" = /etc/gatera/bitnami.bash ] && [ ! -e "$run/start" ]; then
+        word=APART # the image's setup starts servers of its own; the one that stays comes behind start-member.sh
     elif [ ! -f "$status_file" ]; then
         word=$(state_by_client)
     elif written_by_this_server; then
@@ -115,6 +117,7 @@ state() {
 in_words() {
     case $1 in
         GONE) echo "there is no server process" ;;
+        APART) echo "a server runs that gatera's step script did not start: the image's setup, or BASH_ENV has no effect" ;;
         STALE) echo "the status file was left by an earlier server" ;;
         UNKNOWN) echo "the server does not tell its state" ;;
         *) echo "the server is $1" ;;
@@ -214,7 +217,7 @@ answers() {
 
 # It tells so, and may then neither do it nor end: Galera's own words for a copy that broke off.
 has_to_restart() {
-    case $now in GONE | STALE | UNKNOWN) return 1 ;; esac
+    case $now in GONE | APART | STALE | UNKNOWN) return 1 ;; esac
     [ -f "$status_file" ] && grep -qs 'node restart required' "$status_file"
 }
 
@@ -289,7 +292,7 @@ require() {
 # Of a pod that made many Events kubelets drop the next. A member that gives up joining leaves in its last words what it did. The step
 # asks, too: one that looked a moment ago must not write what is over by now.
 leave_words() {
-    case ${start:+$now} in '' | GONE | STALE | UNKNOWN) ;; *)
+    case ${start:+$now} in '' | GONE | APART | STALE | UNKNOWN) ;; *)
         echo "Startup probe failed: $said; $start" >"${GATERA_TERMINATION_LOG:-/dev/termination-log}" ;;
     esac
     [ ! -s "$run/joined" ] || true >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"

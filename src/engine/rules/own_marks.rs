@@ -34,8 +34,8 @@
 //!   been refused gets a warning instead, and Events record it. The guard still changes what it changes otherwise: a bootstrap
 //!   Deployment that is applied again stays at 0, and members do not create a second cluster by themselves; both need an override
 //!   of G04. The guard's annotations stay protected. What you change meanwhile stays changed: labels, the namespace's mode, data.
-//! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `my-cnf`, `identity`,
-//!   `data`, `recovery`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and any other that begins with `gatera.dev/`. You
+//! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `bitnami-script`, `my-cnf`,
+//!   `identity`, `data`, `recovery`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and any other that begins with `gatera.dev/`. You
 //!   may set `override` on the object, `break-glass` on the namespace, `stopped` on claims, `password` on Secrets, `rollout` and `recover` on the StatefulSet, and
 //!   `container`, `profile`, `readiness`, `address`, `anti-affinity`, `start` and `startup-limit` on its pod template.
 //! * A new pod that was injected by another version of gatera is refused for the moment; its controller tries again.

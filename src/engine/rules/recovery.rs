@@ -33,8 +33,8 @@
 //!
 //! # Without the step
 //!
-//! If servers start without gatera's step script (Bitnami's image, a command of your own, `gatera.dev/start: keep`), `gatera recover`
-//! creates no pod. Members that crashed and start together without their positions restore their last view and continue without
+//! If servers start without gatera's step script (a command of your own, `gatera.dev/start: keep`, pods that are older than the
+//! guard), `gatera recover` creates no pod. Members that crashed and start together without their positions restore their last view and continue without
 //! comparing their data: some rows exist on some members only, and the cluster has no identity any more (`gatera explain G04`). Recover
 //! it by hand, here for Bitnami's image and chart, with three members of StatefulSet `galera` in namespace `db`:
 //!

@@ -29,7 +29,7 @@
 //!
 //! If no member is Ready, the data is still on the claims. `gatera recover CLUSTER -n NAMESPACE` finds the member with the
 //! newest data and starts from there (`gatera explain G20`); you can run it again after any interruption. If the server starts
-//! without gatera's step script (Bitnami's image), create no pod, and follow `gatera explain G20`, "Without the step". By hand,
+//! without gatera's step script, create no pod, and follow `gatera explain G20`, "Without the step". By hand,
 //! never from an empty node:
 //!
 //! 1. Find N, the member with the newest data. `gatera status` shows the position of each waiting member at its last start,

@@ -1,7 +1,6 @@
 //! G19: after a crash a server starts from the position of its data.
 //!
-//! Warns about a template whose server would start without knowing its position after a crash. Refuses nothing. If no change of
-//! the manifest helps, as with Bitnami's image, it warns when the cluster is installed, and not in `gatera check`.
+//! Warns about a template whose server would start without knowing its position after a crash. Refuses nothing.
 //!
 //! # Why
 //!
@@ -26,8 +25,8 @@
 //! the position, passes it on with `--wsrep-start-position`, and stays the server's parent process (except where root has no
 //! capability KILL and could not signal the server: then the server replaces the script). For an unknown image,
 //! `gatera.dev/profile: official` says that it starts like the official one. A command of your own can start the server
-//! through `mysqld_safe`, or through the step script in charts/galera. There is no step script for Bitnami's image yet: compare
-//! the members' tables after all of them crashed, and check `wsrep_cluster_state_uuid`. A pod that was created while the guard was
+//! through `mysqld_safe`, or through the step script in charts/galera. In Bitnami's image the last `exec` of its `run.sh`
+//! starts the server through the step script, by a file that bash reads before each script (`BASH_ENV`). A pod that was created while the guard was
 //! down has no step script until it is recreated (do not recreate it if the UUID is zeros: `gatera explain G04`).
 //! `gatera.dev/start: keep` keeps the command as it is.
 //!
@@ -48,7 +47,7 @@ use crate::inject::{Prospect, Start};
 use crate::rule::Check::One;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Verdict};
-use facts::review::{Origin, Review};
+use facts::review::Review;
 use facts::view::View;
 use objects::{Kind, Workload};
 
@@ -64,14 +63,11 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (template, server) = template::of(review.new.as_ref(), view)?;
     let set = review.change::<Workload>().new?;
     let claims = set.spec.volume_claim_templates.iter().map(|claim| &*claim.metadata.name);
-    let Start::Blind { why, instead, lasts } =
+    let Start::Blind { why, instead } =
         Prospect::of(server, &template.metadata, &template.spec, claims).start
     else {
         return None;
     };
-    if lasts && matches!(review.origin, Origin::Check | Origin::Audit) {
-        return None;
-    }
     let says = format!("after a crash container {} starts without knowing its position: {why}", server.name);
     let finding = RULE.finding(
         Verdict::Warn,

@@ -1,5 +1,6 @@
 //! The names by which the parts that injection adds to a pod are recognised. The injection itself is `inject.rs`.
 
+use super::bitnami::{self, EXTRA_FLAGS};
 use objects::{Container, EnvVar, Literal};
 
 /// The volume with the scripts and the option file.
@@ -14,15 +15,16 @@ pub const VOLUMES: [&str; 2] = [VOLUME, RUN_VOLUME];
 pub const START_SCRIPT: &str = "/etc/gatera/start-member.sh";
 /// The status file of the server.
 pub const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
-/// The option that sets the path of the status file in Bitnami's image.
-pub const STATUS_FLAG: &str = "--loose-wsrep-status-file=/run/gatera/wsrep_status.json";
-/// The variable from which Bitnami's images take further options.
-pub const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
+/// What earlier guards added to the options for Bitnami's image.
+const STATUS_FLAG: &str = "--loose-wsrep-status-file=/run/gatera/wsrep_status.json";
 
 /// Removes the variables and the step script that injection added to a server container.
 pub fn take_off(server: &mut Container) {
-    let is_added =
-        |it: &EnvVar| it.name.starts_with("GATERA_") || it.name == "MYSQL_HOME" && it.value.look() == FOLDER;
+    let is_added = |it: &EnvVar| {
+        it.name.starts_with("GATERA_")
+            || it.name == "MYSQL_HOME" && it.value.look() == FOLDER
+            || bitnami::is_script(it)
+    };
     server.env.retain(|variable| !is_added(variable));
     let own =
         |flags: &Literal| flags.look().strip_suffix(STATUS_FLAG).map(|own| Literal::from(own.trim_end()));

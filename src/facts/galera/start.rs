@@ -2,6 +2,7 @@
 //!
 //! The script itself is `inject/start-member.sh`; here it is only recognised.
 
+use super::bitnami;
 use super::image::Image;
 use super::programs::{self, name};
 use objects::{Container, Literal};
@@ -26,7 +27,7 @@ impl EntryPoint {
     /// Returns how the server of this container starts.
     pub fn of(container: &Container) -> Self {
         let words = || container.command.iter().chain(&container.args);
-        if words().any(is_step) {
+        if words().any(is_step) || container.env.iter().any(bitnami::is_script) {
             return Self::Step;
         }
         let image = Image::read(&container.image);

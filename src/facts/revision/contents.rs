@@ -17,16 +17,20 @@ pub struct Contents {
 
 #[derive(Clone, Debug)]
 enum Sum {
-    /// The digests of its meaning and of its spelling.
-    File(Result<[Vec<u8>; 2], NoMeaning>),
+    File {
+        /// The digests of its meaning and of its spelling, or the line from which it cannot be read.
+        digests: Result<[Vec<u8>; 2], usize>,
+        founds: Founds,
+    },
     Text(Vec<u8>),
 }
 
-/// Why an option file has no meaning.
-#[derive(Clone, Copy, Debug)]
-enum NoMeaning {
-    Unclear(usize),
-    Founds,
+/// How an option file makes a server found a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Founds {
+    No,
+    ByAddress,
+    BySwitch,
 }
 
 /// Why it is unknown what servers would read.
@@ -54,7 +58,7 @@ impl Contents {
     pub fn of(map: &ConfigMap) -> Self {
         let sum = |(key, text): (&String, &Literal)| {
             let is_file = options::is_file(key, text.look());
-            (key.clone(), if is_file { Sum::File(of_file(text)) } else { Sum::Text(sum(text.look())) })
+            (key.clone(), if is_file { of_file(text) } else { Sum::Text(sum(text.look())) })
         };
         Self { keys: map.data.iter().map(sum).collect(), binary: map.holds_bytes() }
     }
@@ -62,7 +66,7 @@ impl Contents {
     /// Returns the digest of these keys; `None`: there is no option file among them.
     pub fn digest(&self, name: &str, keys: &Keys) -> Result<Option<Digest>, Unknown> {
         let read: Vec<_> = self.keys.iter().filter(|(key, _)| keys.hold(key)).collect();
-        if !read.iter().any(|(_, sum)| matches!(sum, Sum::File(_))) {
+        if !read.iter().any(|(_, sum)| matches!(sum, Sum::File { .. })) {
             return Ok(None);
         }
         if self.binary {
@@ -72,11 +76,16 @@ impl Contents {
         for (key, sum) in read {
             let [meaning, text] = match sum {
                 Sum::Text(sum) => [sum, sum],
-                Sum::File(Ok([meaning, text])) => [meaning, text],
-                Sum::File(Err(NoMeaning::Unclear(line))) => {
+                Sum::File { founds, .. }
+                    if *founds == Founds::BySwitch
+                        || *founds == Founds::ByAddress && !keys.address_is_given =>
+                {
+                    return Err(Unknown::Founds(name.to_owned()));
+                }
+                Sum::File { digests: Ok([meaning, text]), .. } => [meaning, text],
+                Sum::File { digests: Err(line), .. } => {
                     return Err(Unknown::Unclear(name.to_owned(), key.clone(), *line));
                 }
-                Sum::File(Err(NoMeaning::Founds)) => return Err(Unknown::Founds(name.to_owned())),
             };
             for (all, sum) in [(&mut means, meaning), (&mut says, text)] {
                 all.update(&key.len().to_be_bytes());
@@ -93,14 +102,16 @@ impl Contents {
     }
 }
 
-fn of_file(text: &Literal) -> Result<[Vec<u8>; 2], NoMeaning> {
+fn of_file(text: &Literal) -> Sum {
     let address = options::effective(text.look(), "wsrep_cluster_address");
-    let founds = address.is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster));
-    if founds || server::founds_by_file(text.look()) {
-        return Err(NoMeaning::Founds);
-    }
-    let meaning = Meaning::of(text.look()).map_err(|Unclear(line)| NoMeaning::Unclear(line))?;
-    Ok([sum(&meaning.canonical()), sum(text.look())])
+    let by_address = address.is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster));
+    let founds = match () {
+        () if server::founds_by_file(text.look()) => Founds::BySwitch,
+        () if by_address => Founds::ByAddress,
+        () => Founds::No,
+    };
+    let meaning = Meaning::of(text.look()).map_err(|Unclear(line)| line);
+    Sum::File { digests: meaning.map(|it| [sum(&it.canonical()), sum(text.look())]), founds }
 }
 
 fn sum(text: &str) -> Vec<u8> {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use engine::inject::START_SCRIPT_TEXT;
 use facts::galera::adopt::READER;
+use facts::galera::bitnami;
 use facts::galera::start::{STEP, behind_the_step};
 use facts::marks::{CONTAINER, PREFIX};
 
@@ -67,7 +68,8 @@ pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<V
     let named = |it: &&Value| it["name"] == container;
     let server = own["spec"]["containers"].as_array().and_then(|all| all.iter().find(named));
     let server = server.and_then(Value::as_object).ok_or(NoReader::NoServer)?;
-    if is_prepared(&own["spec"], &server["volumeMounts"]) {
+    // Where that image finds its data, no file decides.
+    if !is_bitnamis(server) && is_prepared(&own["spec"], &server["volumeMounts"]) {
         return Err(NoReader::Prepared);
     }
     let mut reads: Map<_, _> = server.clone();
@@ -113,19 +115,31 @@ pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<V
     }))
 }
 
-/// Returns the command: the step, and what the step would start.
+/// Returns the command: the step, and what the step would start. The setup of Bitnami's image is left out.
 fn command(server: &Map<String, Value>) -> Option<Value> {
     let words = ["command", "args"].into_iter().filter_map(|field| server.get(field)?.as_array()).flatten();
     let words: Vec<&str> = words.filter_map(Value::as_str).collect();
+    let mounts = list(server.get("volumeMounts")).filter_map(|it| it["mountPath"].as_str());
+    let bitnamis = is_bitnamis(server).then(|| bitnami::server(&mounts.collect::<Vec<_>>()));
+    let bitnamis = bitnamis.as_ref().map(|it| it.iter().map(String::as_str).collect());
+    let starts: Vec<_> = behind_the_step(&words).map(<[_]>::to_vec).or(bitnamis)?;
     // Kubernetes turns two dollars into one, and expands some variables.
     let step = START_SCRIPT_TEXT.replace('$', "$$");
-    Some(["sh", "-c", &step, STEP].into_iter().chain(behind_the_step(&words)?.iter().copied()).collect())
+    Some(["sh", "-c", &step, STEP].into_iter().chain(starts).collect())
+}
+
+/// Tells whether the server starts by the step in Bitnami's way.
+fn is_bitnamis(server: &Map<String, Value>) -> bool {
+    list(server.get("env")).any(|it| it["name"] == bitnami::BASH_ENV && it["value"] == bitnami::SCRIPT)
+}
+
+fn list(of: Option<&Value>) -> impl Iterator<Item = &Value> {
+    of.and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Returns the server's variables, each without its Secret being required: the step needs no password.
 fn environment(server: &Map<String, Value>) -> Value {
-    let own = server.get("env").and_then(Value::as_array).into_iter().flatten().cloned();
-    let own = own.map(|mut variable| {
+    let own = list(server.get("env")).cloned().map(|mut variable| {
         if let Some(source) = variable.get_mut("valueFrom") {
             let_be_missing(source);
         }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the node lab's images from Debian packages, without a container engine, once, into a cache outside the tree.
 #
-# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: wordpress browser kudo
+# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: bitnami wordpress browser kudo
 #
 # The last line on stdout is the folder with mariadb.tar, busybox.tar, pause.tar and those of the others in more/, which `ctr images
 # import` takes; progress goes to stderr. The folder is named after the hash of everything the images are made from here, so a changed
@@ -10,6 +10,8 @@
 #
 # GATERA_MARIADB=11.8            another MariaDB than 10.11.
 # GATERA_MARIADB_ENTRYPOINT=FILE puts another entrypoint in place of ours, for example the official image's.
+# GATERA_BITNAMI_SCRIPTS=FOLDER   puts real scripts into the image bitnami in place of ours: the folders prebuildfs and rootfs of a
+#                                release of Bitnami's, one over the other.
 # GATERA_DEBIAN_MIRROR=URL       is where packages come from; by default where apt on this machine gets Debian from.
 # Exit status: 1 a build failed, 2 no such MariaDB or image, 3 a program or the mirror is missing, 4 not root.
 set -eu
@@ -31,7 +33,8 @@ case ${GATERA_MARIADB:-10.11} in
 esac
 
 inputs_hash() {
-    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh mariadb.cnf packages.sh wordpress* "$entrypoint" "$tools"/kudo/go.*; } |
+    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh mariadb.cnf packages.sh wordpress* bitnami/* "$entrypoint" "$tools"/kudo/go.*;
+        [ -z "${GATERA_BITNAMI_SCRIPTS:-}" ] || find "$GATERA_BITNAMI_SCRIPTS" -type f -exec cat {} +; } |
         sha256sum | cut -c 1-16
 }
 
@@ -43,7 +46,7 @@ all_built() {
 archive_of() {
     case $1 in
     busybox | pause | mariadb) echo "$folder/$1.tar" ;;
-    wordpress | browser | kudo) echo "$folder/more/$1.tar" ;;
+    bitnami | wordpress | browser | kudo) echo "$folder/more/$1.tar" ;;
     *)
         say "$0: no image is called '$1'"
         exit 2 ;;
@@ -158,6 +161,37 @@ build_mariadb() {
 \"Entrypoint\":[\"docker-entrypoint.sh\"],\"Cmd\":[\"mariadbd\"],\"ExposedPorts\":{\"3306/tcp\":{}},
 \"Volumes\":{\"/var/lib/mysql\":{}}}" "$folder/mariadb.tar" \
         "docker.io/library/mariadb:${version%.*}" "docker.io/library/mariadb:$version"
+}
+
+# The programs where Bitnami's image has them, and scripts that behave as its own.
+build_bitnami() {
+    root=$temporary/bitnami
+    with_packages galera-4,gosu,mariadb-backup,mariadb-server,procps,pv,pwgen,socat,xz-utils,zstd
+    at=$root/opt/bitnami/mariadb
+    mkdir -p "$at/bin" "$at/sbin" "$at/lib" "$at/conf/bitnami" "$at/conf.default/bitnami" "$at/tmp" "$at/logs" "$at/.bootstrap" \
+        "$root/opt/bitnami/scripts/mariadb-galera" "$root/opt/bitnami/common/bin" "$root/bitnami/mariadb/data" "$root/docker-entrypoint-initdb.d"
+    ln -s /usr/sbin/mariadbd "$at/sbin/mysqld"
+    ln -s /usr/lib/galera/libgalera_smm.so "$at/lib/libgalera_smm.so"
+    ln -s /usr/share/mysql "$at/share"
+    ln -s /usr/lib/mysql/plugin "$at/plugin"
+    for program in mysql mysqladmin mysql_install_db mysql_upgrade; do ln -s "/usr/bin/$program" "$at/bin/$program"; done
+    cp bitnami/ini-file "$root/opt/bitnami/common/bin/ini-file"
+    cp bitnami/common.sh "$root/opt/bitnami/scripts/common.sh"
+    cp bitnami/entrypoint.sh bitnami/run.sh bitnami/setup.sh "$root/opt/bitnami/scripts/mariadb-galera/"
+    [ -z "${GATERA_BITNAMI_SCRIPTS:-}" ] || cp -r "$GATERA_BITNAMI_SCRIPTS/." "$root/"
+    chmod -R a+rX "$root/opt/bitnami"
+    chmod 755 "$root"/opt/bitnami/scripts/mariadb-galera/*.sh "$root/opt/bitnami/common/bin/ini-file"
+    cp bitnami/my.cnf "$at/conf/my.cnf"
+    cp bitnami/my.cnf "$at/conf.default/my.cnf"
+    : >"$at/conf/bitnami/my_custom.cnf"
+    : >"$at/conf.default/bitnami/my_custom.cnf"
+    ln -s /dev/stdout "$at/logs/mysqld.log"
+    # Where Debian's clients look; Bitnami's are built with that path.
+    printf '[client-server]\nsocket = /opt/bitnami/mariadb/tmp/mysql.sock\n' >"$root/etc/mysql/mariadb.cnf"
+    chown -R 1001:0 "$at" "$root/bitnami"
+    ./archive.sh "$root" "{\"User\":\"1001\",\"Env\":[\"PATH=/opt/bitnami/common/bin:/opt/bitnami/mariadb/bin:/opt/bitnami/mariadb/sbin:$path\",\"HOME=/\"],
+\"Entrypoint\":[\"/opt/bitnami/scripts/mariadb-galera/entrypoint.sh\"],\"Cmd\":[\"/opt/bitnami/scripts/mariadb-galera/run.sh\"],
+\"ExposedPorts\":{\"3306/tcp\":{}}}" "$(archive_of bitnami)" "docker.io/bitnami/mariadb-galera:${GATERA_MARIADB:-10.11}"
 }
 
 # Towards pods it is what the official image is: files in /usr/src/wordpress, their copy in /var/www/html, Apache as www-data (33).

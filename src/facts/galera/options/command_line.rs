@@ -1,7 +1,7 @@
 //! Options on a server's command line.
 
 use super::{Value, one_spelling_and_switch};
-use crate::galera::added::EXTRA_FLAGS;
+use crate::galera::bitnami::EXTRA_FLAGS;
 use crate::galera::programs;
 use crate::galera::runs::SERVERS;
 use objects::{Container, Literal};

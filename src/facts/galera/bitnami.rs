@@ -1,0 +1,38 @@
+//! How Bitnami's image starts its server, as far as the step needs to know: the file that puts the step in front of the server
+//! (`inject/bitnami.bash`), and what the image's `run.sh` starts.
+
+use objects::EnvVar;
+
+use super::data::BITNAMIS;
+
+/// The variable that names a file for bash to read before each script.
+pub const BASH_ENV: &str = "BASH_ENV";
+/// The file that puts the step in front of the server.
+pub const SCRIPT: &str = "/etc/gatera/bitnami.bash";
+/// The variable from which the image takes further options.
+pub const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
+
+/// Where the image's option file is, in the order in which it is looked for: a mount of its own, which the image copies; a mount
+/// over the folder, into which the image copies its defaults.
+const OPTION_FILES: [(&str, &str); 2] = [
+    ("/bitnami/conf/my.cnf", "/bitnami/conf/my.cnf"),
+    ("/opt/bitnami/mariadb/conf", "/opt/bitnami/mariadb/conf.default/my.cnf"),
+];
+const OPTION_FILE: &str = "/opt/bitnami/mariadb/conf/my.cnf";
+
+/// Tells whether this variable puts the step in front of the server.
+pub fn is_script(variable: &EnvVar) -> bool {
+    variable.name == BASH_ENV && variable.value.look() == SCRIPT
+}
+
+/// Returns the server as the image starts it, for a container with these mounts that does not prepare its data.
+pub fn server(mounts: &[&str]) -> [String; 4] {
+    let is_mounted = |path: &str| mounts.iter().any(|mount| mount.trim_end_matches('/') == path);
+    let option_file = OPTION_FILES.iter().find(|(mount, _)| is_mounted(mount)).map_or(OPTION_FILE, |it| it.1);
+    [
+        "/opt/bitnami/mariadb/sbin/mysqld".to_owned(),
+        format!("--defaults-file={option_file}"),
+        "--basedir=/opt/bitnami/mariadb".to_owned(),
+        format!("--datadir={BITNAMIS}"),
+    ]
+}

@@ -1,0 +1,155 @@
+//! Bitnami's image and chart, whose scripts decide by themselves when to found a cluster. An image of ours does what theirs does
+//! (`images/bitnami`); GATERA_BITNAMI_SCRIPTS puts their scripts into it, and GATERA_BITNAMI_IMAGE names a real one. Part of
+//! `make drills`.
+
+use std::env;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::galera::{Galera, patiently, series};
+use crate::gate;
+use crate::guard::{guarded, status};
+use crate::lab::User;
+use crate::power::{self, Kill};
+use crate::recover::{Cordoned, outcome, recover, released, walk};
+use crate::writer::Writer;
+
+const CHART: &str = include_str!("bitnami.yaml");
+
+/// A cluster of three with three rows.
+fn formed() -> Galera<'static> {
+    let lab = guarded();
+    let image = env::var_os("GATERA_BITNAMI_IMAGE").map(PathBuf::from);
+    lab.import_image(&image.expect("GATERA_BITNAMI_IMAGE names its image: use `make drills`"));
+    lab.have_volumes(5);
+    let namespace = lab.namespace_with_labels("bitnami", &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, "shop");
+    let image = format!("mariadb-galera:{}", series());
+    println!("{}", galera.apply(&CHART.replace("mariadb-galera:10.11", &image)).succeeded());
+    galera.until_ready(3);
+    galera
+}
+
+fn log(galera: &Galera<'_>, pod: &str) -> String {
+    galera.kubectl(&["logs", pod, "--container=mariadb"]).stdout
+}
+
+#[test]
+fn with_the_step_a_cluster_of_bitnamis_image_is_led_back_like_any_other() {
+    let galera = formed();
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    gate::it_is_recorded(&galera, &cluster);
+    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
+    for pod in &pods {
+        assert!(log(&galera, pod).contains("gatera: start of "), "{pod} starts by the step");
+    }
+    let writer = Writer::start(&galera, &json!({ "value": "admin" }));
+
+    // All at once, in containers that stay, and with their addresses.
+    for what in [Kill::Servers, Kill::Sandboxes] {
+        writer.until_writes();
+        let names: Vec<_> = pods.iter().map(String::as_str).collect();
+        power::killed_all(&galera, what, &names, Duration::ZERO);
+        assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+        for pod in &pods {
+            assert!(log(&galera, pod).contains("recovered after a crash"), "{}", log(&galera, pod));
+        }
+        galera.until_ready(3);
+        writer.until_writes();
+        power::members_agree(&galera, "shop.t");
+        println!("{what:?}: back by itself");
+    }
+
+    newest_is_found(&galera, &writer, &cluster);
+    stopped_and_started(&galera, &writer, &cluster);
+    hidden_switch_is_refused(&galera, &cluster);
+    lost_volume_is_filled_again(&galera, &cluster);
+
+    writer.until_writes();
+    power::members_agree(&galera, "shop.t");
+    let (acknowledged, failed) = writer.finish(3);
+    println!("bitnami: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+/// All pods are deleted, one after the other. The controller makes one pod at a time: the first one is alone, no other member
+/// resolves, and the image's own file of an earlier start is gone.
+fn newest_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
+    {
+        let _cordoned = Cordoned::all(galera);
+        for ordinal in [0, 2, 1] {
+            writer.until_writes();
+            let pod = galera.member(ordinal);
+            released(galera, &pod).succeeded();
+            galera.kubectl(&["delete", "pod", &pod, "--timeout=120s"]).succeeded();
+        }
+    }
+    let first = galera.member(0);
+    patiently("the first member to wait for the others", || {
+        let log = log(galera, &first);
+        if log.contains("gatera: start of ") { Ok(()) } else { Err(log) }
+    });
+    thread::sleep(Duration::from_secs(5));
+    let words = log(galera, &first);
+    assert!(!words.contains("FORCE_SAFETOBOOTSTRAP"), "{words}");
+    let told = status(galera);
+    println!("{told}");
+    assert!(told.contains("gatera recover"), "{told}");
+    let (code, text) = outcome(recover(galera, &["--yes"]));
+    println!("{text}");
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    let newest =
+        format!("{}: asking the guard whether it may start the cluster from {cluster}:", galera.member(1));
+    assert!(text.contains(&newest), "{text}");
+    writer.until_writes();
+}
+
+fn stopped_and_started(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
+    for verb in ["stop", "start"] {
+        let (code, text) = outcome(walk(verb, galera, &["--yes"]));
+        println!("{text}");
+        assert_eq!(code, Some(0), "{text}");
+    }
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    writer.until_writes();
+}
+
+/// In a Secret no webhook sees it.
+fn hidden_switch_is_refused(galera: &Galera<'_>, cluster: &str) {
+    let switch = "--from-literal=MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP=yes";
+    galera.kubectl(&["create", "secret", "generic", "hidden", switch]).succeeded();
+    let pod = galera.member(2);
+    galera.kubectl(&["delete", "pod", &pod]).succeeded();
+    let words = patiently("the step to refuse it", || {
+        let words = gate::last_words(galera, &pod);
+        if words.starts_with("gatera did not start the server") { Ok(words) } else { Err(words) }
+    });
+    println!("{words}");
+    let says = format!(
+        "it would found a new cluster (MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP=yes), and its cluster exists already: {cluster};"
+    );
+    assert!(words.contains(&says), "{words}");
+    galera.kubectl(&["delete", "secret", "hidden"]).succeeded();
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+}
+
+/// Its claim is deleted with its pod. The image would found a cluster of its own if the others did not resolve.
+fn lost_volume_is_filled_again(galera: &Galera<'_>, cluster: &str) {
+    let pod = galera.member(0);
+    let until = jiff::Timestamp::now() + Duration::from_secs(600);
+    let release = format!("gatera.dev/override=G07 until={until:.0} reason=a drill");
+    let claim = format!("pvc/data-{pod}");
+    galera.kubectl(&["annotate", &claim, &release]).succeeded();
+    galera.kubectl(&["delete", &claim, "--wait=false"]).succeeded();
+    galera.kubectl(&["delete", "pod", &pod]).succeeded();
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    assert!(log(galera, &pod).contains("gatera: start of "), "{}", log(galera, &pod));
+    assert_eq!(galera.rows(&pod).succeeded().trim(), "3");
+    galera.lab.kubectl(User::Admin, &["get", "pods", "--all-namespaces"]).succeeded();
+}

@@ -1,0 +1,180 @@
+//! What puts the step in front of the server in Bitnami's image, in a made-up pod: scripts of the image's names, a stand-in for the
+//! server and for the step. The image's own decisions are in `tests/e2e/images/bitnami`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+pub(super) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/inject/bitnami.bash");
+const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+const LIST: &str = "gcomm://galera-0.hs,galera-1.hs,galera-2.hs?gmcast.segment=1";
+
+/// A pod whose cluster is this, with this address by the guard.
+struct Pod {
+    root: TempDir,
+}
+
+impl Pod {
+    fn new(identity: &str, address: Option<&str>) -> Self {
+        let pod = Self { root: TempDir::new().unwrap() };
+        for folder in ["gatera", "sbin", "bitnami/mariadb"] {
+            fs::create_dir_all(pod.path(folder)).unwrap();
+        }
+        fs::copy(SCRIPT, pod.path("gatera/bitnami.bash")).unwrap();
+        fs::write(pod.path("gatera/identity"), identity).unwrap();
+        let address = address.map(|it| format!("wsrep_cluster_address = {it}\n")).unwrap_or_default();
+        let options =
+            format!("# written by gatera\n[mysqld]\nloose-wsrep_status_file = /run/s.json\n{address}");
+        fs::write(pod.path("gatera/my.cnf"), options).unwrap();
+        pod.step("echo \"step ${GATERA_FORCED:-} ${GATERA_ONLY_TELLS:-}\"; printf '%s\\n' \"$@\"");
+        pod.program("sbin/mysqld", "echo server \"$@\"");
+        pod
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// What stands for the step.
+    fn step(&self, lines: &str) {
+        fs::write(self.path("gatera/start-member.sh"), lines).unwrap();
+    }
+
+    /// A script of bash, with these lines behind the image's usual ones.
+    fn program(&self, name: &str, lines: &str) {
+        let text = format!("#!/bin/bash\nset -o errexit -o nounset -o pipefail\n{lines}\n");
+        fs::write(self.path(name), text).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn run(&self, script: &str, env: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(self.path(script));
+        command.env("BASH_ENV", self.path("gatera/bitnami.bash")).env("GATERA_ROOT", self.root.path());
+        command.envs(env.iter().copied()).output().unwrap()
+    }
+
+    fn prints(&self, script: &str, env: &[(&str, &str)]) -> String {
+        let output = self.run(script, env);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        String::from_utf8(output.stdout).unwrap().replace(self.root.path().to_str().unwrap(), "")
+    }
+}
+
+/// Of all that the image starts, only the `exec` of run.sh gets the step.
+#[test]
+fn only_the_last_start_gets_the_step() {
+    let pod = Pod::new(ID, Some(LIST));
+    let server = pod.path("sbin/mysqld");
+    let server = server.to_str().unwrap();
+    for (name, lines, expected) in [
+        ("setup.sh", format!("{server} --a"), "server --a\n".to_owned()),
+        ("setup.sh", format!("exec {server} --a"), "server --a\n".to_owned()),
+        ("run.sh", format!("{server} --a; exec echo other"), "server --a\nother\n".to_owned()),
+        (
+            "run.sh",
+            format!("flags=(--defaults-file=/x/my.cnf '--b=c d'); exec {server} \"${{flags[@]}}\""),
+            format!(
+                "step  \n/sbin/mysqld\n--defaults-file=/x/my.cnf\n--b=c d\n--loose-wsrep_status_file=/run/s.json\n\
+                 --wsrep_cluster_address={LIST}\n"
+            ),
+        ),
+        // As root: the step runs as the server's user, too.
+        (
+            "run.sh",
+            format!("exec env A=b {server} --a"),
+            format!(
+                "step  \n/sbin/mysqld\n--a\n--loose-wsrep_status_file=/run/s.json\n--wsrep_cluster_address={LIST}\n"
+            ),
+        ),
+        // What it starts later is its own.
+        ("run.sh", format!("exec {server} --a ${{BASH_ENV:-}}"), String::new()),
+    ] {
+        pod.program(name, &lines);
+        let printed = pod.prints(name, &[]);
+        if expected.is_empty() {
+            assert!(!printed.contains("BASH_ENV"), "{printed}");
+        } else {
+            assert_eq!(printed, expected, "{lines}");
+        }
+    }
+    // Its code is the container's.
+    pod.step("exit 7");
+    pod.program("run.sh", &format!("exec {server}"));
+    assert_eq!(pod.run("run.sh", &[]).status.code(), Some(7));
+}
+
+/// The image's decision counts for an only member, and for one that may found.
+#[test]
+fn the_guards_address_follows_where_members_are_to_find_each_other() {
+    for (identity, address, follows) in [
+        (ID, Some(LIST), true),
+        ("unknown", Some(LIST), true),
+        ("free", Some(LIST), true),
+        ("none", Some(LIST), true),
+        ("founds", Some(LIST), false),
+        (ID, Some("gcomm://galera-0.hs"), false),
+        (ID, None, false),
+    ] {
+        let pod = Pod::new(identity, address);
+        pod.program("run.sh", &format!("exec {} --a", pod.path("sbin/mysqld").display()));
+        let printed = pod.prints("run.sh", &[]);
+        assert_eq!(
+            printed.contains("--wsrep_cluster_address="),
+            follows,
+            "{identity} {address:?}: {printed}"
+        );
+    }
+}
+
+#[test]
+fn where_the_cluster_exists_the_image_founds_none() {
+    let switches = ["MARIADB_GALERA_CLUSTER_BOOTSTRAP", "MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP"];
+    let left =
+        "echo \"prepares ${MARIADB_GALERA_CLUSTER_BOOTSTRAP:-} ${MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP:-}\"";
+    for (identity, exists_already) in
+        [(ID, true), ("none", true), ("founds", false), ("free", false), ("unknown", false), ("", false)]
+    {
+        for switch in switches {
+            for (value, on) in [("yes", true), ("TRUE", true), ("1", true), ("no", false), ("", false)] {
+                let pod = Pod::new(identity, Some(LIST));
+                pod.program("entrypoint.sh", left);
+                let printed = pod.prints("entrypoint.sh", &[(switch, value)]);
+                let refused = format!(
+                    "step {switch}={value} yes\n/opt/bitnami/mariadb/sbin/mysqld\n--datadir=/bitnami/mariadb/data\n"
+                );
+                assert_eq!(
+                    printed == refused,
+                    exists_already && on,
+                    "{identity} {switch}={value}: {printed}"
+                );
+                let done =
+                    ["bitnami", "opt/bitnami"].map(|it| pod.path(&format!("{it}/mariadb/.bootstrap/done")));
+                assert_eq!(
+                    done.iter().all(|it| it.exists()),
+                    exists_already && !on,
+                    "{identity} {switch}={value}"
+                );
+            }
+        }
+    }
+    // A file wins, as in the image; and where this member is to start the cluster, the step does that.
+    let pod = Pod::new(ID, Some(LIST));
+    pod.program("entrypoint.sh", left);
+    fs::write(pod.path("switch"), "yes\n").unwrap();
+    let file = pod.path("switch");
+    let by_file = [("MARIADB_GALERA_CLUSTER_BOOTSTRAP_FILE", file.to_str().unwrap())];
+    assert!(
+        pod.prints("entrypoint.sh", &by_file).starts_with("step MARIADB_GALERA_CLUSTER_BOOTSTRAP=yes yes")
+    );
+    let right = format!("recovery {ID}:363 until=20261201100000");
+    fs::write(pod.path("gatera/identity"), right).unwrap();
+    assert_eq!(pod.prints("entrypoint.sh", &[(switches[0], "yes"), by_file[0]]), "prepares  \n");
+    // A root that cannot be written is no reason not to start.
+    fs::remove_dir_all(pod.path("bitnami")).unwrap();
+    fs::write(pod.path("bitnami"), "").unwrap();
+    assert_eq!(pod.prints("entrypoint.sh", &[]), "prepares  \n");
+}
