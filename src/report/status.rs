@@ -16,6 +16,7 @@ use super::WAY_BACK;
 use super::audit::count;
 use super::paint::Paint;
 use engine::exceptions;
+use facts::galera::bitnami;
 use facts::marks::overrides::Override;
 use facts::view::State;
 use facts::view::condition::Condition;
@@ -98,6 +99,9 @@ fn node(cluster: &Cluster, stage: &Stage) -> PlanStep {
         (Stage::Removed, _) => (COMPLETE, "removed".to_owned()),
         _ if cluster.has_data() => (SKIPPED, "the members hold data and need none".to_owned()),
         (Stage::Kept(_), _) => (PENDING, "its pod does not exist".to_owned()),
+        _ if cluster.server().is_some_and(|(_, it)| bitnami::is_its_image(it)) => {
+            (SKIPPED, "the first member founds the cluster by itself".to_owned())
+        }
         _ => (PENDING, "there is none, and the first member does not found the cluster by itself".to_owned()),
     };
     PlanStep { name: "bootstrap node", status, says }

@@ -65,7 +65,7 @@ impl Profile {
         };
         let image = Image::read(&server.image);
         match image.name() {
-            "mariadb-galera" if is_bitnamis(&image, server) => Self::Bitnami,
+            _ if bitnami::is_its_image(server) => Self::Bitnami,
             "mariadb"
                 if !image.repository.contains("bitnami")
                     && !option("defaults_file")
@@ -88,13 +88,4 @@ impl Profile {
             Self::Unknown => Some("it is not known how its image reads options; set gatera.dev/profile"),
         }
     }
-}
-
-/// Whether an image of this name is Bitnami's. Other images have the same name, and a mirror changes the registry, but not the
-/// paths in the image.
-fn is_bitnamis(image: &Image<'_>, server: &Container) -> bool {
-    let its_own = |path: &str| path.starts_with("/bitnami") || path.starts_with("/opt/bitnami");
-    image.repository.contains("bitnami")
-        || server.volume_mounts.iter().any(|mount| its_own(&mount.mount_path))
-        || server.env.iter().any(|var| var.name.starts_with("MARIADB_GALERA_"))
 }

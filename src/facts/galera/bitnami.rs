@@ -1,9 +1,10 @@
 //! How Bitnami's image starts its server, as far as the step needs to know: the file that puts the step in front of the server
 //! (`inject/bitnami.bash`), and what the image's `run.sh` starts.
 
-use objects::EnvVar;
+use objects::{Container, EnvVar};
 
 use super::data::BITNAMIS;
+use super::image::Image;
 
 /// The variable that names a file for bash to read before each script.
 pub const BASH_ENV: &str = "BASH_ENV";
@@ -19,6 +20,16 @@ const OPTION_FILES: [(&str, &str); 2] = [
     ("/opt/bitnami/mariadb/conf", "/opt/bitnami/mariadb/conf.default/my.cnf"),
 ];
 const OPTION_FILE: &str = "/opt/bitnami/mariadb/conf/my.cnf";
+
+/// Tells whether this container has Bitnami's image. Other images have the same name, and some take its variables; a mirror
+/// changes the registry, but not the paths in the image.
+pub fn is_its_image(container: &Container) -> bool {
+    let its_own = |path: &str| path.starts_with("/bitnami") || path.starts_with("/opt/bitnami");
+    let image = Image::read(&container.image);
+    image.name() == "mariadb-galera"
+        && (image.repository.contains("bitnami")
+            || container.volume_mounts.iter().any(|mount| its_own(&mount.mount_path)))
+}
 
 /// Tells whether this variable puts the step in front of the server.
 pub fn is_script(variable: &EnvVar) -> bool {

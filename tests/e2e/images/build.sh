@@ -170,11 +170,13 @@ build_bitnami() {
     at=$root/opt/bitnami/mariadb
     mkdir -p "$at/bin" "$at/sbin" "$at/lib" "$at/conf/bitnami" "$at/conf.default/bitnami" "$at/tmp" "$at/logs" "$at/.bootstrap" \
         "$root/opt/bitnami/scripts/mariadb-galera" "$root/opt/bitnami/common/bin" "$root/bitnami/mariadb/data" "$root/docker-entrypoint-initdb.d"
-    ln -s /usr/sbin/mariadbd "$at/sbin/mysqld"
+    for name in mysqld mariadbd; do ln -s /usr/sbin/mariadbd "$at/sbin/$name"; done
     ln -s /usr/lib/galera/libgalera_smm.so "$at/lib/libgalera_smm.so"
-    ln -s /usr/share/mysql "$at/share"
+    ln -s /usr/share "$at/share"
     ln -s /usr/lib/mysql/plugin "$at/plugin"
-    for program in mysql mysqladmin mysql_install_db mysql_upgrade; do ln -s "/usr/bin/$program" "$at/bin/$program"; done
+    for program in mysql mysqladmin mysql_install_db mysql_upgrade my_print_defaults; do ln -s "/usr/bin/$program" "$at/bin/$program"; done
+    printf '#!/bin/sh\nexec getent hosts "$1"\n' >"$at/bin/resolveip" # Debian's was taken out
+    chmod 755 "$at/bin/resolveip"
     cp bitnami/ini-file "$root/opt/bitnami/common/bin/ini-file"
     cp bitnami/common.sh "$root/opt/bitnami/scripts/common.sh"
     cp bitnami/entrypoint.sh bitnami/run.sh bitnami/setup.sh "$root/opt/bitnami/scripts/mariadb-galera/"
@@ -189,7 +191,7 @@ build_bitnami() {
     # Where Debian's clients look; Bitnami's are built with that path.
     printf '[client-server]\nsocket = /opt/bitnami/mariadb/tmp/mysql.sock\n' >"$root/etc/mysql/mariadb.cnf"
     chown -R 1001:0 "$at" "$root/bitnami"
-    ./archive.sh "$root" "{\"User\":\"1001\",\"Env\":[\"PATH=/opt/bitnami/common/bin:/opt/bitnami/mariadb/bin:/opt/bitnami/mariadb/sbin:$path\",\"HOME=/\"],
+    ./archive.sh "$root" "{\"User\":\"1001\",\"Env\":[\"PATH=/opt/bitnami/common/bin:/opt/bitnami/mariadb/bin:/opt/bitnami/mariadb/sbin:$path\",\"HOME=/\",\"BITNAMI_APP_NAME=mariadb-galera\",\"OS_FLAVOUR=debian\"],
 \"Entrypoint\":[\"/opt/bitnami/scripts/mariadb-galera/entrypoint.sh\"],\"Cmd\":[\"/opt/bitnami/scripts/mariadb-galera/run.sh\"],
 \"ExposedPorts\":{\"3306/tcp\":{}}}" "$(archive_of bitnami)" "docker.io/bitnami/mariadb-galera:${GATERA_MARIADB:-10.11}"
 }

@@ -168,7 +168,7 @@ mod tests {
         let all = Effective::of_files([
             (
                 "a.cnf",
-                "[mysqld]\nwsrep_on=ON\nport=1\n[innodb]\nwsrep_on=OFF\n[galera]\nbinlog-format=MIXED\n",
+                "[mysqld]\nwsrep_on=ON\nmax_connections=9\n[innodb]\nwsrep_on=OFF\n[galera]\nbinlog-format=MIXED\n",
             ),
             ("b.cnf", "[mariadb]\nbinlog_format=ROW\n"),
         ]);

@@ -58,11 +58,13 @@ pub enum Bad {
     Local,
     /// A list that does not end with a comma.
     Closed,
+    /// Not the number of a port.
+    NoPort,
 }
 
 use super::value::{same, switch};
 use crate::way_out::{Command, WayOut, say};
-use Bad::{Among, Any, Closed, Is, Local, Not, Off, On};
+use Bad::{Among, Any, Closed, Is, Local, NoPort, Not, Off, On};
 use Class::{Cluster, Deny, Format, Kept, Node, Warn};
 
 impl Bad {
@@ -87,6 +89,7 @@ impl Bad {
                     || text.starts_with("localhost")
             }
             Self::Closed => !text.is_empty() && !text.ends_with(','),
+            Self::NoPort => text.parse::<u16>().is_err(),
         }
     }
 }
@@ -253,6 +256,8 @@ pub const KEYS: &[Key] = &[
     key("pc.wait_prim", Warn(Off), "a member starts without its cluster and refuses every query", "remove it, or a member counts as started before it has found its cluster"),
     key("pc.weight", Deny(Is(&["0"])), "where all members weigh nothing there is no majority", TAKE_OUT),
     key("plugin_load_add", Kept(&[""]), ENCRYPTED, DECRYPT),
+    key("port", Deny(NoPort), "a server does not start with a word, and takes another port for a number that is too large", "write a number up to 65535, such as port = 3306"),
+    key("port", Warn(Is(&["4444", "4567", "4568"])), "Galera listens on this port, unless its own options name another: the server does not start, or no transfer reaches it", "write another port, such as port = 3306"),
     key("read_only", Warn(On), "the member refuses writes of its clients", "clients of the member cannot write; set it per session instead"),
     key("repl.proto_max", Cluster { default: &[], fatal: false }, DIFFERENT, "members must understand each other: change it only as the upgrade notes of Galera say"),
     key("replicate_do_db", Warn(Any), FILTERED, TAKE_OUT),
@@ -317,7 +322,7 @@ mod tests {
         }
         assert_eq!(
             (rows("wsrep_sst_receive_address").len(), rows("pc.weight").len(), rows("port").len()),
-            (2, 1, 0)
+            (2, 1, 2)
         );
         assert!(rows("").is_empty() && rows("zzz").is_empty());
     }
