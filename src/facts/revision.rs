@@ -357,6 +357,12 @@ mod tests {
         ] {
             assert_eq!(of(&sources, data).unwrap_err().to_string(), says);
         }
+        // Bitnami's chart has such a file, and its image takes the address from a variable.
+        let given = |(name, keys): (String, Keys)| (name, Keys { address_is_given: true, ..keys });
+        let given: BTreeMap<_, _> = sources.clone().into_iter().map(given).collect();
+        let founds = |text| of(&given, &format!(r#""data":{{"a.cnf":"[galera]\n{text}\n"}}"#));
+        assert!(!founds("wsrep_cluster_address=gcomm://").unwrap().is_empty());
+        assert!(matches!(founds("wsrep_new_cluster=ON"), Err(Unknown::Founds(_))));
         let gone = Revision::of(&sources, |_| None).unwrap_err();
         assert_eq!(gone.to_string(), "ConfigMap c does not exist");
     }
