@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::doctor;
 use super::json::{self, ClusterHead, ObjectName, Problem, VERSION};
 use super::paint::{BAD, NOTABLE, Paint};
-use super::{WAY_BACK, because, refusal};
+use super::{WAY_BACK, because, count, refusal};
 use engine::verdict::{Effect, Judged};
 use facts::galera::identity::Identity;
 use facts::pages::Pages;
@@ -78,11 +78,6 @@ fn cluster(it: &Summary, paint: Paint) -> String {
     text.extend(starts.iter().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
     text.extend(matters.iter().map(|matter| visible(&format!("  {matter}")) + "\n"));
     text
-}
-
-pub(super) fn count(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }
 
 /// What the rules say of what a cluster holds.

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 
 use ring::digest;
 
-use super::audit::count;
 use super::because;
+use super::count;
 use engine::rules::UNREADABLE;
 use engine::verdict::Effect;
 use facts::pages::Pages;

@@ -156,6 +156,11 @@ pub fn because(softened: &Downgrade) -> String {
     }
 }
 
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
 /// Shortens a text to 256 characters without line breaks or other control characters. A text that is too long loses its
 /// middle, because its end says why it is only a warning.
 fn one_line(text: &str, end: &str) -> String {

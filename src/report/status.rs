@@ -13,7 +13,7 @@ pub use self::json::Document;
 pub use self::table::table;
 
 use super::WAY_BACK;
-use super::audit::count;
+use super::count;
 use super::paint::Paint;
 use engine::exceptions;
 use facts::galera::bitnami;

@@ -65,7 +65,9 @@ impl PolicyReports {
                     let pause = if self.kind.is_some() { LOOK_AGAIN } else { PAUSE };
                     self.again = Instant::now() + pause;
                     // What goes wrong there harms no report that is read, and the next look tries it again.
-                    let _ = timeout(ROUND, self.delete_replaced()).await;
+                    if let Ok(Err(error)) = timeout(ROUND, self.delete_replaced()).await {
+                        warn!(error = chain(&error), "reports of the kind that was replaced are not deleted");
+                    }
                 }
                 Ok(Err(error)) => self.failed(&error),
                 Err(_) => self.gave_up("no answer in time", SHORT_PAUSE),

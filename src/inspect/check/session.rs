@@ -4,11 +4,8 @@
 //! come from, or what changed.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
-use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 
 use super::aside::Aside;
 use super::excerpt::Lines;
@@ -75,7 +72,8 @@ impl<'a> CheckSession<'a> {
     /// noted: other problems existed before.
     pub(super) fn read(&mut self, inputs: &'a [Input], in_base: bool) -> Vec<Item> {
         let mut items = Vec::new();
-        for (input, documents) in inputs.iter().zip(documents(inputs)) {
+        let texts: Vec<_> = inputs.iter().map(|it| it.text.as_deref().map_err(Clone::clone)).collect();
+        for (input, documents) in inputs.iter().zip(manifest::read_all(&texts)) {
             let sheet = self.add(input, in_base);
             match documents {
                 Ok(documents) => items.extend(documents.into_iter().filter_map(|it| self.item(sheet, it))),
@@ -381,19 +379,4 @@ impl SourceFile<'_> {
             sheet: item.sheet,
         }
     }
-}
-
-type Documents = Vec<Result<Document, NoYaml>>;
-
-/// Reads the documents of each text, on all processors: reading YAML takes more than half of the time of a check.
-fn documents(inputs: &[Input]) -> Vec<Result<Documents, NoText>> {
-    let read = |input: &Input| input.text.as_deref().map(manifest::read).map_err(Clone::clone);
-    let share = inputs.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get)).max(1);
-    thread::scope(|scope| {
-        let shares: Vec<_> = inputs
-            .chunks(share)
-            .map(|inputs| scope.spawn(move || inputs.iter().map(read).collect::<Vec<_>>()))
-            .collect();
-        shares.into_iter().flat_map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    })
 }
