@@ -205,20 +205,14 @@ fn what_is_not_understood_keeps_its_probes_and_says_so() {
         ("its command is replaced", json!({ "command": ["sleep", "infinity"] })),
         ("it is not known how its image reads options", json!({ "image": "example.com/our/db:1" })),
         ("it is not known how its image reads options", json!({ "args": ["--defaults-file=/own.cnf"] })),
+        ("it sets MYSQL_HOME itself", json!({ "env": [{ "name": "MYSQL_HOME", "value": "/own" }] })),
+        ("it sets wsrep_status_file itself", json!({ "args": ["--wsrep-status-file=/own.json"] })),
         (
-            "it sets MYSQL_HOME, BASH_ENV or wsrep_status_file itself",
-            json!({ "env": [{ "name": "MYSQL_HOME", "value": "/own" }] }),
-        ),
-        (
-            "it sets MYSQL_HOME, BASH_ENV or wsrep_status_file itself",
-            json!({ "args": ["--wsrep-status-file=/own.json"] }),
-        ),
-        (
-            "it sets MYSQL_HOME, BASH_ENV or wsrep_status_file itself",
+            "it sets BASH_ENV itself, so gatera's options would have no effect",
             json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "BASH_ENV", "value": "/own" }] }),
         ),
         (
-            "it sets MYSQL_HOME, BASH_ENV or wsrep_status_file itself",
+            "it sets wsrep_status_file itself",
             json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "MARIADB_EXTRA_FLAGS", "value": "--wsrep-status-file=/own.json" }] }),
         ),
     ] {

@@ -109,7 +109,7 @@ impl Prospect {
         let profile = Profile::of(server, meta);
         let conflict = files::conflict(server, spec, claims);
         let in_the_way = conflict.is_some();
-        let kept = conflict.or_else(|| profile.keeps_probes().map(str::to_owned));
+        let kept = conflict.or_else(|| profile.keeps_probes());
         let asks = server.liveness_probe.as_ref().is_some_and(probes::asks_the_database);
         let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
         let gets_ours = kept.is_none();

@@ -14,8 +14,8 @@ use std::hash::{Hash, Hasher};
 
 use ring::digest::Context;
 
-use crate::galera::address;
 use crate::galera::options::{self, Meaning};
+use crate::galera::{address, bitnami};
 use objects::{ByName, ConfigMap, Container, Literal, PodSpec, SourceRef, Volume};
 
 pub use contents::{Contents, Unknown};
@@ -52,7 +52,7 @@ impl Keys {
 /// Returns the ConfigMaps that this container reads as files, and the keys of each.
 pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
     let mut all = BTreeMap::<String, Keys>::new();
-    let address_is_given = address::of_container(server, &[]).is_some();
+    let address_is_given = bitnami::is_its_image(server) && address::of_container(server, &[]).is_some();
     for mount in &server.volume_mounts {
         let Some(volume) = spec.volumes.iter().find(|volume| volume.name == mount.name) else { continue };
         for source in volume.config_maps() {

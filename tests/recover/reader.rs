@@ -243,7 +243,10 @@ fn of_bitnamis_image_only_the_server_is_asked() {
             "exec /opt/bitnami/scripts/mariadb-galera/entrypoint.sh /opt/bitnami/scripts/mariadb-galera/run.sh"
         ]);
         server["args"] = json!([]);
-        server["env"] = json!([{ "name": "BASH_ENV", "value": "/etc/gatera/bitnami.bash" }]);
+        server["env"] = json!([
+            { "name": "BASH_ENV", "value": "/etc/gatera/bitnami.bash" },
+            { "name": "MARIADB_EXTRA_FLAGS", "value": "--innodb-page-size=8k --x" },
+        ]);
         server["volumeMounts"] = mounts;
         own["spec"]["volumes"] = json!([{ "name": "files", "emptyDir": {} }]);
         own["spec"]["initContainers"] =
@@ -256,6 +259,8 @@ fn of_bitnamis_image_only_the_server_is_asked() {
             format!("--defaults-file={option_file}"),
             "--basedir=/opt/bitnami/mariadb",
             "--datadir=/bitnami/mariadb/data",
+            "--innodb-page-size=8k",
+            "--x",
         ]);
         assert_eq!(json!(command[3..]), expected);
     }

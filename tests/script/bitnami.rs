@@ -29,7 +29,7 @@ impl Pod {
         let options =
             format!("# written by gatera\n[mysqld]\nloose-wsrep_status_file = /run/s.json\n{address}");
         fs::write(pod.path("gatera/my.cnf"), options).unwrap();
-        pod.step("echo \"step ${GATERA_FORCED:-} ${GATERA_ONLY_TELLS:-}\"; printf '%s\\n' \"$@\"");
+        pod.step("echo step; printf '%s\\n' \"$@\"");
         pod.program("sbin/mysqld", "echo server \"$@\"");
         pod
     }
@@ -78,7 +78,7 @@ fn only_the_last_start_gets_the_step() {
             "run.sh",
             format!("flags=(--defaults-file=/x/my.cnf '--b=c d'); exec {server} \"${{flags[@]}}\""),
             format!(
-                "step  \n/sbin/mysqld\n--defaults-file=/x/my.cnf\n--b=c d\n--loose-wsrep_status_file=/run/s.json\n\
+                "step\n/sbin/mysqld\n--defaults-file=/x/my.cnf\n--b=c d\n--loose-wsrep_status_file=/run/s.json\n\
                  --wsrep_cluster_address={LIST}\n"
             ),
         ),
@@ -87,7 +87,7 @@ fn only_the_last_start_gets_the_step() {
             "run.sh",
             format!("exec env A=b {server} --a"),
             format!(
-                "step  \n/sbin/mysqld\n--a\n--loose-wsrep_status_file=/run/s.json\n--wsrep_cluster_address={LIST}\n"
+                "step\n/sbin/mysqld\n--a\n--loose-wsrep_status_file=/run/s.json\n--wsrep_cluster_address={LIST}\n"
             ),
         ),
         // What it starts later is its own.
@@ -107,74 +107,106 @@ fn only_the_last_start_gets_the_step() {
     assert_eq!(pod.run("run.sh", &[]).status.code(), Some(7));
 }
 
-/// The image's decision counts for an only member, and for one that may found.
+/// The image's decision counts for an only member, for one that may found, and where the user decides.
 #[test]
 fn the_guards_address_follows_where_members_are_to_find_each_other() {
-    for (identity, address, follows) in [
-        (ID, Some(LIST), true),
-        ("unknown", Some(LIST), true),
-        ("free", Some(LIST), true),
-        ("none", Some(LIST), true),
-        ("founds", Some(LIST), false),
-        (ID, Some("gcomm://galera-0.hs"), false),
-        (ID, None, false),
+    let flag = |value| ("MARIADB_EXTRA_FLAGS", value);
+    for (identity, address, env, follows) in [
+        (ID, Some(LIST), None, true),
+        ("unknown", Some(LIST), None, true),
+        ("free", Some(LIST), None, true),
+        ("none", Some(LIST), None, true),
+        ("founds", Some(LIST), None, false),
+        (ID, Some("gcomm://galera-0.hs"), None, false),
+        (ID, None, None, false),
+        (ID, Some(LIST), Some(flag("--wsrep-node-name=x")), true),
+        (ID, Some(LIST), Some(flag("--a --wsrep_cluster-address=gcomm://other")), false),
+        ("free", Some(LIST), Some((SWITCHES[0], "yes")), false),
     ] {
         let pod = Pod::new(identity, address);
         pod.program("run.sh", &format!("exec {} --a", pod.path("sbin/mysqld").display()));
-        let printed = pod.prints("run.sh", &[]);
+        let printed = pod.prints("run.sh", &Vec::from_iter(env));
         assert_eq!(
             printed.contains("--wsrep_cluster_address="),
             follows,
-            "{identity} {address:?}: {printed}"
+            "{identity} {address:?} {env:?}: {printed}"
         );
     }
 }
 
+const SWITCHES: [&str; 2] = ["MARIADB_GALERA_CLUSTER_BOOTSTRAP", "MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP"];
+/// What setup.sh would see.
+const SEES: &str =
+    r#"echo "${MARIADB_GALERA_CLUSTER_BOOTSTRAP:-} ${MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP:-}""#;
+
+fn mark(pod: &Pod) -> PathBuf {
+    pod.path("bitnami/mariadb/.bootstrap/done")
+}
+
 #[test]
 fn where_the_cluster_exists_the_image_founds_none() {
-    let switches = ["MARIADB_GALERA_CLUSTER_BOOTSTRAP", "MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP"];
-    let left =
-        "echo \"prepares ${MARIADB_GALERA_CLUSTER_BOOTSTRAP:-} ${MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP:-}\"";
-    for (identity, exists_already) in
-        [(ID, true), ("none", true), ("founds", false), ("free", false), ("unknown", false), ("", false)]
-    {
-        for switch in switches {
+    for (identity, address, is_known, is_marked) in [
+        (ID, Some(LIST), true, true),
+        (ID, None, true, true),
+        ("none", Some(LIST), true, true),
+        (&*format!("recovery {ID}:363 until=20261201100000"), Some(LIST), true, true),
+        // The cluster has data, and its id is not known yet, or nobody asks.
+        ("unknown", Some(LIST), false, true),
+        ("free", Some(LIST), false, true),
+        ("unknown", None, false, false),
+        ("founds", Some(LIST), false, false),
+        ("", None, false, false),
+    ] {
+        for switch in SWITCHES {
             for (value, on) in [("yes", true), ("TRUE", true), ("1", true), ("no", false), ("", false)] {
-                let pod = Pod::new(identity, Some(LIST));
-                pod.program("entrypoint.sh", left);
-                let printed = pod.prints("entrypoint.sh", &[(switch, value)]);
-                let refused = format!(
-                    "step {switch}={value} yes\n/opt/bitnami/mariadb/sbin/mysqld\n--datadir=/bitnami/mariadb/data\n"
-                );
-                assert_eq!(
-                    printed == refused,
-                    exists_already && on,
-                    "{identity} {switch}={value}: {printed}"
-                );
-                let done =
-                    ["bitnami", "opt/bitnami"].map(|it| pod.path(&format!("{it}/mariadb/.bootstrap/done")));
-                assert_eq!(
-                    done.iter().all(|it| it.exists()),
-                    exists_already && !on,
-                    "{identity} {switch}={value}"
-                );
+                let pod = Pod::new(identity, address);
+                pod.program("entrypoint.sh", SEES);
+                let output = pod.run("entrypoint.sh", &[(switch, value)]);
+                let what = format!("{identity} {address:?} {switch}={value}: {output:?}");
+                assert!(output.status.success(), "{what}");
+                let sees = String::from_utf8_lossy(&output.stdout);
+                assert_eq!(sees.trim() == value, !is_known || value.is_empty(), "{what}");
+                let says = format!("gatera: {switch} is ignored: the cluster exists already ({identity})\n");
+                let said = if is_known && on { &*says } else { "" };
+                assert_eq!(String::from_utf8_lossy(&output.stderr), said, "{what}");
+                // A person who switches it on where nobody asks has their way.
+                assert_eq!(mark(&pod).exists(), is_marked && (is_known || !on), "{what}");
             }
         }
     }
-    // A file wins, as in the image; and where this member is to start the cluster, the step does that.
+}
+
+#[test]
+fn what_the_image_left_is_not_in_the_way() {
+    // A file wins, as in the image.
     let pod = Pod::new(ID, Some(LIST));
-    pod.program("entrypoint.sh", left);
+    pod.program("entrypoint.sh", SEES);
     fs::write(pod.path("switch"), "yes\n").unwrap();
     let file = pod.path("switch");
-    let by_file = [("MARIADB_GALERA_CLUSTER_BOOTSTRAP_FILE", file.to_str().unwrap())];
-    assert!(
-        pod.prints("entrypoint.sh", &by_file).starts_with("step MARIADB_GALERA_CLUSTER_BOOTSTRAP=yes yes")
-    );
-    let right = format!("recovery {ID}:363 until=20261201100000");
-    fs::write(pod.path("gatera/identity"), right).unwrap();
-    assert_eq!(pod.prints("entrypoint.sh", &[(switches[0], "yes"), by_file[0]]), "prepares  \n");
-    // A root that cannot be written is no reason not to start.
+    let by_file = ("MARIADB_GALERA_CLUSTER_BOOTSTRAP_FILE", file.to_str().unwrap());
+    let output = pod.run("entrypoint.sh", &[(SWITCHES[0], "no"), by_file]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is ignored"), "{output:?}");
+    assert_eq!(output.stdout, b" \n");
+
+    // Where it may found, an empty volume gets a database; one that holds data keeps its mark.
+    fs::write(pod.path("gatera/identity"), "founds").unwrap();
+    for (data, marked) in [(true, true), (false, false)] {
+        fs::create_dir_all(mark(&pod).parent().unwrap()).unwrap();
+        fs::write(mark(&pod), "").unwrap();
+        fs::create_dir_all(pod.path("bitnami/mariadb/data/mysql")).unwrap();
+        if !data {
+            fs::remove_dir(pod.path("bitnami/mariadb/data/mysql")).unwrap();
+        }
+        pod.prints("entrypoint.sh", &[]);
+        assert_eq!(mark(&pod).exists(), marked);
+    }
+
+    // What an earlier start told is not of this one; and a volume that cannot be written is for the image to complain about.
+    fs::create_dir_all(pod.path("run/gatera")).unwrap();
+    fs::write(pod.path("run/gatera/start"), "start of …").unwrap();
+    fs::write(pod.path("gatera/identity"), ID).unwrap();
     fs::remove_dir_all(pod.path("bitnami")).unwrap();
     fs::write(pod.path("bitnami"), "").unwrap();
-    assert_eq!(pod.prints("entrypoint.sh", &[]), "prepares  \n");
+    assert_eq!(pod.prints("entrypoint.sh", &[]), " \n");
+    assert!(!pod.path("run/gatera/start").exists());
 }

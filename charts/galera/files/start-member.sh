@@ -166,13 +166,12 @@ gate() {
             ;;
     esac
     [ -z "$new" ] || founding=wsrep_new_cluster
-    [ -z "${GATERA_FORCED:-}" ] || founding=$GATERA_FORCED # bitnami.bash
     case $wsrep in 0 | [Oo][Ff][Ff] | [Ff][Aa][Ll][Ss][Ee]) founding='' ;; esac
     [ -n "$founding" ] && [ -n "$recorded" ] || return 0
     known=$recorded
     [ "$known" != none ] || known='it lost its identity'
     refuse "it would found a new cluster ($founding), and its cluster exists already: $known; members that join the new" \
-        "one throw their data away; let it join: remove that, and give it the members' addresses; if no member is left, gatera recover" \
+        "one throw their data away; let it join: give it the members' addresses; if no member is left, gatera recover" \
         "starts from the newest data; with the override of G04 on the StatefulSet a new pod of this name may found"
 }
 

@@ -4,16 +4,36 @@
 # that one is changed: it has the arguments that the image decided on. With `--defaults-file` among them a server does not read
 # the pod's own option file, so what stands there follows as arguments.
 
+gatera_switches=(MARIADB_GALERA_CLUSTER_BOOTSTRAP MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP)
+
+# This variable tells the image to found a cluster.
+gatera_is_on() {
+    local file=${1}_FILE value=${!1:-}
+    [[ ! -r ${!file:-} ]] || value=$(<"${!file}")
+    case ${value,,} in yes | true | 1) return 0 ;; *) return 1 ;; esac
+}
+
+# Sets known: the cluster, as the guard knows it; and options: the lines of the option file. The address is among them only where
+# members are to find each other: not if it names one, if this one may found, or if the user passes another.
+gatera_look() {
+    local key equals value switch
+    known='' options=()
+    { read -r known <"${BASH_ENV%/*}/identity"; } 2>/dev/null || :
+    while read -r key equals value; do
+        [[ $equals == '=' ]] || continue
+        if [[ $key == wsrep_cluster_address ]]; then
+            [[ $value == *,* && $known != founds && ${MARIADB_EXTRA_FLAGS:-} != *wsrep[-_]cluster[-_]address* ]] || continue
+            for switch in "${gatera_switches[@]}"; do ! gatera_is_on "$switch" || continue 2; done
+        fi
+        options+=("--$key=$value")
+    done <"${BASH_ENV%/*}/my.cnf"
+}
+
 case $0 in
 */run.sh)
     exec() {
-        local options=() before=() word key equals value known=''
-        { read -r known <"${BASH_ENV%/*}/identity"; } 2>/dev/null || :
-        while read -r key equals value; do
-            # An only member, and one that may found a cluster, does what the image decided.
-            [[ $key != wsrep_cluster_address ]] || [[ $known != founds && $value == *,* ]] || continue
-            [[ $equals != = ]] || options+=("--$key=$value")
-        done <"${BASH_ENV%/*}/my.cnf"
+        local known options before=() word
+        gatera_look
         for word; do
             case $word in
             */mysqld | */mariadbd)
@@ -29,29 +49,27 @@ case $0 in
     }
     ;;
 */entrypoint.sh)
-    # The image founds a cluster if a variable says so; or if no other member resolves and there is no file of an earlier start,
-    # which is not on the claim in newer releases. Where the cluster exists, the variable is refused and the file is written.
-    gatera_forbid_founding() {
-        local known='' name file value folder
-        { read -r known <"${BASH_ENV%/*}/identity"; } 2>/dev/null || :
-        case $known in '' | founds | free | unknown) return ;; esac
-        for name in MARIADB_GALERA_CLUSTER_BOOTSTRAP MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP; do
-            file=${name}_FILE value=${!name:-}
-            [[ ! -r ${!file:-} ]] || value=$(<"${!file}")
-            unset "$name" "$file"
-            case $known,${value,,} in
-            recovery*) ;; # this member may found: start-member.sh does it
-            *,yes | *,true | *,1)
-                export GATERA_FORCED=$name=$value GATERA_ONLY_TELLS=yes
-                builtin exec sh "${BASH_ENV%/*}/start-member.sh" /opt/bitnami/mariadb/sbin/mysqld --datadir=/bitnami/mariadb/data
-                ;;
-            esac
-        done
-        for folder in /bitnami/mariadb/.bootstrap /opt/bitnami/mariadb/.bootstrap; do
-            { mkdir -p "${GATERA_ROOT:-}$folder" && : >>"${GATERA_ROOT:-}$folder/done"; } 2>/dev/null || :
-        done
+    # The image founds a cluster if a variable says so, or if no other member resolves and it has left no mark of an earlier start.
+    # Where the cluster exists, it sees no such variable, and a mark; where this member may found, an empty volume has no mark.
+    gatera_prepare() {
+        local known options name exists='' mark=${GATERA_ROOT:-}/bitnami/mariadb/.bootstrap/done
+        rm -f "${GATERA_ROOT:-}/run/gatera/start" # servers of the image's own come before the step
+        gatera_look
+        [[ ${options[*]} != *--wsrep_cluster_address=* ]] || exists=yes
+        case $known in '' | founds | free | unknown) ;; *)
+            exists=yes
+            for name in "${gatera_switches[@]}"; do
+                ! gatera_is_on "$name" || echo "gatera: $name is ignored: the cluster exists already ($known)" >&2
+                unset "$name" "${name}_FILE"
+            done
+            ;;
+        esac
+        if [[ $exists ]]; then
+            { mkdir -p "${mark%/*}" && : >>"$mark"; } 2>/dev/null || :
+        elif [[ $known == founds && ! -e ${mark%/*/*}/data/mysql ]]; then
+            rm -f "$mark"
+        fi
     }
-    gatera_forbid_founding
-    unset -f gatera_forbid_founding
+    gatera_prepare
     ;;
 esac

@@ -22,8 +22,8 @@ pub(super) enum Profile {
     Unknown,
     /// A replaced command (diagnostic mode): perhaps no server runs at all.
     Replaced,
-    /// The user's own settings take the place of gatera's.
-    Elsewhere,
+    /// For this reason gatera's options have no effect.
+    Elsewhere(&'static str),
 }
 
 impl Profile {
@@ -34,16 +34,18 @@ impl Profile {
             flag.key == "wsrep_status_file"
                 && flag.value.as_ref().is_none_or(|value| value.look() != STATUS_FILE)
         };
-        match Self::by_looks(server, meta.mark(marks::PROFILE)) {
-            Self::Official if own("MYSQL_HOME", FOLDER) => Self::Elsewhere,
-            Self::Bitnami
-                if own(bitnami::BASH_ENV, bitnami::SCRIPT) || meta.mark(marks::START) == Some("keep") =>
-            {
-                Self::Elsewhere
+        let why = match Self::by_looks(server, meta.mark(marks::PROFILE)) {
+            Self::Official if own("MYSQL_HOME", FOLDER) => "it sets MYSQL_HOME itself",
+            Self::Bitnami if own(bitnami::BASH_ENV, bitnami::SCRIPT) => "it sets BASH_ENV itself",
+            Self::Bitnami if meta.mark(marks::START) == Some("keep") => {
+                "gatera.dev/start: keep keeps its start"
             }
-            Self::Official | Self::Bitnami if flags(server).iter().any(own_file) => Self::Elsewhere,
-            profile => profile,
-        }
+            Self::Official | Self::Bitnami if flags(server).iter().any(own_file) => {
+                "it sets wsrep_status_file itself"
+            }
+            profile => return profile,
+        };
+        Self::Elsewhere(why)
     }
 
     pub(super) fn by_looks(server: &Container, named: Option<&str>) -> Self {
@@ -78,14 +80,14 @@ impl Profile {
     }
 
     /// Why a container keeps its probes. `None`: the server writes its status file to the path that the script reads.
-    pub(super) fn keeps_probes(self) -> Option<&'static str> {
+    pub(super) fn keeps_probes(self) -> Option<String> {
         match self {
             Self::Official | Self::Bitnami => None,
-            Self::Replaced => Some("its command is replaced"),
-            Self::Elsewhere => Some(
-                "it sets MYSQL_HOME, BASH_ENV or wsrep_status_file itself, or keeps its start, so gatera's options would have no effect",
-            ),
-            Self::Unknown => Some("it is not known how its image reads options; set gatera.dev/profile"),
+            Self::Replaced => Some("its command is replaced".to_owned()),
+            Self::Elsewhere(why) => Some(format!("{why}, so gatera's options would have no effect")),
+            Self::Unknown => {
+                Some("it is not known how its image reads options; set gatera.dev/profile".to_owned())
+            }
         }
     }
 }

@@ -35,12 +35,9 @@ impl Start {
                 why: "gatera.dev/start: keep keeps its command as it is",
                 instead: "remove gatera.dev/start: keep from the template",
             },
-            _ if is_bitnamis(server, meta) && Profile::of(server, meta) == Profile::Bitnami => {
-                Self::Prepended
-            }
-            _ if is_bitnamis(server, meta) => Self::Blind {
-                why: "it sets BASH_ENV or wsrep_status_file itself, and gatera's step script starts by them",
-                instead: "remove these settings",
+            _ if is_bitnamis(server, meta) => match Profile::of(server, meta) {
+                Profile::Elsewhere(why) => Self::Blind { why, instead: "remove that setting" },
+                _ => Self::Prepended,
             },
             EntryPoint::Unknown => Self::Blind {
                 why: "gatera does not know what its command, or its arguments, start",

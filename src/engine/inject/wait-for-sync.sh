@@ -103,7 +103,7 @@ state() {
     if ! find_server; then
         word=GONE
     elif [ "${BASH_ENV:-}" = /etc/gatera/bitnami.bash ] && [ ! -e "$run/start" ]; then
-        word=APART # the image's setup starts servers of its own; the one that stays comes behind start-member.sh
+        word=APART # the image's setup starts servers of its own; start-member.sh comes before the one that stays
     elif [ ! -f "$status_file" ]; then
         word=$(state_by_client)
     elif written_by_this_server; then
@@ -117,7 +117,7 @@ state() {
 in_words() {
     case $1 in
         GONE) echo "there is no server process" ;;
-        APART) echo "a server runs that gatera's step script did not start: the image's setup, or BASH_ENV has no effect" ;;
+        APART) echo "the image, or gatera's step, prepares the data; if this lasts, BASH_ENV has no effect" ;;
         STALE) echo "the status file was left by an earlier server" ;;
         UNKNOWN) echo "the server does not tell its state" ;;
         *) echo "the server is $1" ;;

@@ -36,7 +36,7 @@
 //! If servers start without gatera's step script (a command of your own, `gatera.dev/start: keep`, pods that are older than the
 //! guard), `gatera recover` creates no pod. Members that crashed and start together without their positions restore their last view and continue without
 //! comparing their data: some rows exist on some members only, and the cluster has no identity any more (`gatera explain G04`). Recover
-//! it by hand, here for Bitnami's image and chart, with three members of StatefulSet `galera` in namespace `db`:
+//! it by hand, here for pods of Bitnami's chart that were created without the guard, with three members of StatefulSet `galera` in namespace `db`:
 //!
 //! 1. Stop the remaining pods before they find each other: then nothing can write, and every volume is free. `gatera recover` prints the
 //!    commands, with the override (G01, G02, G04) that they need; annotate again if it has ended. It prints none if members would

@@ -15,8 +15,9 @@ pub const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
 
 /// Where the image's option file is, in the order in which it is looked for: a mount of its own, which the image copies; a mount
 /// over the folder, into which the image copies its defaults.
-const OPTION_FILES: [(&str, &str); 2] = [
+const OPTION_FILES: [(&str, &str); 3] = [
     ("/bitnami/conf/my.cnf", "/bitnami/conf/my.cnf"),
+    ("/bitnami/conf", "/bitnami/conf/my.cnf"),
     ("/opt/bitnami/mariadb/conf", "/opt/bitnami/mariadb/conf.default/my.cnf"),
 ];
 const OPTION_FILE: &str = "/opt/bitnami/mariadb/conf/my.cnf";
@@ -36,14 +37,16 @@ pub fn is_script(variable: &EnvVar) -> bool {
     variable.name == BASH_ENV && variable.value.look() == SCRIPT
 }
 
-/// Returns the server as the image starts it, for a container with these mounts that does not prepare its data.
-pub fn server(mounts: &[&str]) -> [String; 4] {
+/// Returns the server as the image starts it, in a container with these mounts and further options, where the image prepares no
+/// data.
+pub fn server(mounts: &[&str], further: &str) -> Vec<String> {
     let is_mounted = |path: &str| mounts.iter().any(|mount| mount.trim_end_matches('/') == path);
     let option_file = OPTION_FILES.iter().find(|(mount, _)| is_mounted(mount)).map_or(OPTION_FILE, |it| it.1);
-    [
+    let starts = [
         "/opt/bitnami/mariadb/sbin/mysqld".to_owned(),
         format!("--defaults-file={option_file}"),
         "--basedir=/opt/bitnami/mariadb".to_owned(),
         format!("--datadir={BITNAMIS}"),
-    ]
+    ];
+    starts.into_iter().chain(further.split_whitespace().map(str::to_owned)).collect()
 }

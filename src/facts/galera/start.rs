@@ -27,10 +27,12 @@ impl EntryPoint {
     /// Returns how the server of this container starts.
     pub fn of(container: &Container) -> Self {
         let words = || container.command.iter().chain(&container.args);
-        if words().any(is_step) || container.env.iter().any(bitnami::is_script) {
+        let image = Image::read(&container.image);
+        // The official image's scripts read that file, too, and do nothing with it.
+        let by_bash = || !image.is_of_the_library() && container.env.iter().any(bitnami::is_script);
+        if words().any(is_step) || by_bash() {
             return Self::Step;
         }
-        let image = Image::read(&container.image);
         let whole: Vec<_> = words().cloned().collect();
         let safe = |path: &str, _: &[String]| matches!(name(path), "mysqld_safe" | "mariadbd-safe");
         if image.name().contains("pxc") || image.name().contains("xtradb") || programs::runs(&whole, safe) {

@@ -68,7 +68,7 @@ pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<V
     let named = |it: &&Value| it["name"] == container;
     let server = own["spec"]["containers"].as_array().and_then(|all| all.iter().find(named));
     let server = server.and_then(Value::as_object).ok_or(NoReader::NoServer)?;
-    // Where that image finds its data, no file decides.
+    // That image finds its data without any file.
     if !is_bitnamis(server) && is_prepared(&own["spec"], &server["volumeMounts"]) {
         return Err(NoReader::Prepared);
     }
@@ -120,7 +120,9 @@ fn command(server: &Map<String, Value>) -> Option<Value> {
     let words = ["command", "args"].into_iter().filter_map(|field| server.get(field)?.as_array()).flatten();
     let words: Vec<&str> = words.filter_map(Value::as_str).collect();
     let mounts = list(server.get("volumeMounts")).filter_map(|it| it["mountPath"].as_str());
-    let bitnamis = is_bitnamis(server).then(|| bitnami::server(&mounts.collect::<Vec<_>>()));
+    let further = list(server.get("env")).find(|it| it["name"] == bitnami::EXTRA_FLAGS);
+    let further = further.and_then(|it| it["value"].as_str()).unwrap_or_default();
+    let bitnamis = is_bitnamis(server).then(|| bitnami::server(&mounts.collect::<Vec<_>>(), further));
     let bitnamis = bitnamis.as_ref().map(|it| it.iter().map(String::as_str).collect());
     let starts: Vec<_> = behind_the_step(&words).map(<[_]>::to_vec).or(bitnamis)?;
     // Kubernetes turns two dollars into one, and expands some variables.

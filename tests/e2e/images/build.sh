@@ -174,7 +174,13 @@ build_bitnami() {
     ln -s /usr/lib/galera/libgalera_smm.so "$at/lib/libgalera_smm.so"
     ln -s /usr/share "$at/share"
     ln -s /usr/lib/mysql/plugin "$at/plugin"
-    for program in mysql mysqladmin mysql_install_db mysql_upgrade my_print_defaults; do ln -s "/usr/bin/$program" "$at/bin/$program"; done
+    while read -r name is; do ln -s "/usr/bin/$is" "$at/bin/$name"; done <<END
+mysql mariadb
+mysqladmin mariadb-admin
+mysql_install_db mariadb-install-db
+mysql_upgrade mariadb-upgrade
+my_print_defaults my_print_defaults
+END
     printf '#!/bin/sh\nexec getent hosts "$1"\n' >"$at/bin/resolveip" # Debian's was taken out
     chmod 755 "$at/bin/resolveip"
     cp bitnami/ini-file "$root/opt/bitnami/common/bin/ini-file"

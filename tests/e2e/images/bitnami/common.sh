@@ -12,8 +12,8 @@ volume=/bitnami/mariadb
 data=$volume/data
 conf=$base/conf
 socket=$base/tmp/mysql.sock
-# On the claim until 2021 (E:180-183); since then beside the program, where the chart mounts an empty folder (C:339).
-done_file=$base/.bootstrap/done
+# On the claim (E:180-183), whatever the chart mounts at $base/.bootstrap (C:339).
+done_file=$volume/.bootstrap/done
 
 say() { printf 'mariadb %s ==> %s\n' "$(date +%T)" "$*" >&2; }
 
@@ -46,9 +46,9 @@ others_resolve() {
     return 1
 }
 
-# L:88-117
+# L:88-117; since the end of 2021 FORCE_SAFETOBOOTSTRAP alone founds nothing.
 founds() {
-    if is_yes "$MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP" || is_yes "$MARIADB_GALERA_CLUSTER_BOOTSTRAP"; then return 0; fi
+    ! is_yes "$MARIADB_GALERA_CLUSTER_BOOTSTRAP" || return 0
     [[ ! -e $done_file ]] && ! others_resolve
 }
 

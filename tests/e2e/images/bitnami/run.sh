@@ -8,5 +8,6 @@ flags=(--defaults-file="$conf/my.cnf" --basedir="$base" --datadir="$data" --sock
 read -r -a extra <<<"$(extra_flags | tr '\n' ' ')"
 flags+=("${extra[@]}" "$@")
 say "** Starting MariaDB **"
+mkdir -p "${done_file%/*}"
 : >>"$done_file"
 exec "$base/sbin/mysqld" "${flags[@]}"

@@ -57,8 +57,9 @@ if [[ -e "$data/mysql" ]]; then
 fi
 founds || exit 0
 rm -rf "${data:?}"/*
-mariadb-install-db --defaults-file="$conf/my.cnf" --basedir=/usr --datadir="$data" --auth-root-authentication-method=normal --skip-test-db \
-    --wsrep-on=OFF >/dev/null
+installs=("$base/bin/mysql_install_db" --defaults-file="$conf/my.cnf" --basedir="$base" --datadir="$data"
+    --auth-root-authentication-method=normal --skip-test-db)
+"${installs[@]}" >"$base/tmp/install.log" 2>&1 || { cat "$base/tmp/install.log" && exit 1; }
 start_helper
 sql <<END
 DELETE FROM mysql.global_priv WHERE user NOT IN ('mariadb.sys', 'root');
