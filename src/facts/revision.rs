@@ -80,9 +80,9 @@ pub fn reaching(spec: &PodSpec) -> BTreeMap<String, Keys> {
 }
 
 fn keys(source: &SourceRef, sub_path: &str) -> Keys {
-    let named = source.items.iter().map(|item| item.key.clone());
+    let listed = source.items.iter().map(|item| item.key.clone());
     let names = match (source.items.is_empty(), sub_path) {
-        (false, _) => Some(named.collect()),
+        (false, _) => Some(listed.collect()),
         (true, "") => None,
         (true, file) => Some(BTreeSet::from([file.to_owned()])),
     };

@@ -44,6 +44,7 @@ mod seed;
 mod transfer;
 mod unguarded;
 mod volumes;
+mod weather;
 mod webdriver;
 mod wordpress;
 mod writer;

@@ -1,0 +1,147 @@
+//! Full copies that break off: the donor or the joiner dies when a tenth, half or nine tenths have arrived, with each method of state
+//! transfer; and nodes that are replaced one after the other, each with the volume of its member. A writer all the while. Part of
+//! `make drills`; GATERA_GIGABYTES says how much there is to copy.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::galera::{Galera, patiently};
+use crate::guard::guarded;
+use crate::install::{grown, helm, password, until_bootstrap_is_removed};
+use crate::lab::User;
+use crate::power;
+use crate::transfer;
+use crate::writer::Writer;
+
+fn formed(name: &str, method: &str) -> (Galera<'static>, String) {
+    let lab = guarded();
+    let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, name);
+    let options = format!("--set=config=innodb_buffer_pool_size = 64M\nwsrep_sst_method = {method}");
+    helm(&galera, "install", &[&options, "--set=volumeSize=20Gi"]);
+    galera.until_ready(3);
+    until_bootstrap_is_removed(&galera);
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    grown(&galera);
+    (galera, cluster)
+}
+
+fn volume(galera: &Galera<'_>, ordinal: usize) -> PathBuf {
+    galera.lab.volume_of(&galera.namespace, &format!("{}-datadir-{}", galera.name, galera.member(ordinal)))
+}
+
+/// The bytes of all files in a folder. Files come and go meanwhile.
+fn size(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let each = entries.map(|entry| match entry.metadata() {
+        Ok(it) if it.is_dir() => size(&entry.path()),
+        Ok(it) => it.len(),
+        Err(_) => 0,
+    });
+    each.sum()
+}
+
+/// Without what every server has, so that a part of the copy is a part of the rows.
+fn rows(folder: &Path) -> u64 {
+    // mariadb-backup receives beside the data.
+    ["shop", ".sst/shop", "data/shop", "data/.sst/shop"].iter().map(|it| size(&folder.join(it))).sum()
+}
+
+fn until_arrived(galera: &Galera<'_>, percent: u64) -> Duration {
+    let began = Instant::now();
+    let (whole, joiner) = (rows(&volume(galera, 0)), volume(galera, 2));
+    assert!(whole > 1 << 20, "there is something to copy: {whole}");
+    // The copy takes seconds, so this looks all the time.
+    while rows(&joiner) < whole * percent / 100 {
+        assert!(began.elapsed() < Duration::from_secs(300), "{} of {whole} bytes arrived", rows(&joiner));
+    }
+    began.elapsed()
+}
+
+fn copies_break_off(method: &str) {
+    let (galera, cluster) = formed(&method.replace("mariabackup", "backup"), method);
+    let writer = Writer::start(&galera, &password(&galera));
+    let gigabytes = rows(&volume(&galera, 0)) as f64 / f64::from(1 << 30);
+    for percent in [10, 50, 90] {
+        for who in ["joiner", "donor"] {
+            writer.until_writes();
+            transfer::a_disk_is_lost(&galera, 2);
+            let arrived = until_arrived(&galera, percent);
+            let dies = match who {
+                "joiner" => galera.member(2),
+                _ => giver(&galera),
+            };
+            let died = Instant::now();
+            let was_there = power::killed_if_it_runs(&dies);
+            galera.until_ready(3);
+            assert_eq!(galera.until_synced(3, 3), cluster, "{method} {percent} % {who}");
+            println!(
+                "{method}, {gigabytes:.1} GiB: the {who} ({dies}, {was_there}) died at {percent} % after {:.1} s; all Ready {:.1} s later",
+                arrived.as_secs_f64(),
+                died.elapsed().as_secs_f64()
+            );
+            power::members_agree(&galera, "shop.t, shop.heavy");
+        }
+    }
+    let (acknowledged, failed) = writer.finish(3);
+    println!("{method}: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+/// The member that sends; one that blocks while it does answers nobody.
+fn giver(galera: &Galera<'_>) -> String {
+    let log = galera.kubectl(&["logs", &galera.member(2), "--container=mariadb", "--tail=400"]).stdout;
+    let of_line = |line: &str| {
+        line.split_once(" from node ")?.1.split_once('(')?.1.split_once(')').map(|it| it.0.to_owned())
+    };
+    log.lines().rev().find_map(of_line).unwrap_or_else(|| galera.member(0))
+}
+
+#[test]
+fn by_mariabackup() {
+    copies_break_off("mariabackup");
+}
+
+#[test]
+fn by_rsync() {
+    copies_break_off("rsync");
+}
+
+/// As when a cluster's nodes are upgraded by new ones: cordoned, drained, and their local volumes gone with them.
+#[test]
+fn three_nodes_are_replaced_one_after_the_other() {
+    let (galera, cluster) = formed("replaced", "mariabackup");
+    let writer = Writer::start(&galera, &password(&galera));
+    for ordinal in [2, 0, 1] {
+        let pod = galera.member(ordinal);
+        let began = Instant::now();
+        let node = galera.pod(&pod).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
+        let selector = format!("--pod-selector=app=galera,instance={}", galera.name);
+        let drain =
+            ["drain", &node, "--delete-emptydir-data", "--ignore-daemonsets", &selector, "--timeout=80s"];
+        patiently("the node is drained", || {
+            let output = galera.lab.kubectl(User::Admin, &drain);
+            if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
+        });
+        let claim = format!("pvc/{}-datadir-{pod}", galera.name);
+        let lost = volume(&galera, ordinal);
+        let until = Timestamp::now() + Duration::from_secs(600);
+        let release = format!("gatera.dev/override=G07 until={until:.0} reason=its node is gone");
+        galera.kubectl(&["annotate", &claim, &release]).succeeded();
+        galera.kubectl(&["delete", &claim, "--wait=false"]).succeeded();
+        fs::remove_dir_all(&lost).unwrap();
+        // The pod that waits holds the claim; its next one gets a new claim.
+        galera.kubectl(&["delete", "pod", &pod, "--wait=false"]);
+        galera.lab.kubectl(User::Admin, &["uncordon", &node]).succeeded();
+        galera.until_ready(3);
+        assert_eq!(galera.until_synced(3, 3), cluster);
+        println!("{pod}: on a new volume, Ready after {:.1} s", began.elapsed().as_secs_f64());
+        power::members_agree(&galera, "shop.t, shop.heavy");
+        writer.until_writes();
+    }
+    let (acknowledged, failed) = writer.finish(3);
+    println!("replaced: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
