@@ -261,6 +261,13 @@ fn a_new_pod_is_told_which_cluster_it_belongs_to() {
             "founds",
         ),
         (
+            "the first of three that were stopped",
+            recorded(json!({})),
+            json!({}),
+            Scene { members: vec!["absent".into()], ended: vec![363, 360, 351], ..Scene::default() },
+            THIS,
+        ),
+        (
             "without a step in front of its server its probes tell",
             recorded(json!({})),
             json!({ "gatera.dev/start": "keep" }),

@@ -117,7 +117,9 @@ fn the_guards_address_follows_where_members_are_to_find_each_other() {
         ("free", Some(LIST), None, true),
         ("none", Some(LIST), None, true),
         ("founds", Some(LIST), None, false),
-        (ID, Some("gcomm://galera-0.hs"), None, false),
+        // In the middle of `gatera start`.
+        (ID, Some("gcomm://galera-0.hs"), None, true),
+        ("free", Some("gcomm://galera-0.hs"), None, false),
         (ID, None, None, false),
         (ID, Some(LIST), Some(flag("--wsrep-node-name=x")), true),
         (ID, Some(LIST), Some(flag("--a --wsrep_cluster-address=gcomm://other")), false),

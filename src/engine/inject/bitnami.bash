@@ -14,7 +14,7 @@ gatera_is_on() {
 }
 
 # Sets known: the cluster, as the guard knows it; and options: the lines of the option file. The address is among them only where
-# members are to find each other: not if it names one, if this one may found, or if the user passes another.
+# members are to find each other: not for an only member, for one that may found, or if the user passes another.
 gatera_look() {
     local key equals value switch
     known='' options=()
@@ -22,7 +22,8 @@ gatera_look() {
     while read -r key equals value; do
         [[ $equals == '=' ]] || continue
         if [[ $key == wsrep_cluster_address ]]; then
-            [[ $value == *,* && $known != founds && ${MARIADB_EXTRA_FLAGS:-} != *wsrep[-_]cluster[-_]address* ]] || continue
+            case $known,$value in free,*,*) ;; founds,* | free,*) continue ;; esac
+            [[ ${MARIADB_EXTRA_FLAGS:-} != *wsrep[-_]cluster[-_]address* ]] || continue
             for switch in "${gatera_switches[@]}"; do ! gatera_is_on "$switch" || continue 2; done
         fi
         options+=("--$key=$value")

@@ -78,9 +78,11 @@ pub fn asked(cluster: &Cluster, view: &View<'_>) -> bool {
     view.mode(SECOND_BOOTSTRAP, &cluster.id.namespace) == Mode::Enforce
 }
 
-/// Whether the step script keeps the pods from creating another cluster. A single member may create its cluster at every start.
+/// Whether the step script keeps the pods from creating another cluster. A single member may create its cluster at every start, but
+/// not the first one of several that were stopped: another may have newer data.
 fn gated(cluster: &Cluster, view: &View<'_>) -> bool {
-    asked(cluster, view) && cluster.workload.replicas() > 1
+    let members = cluster.stopped_members().unwrap_or(0).max(cluster.workload.replicas());
+    asked(cluster, view) && members > 1
 }
 
 /// Whether pods serve, but none of them is known to be in the recorded cluster: it may have been created anew while the guard was
