@@ -4,7 +4,7 @@
 #
 # Known variables: ROOT_PASSWORD, ALLOW_EMPTY_ROOT_PASSWORD (MYSQL_ALLOW_EMPTY_PASSWORD), RANDOM_ROOT_PASSWORD,
 # ROOT_HOST, DATABASE, USER, PASSWORD, INITDB_SKIP_TZINFO; with MARIADB_ only: USER_HOST, MYSQL_LOCALHOST_USER,
-# MYSQL_LOCALHOST_GRANTS. Not here, and refused where ignoring them would surprise: password hashes, replication set up
+# MYSQL_LOCALHOST_GRANTS, HEALTHCHECK_GRANTS. Not here, and refused where ignoring them would surprise: password hashes, replication set up
 # by variables, initialisation from a backup, upgrades.
 #
 # Without `set -u`: people's scripts in /docker-entrypoint-initdb.d may be read into this shell.
@@ -188,6 +188,19 @@ wanted_accounts() {
     fi
 }
 
+# For healthcheck.sh: with a password that only a file in this data directory has. The users reach every member of a cluster,
+# the file does not.
+healthcheck_accounts() {
+    local host password
+    password=$(pwgen --secure --numerals --capitalize 32 1)
+    for host in localhost 127.0.0.1 ::1; do
+        echo "CREATE USER healthcheck@'$host' IDENTIFIED BY '$password';"
+        echo "GRANT ${MARIADB_HEALTHCHECK_GRANTS:-USAGE} ON *.* TO healthcheck@'$host';"
+    done
+    (umask 077 && printf '[mariadb-client]\nsocket=%s\nuser=healthcheck\npassword=%s\n' "$SOCKET" "$password" \
+        >"$DATADIR/.my-healthcheck.cnf")
+}
+
 # Passwords reach the client on its input. Accounts of this server alone stay out of its binary log.
 create_accounts() {
     if [[ $MARIADB_RANDOM_ROOT_PASSWORD ]]; then
@@ -199,6 +212,7 @@ create_accounts() {
         echo "SET NAMES utf8mb4;"
         echo "SET SESSION sql_mode = '', SESSION sql_log_bin = 0;"
         system_accounts
+        healthcheck_accounts
         echo "SET SESSION sql_log_bin = 1;"
         wanted_accounts
     } | docker_process_sql --dont-use-mysql-root-password --database=mysql --binary-mode
