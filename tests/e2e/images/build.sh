@@ -160,6 +160,8 @@ take_server_from_java() {
     printf '#!/bin/sh\nexec /usr/local/mysql/scripts/mariadb-install-db --basedir=/usr/local/mysql "$@"\n' \
         >"$root/usr/bin/mariadb-install-db"
     rm "$root/usr/bin/mariadb-upgrade"
+    # It would make itself a key at every start, and takes up to a minute for that.
+    printf '[mariadbd]\nssl = 0\n[client]\nskip-ssl\n' >"$root/etc/mysql/mariadb.conf.d/50-without-tls.cnf"
 }
 
 # In $root: a system with these packages, and what they need. They are kept: fetching and configuring them takes nearly all
@@ -181,8 +183,8 @@ build_mariadb() {
     package=$(chroot "$root" dpkg-query --show mariadb-server | cut -f 2)
     version=${package#*:}
     version=${version%%[-+]*}
-    [ "$server" = debian ] || take_server_from_java
     arrange_mariadb
+    [ "$server" = debian ] || take_server_from_java
     ./archive.sh "$root" "{\"Env\":[\"PATH=$path\",\"LANG=C.UTF-8\",\"MARIADB_VERSION=$package\"],
 \"Entrypoint\":[\"docker-entrypoint.sh\"],\"Cmd\":[\"mariadbd\"],\"ExposedPorts\":{\"3306/tcp\":{}},
 \"Volumes\":{\"/var/lib/mysql\":{}}}" "$folder/mariadb.tar" \
