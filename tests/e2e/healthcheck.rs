@@ -1,6 +1,7 @@
 //! The official image's own check, `healthcheck.sh`, as the readiness probe, in servers that run as the image's user with a
 //! read-only root. The lab's image has a script of its own that answers in the same way. Part of `make drills`.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use serde_json::json;
@@ -13,6 +14,7 @@ use crate::power;
 use crate::transfer;
 use crate::writer::Writer;
 
+const SET: &str = "statefulset/healthcheck-galera";
 const ONLINE: [&str; 3] = ["--connect", "--innodb_initialized", "--galera_online"];
 
 fn check(galera: &Galera<'_>, pod: &str, words: &[&str]) -> Output {
@@ -68,6 +70,37 @@ fn members_lack_its_login(galera: &Galera<'_>) {
     }
 }
 
+/// Sets or takes away MARIADB_AUTO_UPGRADE in the template.
+fn auto_upgrade(galera: &Galera<'_>, value: &str) {
+    galera
+        .kubectl(&["set", "env", SET, "--containers=mariadb", &format!("MARIADB_AUTO_UPGRADE{value}")])
+        .succeeded();
+}
+
+/// The entrypoint then changes the system tables of each member for itself, before its server joins. A member without data
+/// never joins: it has tables to upgrade only when it has copied them.
+fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
+    auto_upgrade(galera, "=1");
+    galera.kubectl(&["rollout", "status", SET, "--timeout=300s"]).succeeded();
+    galera.until_ready(3);
+    let hash = "SELECT JSON_VALUE(Priv, '$.authentication_string') FROM mysql.global_priv WHERE User = 'healthcheck' AND Host = '::1'";
+    let hashes: BTreeSet<_> = (0..3).map(|ordinal| galera.ask(&galera.member(ordinal), hash)).collect();
+    println!("{} different passwords of healthcheck on three members", hashes.len());
+    assert_eq!(hashes.len(), 3, "each made its own");
+
+    transfer::a_disk_is_lost(galera, 2);
+    let words = patiently("the member without data fails", || {
+        let log = galera.kubectl(&["logs", &galera.member(2), "--container=mariadb", "--previous"]).stdout;
+        let word = log.lines().rfind(|line| line.starts_with("ERROR ")).map(str::to_owned);
+        word.ok_or(log)
+    });
+    println!("{}: {words}", galera.member(2));
+    auto_upgrade(galera, "-");
+    galera.kubectl(&["delete", "pod", &galera.member(2)]).succeeded();
+    galera.kubectl(&["rollout", "status", SET, "--timeout=300s"]).succeeded();
+    galera.until_ready(3);
+}
+
 /// The user, the root and the probe are those of the template, and the pod got the rest from the guard.
 fn members_are_as_written(galera: &Galera<'_>) {
     for ordinal in 0..3 {
@@ -89,11 +122,11 @@ fn the_check_of_the_image_is_a_probe_for_servers_that_are_not_root() {
     members_lack_its_login(&galera);
     let writer = Writer::start(&galera, &password(&galera));
 
-    let (began, set) = (Instant::now(), "statefulset/healthcheck-galera");
-    let patched = galera.kubectl(&["patch", set, "--patch", &template().to_string()]);
+    let began = Instant::now();
+    let patched = galera.kubectl(&["patch", SET, "--patch", &template().to_string()]);
     assert_eq!(patched.status, 0, "{patched}");
     println!("{}", patched.stderr.trim());
-    galera.kubectl(&["rollout", "status", set, "--timeout=300s"]).succeeded();
+    galera.kubectl(&["rollout", "status", SET, "--timeout=300s"]).succeeded();
     galera.until_ready(3);
     println!("three members restarted in {:.0} s", began.elapsed().as_secs_f64());
     members_are_as_written(&galera);
@@ -102,6 +135,7 @@ fn the_check_of_the_image_is_a_probe_for_servers_that_are_not_root() {
     transfer::a_disk_is_lost(&galera, 2);
     galera.until_ready(3);
     members_are_as_written(&galera);
+    with_auto_upgrade_only_members_with_data_start(&galera);
     assert_eq!(galera.until_synced(3, 3), cluster);
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);

@@ -41,8 +41,9 @@ impl Upgrade<'_> {
     }
 
     /// With a cache that holds more than what is written while a member restarts.
-    fn release(&self, verb: &str, series: &str) {
-        helm(self.galera, verb, &[&format!("--set=image.tag={series},gcacheSize=256M")]);
+    fn release(&self, verb: &str, series: &str, options: &str) {
+        let values = format!("--set=image.tag={series},gcacheSize=256M,config={options}");
+        helm(self.galera, verb, &[&values]);
     }
 
     /// Members below this ordinal keep what they have.
@@ -83,6 +84,13 @@ impl Upgrade<'_> {
             (true, false) => "the write-set cache",
             (false, false) => "neither: nothing was missed",
         }
+    }
+
+    /// What its server calls errors, before its last restart or since.
+    fn errors(&self, pod: &str, before: bool) -> String {
+        let which = format!("--previous={before}");
+        let log = self.galera.kubectl(&["logs", pod, "--container=mariadb", &which]).stdout;
+        log.lines().filter(|line| line.contains("[ERROR]")).collect::<Vec<_>>().join("\n")
     }
 
     fn tell(&self, ordinals: &[usize], began: Instant) {
@@ -159,7 +167,7 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     let namespace = lab.namespace_with_labels("upgrade", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "upgrade");
     let upgrade = Upgrade { galera: &galera };
-    upgrade.release("install", "10.11");
+    upgrade.release("install", "10.11", "");
     galera.until_ready(3);
     until_bootstrap_is_removed(&galera);
     let cluster = galera.until_synced(3, 3);
@@ -167,12 +175,18 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     let writer = Writer::start(&galera, &password(&galera));
     upgrade.is_judged("11.4", Some("11.8"));
 
-    // Two of three, and back.
+    // The first one, also without its data; then two of three, and back.
     let began = Instant::now();
+    upgrade.hold_below(2);
+    upgrade.release("upgrade", "11.4", "");
+    upgrade.until_runs("11.4", &[2]);
+    upgrade.tell(&[2], began);
+    upgrade.copies_everything(2);
+    upgrade.until_runs("11.4", &[2]);
+    upgrade.tell(&[2], began);
     upgrade.hold_below(1);
-    upgrade.release("upgrade", "11.4");
     upgrade.until_runs("11.4", &[2, 1]);
-    upgrade.tell(&[2, 1, 0], began);
+    upgrade.tell(&[1], began);
     upgrade.series_replicate("mixed");
     writer.until_writes();
     there_is_a_way_back(&upgrade, &writer);
@@ -180,7 +194,7 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     // All three.
     let began = Instant::now();
     upgrade.hold_below(0);
-    upgrade.release("upgrade", "11.4");
+    upgrade.release("upgrade", "11.4", "");
     upgrade.until_runs("11.4", &[2, 1, 0]);
     upgrade.tell(&[2, 1, 0], began);
     upgrade.series_replicate("second");
@@ -188,7 +202,7 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
 
     let began = Instant::now();
     upgrade.is_judged("11.8", None);
-    upgrade.release("upgrade", "11.8");
+    upgrade.release("upgrade", "11.8", "");
     upgrade.until_runs("11.8", &[2, 1, 0]);
     upgrade.tell(&[2, 1, 0], began);
     upgrade.upgrades_system_tables();
@@ -215,7 +229,8 @@ fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
             galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
         if set.status == 0 { Ok(()) } else { Err(set.stderr) }
     });
-    upgrade.release("upgrade", "10.11");
+    // A copy that a member of the new series sends cannot be read by the old one.
+    upgrade.release("upgrade", "10.11", &format!("wsrep_sst_donor = {}", galera.member(0)));
     for ordinal in [2, 1] {
         let pod = galera.member(ordinal);
         let started = patiently("the old server to start over newer data, or not", || {
@@ -229,12 +244,10 @@ fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
             }
         });
         println!(
-            "the old server over newer data of {pod}: {}",
-            if started { "starts" } else { "does not start" }
+            "the old server over newer data of {pod} {}:\n{}",
+            if started { "starts" } else { "does not start" },
+            upgrade.errors(&pod, !started)
         );
-        let log = galera.kubectl(&["logs", &pod, "--container=mariadb", "--tail=40"]).stdout;
-        let errors = log.lines().filter(|line| line.contains("[ERROR]"));
-        println!("{}", errors.collect::<Vec<_>>().join("\n"));
         upgrade.copies_everything(ordinal);
         upgrade.until_runs("10.11", &[ordinal]);
         upgrade.tell(&[ordinal], began);
