@@ -21,6 +21,14 @@ fn check(galera: &Galera<'_>, pod: &str, words: &[&str]) -> Output {
     galera.kubectl(&[&["exec", pod, "--container=mariadb", "--", "healthcheck.sh"], words].concat())
 }
 
+fn until_rolled_out(galera: &Galera<'_>) {
+    patiently("every member has the new template", || {
+        let told = galera.kubectl(&["rollout", "status", SET, "--watch=false"]).stdout;
+        if told.contains("rolling update complete 3 pods") { Ok(()) } else { Err(told) }
+    });
+    galera.until_ready(3);
+}
+
 /// What is patched into the chart's template. Volumes of the lab are folders, to which `fsGroup` does nothing: the init container
 /// gives a new one to the server's user.
 fn template() -> serde_json::Value {
@@ -81,8 +89,7 @@ fn auto_upgrade(galera: &Galera<'_>, value: &str) {
 /// never joins: it has tables to upgrade only when it has copied them.
 fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
     auto_upgrade(galera, "=1");
-    galera.kubectl(&["rollout", "status", SET, "--timeout=300s"]).succeeded();
-    galera.until_ready(3);
+    until_rolled_out(galera);
     let hash = "SELECT JSON_VALUE(Priv, '$.authentication_string') FROM mysql.global_priv WHERE User = 'healthcheck' AND Host = '::1'";
     let hashes: BTreeSet<_> = (0..3).map(|ordinal| galera.ask(&galera.member(ordinal), hash)).collect();
     println!("{} different passwords of healthcheck on three members", hashes.len());
@@ -97,8 +104,7 @@ fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
     println!("{}: {words}", galera.member(2));
     auto_upgrade(galera, "-");
     galera.kubectl(&["delete", "pod", &galera.member(2)]).succeeded();
-    galera.kubectl(&["rollout", "status", SET, "--timeout=300s"]).succeeded();
-    galera.until_ready(3);
+    until_rolled_out(galera);
 }
 
 /// The user, the root and the probe are those of the template, and the pod got the rest from the guard.
@@ -126,8 +132,7 @@ fn the_check_of_the_image_is_a_probe_for_servers_that_are_not_root() {
     let patched = galera.kubectl(&["patch", SET, "--patch", &template().to_string()]);
     assert_eq!(patched.status, 0, "{patched}");
     println!("{}", patched.stderr.trim());
-    galera.kubectl(&["rollout", "status", SET, "--timeout=300s"]).succeeded();
-    galera.until_ready(3);
+    until_rolled_out(&galera);
     println!("three members restarted in {:.0} s", began.elapsed().as_secs_f64());
     members_are_as_written(&galera);
     writer.until_writes();
