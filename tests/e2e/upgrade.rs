@@ -193,8 +193,9 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
 
     // All three.
     let began = Instant::now();
-    upgrade.hold_below(0);
     upgrade.release("upgrade", "11.4", "");
+    upgrade.until_runs("11.4", &[2, 1]);
+    upgrade.hold_below(0);
     upgrade.until_runs("11.4", &[2, 1, 0]);
     upgrade.tell(&[2, 1, 0], began);
     upgrade.series_replicate("second");

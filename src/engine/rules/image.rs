@@ -8,12 +8,13 @@
 //!
 //! # Why
 //!
-//! A pod that restarts by itself pulls the image that its tag names at that time. A newer server changes the data files when it
-//! starts, and no older one is made to read them again: 10.11 may even start over the data of 11.4, with an error about a
-//! change buffer that is gone. The way back is a full copy from a member that still has the old series, a dump or a backup. Two
-//! series in one cluster work as long as a member that restarts catches up from the others' write-set cache. A full copy between
-//! them depends on their scripts: 10.11 cannot read the copy that a member of 11.4 or 11.8 sends. MariaDB's images have no programs
-//! called `mysql…` from 11.0 on: a probe that calls one fails on every member at once.
+//! A pod that restarts by itself pulls the image that its tag names at that time. A newer server changes the data files when
+//! it starts, and no older one is made to read them again: 10.11 starts over the data of 11.4 and serves, with only an error
+//! in its log that the change buffer is corrupted or has been removed. The way back is a full copy from a member that still
+//! has the old series, a dump or a backup. Two series in one cluster work as long as a member that restarts catches up from
+//! the others' write-set cache. A full copy between them depends on their scripts: 11.4 reads one that 10.11 sends, but 10.11
+//! cannot read one of 11.x. MariaDB's images have no programs called `mysql…` from 11.0 on: a probe that calls one fails on
+//! every member at once.
 //!
 //! # Example
 //!
@@ -44,9 +45,10 @@
 //!
 //! # What was tried
 //!
-//! `make drills` walks 10.11, 11.4, 11.8 on three members while a client commits rows: up to 11.4 on two of three, back to
-//! 10.11, then up to 11.8. No acknowledged row is lost. Not tried: `mariadb-upgrade` of 11.4, because the lab's 11.4 has none
-//! (its scripts and its `mariadb-backup` are those of 11.8), and the step to 12.3.
+//! `make drills` walks 10.11, 11.4, 11.8 on three members while a client commits rows: up to 11.4 on two of three, one of
+//! them with a full copy from 10.11, back to 10.11, then up to 11.8. No acknowledged row is lost. That 10.11 cannot read a
+//! copy of 11.x was tried without pods. Not tried: `mariadb-upgrade` of 11.4, because the lab's 11.4 has none (its scripts
+//! and its `mariadb-backup` are those of 11.8), and the step to 12.3.
 //!
 //! # Exceptions
 //!
