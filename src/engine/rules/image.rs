@@ -36,9 +36,10 @@
 //!
 //! To go back while at least one member still has the old series: set `wsrep_sst_donor` to the name of its pod, set an
 //! override of G17 (below; and of G14, if it waits for a member) and set the old image again. Each member that ran the new
-//! image must copy everything, even if its old server starts: delete its claim (override of G07), then its pod, one member at
-//! a time. Remove `wsrep_sst_donor` when all are Ready. When the last member has the new series, dump and restore into a new
-//! cluster; so, too, to go to another vendor. Containers other than the server are only warned about.
+//! image must copy everything, even if its old server starts: when the rollout is over, or hangs, delete its claim (override
+//! of G07), then its pod, one member at a time. Remove `wsrep_sst_donor` when all are Ready. When the last member has the new
+//! series, dump and restore into a new cluster; so, too, to go to another vendor. Containers other than the server are only
+//! warned about.
 //!
 //! A reference without a version that can be compared (a digest alone, an image of your own with its own numbering) is
 //! allowed with a warning.
