@@ -21,7 +21,7 @@ demo: ## watch a real API server refuse the commands that destroy a Galera clust
 test: tools ## run all tests, against a real control plane (KUBERNETES=1.33, HELM=3: another release in tests/lab/tools)
 	$(CARGO) test
 
-matrix: ## run the tests with a control plane on Kubernetes 1.30, 1.33 and 1.36, and with Helm 3 (hours; not in CI)
+matrix: ## run the tests with Kubernetes 1.30, 1.33 and 1.36, with Helm 3, and on real nodes with each MariaDB (hours; not in CI)
 	@tests/lab/matrix.sh
 
 # `make test` runs these for seconds.
@@ -38,7 +38,7 @@ sim: ## run deep searches: simulated clusters, users and faults, with events of 
 ALONE = recover seed guard_life
 # These take long and run as drills; the UNGUARDED ones begin without the guard, each in a lab of its own.
 UNGUARDED = unguarded from_before
-DRILLS = drills bitnami passwd rolling orphaned outage volumes hangs held foreign odd odd_ends wordpress kudo weather
+DRILLS = drills bitnami passwd rolling orphaned outage volumes hangs held foreign odd odd_ends wordpress kudo upgrade healthcheck weather
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## test real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
@@ -48,12 +48,24 @@ e2e: gatera-image ## test real MariaDB Galera in real pods on three real nodes, 
 e2e-shared:
 	$(E2E) --nocapture --test-threads=1 --skip lab:: $(DRILLS:%=--skip %::) $(ALONE:%=--skip %::) $(UNGUARDED:%=--skip %::)
 
+# Nodes know one MariaDB; these are the others.
+OTHERS = $(filter-out $(or $(GATERA_MARIADB),10.11),10.11 11.4 11.8)
+WITH_OTHERS = others=$$(for series in $(OTHERS); do folder=$$(GATERA_MARIADB=$$series tests/e2e/images/build.sh mariadb) || exit; \
+	echo $$folder/mariadb.tar; done) && GATERA_MARIADB_IMAGES="$$others"
+
+e2e-upgrade:
+	$(WITH_OTHERS) $(E2E) --nocapture upgrade::
+
+e2e-bitnami:
+	images=$$(tests/e2e/images/build.sh bitnami)/more && \
+	GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} $(E2E) --nocapture bitnami::
+
 e2e-%:
 	$(E2E) --nocapture $*::
 
-drills: gatera-image ## test every kind of power failure and outage during writes; WordPress in a browser; KUDO (root, Linux; MARIADB=11.8)
+drills: gatera-image ## test every kind of power failure and outage during writes; upgrades; Bitnami; WordPress in a browser; KUDO (root, Linux, mvn; MARIADB=11.8)
 	images=$$(tests/e2e/images/build.sh bitnami wordpress browser kudo)/more && \
-	GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} \
+	$(WITH_OTHERS) GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} \
 	GATERA_WORDPRESS_IMAGE=$$images/wordpress.tar GATERA_BROWSER_IMAGE=$$images/browser.tar GATERA_KUDO_IMAGE=$$images/kudo.tar \
 	$(E2E) --nocapture --test-threads=1 $(DRILLS:%=%::)
 	@$(MAKE) --no-print-directory --jobs=1 --keep-going $(UNGUARDED:%=e2e-%)

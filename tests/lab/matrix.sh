@@ -1,10 +1,12 @@
 #!/bin/sh
-# Runs the tests that meet a control plane or a release of Helm with every version that is pinned for it, one after the
-# other, and prints a table of what ran: the versions that the programs tell, and the closing line of the tests.
+# Runs the tests with every version that they meet, one after the other, and prints a table of what ran: those that meet a
+# control plane or a release of Helm with every version that is pinned for it, and those on real nodes with every series
+# of MariaDB that there is an image of.
 #
-# usage: matrix.sh     writes target/matrix-KUBERNETES-HELM.log
+# usage: matrix.sh     writes target/matrix-KUBERNETES-HELM.log and target/matrix-mariadb-SERIES-MODULE.log
 #
-# GATERA_MATRIX='1.30/4 1.36/3' runs these rows only.
+# GATERA_MATRIX='1.30/4 1.36/3 mariadb/11.8' runs these rows only. Rows of MariaDB need root, and 11.4 needs mvn.
+# GATERA_MODULES='seed recover rolling'      are the modules of tests/e2e that run with each MariaDB.
 # Exit status: 1 a row failed; the others are run all the same.
 set -eu
 unset CDPATH
@@ -28,20 +30,58 @@ versions() {
         "$("$folder/etcd" --version | sed -n 's/ Version: / /p')"
 }
 
-table=
-failed=0
-for row in ${GATERA_MATRIX:-1.30/4 1.33/4 1.36/4 1.36/3}; do
-    export GATERA_KUBERNETES="${row%/*}" GATERA_HELM="${row#*/}"
+# with a control plane and a Helm: KUBERNETES/HELM
+meet_control_plane() {
+    export GATERA_KUBERNETES="${1%/*}" GATERA_HELM="${1#*/}"
     with=$(versions)
     log=target/matrix-$GATERA_KUBERNETES-$GATERA_HELM.log
     printf '== %s (%s)\n' "$with" "$log"
     # shellcheck disable=SC2046 # several filters
-    "${CARGO:-cargo}" test --test gatera -- $(tests_of "$row") >"$log" 2>&1 || {
+    "${CARGO:-cargo}" test --test gatera -- $(tests_of "$1") >"$log" 2>&1 || {
         failed=1
         sed -n '/^failures:$/,$p' "$log"
     }
     table="$table$with: $(grep '^test result: ' "$log" || echo 'did not run')
 "
+    unset GATERA_KUBERNETES GATERA_HELM
+}
+
+# The release in the image of a series, by the name that it has on the nodes; the series if there is no image.
+release_of() {
+    if folder=$(tests/e2e/images/build.sh 2>/dev/null); then
+        tar --extract --to-stdout --file="$folder/mariadb.tar" manifest.json | sed 's/.*library\/mariadb:\([0-9.]*\)".*/\1/'
+    else
+        echo "$1"
+    fi
+}
+
+# with a series of MariaDB, in pods on real nodes: forms and survives a power failure and full copies (seed), comes back when it is
+# down (recover), gets other options one member at a time (rolling). A lab for each.
+meet_mariadb() {
+    export GATERA_MARIADB="$1"
+    for module in ${GATERA_MODULES:-seed recover rolling}; do
+        log=target/matrix-mariadb-$1-$module.log
+        printf '== MariaDB %s, %s (%s)\n' "$1" "$module" "$log"
+        started=$(date +%s)
+        { make --no-print-directory gatera-image && make --no-print-directory "e2e-$module"; } >"$log" 2>&1 || {
+            failed=1
+            sed -n '/^failures:$/,$p' "$log"
+        }
+        ended=$(grep '^test result: ' "$log" || echo 'did not run')
+        table="${table}MariaDB $(release_of "$1"), $module in $(($(date +%s) - started)) s: $ended
+"
+    done
+    unset GATERA_MARIADB
+}
+
+table=
+failed=0
+mkdir -p target
+for row in ${GATERA_MATRIX:-1.30/4 1.33/4 1.36/4 1.36/3 mariadb/10.11 mariadb/11.4 mariadb/11.8}; do
+    case $row in
+    mariadb/*) meet_mariadb "${row#*/}" ;;
+    *) meet_control_plane "$row" ;;
+    esac
 done
 printf '\n%s' "$table"
 exit "$failed"

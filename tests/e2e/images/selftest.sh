@@ -49,7 +49,11 @@ in_image() {
 
 entrypoint() { (in_image "$@"); }
 
+checks() { chroot "$root" /usr/bin/env -i PATH="$PATH" healthcheck.sh "$@" >"$root/checks" 2>&1; }
+
 start() {
+    # What the last one said does not count.
+    : >"$log"
     in_image "$@" &
     server=$!
     tries=0
@@ -135,7 +139,8 @@ a_galera_node_is_initialised() {
     expect "$(as root "$nasty" "SHOW STATUS LIKE 'wsrep_local_state_comment'")" \
         "$(printf 'wsrep_local_state_comment\tSynced')" "the state"
     expect "$(as root "$nasty" "SELECT GROUP_CONCAT(user, '@', host ORDER BY user, host) FROM mysql.user")" \
-        "it's@%,mariadb.sys@localhost,root@%,root@localhost" "the list of users"
+        "healthcheck@127.0.0.1,healthcheck@::1,healthcheck@localhost,it's@%,mariadb.sys@localhost,root@%,root@localhost" \
+        "the list of users"
     ok "a node is initialised and starts, with every printable character in a password"
 
     expect "$(as "it's" "$nasty" "SELECT GROUP_CONCAT(s ORDER BY n) FROM \`a_b%\`\`c\`.t")" 'plain é,gzip' "the table"
@@ -146,6 +151,13 @@ a_galera_node_is_initialised() {
 
     ! grep -q -F -e 'abcxyz' "$root/arguments" || wrong "an argument holds a password"
     ! grep -q -F -e 'abcxyz' "$log" || wrong "the log holds a password"
+    checks --connect --innodb_initialized --galera_online || wrong "$(cat "$root/checks")"
+    rm "$root/var/lib/mysql/.my-healthcheck.cnf"
+    checks --connect || wrong "connect fails"
+    ! checks --connect --galera_online || wrong "galera_online passes without a login"
+    grep -q "healthcheck galera_online failed" "$root/checks" || wrong "it does not say what failed"
+    ok "healthcheck.sh passes, and without its file it only sees that the server listens"
+
     # shellcheck disable=SC2012
     expect "$(ls -ld --numeric-uid-gid "/proc/$server" | cut -d ' ' -f 3)" 999 "the server's user"
     ! tr '\0' '\n' <"/proc/$server/environ" | grep -q abcxyz || wrong "the server's environment holds one"
@@ -164,6 +176,22 @@ a_second_start_leaves_the_data_alone() {
     ok "a second start initialises nothing, and arguments alone are arguments of mariadbd"
 }
 
+system_tables_are_upgraded_when_asked() {
+    # The server of 11.4 is without it.
+    [ -e "$root/usr/bin/mariadb-upgrade" ] || return 0
+    rm "$root"/var/lib/mysql/m*_upgrade_info
+    start MARIADB_AUTO_UPGRADE=1 docker-entrypoint.sh mariadbd
+    says "Creating healthcheck users"
+    says "Finished mariadb-upgrade"
+    checks --connect --innodb_initialized --galera_online || wrong "$(cat "$root/checks")"
+    expect "$(as root "$nasty" "SELECT COUNT(*) FROM \`a_b%\`\`c\`.t")" 2 "the number of rows"
+    stop
+    start MARIADB_AUTO_UPGRADE=1 docker-entrypoint.sh mariadbd
+    never_says "temporary server"
+    stop
+    ok "system tables are upgraded when asked to, once"
+}
+
 a_random_password_is_told() {
     fresh
     rm "$root"/docker-entrypoint-initdb.d/*
@@ -172,7 +200,8 @@ a_random_password_is_told() {
     password=$(sed -n 's/.*GENERATED ROOT PASSWORD: //p' "$log")
     users=$(MYSQL_PWD=$password chroot "$root" mariadb --user=root --batch --skip-column-names --execute="
         SELECT GROUP_CONCAT(user, '@', host ORDER BY user, host) FROM mysql.user")
-    expect "$users" "mariadb.sys@localhost,mysql@localhost,root@localhost" "the list of users"
+    expect "$users" "healthcheck@127.0.0.1,healthcheck@::1,healthcheck@localhost,mariadb.sys@localhost,mysql@localhost,root@localhost" \
+        "the list of users"
     stop
     ok "a random password is told, and root stays on localhost when asked to"
 }
@@ -220,6 +249,7 @@ inside() {
     note_arguments
     a_galera_node_is_initialised
     a_second_start_leaves_the_data_alone
+    system_tables_are_upgraded_when_asked
     a_random_password_is_told
     mistakes_are_told
     other_commands_just_run

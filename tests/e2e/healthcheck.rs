@@ -1,0 +1,148 @@
+//! The official image's own check, `healthcheck.sh`, as the readiness probe, in servers that run as the image's user with a
+//! read-only root. The lab's image has a script of its own that answers in the same way. Part of `make drills`.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::galera::{Galera, patiently};
+use crate::guard::guarded;
+use crate::install::{formed, password};
+use crate::lab::Output;
+use crate::power;
+use crate::transfer;
+use crate::writer::Writer;
+
+const SET: &str = "statefulset/healthcheck-galera";
+const ONLINE: [&str; 3] = ["--connect", "--innodb_initialized", "--galera_online"];
+
+fn check(galera: &Galera<'_>, pod: &str, words: &[&str]) -> Output {
+    galera.kubectl(&[&["exec", pod, "--container=mariadb", "--", "healthcheck.sh"], words].concat())
+}
+
+fn until_rolled_out(galera: &Galera<'_>) {
+    patiently("every member has the new template", || {
+        let told = galera.kubectl(&["rollout", "status", SET, "--watch=false"]).stdout;
+        if told.contains("rolling update complete 3 pods") { Ok(()) } else { Err(told) }
+    });
+    galera.until_ready(3);
+}
+
+/// What is patched into the chart's template. Volumes of the lab are folders, to which `fsGroup` does nothing: the init container
+/// gives a new one to the server's user.
+fn template() -> serde_json::Value {
+    let probe = [&["healthcheck.sh"], &ONLINE[..]].concat();
+    json!({ "spec": { "template": { "spec": {
+        "securityContext": { "fsGroup": 999 },
+        "initContainers": [{
+            "name": "healthcheck-init",
+            "command": ["sh", "-c", "mkdir -p /datadir/mysql && chown 999:999 /datadir /datadir/mysql"],
+            "securityContext": { "capabilities": { "drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE"] } },
+        }],
+        "containers": [{
+            "name": "mariadb",
+            "readinessProbe": { "exec": { "command": probe }, "periodSeconds": 5, "timeoutSeconds": 5 },
+            "securityContext": {
+                "runAsUser": 999,
+                "runAsGroup": 999,
+                "runAsNonRoot": true,
+                "readOnlyRootFilesystem": true,
+                "capabilities": { "drop": ["ALL"], "add": [] },
+            },
+            "volumeMounts": [
+                { "name": "tmp", "mountPath": "/tmp" },
+                { "name": "socket", "mountPath": "/run/mysqld" },
+            ],
+        }],
+        "volumes": [{ "name": "tmp", "emptyDir": {} }, { "name": "socket", "emptyDir": {} }],
+    } } } })
+}
+
+/// The file with the login of the check is in the data directory of the member that initialised the database, and nowhere else.
+fn members_lack_its_login(galera: &Galera<'_>) {
+    for ordinal in 0..3 {
+        let pod = galera.member(ordinal);
+        assert_eq!(check(galera, &pod, &ONLINE[..1]).status, 0, "it listens");
+        let denied = check(galera, &pod, &ONLINE);
+        assert!(denied.stderr.contains("healthcheck innodb_initialized failed"), "{denied}");
+    }
+    // One that every member knows, and no password.
+    galera.ask(&galera.member(0), "CREATE USER mysql@localhost IDENTIFIED VIA unix_socket");
+    for ordinal in 0..3 {
+        let pod = galera.member(ordinal);
+        patiently("the user reaches it", || {
+            let passed = check(galera, &pod, &[&["--su-mysql"], &ONLINE[..]].concat());
+            if passed.status == 0 { Ok(()) } else { Err(passed.stderr) }
+        });
+    }
+}
+
+/// Sets or takes away MARIADB_AUTO_UPGRADE in the template.
+fn auto_upgrade(galera: &Galera<'_>, value: &str) {
+    galera
+        .kubectl(&["set", "env", SET, "--containers=mariadb", &format!("MARIADB_AUTO_UPGRADE{value}")])
+        .succeeded();
+}
+
+/// The entrypoint then changes the system tables of each member for itself, before its server joins. A member without data
+/// never joins: it has tables to upgrade only when it has copied them.
+fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
+    auto_upgrade(galera, "=1");
+    until_rolled_out(galera);
+    let hash = "SELECT JSON_VALUE(Priv, '$.authentication_string') FROM mysql.global_priv WHERE User = 'healthcheck' AND Host = '::1'";
+    let hashes: BTreeSet<_> = (0..3).map(|ordinal| galera.ask(&galera.member(ordinal), hash)).collect();
+    println!("{} different passwords of healthcheck on three members", hashes.len());
+    assert_eq!(hashes.len(), 3, "each made its own");
+
+    transfer::a_disk_is_lost(galera, 2);
+    let words = patiently("the member without data fails", || {
+        let log = galera.kubectl(&["logs", &galera.member(2), "--container=mariadb", "--previous"]).stdout;
+        let word = log.lines().rfind(|line| line.starts_with("ERROR ")).map(str::to_owned);
+        word.ok_or(log)
+    });
+    println!("{}: {words}", galera.member(2));
+    auto_upgrade(galera, "-");
+    galera.kubectl(&["delete", "pod", &galera.member(2)]).succeeded();
+    until_rolled_out(galera);
+}
+
+/// The user, the root and the probe are those of the template, and the pod got the rest from the guard.
+fn members_are_as_written(galera: &Galera<'_>) {
+    for ordinal in 0..3 {
+        let pod = galera.member(ordinal);
+        assert_eq!(galera.in_pod(&pod, "id -u; touch /x 2>/dev/null || echo read-only"), "999\nread-only\n");
+        let seen = galera.pod(&pod).expect("it is there");
+        assert!(seen["metadata"]["annotations"]["gatera.dev/injected"].is_string(), "{seen}");
+        let server = &seen["spec"]["containers"][0];
+        assert_eq!(server["readinessProbe"]["exec"]["command"][0], "healthcheck.sh");
+        assert_eq!(check(galera, &pod, &ONLINE).status, 0);
+    }
+}
+
+#[test]
+fn the_check_of_the_image_is_a_probe_for_servers_that_are_not_root() {
+    let galera = formed(guarded(), "healthcheck");
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    members_lack_its_login(&galera);
+    let writer = Writer::start(&galera, &password(&galera));
+
+    let began = Instant::now();
+    let patched = galera.kubectl(&["patch", SET, "--patch", &template().to_string()]);
+    assert_eq!(patched.status, 0, "{patched}");
+    println!("{}", patched.stderr.trim());
+    until_rolled_out(&galera);
+    println!("three members restarted in {:.0} s", began.elapsed().as_secs_f64());
+    members_are_as_written(&galera);
+    writer.until_writes();
+
+    transfer::a_disk_is_lost(&galera, 2);
+    galera.until_ready(3);
+    members_are_as_written(&galera);
+    with_auto_upgrade_only_members_with_data_start(&galera);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    power::members_agree(&galera, "shop.t");
+    let (acknowledged, failed) = writer.finish(3);
+    println!("healthcheck: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}

@@ -1,0 +1,259 @@
+//! The upgrade from series to series that G17 describes, while a client commits rows: one series at a time, one member at a
+//! time, and back again while a member still has the old series. Part of `make drills`, which brings the images of all series.
+//!
+//! The image of 11.4 has no `mariadb-upgrade`, so that step is walked without it. Its `mariadb-backup` is of 11.8.
+
+use std::env;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::galera::{Galera, patiently};
+use crate::guard::{guarded, refused};
+use crate::install::{helm, password, until_bootstrap_is_removed};
+use crate::lab::ControlPlane;
+use crate::power;
+use crate::transfer;
+use crate::writer::Writer;
+
+/// The nodes, which know the images of all series.
+fn with_all_series() -> &'static ControlPlane {
+    static IMAGES: LazyLock<()> = LazyLock::new(|| {
+        let images = env::var("GATERA_MARIADB_IMAGES").expect("it names images: use `make drills`");
+        for archive in images.split_whitespace() {
+            guarded().import_image(Path::new(archive));
+        }
+    });
+    LazyLock::force(&IMAGES);
+    guarded()
+}
+
+struct Upgrade<'a> {
+    galera: &'a Galera<'a>,
+}
+
+impl Upgrade<'_> {
+    fn set(&self) -> String {
+        format!("statefulset/{}-galera", self.galera.name)
+    }
+
+    /// With a cache that holds more than what is written while a member restarts.
+    fn release(&self, verb: &str, series: &str, options: &str) {
+        let values = format!("--set=image.tag={series},gcacheSize=256M,config={options}");
+        helm(self.galera, verb, &[&values]);
+    }
+
+    /// Members below this ordinal keep what they have.
+    fn hold_below(&self, ordinal: usize) {
+        let patch = json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": ordinal } } } })
+            .to_string();
+        self.galera.kubectl(&["patch", &self.set(), "--patch", &patch]).succeeded();
+    }
+
+    fn overrule(&self, object: &str, rule: &str) {
+        let until = Timestamp::now() + Duration::from_secs(1800);
+        let mark = format!("gatera.dev/override={rule} until={until:.0} reason=a drill");
+        self.galera.kubectl(&["annotate", "--overwrite", object, &mark]).succeeded();
+    }
+
+    /// Its series, if its server answers.
+    fn version(&self, ordinal: usize) -> String {
+        self.galera.sql(&self.galera.member(ordinal), "SELECT VERSION()").stdout.trim().to_owned()
+    }
+
+    /// These members serve with this series.
+    fn until_runs(&self, series: &str, ordinals: &[usize]) {
+        for ordinal in ordinals {
+            patiently(&format!("member {ordinal} runs {series} and is Ready"), || {
+                let version = self.version(*ordinal);
+                let ready = self.galera.is_ready(&self.galera.member(*ordinal));
+                if ready && version.starts_with(series) { Ok(()) } else { Err(format!("{ready} {version}")) }
+            });
+        }
+        self.galera.until_synced(3, 3);
+    }
+
+    /// How a member came by what it had missed since its pod started.
+    fn caught_up(&self, ordinal: usize) -> &'static str {
+        let log = self.galera.kubectl(&["logs", &self.galera.member(ordinal), "--container=mariadb"]).stdout;
+        match (log.contains("Running IST"), log.contains("Moving the backup to")) {
+            (_, true) => "a full copy",
+            (true, false) => "the write-set cache",
+            (false, false) => "neither: nothing was missed",
+        }
+    }
+
+    /// What its server calls errors, before its last restart or since.
+    fn errors(&self, pod: &str, before: bool) -> String {
+        let which = format!("--previous={before}");
+        let log = self.galera.kubectl(&["logs", pod, "--container=mariadb", &which]).stdout;
+        log.lines().filter(|line| line.contains("[ERROR]")).collect::<Vec<_>>().join("\n")
+    }
+
+    fn tell(&self, ordinals: &[usize], began: Instant) {
+        for ordinal in ordinals {
+            println!(
+                "{} runs {}, caught up from {}",
+                self.galera.member(*ordinal),
+                self.version(*ordinal),
+                self.caught_up(*ordinal)
+            );
+        }
+        println!("after {:.0} s", began.elapsed().as_secs_f64());
+    }
+
+    /// The series after the next is refused, the next one is a warning.
+    fn is_judged(&self, next: &str, skipped: Option<&str>) {
+        let image = |series: &str| {
+            let image = format!("mariadb=mariadb:{series}");
+            self.galera.kubectl(&["set", "image", &self.set(), &image, "--dry-run=server"])
+        };
+        if let Some(skipped) = skipped {
+            refused(&image(skipped), "G17", &format!("skips series; {next} comes first"));
+        }
+        let warned = image(next);
+        assert!(warned.status == 0 && warned.stderr.contains("is a new series"), "{warned}");
+        println!("{}", warned.stderr.trim());
+    }
+
+    /// Rows and tables that a member of one series wrote are on the others.
+    fn series_replicate(&self, table: &str) {
+        self.galera.ask(&self.galera.member(0), &format!("CREATE TABLE shop.{table} (id INT PRIMARY KEY)"));
+        for ordinal in 0..3 {
+            self.galera.ask(
+                &self.galera.member(ordinal),
+                &format!("SET SESSION wsrep_sync_wait=15; INSERT INTO shop.{table} VALUES ({ordinal})"),
+            );
+        }
+        power::members_agree(self.galera, &format!("shop.t, shop.{table}"));
+    }
+
+    /// Its claim goes, then its pod: it copies everything from another member.
+    fn copies_everything(&self, ordinal: usize) {
+        let pod = self.galera.member(ordinal);
+        let claim = format!("pvc/{}-datadir-{pod}", self.galera.name);
+        self.overrule(&claim, "G07");
+        patiently("the override to be seen", || {
+            let deleted = self.galera.kubectl(&["delete", &claim, "--wait=false"]);
+            if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
+        });
+        patiently("the pod to be deleted", || {
+            let deleted = self.galera.kubectl(&["delete", "pod", &pod, "--timeout=120s"]);
+            if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
+        });
+    }
+
+    /// Every member, one after the other, while the others serve.
+    fn upgrades_system_tables(&self) {
+        const UPGRADE: &str =
+            "MYSQL_PWD=$MARIADB_ROOT_PASSWORD mariadb-upgrade --user=root --skip-write-binlog";
+        for ordinal in 0..3 {
+            let pod = self.galera.member(ordinal);
+            let said = self.galera.in_pod(&pod, UPGRADE);
+            println!("{pod}: {}", said.lines().last().unwrap_or_default());
+            let needed = format!("{UPGRADE} --check-if-upgrade-is-needed; echo $?");
+            assert!(self.galera.in_pod(&pod, &needed).ends_with("1\n"), "it is not needed any more");
+        }
+        self.galera.until_synced(3, 3);
+    }
+}
+
+#[test]
+fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_member() {
+    let lab = with_all_series();
+    let namespace = lab.namespace_with_labels("upgrade", &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, "upgrade");
+    let upgrade = Upgrade { galera: &galera };
+    upgrade.release("install", "10.11", "");
+    galera.until_ready(3);
+    until_bootstrap_is_removed(&galera);
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    let writer = Writer::start(&galera, &password(&galera));
+    upgrade.is_judged("11.4", Some("11.8"));
+
+    // The first one, also without its data; then two of three, and back.
+    let began = Instant::now();
+    upgrade.hold_below(2);
+    upgrade.release("upgrade", "11.4", "");
+    upgrade.until_runs("11.4", &[2]);
+    upgrade.tell(&[2], began);
+    upgrade.copies_everything(2);
+    upgrade.until_runs("11.4", &[2]);
+    upgrade.tell(&[2], began);
+    upgrade.hold_below(1);
+    upgrade.until_runs("11.4", &[2, 1]);
+    upgrade.tell(&[1], began);
+    upgrade.series_replicate("mixed");
+    writer.until_writes();
+    there_is_a_way_back(&upgrade, &writer);
+
+    // All three.
+    let began = Instant::now();
+    upgrade.release("upgrade", "11.4", "");
+    upgrade.until_runs("11.4", &[2, 1]);
+    upgrade.hold_below(0);
+    upgrade.until_runs("11.4", &[2, 1, 0]);
+    upgrade.tell(&[2, 1, 0], began);
+    upgrade.series_replicate("second");
+    writer.until_writes();
+
+    let began = Instant::now();
+    upgrade.is_judged("11.8", None);
+    upgrade.release("upgrade", "11.8", "");
+    upgrade.until_runs("11.8", &[2, 1, 0]);
+    upgrade.tell(&[2, 1, 0], began);
+    upgrade.upgrades_system_tables();
+    upgrade.series_replicate("third");
+    writer.until_writes();
+    transfer::a_disk_is_lost(&galera, 2);
+    galera.until_ready(3);
+
+    assert_eq!(galera.until_synced(3, 3), cluster, "it is the same cluster all the while");
+    power::members_agree(&galera, "shop.t, shop.mixed, shop.second, shop.third");
+    let (acknowledged, failed) = writer.finish(3);
+    println!("upgrade: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+/// The old image is set again; a member that the new one has changed copies everything from one that it has not.
+fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
+    let galera = upgrade.galera;
+    let began = Instant::now();
+    let back = galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
+    refused(&back, "G17", "is older than the data");
+    upgrade.overrule(&upgrade.set(), "G17");
+    patiently("the override to be seen", || {
+        let set =
+            galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
+        if set.status == 0 { Ok(()) } else { Err(set.stderr) }
+    });
+    // A copy that a member of the new series sends cannot be read by the old one.
+    upgrade.release("upgrade", "10.11", &format!("wsrep_sst_donor = {}", galera.member(0)));
+    for ordinal in [2, 1] {
+        let pod = galera.member(ordinal);
+        let started = patiently("the old server to start over newer data, or not", || {
+            let seen = galera.pod(&pod).unwrap_or_default();
+            let status = &seen["status"]["containerStatuses"][0];
+            let old = seen["spec"]["containers"][0]["image"] == "mariadb:10.11";
+            match (old, galera.is_ready(&pod), status["restartCount"].as_u64()) {
+                (true, true, _) => Ok(true),
+                (true, _, Some(1..)) => Ok(false),
+                _ => Err(status.to_string()),
+            }
+        });
+        println!(
+            "the old server over newer data of {pod} {}:\n{}",
+            if started { "starts" } else { "does not start" },
+            upgrade.errors(&pod, !started)
+        );
+        upgrade.copies_everything(ordinal);
+        upgrade.until_runs("10.11", &[ordinal]);
+        upgrade.tell(&[ordinal], began);
+        writer.until_writes();
+    }
+    upgrade.until_runs("10.11", &[0, 1, 2]);
+    power::members_agree(galera, "shop.t, shop.mixed");
+}
