@@ -65,7 +65,7 @@ fn until_arrived(galera: &Galera<'_>, percent: u64) -> Duration {
 fn copies_break_off(method: &str) {
     let (galera, cluster) = formed(&method.replace("mariabackup", "backup"), method);
     let writer = Writer::start(&galera, &password(&galera));
-    let gigabytes = rows(&volume(&galera, 0)) as f64 / f64::from(1 << 30);
+    let megabytes = rows(&volume(&galera, 0)) >> 20;
     for percent in [10, 50, 90] {
         for who in ["joiner", "donor"] {
             writer.until_writes();
@@ -75,14 +75,14 @@ fn copies_break_off(method: &str) {
                 "joiner" => galera.member(2),
                 _ => giver(&galera),
             };
-            let died = Instant::now();
+            let since = Instant::now();
             let was_there = power::killed_if_it_runs(&dies);
             galera.until_ready(3);
             assert_eq!(galera.until_synced(3, 3), cluster, "{method} {percent} % {who}");
             println!(
-                "{method}, {gigabytes:.1} GiB: the {who} ({dies}, {was_there}) died at {percent} % after {:.1} s; all Ready {:.1} s later",
+                "{method}, {megabytes} MiB: the {who} ({dies}, {was_there}) died at {percent} % after {:.1} s; all Ready {:.1} s later",
                 arrived.as_secs_f64(),
-                died.elapsed().as_secs_f64()
+                since.elapsed().as_secs_f64()
             );
             power::members_agree(&galera, "shop.t, shop.heavy");
         }

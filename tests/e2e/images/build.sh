@@ -213,7 +213,11 @@ mysql_install_db mariadb-install-db
 mysql_upgrade mariadb-upgrade
 my_print_defaults my_print_defaults
 END
-    printf '#!/bin/sh\nexec getent hosts "$1"\n' >"$at/bin/resolveip" # Debian's was taken out
+    # Debian's was taken out.
+    cat >"$at/bin/resolveip" <<'END'
+#!/bin/sh
+exec getent hosts "$1"
+END
     chmod 755 "$at/bin/resolveip"
     cp bitnami/ini-file "$root/opt/bitnami/common/bin/ini-file"
     cp bitnami/common.sh "$root/opt/bitnami/scripts/common.sh"
