@@ -54,7 +54,10 @@ impl<'a> Under<'a> {
     /// Whether running members can connect to one that starts with the changed options.
     pub(super) fn understands(&self, key: &str) -> bool {
         let new = languages(self.after);
-        let all_connect = || self.members().is_some_and(|all| all.iter().all(|member| connect(*member, new)));
+        // One with TLS that accepts both connects to every kind, so nothing has to be known of the others.
+        let all_connect = || {
+            new == (true, true) || self.members().is_some_and(|all| all.iter().all(|it| connect(*it, new)))
+        };
         match key {
             "socket.ssl" => all_connect(),
             // Without `socket.ssl` it decides about TLS.
