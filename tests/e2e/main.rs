@@ -40,6 +40,7 @@ mod race;
 mod recover;
 mod rolling;
 mod seed;
+mod tls;
 mod transfer;
 mod unguarded;
 mod volumes;
