@@ -137,7 +137,8 @@ fn a_plain_cluster_moves_to_tls_in_two_upgrades() {
     let alone = "a member with TLS and a member without it cannot connect, so the first one that restarts would be alone";
     refused(&alive.upgrade_chart(&[OWN]), alone);
     moves(&alive, &[OWN, PLAIN_TOO]);
-    moves(&alive, &[OWN]);
+    refused(&alive.upgrade_chart(&[OWN]), "tls.copies would change");
+    moves(&alive, &[OWN, "--set=tls.copies=false"]);
     refused(&alive.upgrade_chart(&[NONE]), alone);
 }
 

@@ -44,14 +44,14 @@ imagePullPolicy: {{ .pullPolicy | default "IfNotPresent" }}
 {{- define "galera.tls" -}}
 {{- $tls := .Values.tls | default dict }}
 {{- $made := ternary (printf "%s-tls" .Release.Name) "" (not (empty $tls.issuerRef)) }}
-{{- dict "secret" ($tls.existingSecret | default $made) "issuerRef" ($tls.issuerRef | default dict) "acceptPlain" ($tls.acceptPlain | default false) | toJson }}
+{{- dict "secret" ($tls.existingSecret | default $made) "issuerRef" ($tls.issuerRef | default dict) "acceptPlain" ($tls.acceptPlain | default false) "copies" (and (dig "copies" true $tls) (not $tls.acceptPlain)) | toJson }}
 {{- end }}
 
 {{/* Options of every server, all but the address. */}}
 {{- define "galera.options" -}}
 {{- $tls := include "galera.tls" . | fromJson }}
-{{- if and $tls.secret (not $tls.acceptPlain) -}}
-# A donor and its joiner need the same: while members move to TLS they copy without it.
+{{- if and $tls.secret $tls.copies -}}
+# A donor and its joiner need the same, also for missed writes: a running cluster cannot change it.
 [sst]
 encrypt = 4
 tkey = /etc/mysql/tls/tls.key

@@ -198,6 +198,10 @@
 {{- if and (ne $was $is) (not $accepts) (not $tls.acceptPlain) }}
 {{- fail (printf "\ntls: %s; upgrade with a certificate and tls.acceptPlain=true first, and when all members have restarted with that, upgrade again (README.md of this chart)" $alone) }}
 {{- end }}
+{{- $copies := and $is $tls.copies }}
+{{- if ne (contains "encrypt = 4" $old) (not (empty $copies)) }}
+{{- fail "\ntls.copies would change: a joiner and its donor must have the same, so the first member that restarts would not join again; set tls.copies=false for a cluster that moved to TLS (README.md of this chart)" }}
+{{- end }}
 {{- $status := $set.status | default dict }}
 {{- $rolled := and (eq ($status.currentRevision | default "") ($status.updateRevision | default "")) (eq (int $status.readyReplicas) (int $set.spec.replicas)) }}
 {{- if and $accepts (not $tls.acceptPlain) (not $rolled) }}
