@@ -4,6 +4,7 @@
 mod live;
 mod ports;
 mod scripts;
+mod tls;
 
 use std::collections::BTreeMap;
 
@@ -243,6 +244,8 @@ fn the_guards_rules_find_nothing() {
         &["--set=auth.existingSecret=mine,storageClassName=fast"],
         &["--set-string=config=innodb_buffer_pool_size = 1G"],
         &[ports::OTHERS],
+        &[tls::OWN],
+        &["--is-upgrade", tls::OWN, "--set=tls.acceptPlain=true"],
     ] {
         std::fs::write(&path, template(INSTANCE, flags).succeeded()).unwrap();
         let output = std::process::Command::new(program()).arg("check").arg(&path).output().unwrap();

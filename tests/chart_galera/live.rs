@@ -9,11 +9,11 @@ use crate::lab::{Output, User, eventually};
 use crate::living_cluster::{Alive, BOOTSTRAP};
 
 impl Alive {
-    fn install(&self, flags: &[&str]) -> Output {
+    pub(super) fn install(&self, flags: &[&str]) -> Output {
         self.helm(&[&["install", INSTANCE, CHART], flags].concat())
     }
 
-    fn upgrade_chart(&self, flags: &[&str]) -> Output {
+    pub(super) fn upgrade_chart(&self, flags: &[&str]) -> Output {
         self.helm(&[&["upgrade", INSTANCE, CHART], flags].concat())
     }
 
@@ -22,11 +22,11 @@ impl Alive {
     }
 }
 
-fn quiet(output: &Output) {
+pub(super) fn quiet(output: &Output) {
     assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
 }
 
-fn refused(output: &Output, words: &str) {
+pub(super) fn refused(output: &Output, words: &str) {
     assert!(output.status != 0 && output.stderr.contains(words), "{words:?} is not in {output}");
 }
 

@@ -42,6 +42,7 @@ mod race;
 mod recover;
 mod rolling;
 mod seed;
+mod tls;
 mod transfer;
 mod unguarded;
 mod upgrade;

@@ -20,7 +20,7 @@ fn blocks() -> Vec<String> {
 }
 
 /// One shell in which `head` has been run before.
-fn shell(galera: &Galera<'_>, head: &str, block: &str) -> Output {
+pub fn shell(galera: &Galera<'_>, head: &str, block: &str) -> Output {
     println!("{block}");
     let path = format!("{}:{}", galera.lab.tools_folder().display(), std::env::var("PATH").unwrap());
     let mut sh = Command::new("timeout");

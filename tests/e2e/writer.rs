@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use crate::galera::{Galera, patiently, series};
@@ -75,6 +76,16 @@ impl<'a> Writer<'a> {
 
     fn acknowledged(&self) -> BTreeSet<u64> {
         self.printed().lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// The longest time between two rows that were acknowledged one after the other, in seconds.
+    pub fn longest_pause(&self) -> f64 {
+        let log = self.galera.kubectl(&["logs", POD, "--timestamps"]).succeeded();
+        let rows = log.lines().filter_map(|line| line.split_once(' '));
+        let rows = rows.filter(|(_, said)| said.parse::<u64>().is_ok());
+        let times: Vec<Timestamp> = rows.filter_map(|(time, _)| time.parse().ok()).collect();
+        let pauses = times.windows(2).map(|two| two[1].duration_since(two[0]).as_secs_f64());
+        pauses.fold(0.0, f64::max)
     }
 
     /// Waits for rows that are newer than now.

@@ -39,8 +39,25 @@ image: {{ printf "%s:%s" .repository .tag | quote }}
 imagePullPolicy: {{ .pullPolicy | default "IfNotPresent" }}
 {{- end }}
 
+{{/* The value `tls`, which is missing after `helm upgrade --reuse-values` of an older release. With `secret`: the Secret with the
+     certificate, or empty without TLS. */}}
+{{- define "galera.tls" -}}
+{{- $tls := .Values.tls | default dict }}
+{{- $made := ternary (printf "%s-tls" .Release.Name) "" (not (empty $tls.issuerRef)) }}
+{{- dict "secret" ($tls.existingSecret | default $made) "issuerRef" ($tls.issuerRef | default dict) "acceptPlain" ($tls.acceptPlain | default false) "copies" (and (dig "copies" true $tls) (not $tls.acceptPlain)) | toJson }}
+{{- end }}
+
 {{/* Options of every server, all but the address. */}}
 {{- define "galera.options" -}}
+{{- $tls := include "galera.tls" . | fromJson }}
+{{- if and $tls.secret $tls.copies -}}
+# A donor and its joiner need the same, also for missed writes: a running cluster cannot change it.
+[sst]
+encrypt = 4
+tkey = /etc/mysql/tls/tls.key
+tcert = /etc/mysql/tls/tls.crt
+tca = /etc/mysql/tls/ca.crt
+{{ end -}}
 [mariadbd]
 wsrep_on = ON
 wsrep_provider = /usr/lib/galera/libgalera_smm.so
@@ -56,6 +73,11 @@ ignore_db_dirs = lost+found
 {{- with int (include "galera.listens" . | fromJson).mysql }}{{ if ne . 3306 }}
 port = {{ . }}
 {{- end }}{{ end }}
+{{- if $tls.secret }}
+ssl_key = /etc/mysql/tls/tls.key
+ssl_cert = /etc/mysql/tls/tls.crt
+ssl_ca = /etc/mysql/tls/ca.crt
+{{- end }}
 {{- with .Values.config }}
 # from the value `config`
 {{ . | trimSuffix "\n" }}
@@ -69,7 +91,12 @@ port = {{ . }}
 
 {{/* Members find each other at the base port, and receive missed writes at the next. */}}
 {{- define "galera.provider" -}}
-gcache.size={{ .Values.gcacheSize }}{{ with int (include "galera.listens" . | fromJson).replication }}{{ if ne . 4567 }};base_port={{ . }}{{ end }}{{ end }}
+gcache.size={{ .Values.gcacheSize }}{{ with int (include "galera.listens" . | fromJson).replication }}{{ if ne . 4567 }};base_port={{ . }}{{ end }}{{ end }}{{ with include "galera.providerTls" . }};{{ . }}{{ end }}
+{{- end }}
+
+{{/* With `socket.dynamic` a member connects to members with TLS and to members without it. */}}
+{{- define "galera.providerTls" -}}
+{{- with include "galera.tls" . | fromJson }}{{ if .secret }}socket.ssl=yes;socket.ssl_key=/etc/mysql/tls/tls.key;socket.ssl_cert=/etc/mysql/tls/tls.crt;socket.ssl_ca=/etc/mysql/tls/ca.crt{{ if .acceptPlain }};socket.dynamic=yes{{ end }}{{ end }}{{ end }}
 {{- end }}
 
 {{/* Not empty if members have to announce where they receive missed writes. */}}
@@ -188,6 +215,9 @@ resources:
 - {name: config, mountPath: /etc/mysql/conf.d}
 - {name: node-scripts, mountPath: /etc/galera}
 - {name: gatera-run, mountPath: /run/gatera}
+{{- if (include "galera.tls" . | fromJson).secret }}
+- {name: tls, mountPath: /etc/mysql/tls, readOnly: true}
+{{- end }}
 {{- end }}
 
 {{/* The volumes of those mounts. Arguments: root, the ConfigMap with the option file, the one with the script. */}}
@@ -208,4 +238,11 @@ resources:
     items: [{key: wait-for-sync.sh, path: wait-for-sync.sh}, {key: start-member.sh, path: start-member.sh}]
 - name: gatera-run
   emptyDir: {}
+{{- with (include "galera.tls" .root | fromJson).secret }}
+# Readable in the pod by everyone, since the server is not root: a group for it would change the owner of all data, too.
+- name: tls
+  secret:
+    secretName: {{ . }}
+    items: [{key: ca.crt, path: ca.crt}, {key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+{{- end }}
 {{- end }}

@@ -8,7 +8,8 @@
 {{- include "galera.validate.ports" . }}
 {{- include "galera.validate.auth" . }}
 {{- include "galera.validate.secret" . }}
-{{- if .Release.IsInstall }}{{ include "galera.validate.claims" . }}{{ else }}{{ include "galera.validate.upgrade" . }}{{ end }}
+{{- include "galera.validate.tls" . }}
+{{- if .Release.IsInstall }}{{ include "galera.validate.claims" . }}{{ else }}{{ include "galera.validate.upgrade" . }}{{ include "galera.validate.tlsStep" . }}{{ end }}
 {{- end }}
 
 {{/* The longest thing made of the name is a label: NAME-galera- and the ten characters of a revision. */}}
@@ -115,6 +116,30 @@
 {{- end }}
 {{- end }}
 
+{{- define "galera.validate.tls" -}}
+{{- $tls := include "galera.tls" . | fromJson }}
+{{- if and $tls.issuerRef (or (.Values.tls.existingSecret) (not $tls.issuerRef.name)) }}
+{{- fail "\ntls.issuerRef needs the name of an issuer, and tls.existingSecret must be empty: either cert-manager makes the certificate, or you do" }}
+{{- end }}
+{{- if and $tls.acceptPlain (not $tls.secret) }}
+{{- fail "\ntls.acceptPlain is true, but there is no TLS: set tls.existingSecret or tls.issuerRef.name, or take tls.acceptPlain out" }}
+{{- end }}
+{{- $config := .Values.config | default "" }}
+{{- if and $tls.secret (regexMatch "wsrep[-_]provider[-_]options" $config) (not (contains (include "galera.providerTls" .) $config)) }}
+{{- fail (printf "\nconfig sets wsrep_provider_options, and a server uses only the last line of that name: members would not speak the TLS that you chose; add to that line: %s" (include "galera.providerTls" .)) }}
+{{- end }}
+{{- with $tls.secret }}
+{{- with lookup "v1" "Secret" $.Release.Namespace . }}
+{{- $data := .data | default dict }}
+{{- range $key := list "ca.crt" "tls.crt" "tls.key" }}
+{{- if not (get $data $key) }}
+{{- fail (printf "\nSecret %s/%s has no key %s: pods do not start without it; add it (README.md of this chart shows the three keys)" $.Release.Namespace $tls.secret $key) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* A bootstrap node founds an empty cluster, and members that join it throw their own data away. */}}
 {{- define "galera.validate.claims" -}}
 {{- if .Values.bootstrap.enabled }}
@@ -155,6 +180,32 @@
 {{- if ne (include "galera.bytes" $size) (include "galera.bytes" $.Values.volumeSize) }}
 {{- fail (printf "\nvolumeSize %s -> %s: a StatefulSet's volumes are fixed when it is made. README.md of this chart shows how to enlarge them; until then set volumeSize=%s" $size $.Values.volumeSize $size) }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Members with TLS and members without it meet only by tls.acceptPlain, which all members must have first. The same at the end. */}}
+{{- define "galera.validate.tlsStep" -}}
+{{- $set := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-galera" .Release.Name) }}
+{{- $map := lookup "v1" "ConfigMap" .Release.Namespace (printf "%s-nodeconfig" .Release.Name) }}
+{{- if and $set $map (ne (int $set.spec.replicas) 0) }}
+{{- $old := get ($map.data | default dict) "galera.cnf" | default "" }}
+{{- $was := contains "socket.ssl=yes" $old }}
+{{- $accepts := contains "socket.dynamic=yes" $old }}
+{{- $tls := include "galera.tls" . | fromJson }}
+{{- $is := not (empty $tls.secret) }}
+{{- $alone := "a member with TLS and a member without it cannot connect, so the first one that restarts would be alone" }}
+{{- if and (ne $was $is) (not $accepts) (not $tls.acceptPlain) }}
+{{- fail (printf "\ntls: %s; upgrade with a certificate and tls.acceptPlain=true first, and when all members have restarted with that, upgrade again (README.md of this chart)" $alone) }}
+{{- end }}
+{{- $copies := and $is $tls.copies }}
+{{- if ne (contains "encrypt = 4" $old) (not (empty $copies)) }}
+{{- fail "\ntls.copies would change: a joiner and its donor must have the same, so the first member that restarts would not join again; set tls.copies=false for a cluster that moved to TLS (README.md of this chart)" }}
+{{- end }}
+{{- $status := $set.status | default dict }}
+{{- $rolled := and (eq ($status.currentRevision | default "") ($status.updateRevision | default "")) (eq (int $status.readyReplicas) (int $set.spec.replicas)) }}
+{{- if and $accepts (not $tls.acceptPlain) (not $rolled) }}
+{{- fail (printf "\ntls: not all members have restarted with tls.acceptPlain=true yet: %s; wait for `kubectl -n %s rollout status statefulset/%s-galera`, and upgrade again" $alone .Release.Namespace .Release.Name) }}
 {{- end }}
 {{- end }}
 {{- end }}

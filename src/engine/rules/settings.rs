@@ -31,7 +31,8 @@
 //! provider options into one line, joined by `;`. Options that are fixed for existing data (`innodb_page_size`,
 //! `lower_case_table_names`, …) can change only in a new cluster into which you load a dump. Options that all members must have
 //! in common (`wsrep_cluster_name`, TLS between members) can change while the cluster is stopped, after `gatera stop`, or in the
-//! steps of the message: you can turn on TLS when every running member was started with `socket.dynamic=yes`.
+//! steps of the message. TLS needs two rollouts, on and off: a member with TLS and `socket.dynamic=yes` connects to members with
+//! TLS and to members without it. So every member first runs with both, and then without `socket.dynamic` (or without TLS).
 //!
 //! # Exceptions
 //!

@@ -53,22 +53,38 @@ impl<'a> Under<'a> {
 
     /// Whether running members can connect to one that starts with the changed options.
     pub(super) fn understands(&self, key: &str) -> bool {
-        let (tls, both) = languages(self.after);
-        let all = |understands: &dyn Fn(bool, bool) -> bool| {
-            self.members()
-                .is_some_and(|all| all.iter().all(|(of_tls, of_both)| understands(*of_tls, *of_both)))
+        let new = languages(self.after);
+        // One with TLS that accepts both connects to every kind, so nothing has to be known of the others.
+        let all_connect = || {
+            new == (true, true) || self.members().is_some_and(|all| all.iter().all(|it| connect(*it, new)))
         };
         match key {
-            "socket.ssl" => all(&|of_tls, of_both| of_tls == tls || of_both && both),
-            "socket.dynamic" => both || all(&|of_tls, _| of_tls == tls),
+            "socket.ssl" => all_connect(),
+            // Without `socket.ssl` it decides about TLS.
+            "socket.ssl_cert" => self.after.get("socket.ssl").is_some() || all_connect(),
+            "socket.dynamic" => new.1 || all_connect(),
             _ => false,
         }
     }
 }
 
+/// Whether two members can connect, whichever of them begins. With TLS and `socket.dynamic` a member waits for what the other one
+/// does first; without a certificate it cannot answer TLS, whatever `socket.dynamic` says.
+const fn connect(one: (bool, bool), other: (bool, bool)) -> bool {
+    match (one, other) {
+        ((true, both), (false, _)) | ((false, _), (true, both)) => both,
+        _ => true,
+    }
+}
+
+/// Whether a server with these settings uses TLS, which a certificate alone turns on; and whether it accepts both.
 fn languages(settings: &Effective<'_>) -> (bool, bool) {
-    let on = |key| settings.get(key).is_some_and(|it: &Placed<'_>| switch(it.look().trim()) == Some(true));
-    (on("socket.ssl"), on("socket.dynamic"))
+    let is_on = |it: &Placed<'_>| switch(it.look().trim()) == Some(true);
+    let on = |key| settings.get(key).map(is_on);
+    (
+        on("socket.ssl").unwrap_or_else(|| settings.get("socket.ssl_cert").is_some()),
+        on("socket.dynamic").unwrap_or(false),
+    )
 }
 
 /// The TLS options with which this member started, if they are known.

@@ -187,6 +187,15 @@ fn full_stop(begun: WayOut, cluster: &str) -> WayOut {
 const TAKE_OUT: &str = "remove it";
 const NO_NODE: &str = "remove it, because the server finds it by itself";
 const PER_POD: Rest = |begun, _| begun.or("set it per pod, as an argument with $(POD_NAME) or $(POD_IP)");
+const ONE_LANGUAGE: &str =
+    "a member that speaks TLS and one that does not cannot connect: the first that restarts is alone";
+const SPEAK_BOTH: &str =
+    "first let every member run with TLS and socket.dynamic=yes, which connects to both kinds (";
+const BY_STATUS: Rest = |begun, of| {
+    begun
+        .run(status(of))
+        .say(" shows the progress), then remove socket.dynamic, and TLS too if you want none: two rollouts")
+};
 const MOVE: Rest = |begun, _| begun.or("to move it, first apply it in its new place, then remove it here");
 const ENCRYPTED: &str = "pages that are encrypted are read only by a server that has the plugin, with their keys: without it a member does not start, or starts without those tables";
 const DECRYPT: &str = "leave it in place until SET GLOBAL innodb_encrypt_tables = OFF has decrypted all: no row of information_schema.innodb_tablespaces_encryption has a min_key_version other than 0";
@@ -270,7 +279,8 @@ pub const KEYS: &[Key] = &[
     key("skip_grant_tables", Warn(On), "everyone who reaches its port is root, without a password", "remove it").rest(|begun, _| begun.or("to reset a lost root password, set the option on one member for minutes, without Services to it")),
     key("skip_networking", Deny(On), NO_TRANSFER, TAKE_OUT),
     key("socket.dynamic", Cluster { default: &["NO"], fatal: true }, "without it a member that speaks TLS and one that does not cannot connect, and not all members have the same setting yet", "keep it until every member has restarted with the same socket.ssl: ").rest(|begun, of| begun.run(status(of)).say(" shows the progress")),
-    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, "a member that speaks TLS and one that does not cannot connect: the first that restarts is alone", "set socket.dynamic=yes, wait until every member runs with it (").rest(|begun, of| begun.run(status(of)).say("), then switch, then remove it again: three rollouts")),
+    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, ONE_LANGUAGE, SPEAK_BOTH).rest(BY_STATUS),
+    key("socket.ssl_cert", Cluster { default: &[""], fatal: true }, ONE_LANGUAGE, SPEAK_BOTH).rest(BY_STATUS),
     key("sql_mode", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_certify_nonpk", Cluster { default: &["ON"], fatal: false }, "members that differ in it accept different writes", ALL_AT_ONCE),
     key("wsrep_cluster_name", Cluster { default: &["my_wsrep_cluster"], fatal: true }, "a member only joins members of the same cluster name: the first that restarts is alone", "keep the name").rest(|begun, of| full_stop(begun.or("to change it: "), of)),

@@ -1,0 +1,151 @@
+//! A plain cluster moves to TLS and back as charts/galera/README.md says, block by block, under a writer: no row is lost, the
+//! group is encrypted, and a renewed certificate is read by servers that run. Part of `make drills`.
+
+use std::fs;
+
+use crate::galera::{Galera, patiently};
+use crate::guard::{chart, guarded};
+use crate::install::{formed, password};
+use crate::lab::User;
+use crate::page::shell;
+use crate::power;
+use crate::writer::Writer;
+
+const PAGE: &str = include_str!("../../charts/galera/README.md");
+
+/// The blocks of commands of the section about TLS.
+fn blocks() -> Vec<String> {
+    let (_, section) = PAGE.split_once("\n## TLS\n").expect("the section");
+    let (section, _) = section.split_once("\n## ").expect("the next one");
+    let block = |rest: &str| rest.split_once("```").expect("its end").0.trim().to_owned();
+    section.split("```sh").skip(1).map(block).collect()
+}
+
+/// Whether a server greets before a client has said anything, as the group does without TLS.
+fn greets(galera: &Galera<'_>, ordinal: usize) -> bool {
+    let host = format!("{}.{}-hs", galera.member(ordinal), galera.name);
+    let read = format!("exec 3<>/dev/tcp/{host}/4567 && timeout 2 head -c 1 <&3 | wc -c");
+    let inside = ["exec", &galera.member(2 - ordinal), "--container=mariadb", "--", "bash", "-c", &read];
+    galera.kubectl(&inside).succeeded().trim() == "1"
+}
+
+/// How the connections of this member's group were made since it started, in the words of its log.
+fn schemes(galera: &Galera<'_>, ordinal: usize) -> [usize; 2] {
+    let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).succeeded();
+    let made = || log.lines().filter(|line| line.contains("connection established to"));
+    ["ssl://", "tcp://"].map(|scheme| {
+        made().filter(|line| line.rsplit(' ').next().is_some_and(|it| it.starts_with(scheme))).count()
+    })
+}
+
+fn provider(galera: &Galera<'_>, ordinal: usize, option: &str) -> String {
+    let all = galera.ask(&galera.member(ordinal), "SELECT @@wsrep_provider_options");
+    let value = all.split("; ").find_map(|it| it.strip_prefix(&format!("{option} = ")));
+    value.unwrap_or("unset").to_owned()
+}
+
+/// When the certificate that a client sees ends.
+fn ends(galera: &Galera<'_>, ordinal: usize) -> String {
+    const ASK: &str = "MYSQL_PWD=$MARIADB_ROOT_PASSWORD exec mariadb --no-defaults --user=root --host=127.0.0.1 --ssl \
+        --batch --skip-column-names --execute=\"SHOW STATUS LIKE 'Ssl_server_not_after'\"";
+    galera.in_pod(&galera.member(ordinal), ASK)
+}
+
+#[test]
+fn a_plain_cluster_moves_to_tls_is_renewed_and_goes_back_and_no_row_is_lost() {
+    let galera = formed(guarded(), "tls");
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    let writer = Writer::start(&galera, &password(&galera));
+    let blocks = blocks();
+    let [example, certificate, first, second, renew, reload, back] = &blocks[..] else {
+        panic!("other steps than were written down here: {blocks:#?}")
+    };
+    assert_eq!(example, "ns=db I=shop");
+    let folder = galera.lab.folder().join("tls");
+    fs::create_dir_all(&folder).unwrap();
+    let head = format!("cd {}\nns={} I={}", folder.display(), galera.namespace, galera.name);
+    let run = |block: &str| {
+        let block = block.replace(" charts/galera ", &format!(" {} ", chart("galera")));
+        let output = shell(&galera, &format!("set -e\n{head}"), &block);
+        assert!(output.status == 0 && !output.stderr.contains("[G"), "{output}");
+        galera.until_ready(3);
+        assert_eq!(galera.until_synced(3, 3), cluster);
+        writer.until_writes();
+    };
+    run(certificate);
+    assert!(greets(&galera, 0), "the group speaks plainly");
+    at_once_is_refused(&galera);
+
+    run(first);
+    for ordinal in 0..3 {
+        assert_eq!(provider(&galera, ordinal, "socket.dynamic"), "yes");
+    }
+    println!("longest pause of the writer so far: {:.1} s", writer.longest_pause());
+    run(second);
+    println!("longest pause of the writer so far: {:.1} s", writer.longest_pause());
+    for ordinal in 0..3 {
+        assert_eq!(provider(&galera, ordinal, "socket.ssl"), "YES");
+        assert_ne!(provider(&galera, ordinal, "socket.dynamic"), "yes");
+        assert!(!greets(&galera, ordinal), "without TLS the group says nothing");
+    }
+    let [tls, plain] = schemes(&galera, 0);
+    assert!(tls >= 2 && plain == 0, "the last one that restarted: {tls} with TLS, {plain} without");
+
+    let before = ends(&galera, 0);
+    run(renew);
+    let wanted = fs::read_to_string(folder.join("tls.crt")).unwrap();
+    patiently("the pods to have the new certificate", || {
+        let seen = (0..3).map(|it| galera.in_pod(&galera.member(it), "cat /etc/mysql/tls/tls.crt"));
+        let new = seen.filter(|text| text.trim() == wanted.trim()).count();
+        if new == 3 { Ok(()) } else { Err(format!("{new} of 3 have it")) }
+    });
+    assert_eq!(ends(&galera, 0), before, "a server that runs reads it when it is told to");
+    run(reload);
+    for ordinal in 0..3 {
+        assert_ne!(ends(&galera, ordinal), before);
+    }
+    galera.kubectl(&["delete", "pod", &galera.member(1)]).succeeded();
+    galera.until_ready(3);
+
+    run(back);
+    assert!(greets(&galera, 0) && provider(&galera, 0, "socket.ssl") != "YES", "plain again");
+    power::members_agree(&galera, "shop.t");
+    let pause = writer.longest_pause();
+    let (acknowledged, failed) = writer.finish(3);
+    println!(
+        "tls: {acknowledged} rows acknowledged, none lost; {failed} were tried again; the longest pause was {pause:.1} s"
+    );
+}
+
+/// By the chart; and by the guard, whatever tool it comes from.
+fn at_once_is_refused(galera: &Galera<'_>) {
+    let chart = chart("galera");
+    let upgrade = ["upgrade", &galera.name, &chart, "--namespace", &galera.namespace, "--reuse-values"];
+    let own = format!("--set=tls.existingSecret={}-tls", galera.name);
+    let refused = galera.lab.helm(User::Admin, &[&upgrade[..], &[&own]].concat());
+    assert!(refused.status != 0 && refused.stderr.contains("would be alone"), "{refused}");
+    let rendered = [
+        "template",
+        &galera.name,
+        &chart,
+        "--is-upgrade",
+        "--namespace",
+        &galera.namespace,
+        "--show-only=templates/config.yaml",
+        &own,
+    ];
+    let map = galera.lab.helm(User::Admin, &rendered).succeeded();
+    let applied = [
+        "apply",
+        "--namespace",
+        &galera.namespace,
+        "--dry-run=server",
+        "--server-side",
+        "--force-conflicts",
+        "--filename=-",
+    ];
+    let refused = galera.lab.kubectl_stdin(User::Admin, &applied, &map);
+    println!("{refused}");
+    assert!(refused.status == 1 && refused.stderr.contains("[G09]"), "{refused}");
+}
