@@ -78,17 +78,10 @@ fn members_lack_its_login(galera: &Galera<'_>) {
     }
 }
 
-/// Sets or takes away MARIADB_AUTO_UPGRADE in the template.
-fn auto_upgrade(galera: &Galera<'_>, value: &str) {
-    galera
-        .kubectl(&["set", "env", SET, "--containers=mariadb", &format!("MARIADB_AUTO_UPGRADE{value}")])
-        .succeeded();
-}
-
 /// The entrypoint then changes the system tables of each member for itself, before its server joins. A member without data
-/// never joins: it has tables to upgrade only when it has copied them.
+/// never joins: it has tables to upgrade only when it has copied them. It stays like that.
 fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
-    auto_upgrade(galera, "=1");
+    galera.kubectl(&["set", "env", SET, "--containers=mariadb", "MARIADB_AUTO_UPGRADE=1"]).succeeded();
     until_rolled_out(galera);
     let hash = "SELECT JSON_VALUE(Priv, '$.authentication_string') FROM mysql.global_priv WHERE User = 'healthcheck' AND Host = '::1'";
     let hashes: BTreeSet<_> = (0..3).map(|ordinal| galera.ask(&galera.member(ordinal), hash)).collect();
@@ -102,9 +95,6 @@ fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
         word.ok_or(log)
     });
     println!("{}: {words}", galera.member(2));
-    auto_upgrade(galera, "-");
-    galera.kubectl(&["delete", "pod", &galera.member(2)]).succeeded();
-    until_rolled_out(galera);
 }
 
 /// The user, the root and the probe are those of the template, and the pod got the rest from the guard.
@@ -140,9 +130,9 @@ fn the_check_of_the_image_is_a_probe_for_servers_that_are_not_root() {
     transfer::a_disk_is_lost(&galera, 2);
     galera.until_ready(3);
     members_are_as_written(&galera);
-    with_auto_upgrade_only_members_with_data_start(&galera);
     assert_eq!(galera.until_synced(3, 3), cluster);
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("healthcheck: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    with_auto_upgrade_only_members_with_data_start(&galera);
 }
