@@ -193,19 +193,20 @@
 {{- $was := contains "socket.ssl=yes" $old }}
 {{- $accepts := contains "socket.dynamic=yes" $old }}
 {{- $tls := include "galera.tls" . | fromJson }}
-{{- $is := not (empty $tls.secret) }}
+{{- $new := include "galera.options" . }}
+{{- $is := contains "socket.ssl=yes" $new }}
 {{- $alone := "a member with TLS and a member without it cannot connect, so the first one that restarts would be alone" }}
-{{- if and (ne $was $is) (not $accepts) (not $tls.acceptPlain) }}
+{{- if and (ne $was $is) (not $accepts) (not (contains "socket.dynamic=yes" $new)) }}
 {{- fail (printf "\ntls: %s; upgrade with a certificate and tls.acceptPlain=true first, and when all members have restarted with that, upgrade again (README.md of this chart)" $alone) }}
 {{- end }}
-{{- $copies := and $is $tls.copies }}
-{{- if ne (contains "encrypt = 4" $old) (not (empty $copies)) }}
+{{- if ne (contains "encrypt = 4" $old) (contains "encrypt = 4" $new) }}
 {{- fail "\ntls.copies would change: a joiner and its donor must have the same, so the first member that restarts would not join again; set tls.copies=false for a cluster that moved to TLS (README.md of this chart)" }}
 {{- end }}
 {{- $status := $set.status | default dict }}
-{{- $rolled := and (eq ($status.currentRevision | default "") ($status.updateRevision | default "")) (eq (int $status.readyReplicas) (int $set.spec.replicas)) }}
+{{- $seen := eq (int64 ($status.observedGeneration | default 0)) (int64 $set.metadata.generation) }}
+{{- $rolled := and $seen (eq ($status.currentRevision | default "") ($status.updateRevision | default "")) (eq (int $status.readyReplicas) (int $set.spec.replicas)) }}
 {{- if and $accepts (not $tls.acceptPlain) (not $rolled) }}
-{{- fail (printf "\ntls: not all members have restarted with tls.acceptPlain=true yet: %s; wait for `kubectl -n %s rollout status statefulset/%s-galera`, and upgrade again" $alone .Release.Namespace .Release.Name) }}
+{{- fail (printf "\ntls: not all members have restarted with tls.acceptPlain=true yet: %s; wait for `kubectl -n %s rollout status statefulset/%s-galera`, and upgrade again; if the rollout hangs, correct the certificate" $alone .Release.Namespace .Release.Name) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -60,7 +60,7 @@ case $0 in
         case $known in '' | founds | free | unknown) ;; *)
             exists=yes
             for name in "${gatera_switches[@]}"; do
-                ! gatera_is_on "$name" || echo "gatera: $name is ignored: the cluster exists already ($known)" >&2
+                ! gatera_is_on "$name" || echo "gatera: $name is ignored: its cluster exists already" >&2
                 unset "$name" "${name}_FILE"
             done
             ;;

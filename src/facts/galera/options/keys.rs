@@ -89,7 +89,8 @@ impl Bad {
                     || text.starts_with("localhost")
             }
             Self::Closed => !text.is_empty() && !text.ends_with(','),
-            Self::NoPort => text.parse::<u16>().is_err(),
+            // What a shell or an init container fills in is not known.
+            Self::NoPort => text.parse::<u16>().is_err() && !text.contains(['$', '{', '%', '@', '<']),
         }
     }
 }
@@ -266,7 +267,7 @@ pub const KEYS: &[Key] = &[
     key("pc.weight", Deny(Is(&["0"])), "where all members weigh nothing there is no majority", TAKE_OUT),
     key("plugin_load_add", Kept(&[""]), ENCRYPTED, DECRYPT),
     key("port", Deny(NoPort), "a server does not start with a word, and takes another port for a number that is too large", "write a number up to 65535, such as port = 3306"),
-    key("port", Warn(Is(&["4444", "4567", "4568"])), "Galera listens on this port, unless its own options name another: the server does not start, or no transfer reaches it", "write another port, such as port = 3306"),
+    key("port", Warn(Is(&["4444", "4567", "4568"])), "Galera listens on this port, unless Galera's own options move it: the server does not start, or no transfer reaches it", "write another port, such as port = 3306"),
     key("read_only", Warn(On), "the member refuses writes of its clients", "clients of the member cannot write; set it per session instead"),
     key("repl.proto_max", Cluster { default: &[], fatal: false }, DIFFERENT, "members must understand each other: change it only as the upgrade notes of Galera say"),
     key("replicate_do_db", Warn(Any), FILTERED, TAKE_OUT),
@@ -279,7 +280,7 @@ pub const KEYS: &[Key] = &[
     key("skip_grant_tables", Warn(On), "everyone who reaches its port is root, without a password", "remove it").rest(|begun, _| begun.or("to reset a lost root password, set the option on one member for minutes, without Services to it")),
     key("skip_networking", Deny(On), NO_TRANSFER, TAKE_OUT),
     key("socket.dynamic", Cluster { default: &["NO"], fatal: true }, "without it a member that speaks TLS and one that does not cannot connect, and not all members have the same setting yet", "keep it until every member has restarted with the same socket.ssl: ").rest(|begun, of| begun.run(status(of)).say(" shows the progress")),
-    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, ONE_LANGUAGE, SPEAK_BOTH).rest(BY_STATUS),
+    key("socket.ssl", Cluster { default: &[""], fatal: true }, ONE_LANGUAGE, SPEAK_BOTH).rest(BY_STATUS),
     key("socket.ssl_cert", Cluster { default: &[""], fatal: true }, ONE_LANGUAGE, SPEAK_BOTH).rest(BY_STATUS),
     key("sql_mode", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_certify_nonpk", Cluster { default: &["ON"], fatal: false }, "members that differ in it accept different writes", ALL_AT_ONCE),
