@@ -27,7 +27,7 @@ pub struct Keys {
     names: Option<BTreeSet<String>>,
     /// Pods start without it.
     optional: bool,
-    /// The server gets its cluster address elsewhere, whatever the files say: Bitnami's image does.
+    /// The cluster address in a file has no effect: Bitnami's image passes another one to the server.
     address_is_given: bool,
 }
 

@@ -120,6 +120,17 @@ pub fn outcome(mut command: Command) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
+/// By the command, from the data of this member, with the same history.
+pub fn led_back_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
+    let (code, text) = outcome(recover(galera, &["--yes"]));
+    println!("{text}");
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    let member = galera.member(newest);
+    let asks = format!("{member}: asking the guard whether it may start the cluster from {cluster}:");
+    assert!(text.contains(&asks), "{text}");
+}
+
 /// The most likely case after a power failure: one node stays away, and the others never stop waiting for its member. Part of
 /// `make drills`.
 pub fn a_node_that_stays_away_is_gone_on_without() {
@@ -331,13 +342,7 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
     let (_, plan) = outcome(recover(&galera, &["--dry-run"]));
     println!("{plan}");
     assert!(plan.contains("next step: "), "{plan}");
-    let (code, text) = outcome(recover(&galera, &["--yes"]));
-    println!("{text}");
-    assert_eq!(code, Some(0), "{text}");
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
-    let newest =
-        format!("{}: asking the guard whether it may start the cluster from {cluster}:", galera.member(1));
-    assert!(text.contains(&newest), "{text}");
+    led_back_from(&galera, 1, &cluster);
     assert_eq!(set(), before, "the StatefulSet is as it was");
     for reason in ["RecoveryGranted", "RecoveryOver"] {
         patiently(reason, || {

@@ -69,7 +69,7 @@ impl<'a> Under<'a> {
 }
 
 /// Whether two members can connect, whichever of them begins. With TLS and `socket.dynamic` a member waits for what the other one
-/// does first; without a certificate it cannot answer TLS, whatever `socket.dynamic` says.
+/// does first; without a certificate it cannot answer TLS, even with `socket.dynamic`.
 const fn connect(one: (bool, bool), other: (bool, bool)) -> bool {
     match (one, other) {
         ((true, both), (false, _)) | ((false, _), (true, both)) => both,
