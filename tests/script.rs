@@ -64,6 +64,23 @@ fn the_file_of_an_earlier_server_is_not_believed() {
     });
 }
 
+/// Bitnami's image starts servers of its own before the one that stays; the step writes a line before that one.
+#[test]
+fn a_server_that_the_step_did_not_start_is_not_ready() {
+    for_each(&[("/etc/gatera/bitnami.bash", 1), ("/own", 0)], |pod, &(file, code)| {
+        pod.state("SYNCED").env("BASH_ENV", file);
+        for question in ["ready", "started"] {
+            let outcome = pod.run(question).exits(code);
+            assert_eq!(
+                outcome.out.contains("prepares the data; if this lasts, BASH_ENV has no effect"),
+                code == 1
+            );
+        }
+        pod.write("start", "start of 2026-11-22T01:02:48Z: empty, safe_to_bootstrap unknown\n");
+        pod.run("ready").exits(0);
+    });
+}
+
 #[test]
 fn a_clock_set_forward_does_not_make_the_servers_own_file_stale() {
     for_each(&[()], |pod, ()| {
