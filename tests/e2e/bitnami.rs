@@ -12,7 +12,7 @@ use crate::galera::{Galera, patiently, series};
 use crate::gate;
 use crate::guard::{guarded, status};
 use crate::power::{self, Kill};
-use crate::recover::{Cordoned, led_back_from, outcome, released, walk};
+use crate::recover::{Cordoned, led_back_from, outcome, walk};
 use crate::writer::Writer;
 
 const CHART: &str = include_str!("bitnami.yaml");
@@ -81,7 +81,7 @@ fn newest_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
         for ordinal in [0, 2, 1] {
             writer.until_writes();
             let pod = galera.member(ordinal);
-            released(galera, &pod).succeeded();
+            galera.overrule(&format!("pod/{pod}"), "G02").succeeded();
             galera.kubectl(&["delete", "pod", &pod, "--timeout=120s"]).succeeded();
         }
     }
@@ -130,11 +130,7 @@ fn hidden_switch_is_ignored(galera: &Galera<'_>, cluster: &str) {
 /// Its claim is deleted with its pod. The image would found a cluster of its own if the others did not resolve.
 fn lost_volume_is_filled_again(galera: &Galera<'_>, cluster: &str) {
     let pod = galera.member(0);
-    let until = jiff::Timestamp::now() + Duration::from_secs(600);
-    let release = format!("gatera.dev/override=G07 until={until:.0} reason=a drill");
-    let claim = format!("pvc/data-{pod}");
-    galera.kubectl(&["annotate", &claim, &release]).succeeded();
-    galera.kubectl(&["delete", &claim, "--wait=false"]).succeeded();
+    galera.delete_claim(&format!("data-{pod}"));
     galera.kubectl(&["delete", "pod", &pod]).succeeded();
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster);

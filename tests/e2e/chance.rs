@@ -11,14 +11,14 @@ use crate::galera::{Galera, patiently};
 use crate::gate;
 use crate::install::password;
 use crate::power;
-use crate::recover::{Cordoned, recover, released};
+use crate::recover::{Cordoned, recover};
 use crate::writer::Writer;
 
 /// Numbers that look as if nobody had chosen them (splitmix64).
-struct Chance(u64);
+pub struct Chance(pub u64);
 
 impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -28,16 +28,25 @@ impl Chance {
     fn pause(&mut self) {
         thread::sleep(Duration::from_millis(self.below(3000)));
     }
+
+    pub fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[usize::try_from(self.below(of.len() as u64)).unwrap()]
+    }
 }
 
-fn number(name: &str) -> Option<u64> {
+pub fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Another one each time, unless it is given.
+pub fn seed() -> u64 {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
+    number("GATERA_SEED").unwrap_or_else(now)
 }
 
 /// Rounds of it, in a cluster of their own.
 pub fn whatever_happens_no_acknowledged_row_is_lost() {
-    let seed = number("GATERA_SEED")
-        .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs()));
+    let seed = seed();
     let (galera, cluster) = gate::known("chance");
     let writer = Writer::start(&galera, &password(&galera));
     rounds(&galera, &cluster, &writer, seed, number("GATERA_ROUNDS").unwrap_or(5));
@@ -69,7 +78,7 @@ fn lights_out(galera: &Galera<'_>, chance: &mut Chance) {
     // Nobody who leaves comes back meanwhile; whoever is killed does.
     let _cordoned = (chance.below(2) == 0).then(|| Cordoned::all(galera));
     for _ in 0..2 + chance.below(4) {
-        let pod = &pods[usize::try_from(chance.below(3)).unwrap()];
+        let pod = chance.one(&pods);
         if chance.below(2) == 0 {
             println!("  kill {pod}: {}", power::killed_if_it_runs(pod));
         } else {
@@ -88,7 +97,7 @@ fn lights_out(galera: &Galera<'_>, chance: &mut Chance) {
 
 /// Against every advice, if it is there.
 fn leaves(galera: &Galera<'_>, pod: &str) -> bool {
-    released(galera, pod);
+    galera.overrule(&format!("pod/{pod}"), "G02");
     galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).status == 0
 }
 

@@ -11,7 +11,7 @@ use crate::guard::{NAMESPACE, chart, guarded, until_registered};
 use crate::install::until_bootstrap_is_removed;
 use crate::lab::User;
 use crate::power;
-use crate::recover::{Cordoned, recover, released};
+use crate::recover::{Cordoned, recover};
 use crate::writer::Writer;
 
 #[test]
@@ -41,7 +41,7 @@ fn what_others_wrote_is_led_back_by_two_people_at_once() {
         for ordinal in [1, 0, 2] {
             writer.until_writes();
             let pod = galera.member(ordinal);
-            released(&galera, &pod).succeeded();
+            galera.overrule(&format!("pod/{pod}"), "G02").succeeded();
             galera.kubectl(&["delete", "pod", &pod, "--timeout=120s"]).succeeded();
         }
     }

@@ -3,9 +3,11 @@
 //! Owns: SQL through `kubectl exec`, waiting for MariaDB. Must not know: the guard.
 
 use std::env;
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::lab::{ControlPlane, Output, User};
@@ -65,6 +67,46 @@ impl<'a> Galera<'a> {
 
     pub fn member(&self, ordinal: usize) -> String {
         format!("{}-galera-{ordinal}", self.name)
+    }
+
+    /// Of charts/galera.
+    pub fn claim(&self, ordinal: usize) -> String {
+        format!("{}-datadir-{}", self.name, self.member(ordinal))
+    }
+
+    /// The folder of its data on this machine.
+    pub fn volume(&self, ordinal: usize) -> PathBuf {
+        self.lab.volume_of(&self.namespace, &self.claim(ordinal))
+    }
+
+    /// A person takes the responsibility for half an hour, if the object is there.
+    pub fn overrule(&self, object: &str, rules: &str) -> Output {
+        let until = Timestamp::now() + Duration::from_secs(1800);
+        let mark = format!("gatera.dev/override={rules} until={until:.0} reason=a drill");
+        self.kubectl(&["annotate", "--overwrite", object, &mark])
+    }
+
+    /// Against every advice. Its pod keeps it until that goes, too.
+    pub fn delete_claim(&self, claim: &str) {
+        let claim = format!("pvc/{claim}");
+        self.overrule(&claim, "G07").succeeded();
+        self.kubectl(&["delete", &claim, "--wait=false"]).succeeded();
+    }
+
+    /// Its claim goes, then its pod: the next one has an empty volume, and copies everything from another member.
+    pub fn copies_everything(&self, ordinal: usize) {
+        let (claim, pod) = (self.claim(ordinal), self.member(ordinal));
+        let uid = || self.lab.get(&self.namespace, &format!("pvc/{claim}"))["metadata"]["uid"].clone();
+        let before = uid();
+        self.delete_claim(&claim);
+        patiently("the pod to be deleted", || {
+            let deleted = self.kubectl(&["delete", "pod", &pod, "--timeout=120s"]);
+            if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
+        });
+        patiently("its next claim", || {
+            let now = self.kubectl(&["get", "pvc", &claim, "--output=jsonpath={.metadata.uid}"]).stdout;
+            if now.is_empty() || before == *now { Err(now) } else { Ok(()) }
+        });
     }
 
     /// What a server answers. The password stays inside its container.

@@ -193,7 +193,7 @@ fn what_would_destroy_it_is_refused_at_the_instance(galera: &Galera<'_>) {
 
 /// Whoever insists gets the plan and no second cluster: its bootstrap node stays at 0 replicas, and KUDO is content with that.
 fn deploy_again_founds_nothing(galera: &Galera<'_>) {
-    confirm(galera, "K01", &format!("instance/{INSTANCE}"));
+    galera.overrule(&format!("instance/{INSTANCE}"), "K01").succeeded();
     let again = kudo(galera, &["plan", "trigger", "--name", "deploy", "--instance", INSTANCE]);
     assert_eq!(again.status, 0, "{again}");
     until_complete(galera, "deploy");
@@ -218,13 +218,6 @@ fn it_leaves_kudo_and_comes_back(galera: &Galera<'_>, parameters: &[&str]) {
     assert_eq!(install(galera, "mended", parameters).status, 0);
     until_complete(galera, "deploy");
     assert!(owners().contains("kudo.dev"), "{}", owners());
-}
-
-fn confirm(galera: &Galera<'_>, rule: &str, what: &str) {
-    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
-    let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
-    let mark = format!("gatera.dev/override={rule} until={until} reason=drill");
-    galera.kubectl(&["annotate", "--overwrite", what, &mark]).succeeded();
 }
 
 /// Stopped in order it may go; what is installed under its name later founds nothing, and is started from its claims.
@@ -254,7 +247,7 @@ fn it_is_away_for_a_while(galera: &Galera<'_>, cluster: &str, parameters: &[&str
 
 /// The garbage collector is not held up, and the data stays.
 fn it_goes_when_that_is_confirmed(galera: &Galera<'_>) {
-    confirm(galera, "K05", &format!("instance/{INSTANCE}"));
+    galera.overrule(&format!("instance/{INSTANCE}"), "K05").succeeded();
     let gone = kudo(galera, &["uninstall", "--instance", INSTANCE]);
     assert_eq!(gone.status, 0, "{gone}");
     for what in [

@@ -157,7 +157,7 @@ fn another_cluster_cannot_be_joined(galera: &Galera<'_>, other: &Galera<'_>) {
 }
 
 fn a_claim_is_given_up_as_the_text_says(galera: &Galera<'_>) {
-    let claim = format!("persistentvolumeclaim/{0}-datadir-{0}-galera-1", galera.name);
+    let claim = format!("persistentvolumeclaim/{}", galera.claim(1));
     let deleted = galera.kubectl(&["delete", &claim, "--wait=false"]);
     refused(&deleted, "G07", "it holds the data of member plain-galera-1 (3 of 3 members Synced");
     let advice = commands(&deleted.stderr);

@@ -4,7 +4,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::advice::refused;
@@ -17,7 +16,7 @@ use crate::writer::Writer;
 use crate::{chance, gate};
 
 /// Waits until `gatera status` says all of this.
-fn until_told(galera: &Galera<'_>, all: &[&str]) -> String {
+pub fn until_told(galera: &Galera<'_>, all: &[&str]) -> String {
     let text = patiently("status tells it", || {
         let text = status(galera);
         if all.iter().all(|words| text.contains(words)) { Ok(text) } else { Err(format!("{all:?}: {text}")) }
@@ -40,7 +39,7 @@ fn whole_again(galera: &Galera<'_>, writer: Writer<'_>, tables: &str, began: Ins
 
 /// A cluster with three rows, and a writer; it fails in some way, and a person follows what is said. Then all are back, nobody
 /// differs, and every acknowledged row is there. Returns the cluster's id before and after.
-fn outage(
+pub fn outage(
     name: &str,
     tables: &str,
     fails: impl FnOnce(&Galera<'_>, &Writer<'_>, &[String; 3]),
@@ -259,10 +258,8 @@ fn start_from(galera: &Galera<'_>, pod: &str) {
     let name = &galera.name;
     let ordinal: usize = pod.rsplit('-').next().unwrap().parse().unwrap();
     let (set, map) = (format!("statefulset/{name}-galera"), format!("configmap/{name}-nodeconfig"));
-    let until = Timestamp::now() + Duration::from_secs(1800);
     for (object, rules) in [(&set, "G01,G02,G04"), (&map, "G04")] {
-        let release = format!("gatera.dev/override={rules} until={until:.0} reason=a drill");
-        galera.kubectl(&["annotate", "--overwrite", object, &release]).succeeded();
+        galera.overrule(object, rules).succeeded();
     }
     let file: Value =
         serde_json::from_str(&galera.kubectl(&["get", &map, "--output=json"]).succeeded()).unwrap();

@@ -3,9 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::json;
 
 use crate::galera::{Galera, patiently, series};
@@ -101,23 +99,6 @@ fn to_the_end(child: Child) -> String {
     said
 }
 
-/// A member loses its disk and copies everything from another one.
-fn copies_everything(galera: &Galera<'_>, ordinal: usize) {
-    let (member, name) = (galera.member(ordinal), format!("{0}-datadir-{0}-galera-{ordinal}", galera.name));
-    let uid = || {
-        galera.lab.get(&galera.namespace, &format!("persistentvolumeclaim/{name}"))["metadata"]["uid"].clone()
-    };
-    let before = uid();
-    let until = Timestamp::now() + Duration::from_secs(600);
-    let release = format!("gatera.dev/override=G07 until={until:.0} reason=a drill");
-    galera.kubectl(&["annotate", "--overwrite", "pvc", &name, &release]).succeeded();
-    galera.kubectl(&["delete", "pvc", &name, "--wait=false"]).succeeded();
-    galera.kubectl(&["delete", "pod", &member]).succeeded();
-    galera.until_ready(3);
-    galera.until_synced(3, 3);
-    assert_ne!(uid(), before, "{member} copied everything");
-}
-
 fn leaves_nothing(galera: &Galera<'_>) {
     let own = galera.kubectl(&["get", "secrets", "--output=name"]).succeeded();
     assert!(!own.contains("gatera-passwd"), "{own}");
@@ -143,15 +124,18 @@ fn a_password_changes_and_no_login_fails() {
     let old_sst = file.split_once("sst:").and_then(|(_, rest)| rest.split('"').next()).unwrap();
     assert!(value(galera, "sst.cnf").contains(old_sst));
     leaves_nothing(galera);
-    copies_everything(galera, 2);
+    galera.copies_everything(2);
+    galera.until_ready(3);
 
     // And now to its end, with a copy in the middle and one at the end.
     to_the_end(passwd(galera, &["--user=sst", "--stdin", "--yes", "--keep-old"], NEW));
-    copies_everything(galera, 1);
+    galera.copies_everything(1);
+    galera.until_ready(3);
     let said = to_the_end(passwd(galera, &["--user=sst", "--yes"], ""));
     assert!(said.contains("accepts only the new password of sst"), "{said}");
     leaves_nothing(galera);
-    copies_everything(galera, 2);
+    galera.copies_everything(2);
+    galera.until_ready(3);
 
     // Root, killed at every step up to the one where both count.
     let asked = ["--stdin", "--yes", "--keep-old"];

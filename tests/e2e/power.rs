@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,14 @@ pub fn kill_servers(pods: &[&str]) {
 pub fn killed_if_it_runs(pod: &str) -> bool {
     process(|path| is_server(path, pod))
         .is_some_and(|server| kill_process(pid(&server), Signal::KILL).is_ok())
+}
+
+/// The same, and what holds its pod together.
+pub fn killed_with_its_pod(pod: &str) -> bool {
+    let server = process(|path| is_server(path, pod));
+    let sandbox = server.as_ref().and_then(|server| process(|path| holds(path, server)));
+    let all = sandbox.iter().chain(&server).map(|it| kill_process(pid(it), Signal::KILL).is_ok());
+    all.count() == 2
 }
 
 /// What dies.
@@ -69,6 +78,16 @@ pub fn pause_server(pod: &str) {
 /// These processes do nothing until this value goes. Where they are kubelets, nobody starts what dies there.
 pub struct Still(Vec<Pid>);
 
+impl Still {
+    fn stop(processes: Vec<Pid>) -> Self {
+        for process in &processes {
+            // It may have ended just now.
+            let _ = kill_process(*process, Signal::STOP);
+        }
+        Self(processes)
+    }
+}
+
 impl Drop for Still {
     fn drop(&mut self) {
         for process in &self.0 {
@@ -80,20 +99,49 @@ impl Drop for Still {
 
 /// The kubelets of these pods' nodes.
 pub fn stand_still(galera: &Galera<'_>, pods: &[String]) -> Still {
-    let kubelet = |pod: &String| {
-        let pod = galera.pod(pod).unwrap();
-        let node = format!("--hostname-override={}", pod["spec"]["nodeName"].as_str().unwrap());
+    let node = |pod: &String| galera.pod(pod).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
+    kubelets_stand_still(&pods.iter().map(node).collect::<Vec<_>>())
+}
+
+pub fn kubelets_stand_still(nodes: &[String]) -> Still {
+    let kubelet = |node: &String| {
+        let node = format!("--hostname-override={node}");
         let is_its = |path: &Path| {
             let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
             read("comm").trim() == "kubelet" && read("cmdline").split('\0').any(|word| word == node)
         };
         pid(&process(is_its).expect("its kubelet runs"))
     };
-    let still = Still(pods.iter().map(kubelet).collect());
-    for kubelet in &still.0 {
-        kill_process(*kubelet, Signal::STOP).unwrap();
+    Still::stop(nodes.iter().map(kubelet).collect())
+}
+
+/// The servers of these pods that run just now.
+pub fn servers_stand_still(pods: &[String]) -> Still {
+    Still::stop(
+        pods.iter().filter_map(|pod| process(|path| is_server(path, pod))).map(|it| pid(&it)).collect(),
+    )
+}
+
+/// Nobody but its own node reaches these addresses until this value goes.
+pub struct CutOff;
+
+pub fn cut_off(addresses: &[String]) -> CutOff {
+    nft(&format!(
+        "table ip drill {{ chain cut {{ type filter hook forward priority -10; ip saddr {{ {0} }} drop; ip daddr {{ {0} }} drop; }} }}",
+        addresses.join(", ")
+    ));
+    CutOff
+}
+
+impl Drop for CutOff {
+    fn drop(&mut self) {
+        nft("delete table ip drill");
     }
-    still
+}
+
+fn nft(rules: &str) {
+    let status = Command::new("nft").arg(rules).status().unwrap();
+    assert!(status.success(), "{rules}");
 }
 
 fn api_server() -> PathBuf {
@@ -104,8 +152,7 @@ fn api_server() -> PathBuf {
 
 /// It takes connections, and answers nobody for so long.
 pub fn api_server_stalls(so_long: Duration) {
-    let still = Still(vec![pid(&api_server())]);
-    kill_process(still.0[0], Signal::STOP).unwrap();
+    let _still = Still::stop(vec![pid(&api_server())]);
     thread::sleep(so_long);
 }
 

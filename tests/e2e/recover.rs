@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::galera::{Galera, patiently};
 use crate::gate;
 use crate::guard::guarded;
 use crate::install::{events, helm, password, until_bootstrap_is_removed};
-use crate::lab::{Output, User};
+use crate::lab::User;
 use crate::page;
 use crate::power::{self, Kill};
 use crate::writer::Writer;
@@ -35,21 +34,14 @@ pub fn walk(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
 
 /// A person takes the responsibility, against every advice.
 fn made_to_leave(galera: &Galera<'_>, pod: &str) {
-    released(galera, pod).succeeded();
+    galera.overrule(&format!("pod/{pod}"), "G02").succeeded();
     galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).succeeded();
-}
-
-/// Annotates it, if it is there.
-pub fn released(galera: &Galera<'_>, pod: &str) -> Output {
-    let until = Timestamp::now() + Duration::from_secs(600);
-    let release = format!("gatera.dev/override=G02 until={until:.0} reason=a drill");
-    galera.kubectl(&["annotate", "--overwrite", "pod", pod, &release])
 }
 
 /// All at once.
 pub fn all_made_to_leave(galera: &Galera<'_>, members: usize) {
     for ordinal in 0..members {
-        released(galera, &galera.member(ordinal)).succeeded();
+        galera.overrule(&format!("pod/{}", galera.member(ordinal)), "G02").succeeded();
     }
     galera.kubectl(&["delete", "pod", "--selector=app=galera", "--timeout=120s"]).succeeded();
 }
@@ -192,9 +184,8 @@ pub fn it_outlives_the_api_server_and_the_guard() {
 
 /// What is recorded on the claims, by ordinal.
 fn records(galera: &Galera<'_>) -> Vec<String> {
-    let name = &galera.name;
     let record = |ordinal| {
-        let claim = galera.lab.get(&galera.namespace, &format!("pvc/{name}-datadir-{name}-galera-{ordinal}"));
+        let claim = galera.lab.get(&galera.namespace, &format!("pvc/{}", galera.claim(ordinal)));
         claim["metadata"]["annotations"]["gatera.dev/stopped"].as_str().unwrap_or_default().to_owned()
     };
     (0..3).map(record).collect()

@@ -9,7 +9,6 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
@@ -61,7 +60,7 @@ pub fn a_disk_is_lost(galera: &Galera<'_>, last: usize) {
     let (set, joiner) = (format!("statefulset/{}-galera", galera.name), galera.member(last));
     galera.kubectl(&["scale", &set, &format!("--replicas={last}")]).succeeded();
     galera.until_gone(&format!("pod/{joiner}"));
-    let volume = galera.lab.volume_of(&galera.namespace, &format!("{}-datadir-{joiner}", galera.name));
+    let volume = galera.volume(last);
     fs::remove_dir_all(&volume).unwrap();
     galera.until_synced(last, last);
     galera.kubectl(&["scale", &set, &format!("--replicas={}", last + 1)]).succeeded();
@@ -78,9 +77,7 @@ pub fn a_donor_stays_until_its_joiner_is_through(galera: &Galera<'_>) {
 
     let refused = galera.kubectl(&["delete", "pod", &donor, "--wait=false"]);
     assert!(refused.stderr.contains("[G02]"), "{refused}");
-    let until = Timestamp::now() + Duration::from_secs(600);
-    let release = format!("gatera.dev/override=G02 until={until:.0} reason=a drill");
-    galera.kubectl(&["annotate", "pod", &donor, &release]).succeeded();
+    galera.overrule(&format!("pod/{donor}"), "G02").succeeded();
     let uid = galera.pod(&donor).unwrap()["metadata"]["uid"].clone();
     patiently("the override to be seen", || {
         let deleted = galera.kubectl(&["delete", "pod", &donor, "--wait=false"]);

@@ -6,9 +6,8 @@
 use std::env;
 use std::path::Path;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use jiff::Timestamp;
 use serde_json::json;
 
 use crate::galera::{Galera, patiently};
@@ -51,12 +50,6 @@ impl Upgrade<'_> {
         let patch = json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": ordinal } } } })
             .to_string();
         self.galera.kubectl(&["patch", &self.set(), "--patch", &patch]).succeeded();
-    }
-
-    fn overrule(&self, object: &str, rule: &str) {
-        let until = Timestamp::now() + Duration::from_secs(1800);
-        let mark = format!("gatera.dev/override={rule} until={until:.0} reason=a drill");
-        self.galera.kubectl(&["annotate", "--overwrite", object, &mark]).succeeded();
     }
 
     /// Its series, if its server answers.
@@ -131,21 +124,6 @@ impl Upgrade<'_> {
         power::members_agree(self.galera, &format!("shop.t, shop.{table}"));
     }
 
-    /// Its claim goes, then its pod: it copies everything from another member.
-    fn copies_everything(&self, ordinal: usize) {
-        let pod = self.galera.member(ordinal);
-        let claim = format!("pvc/{}-datadir-{pod}", self.galera.name);
-        self.overrule(&claim, "G07");
-        patiently("the override to be seen", || {
-            let deleted = self.galera.kubectl(&["delete", &claim, "--wait=false"]);
-            if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
-        });
-        patiently("the pod to be deleted", || {
-            let deleted = self.galera.kubectl(&["delete", "pod", &pod, "--timeout=120s"]);
-            if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
-        });
-    }
-
     /// Every member, one after the other, while the others serve.
     fn upgrades_system_tables(&self) {
         const UPGRADE: &str =
@@ -181,7 +159,7 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     upgrade.release("upgrade", "11.4", "");
     upgrade.until_runs("11.4", &[2]);
     upgrade.tell(&[2], began);
-    upgrade.copies_everything(2);
+    galera.copies_everything(2);
     upgrade.until_runs("11.4", &[2]);
     upgrade.tell(&[2], began);
     upgrade.hold_below(1);
@@ -224,7 +202,7 @@ fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
     let began = Instant::now();
     let back = galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
     refused(&back, "G17", "is older than the data");
-    upgrade.overrule(&upgrade.set(), "G17");
+    galera.overrule(&upgrade.set(), "G17").succeeded();
     patiently("the override to be seen", || {
         let set =
             galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
@@ -249,7 +227,7 @@ fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
             if started { "starts" } else { "does not start" },
             upgrade.errors(&pod, !started)
         );
-        upgrade.copies_everything(ordinal);
+        galera.copies_everything(ordinal);
         upgrade.until_runs("10.11", &[ordinal]);
         upgrade.tell(&[ordinal], began);
         writer.until_writes();

@@ -5,11 +5,8 @@
 //! Part of `make drills`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
-
-use jiff::Timestamp;
 
 use crate::galera::{Galera, patiently};
 use crate::gate;
@@ -17,16 +14,8 @@ use crate::install::grown;
 use crate::power;
 use crate::recover::{Cordoned, all_made_to_leave, outcome, recover, walk};
 
-fn claim(galera: &Galera<'_>, ordinal: usize) -> String {
-    format!("{}-datadir-{}", galera.name, galera.member(ordinal))
-}
-
-fn volume(galera: &Galera<'_>, ordinal: usize) -> PathBuf {
-    galera.lab.volume_of(&galera.namespace, &claim(galera, ordinal))
-}
-
 /// With the rights of this machine, which owns the disks.
-fn shell(line: &str, paths: &[&Path]) {
+pub fn shell(line: &str, paths: &[&Path]) {
     let status = Command::new("sh").args(["-euc", line, "sh"]).args(paths).status().unwrap();
     assert!(status.success(), "{line} {paths:?}");
 }
@@ -76,15 +65,15 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     // An older copy of the newest: what it had when it was stopped is more.
     stopped(&galera);
     let older = aside("older");
-    shell(r#"cp -a "$1" "$2""#, &[&volume(&galera, 0), &older]);
+    shell(r#"cp -a "$1" "$2""#, &[&galera.volume(0), &older]);
     let (code, text) = outcome(walk("start", &galera, &["--yes"]));
     assert_eq!(code, Some(0), "{text}");
     galera.ask(&galera.member(1), "INSERT INTO shop.t VALUES (4,'four'),(5,'five')");
     stopped(&galera);
-    shell(r#"rm -rf "$2" && mv "$1" "$2""#, &[&older, &volume(&galera, 0)]);
+    shell(r#"rm -rf "$2" && mv "$1" "$2""#, &[&older, &galera.volume(0)]);
     let newer = format!(
         "claim {} had newer data when it was stopped, and no member has that data now",
-        claim(&galera, 0)
+        galera.claim(0)
     );
     started_as_told(&galera, "an older copy", &[&newer], None);
     whole(&galera, &cluster, 5);
@@ -92,7 +81,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     // The newest is empty, then another one.
     for ordinal in [0, 2] {
         stopped(&galera);
-        shell(r#"find "$1" -mindepth 1 -delete"#, &[&volume(&galera, ordinal)]);
+        shell(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(ordinal)]);
         let empty = format!("{} is empty, and may have had newer data", galera.member(ordinal));
         started_as_told(&galera, "an empty volume", &[&empty], None);
         whole(&galera, &cluster, 5);
@@ -100,11 +89,8 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
 
     // The claim itself is lost, against every advice: its member gets a new one.
     stopped(&galera);
-    let lost = format!("pvc/{}", claim(&galera, 1));
-    let until = Timestamp::now() + Duration::from_secs(600);
-    let release = format!("gatera.dev/override=G07 until={until:.0} reason=a drill");
-    galera.kubectl(&["annotate", &lost, &release]).succeeded();
-    galera.kubectl(&["delete", &lost, "--timeout=60s"]).succeeded();
+    galera.delete_claim(&galera.claim(1));
+    galera.until_gone(&format!("pvc/{}", galera.claim(1)));
     let empty = format!("{} has no claim with a volume, and may have had newer data", galera.member(1));
     started_as_told(&galera, "a lost claim", &[&empty], None);
     whole(&galera, &cluster, 5);
@@ -113,7 +99,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     let (other, strangers) = gate::known("strangers");
     stopped(&other);
     stopped(&galera);
-    shell(r#"rm -rf "$2" && cp -a "$1" "$2""#, &[&volume(&other, 0), &volume(&galera, 2)]);
+    shell(r#"rm -rf "$2" && cp -a "$1" "$2""#, &[&other.volume(0), &galera.volume(2)]);
     let differs = format!("have different histories ({cluster} and {strangers}): two clusters were created");
     started_as_told(&galera, "another cluster's data", &[&differs], None);
     whole(&galera, &cluster, 5);
@@ -140,7 +126,7 @@ fn a_volume_that_cannot_be_written_is_said() {
         ),
     ] {
         stopped(&galera);
-        let newest = volume(&galera, 0);
+        let newest = galera.volume(0);
         shell(breaks, &[&newest]);
         let (code, text) = outcome(walk("start", &galera, &["--yes"]));
         println!("--- {what}: {code:?}\n{text}");
@@ -164,10 +150,10 @@ fn a_copy_that_was_cut_short_is_not_started_from() {
         let set = format!("statefulset/{}-galera", galera.name);
         galera.kubectl(&["scale", &set, "--replicas=2"]).succeeded();
         galera.until_gone(&format!("pod/{joiner}"));
-        shell(r#"find "$1" -mindepth 1 -delete"#, &[&volume(&galera, 2)]);
+        shell(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(2)]);
         galera.kubectl(&["scale", &set, "--replicas=3"]).succeeded();
         patiently("it receives a copy", || {
-            let half = fs::exists(volume(&galera, 2).join("sst_in_progress")).unwrap();
+            let half = fs::exists(galera.volume(2).join("sst_in_progress")).unwrap();
             if half { Ok(()) } else { Err("nothing yet".to_owned()) }
         });
         power::killed_if_it_runs(&joiner);

@@ -3,35 +3,43 @@
 //! `make drills`; GATERA_GIGABYTES says how much there is to copy.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
 use crate::guard::guarded;
-use crate::install::{grown, helm, password, until_bootstrap_is_removed};
+use crate::install::{grown, helm, until_bootstrap_is_removed};
 use crate::lab::User;
 use crate::power;
 use crate::transfer;
 use crate::writer::Writer;
+
+const SECRET: &str = "passwords";
+
+fn password() -> Value {
+    json!({ "valueFrom": { "secretKeyRef": { "name": SECRET, "key": "root-password" } } })
+}
 
 fn formed(name: &str, method: &str) -> (Galera<'static>, String) {
     let lab = guarded();
     let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, name);
     let options = format!("--set=config=innodb_buffer_pool_size = 64M\nwsrep_sst_method = {method}");
-    helm(&galera, "install", &[&options, "--set=volumeSize=20Gi"]);
+    // A dump is played by the donor into the joiner's server, which knows nobody else yet.
+    let user = if method == "mysqldump" { "root" } else { "sst" };
+    let auth = format!("--from-literal=sst.cnf=[mariadbd]\nwsrep_sst_auth = \"{user}:copies\"");
+    let secret = ["create", "secret", "generic", SECRET, "--from-literal=root-password=copies", &auth];
+    galera.kubectl(&secret).succeeded();
+    let secret = format!("--set=auth.existingSecret={SECRET}");
+    helm(&galera, "install", &[&options, "--set=volumeSize=20Gi", &secret]);
     galera.until_ready(3);
     until_bootstrap_is_removed(&galera);
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     grown(&galera);
     (galera, cluster)
-}
-
-fn volume(galera: &Galera<'_>, ordinal: usize) -> PathBuf {
-    galera.lab.volume_of(&galera.namespace, &format!("{}-datadir-{}", galera.name, galera.member(ordinal)))
 }
 
 /// The bytes of all files in a folder. Files come and go meanwhile.
@@ -53,7 +61,7 @@ fn rows(folder: &Path) -> u64 {
 
 fn until_arrived(galera: &Galera<'_>, percent: u64) -> Duration {
     let began = Instant::now();
-    let (whole, joiner) = (rows(&volume(galera, 0)), volume(galera, 2));
+    let (whole, joiner) = (rows(&galera.volume(0)), galera.volume(2));
     assert!(whole > 1 << 20, "there is something to copy: {whole}");
     // The copy takes seconds, so this looks all the time.
     while rows(&joiner) < whole * percent / 100 {
@@ -64,8 +72,8 @@ fn until_arrived(galera: &Galera<'_>, percent: u64) -> Duration {
 
 fn copies_break_off(method: &str) {
     let (galera, cluster) = formed(&method.replace("mariabackup", "backup"), method);
-    let writer = Writer::start(&galera, &password(&galera));
-    let megabytes = rows(&volume(&galera, 0)) >> 20;
+    let writer = Writer::start(&galera, &password());
+    let megabytes = rows(&galera.volume(0)) >> 20;
     for percent in [10, 50, 90] {
         for who in ["joiner", "donor"] {
             writer.until_writes();
@@ -105,6 +113,11 @@ fn by_mariabackup() {
 }
 
 #[test]
+fn by_mysqldump() {
+    copies_break_off("mysqldump");
+}
+
+#[test]
 fn by_rsync() {
     copies_break_off("rsync");
 }
@@ -113,7 +126,7 @@ fn by_rsync() {
 #[test]
 fn three_nodes_are_replaced_one_after_the_other() {
     let (galera, cluster) = formed("replaced", "mariabackup");
-    let writer = Writer::start(&galera, &password(&galera));
+    let writer = Writer::start(&galera, &password());
     for ordinal in [2, 0, 1] {
         let pod = galera.member(ordinal);
         let began = Instant::now();
@@ -125,12 +138,8 @@ fn three_nodes_are_replaced_one_after_the_other() {
             let output = galera.lab.kubectl(User::Admin, &drain);
             if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
         });
-        let claim = format!("pvc/{}-datadir-{pod}", galera.name);
-        let lost = volume(&galera, ordinal);
-        let until = Timestamp::now() + Duration::from_secs(600);
-        let release = format!("gatera.dev/override=G07 until={until:.0} reason=its node is gone");
-        galera.kubectl(&["annotate", &claim, &release]).succeeded();
-        galera.kubectl(&["delete", &claim, "--wait=false"]).succeeded();
+        let lost = galera.volume(ordinal);
+        galera.delete_claim(&galera.claim(ordinal));
         fs::remove_dir_all(&lost).unwrap();
         // The pod that waits holds the claim; its next one gets a new claim.
         galera.kubectl(&["delete", "pod", &pod, "--wait=false"]);

@@ -3,6 +3,7 @@
 //!
 //! Must not know: rules. None of this is anybody's doing; after each of them the guard's answers still count.
 
+use jiff::SignedDuration;
 use leader::plan::{IncrementalPlanner, StepScheduler};
 use objects::Kind;
 use serde_json::json;
@@ -32,7 +33,8 @@ impl Sim {
             45..48 => self.power_fails(),
             48..65 => self.replica_restarts(),
             65..90 => self.replica_hears_nothing(),
-            90..97 => self.leadership_moves(),
+            90..94 => self.leadership_moves(),
+            94..97 => self.clock_jumps(),
             _ => self.guard_is_away(),
         }
     }
@@ -177,6 +179,16 @@ impl Sim {
         });
         self.guard.replicas[index].silent_until = self.agenda.now + lasts;
         self.agenda.put(lasts + 1, Happening::Hears);
+    }
+
+    /// Of a node where a replica runs; now and then it is right again.
+    fn clock_jumps(&mut self) {
+        let index = self.any_replica();
+        let minutes = *self.dice.one_of(&[0, 0, -180, -10, -1, 1, 10, 180]).unwrap();
+        self.story
+            .tell(self.agenda.now, "fault", || format!("guard-{index}'s clock is off by {minutes} min"));
+        self.guard.replicas[index].clock_is_off_by = SignedDuration::from_mins(minutes);
+        self.wake(2, SECOND);
     }
 
     /// A new leader remembers nothing.

@@ -43,6 +43,8 @@ pub struct Replica {
     pub silent_until: Millis,
     /// How long an event travels.
     pub delay: Millis,
+    /// How far its node's clock is from what everybody else's shows.
+    pub clock_is_off_by: SignedDuration,
     /// Notes that it wrote itself.
     own: BTreeSet<u64>,
     /// Notes it knows of, and since when.
@@ -123,9 +125,10 @@ impl Guard {
             facts.put(object);
         }
         let world = World::build(facts.clone(), Freshness::Current);
-        let (heard, delay) = (store.log.len(), self.replicas[index].delay);
+        let (heard, heard_at) = (store.log.len(), now);
+        let Replica { delay, clock_is_off_by, .. } = self.replicas[index];
         self.replicas[index] =
-            Replica { up: true, facts, world, heard, heard_at: now, delay, ..Replica::default() };
+            Replica { up: true, facts, world, heard, heard_at, delay, clock_is_off_by, ..Replica::default() };
     }
 
     /// Looks through the eyes of one replica.
@@ -133,7 +136,7 @@ impl Guard {
         let replica = &self.replicas[index];
         let age = SignedDuration::from_millis(i64::try_from(now - replica.heard_at).unwrap());
         let (freshness, reservations) = (Freshness::at_age(Some(age)), self.reservations(index, now));
-        let view = View::new(&replica.world, moment(now), &self.settings);
+        let view = View::new(&replica.world, moment(now) + replica.clock_is_off_by, &self.settings);
         look(&View { freshness, reservations: &reservations, ..view })
     }
 

@@ -1,0 +1,323 @@
+//! Two people and bad luck. Each person does what people do, one thing after the other, and does not look at what the other one
+//! does; meanwhile servers, pods, links, kubelets, guards and the API server die, stall or are cut off, at moments that a seed
+//! chose. When nobody has served for a while, somebody runs `gatera recover`. At the end the cluster is the one that it was,
+//! nobody differs, and every acknowledged row is there.
+//!
+//! Part of `make drills`; GATERA_MINUTES says how long (20), GATERA_SEED what happens.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::chance::{Chance, number, seed};
+use crate::galera::{Galera, patiently};
+use crate::guard::{NAMESPACE, chart, status};
+use crate::install::{SMALL, helm, password};
+use crate::lab::{Output, User};
+use crate::recover::{outcome, walk};
+use crate::writer::Writer;
+use crate::{gate, power};
+
+/// As of a team that has looked at the chart's values once.
+const VALUES: &str = "--set=antiAffinity=false";
+
+/// What was done, how often, and with which answer.
+type Tally = Mutex<BTreeMap<String, usize>>;
+
+#[test]
+fn two_people_and_bad_luck_lose_no_acknowledged_row() {
+    let seed = seed();
+    let lasts = Duration::from_secs(60 * number("GATERA_MINUTES").unwrap_or(20));
+    println!("GATERA_SEED={seed}, {} minutes", lasts.as_secs() / 60);
+    let (galera, cluster) = gate::known("day");
+    helm(&galera, "upgrade", &[VALUES]);
+    galera.kubectl(&["rollout", "status", "statefulset/day-galera", "--timeout=300s"]).succeeded();
+    let writer = Writer::start(&galera, &password(&galera));
+    let tally = Tally::default();
+    let began = Instant::now();
+    let day = Day { galera: &galera, tally: &tally, began, ends: began + lasts };
+    thread::scope(|scope| {
+        scope.spawn(|| day.person("ann", Chance(seed)));
+        scope.spawn(|| day.person("bob", Chance(seed ^ 0xb0b)));
+        scope.spawn(|| day.bad_luck(Chance(seed ^ 0xbad)));
+        day.on_call();
+    });
+    for (what, times) in tally.lock().unwrap().iter() {
+        println!("{times:4} × {what}");
+    }
+
+    day.evening();
+    assert_eq!(galera.until_synced(3, 3), cluster, "GATERA_SEED={seed}: its history goes on");
+    writer.until_writes();
+    power::members_agree(&galera, "shop.t");
+    guards_are_well(&galera);
+    let (acknowledged, failed) = writer.finish(3);
+    println!("day: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+struct Day<'a> {
+    galera: &'a Galera<'a>,
+    tally: &'a Tally,
+    began: Instant,
+    ends: Instant,
+}
+
+impl Day<'_> {
+    fn lasts(&self) -> bool {
+        Instant::now() < self.ends
+    }
+
+    fn note(&self, who: &str, what: &str, answer: &str) {
+        println!("{:7.1} {who}: {what}: {answer}", self.began.elapsed().as_secs_f64());
+        // Answers with names and numbers in them would each be counted by themselves.
+        let kind = answer.split_once('\n').map_or(answer, |(first, _)| first);
+        let kind: String = kind.chars().filter(|it| !it.is_ascii_digit()).take(100).collect();
+        *self.tally.lock().unwrap().entry(format!("{who}: {kind}")).or_default() += 1;
+    }
+
+    fn set(&self) -> String {
+        format!("statefulset/{}-galera", self.galera.name)
+    }
+
+    fn helm(&self, verb: &str, more: &[&str]) -> Output {
+        let (chart, tag) = (chart("galera"), format!("--set=image.tag={}", crate::galera::series()));
+        let base = [verb, &self.galera.name, &chart, "--namespace", &self.galera.namespace, &tag, VALUES];
+        self.galera.lab.helm(User::Admin, &[&base[..], SMALL, more].concat())
+    }
+
+    fn person(&self, who: &str, mut chance: Chance) {
+        while self.lasts() {
+            let (what, output) = self.errand(&mut chance);
+            let said = output.stderr.trim();
+            assert!(!said.contains("panicked"), "{output}");
+            self.note(who, &what, &answer(&output));
+            if said.contains("another operation") {
+                // As every page about Helm says.
+                let back = ["rollback", &self.galera.name, "--namespace", &self.galera.namespace];
+                self.note(who, "helm rollback", &answer(&self.galera.lab.helm(User::Admin, &back)));
+            }
+            thread::sleep(Duration::from_millis(chance.below(15_000)));
+        }
+    }
+
+    /// One thing that people do.
+    fn errand(&self, chance: &mut Chance) -> (String, Output) {
+        let (galera, set) = (self.galera, self.set());
+        let pod = galera.member(usize::try_from(chance.below(3)).unwrap());
+        let kubectl = |words: &[&str]| (words.join(" "), galera.kubectl(words));
+        match chance.below(17) {
+            0..=2 => {
+                let config = format!("--set=config=innodb_buffer_pool_size = {}M", 32 + 8 * chance.below(3));
+                (config.clone(), self.helm("upgrade", &[&config]))
+            }
+            3 => {
+                let count = *chance.one(&["--set=nodeCount=3", "--set=nodeCount=5"]);
+                (count.to_owned(), self.helm("upgrade", &[count]))
+            }
+            4 => kubectl(&["scale", &set, &format!("--replicas={}", chance.below(6))]),
+            5 => kubectl(&["delete", "pod", &pod, "--timeout=40s"]),
+            6 => kubectl(&["delete", "pod", "--selector=app=galera", "--timeout=40s"]),
+            7 => kubectl(&["rollout", "restart", &set]),
+            8 => kubectl(&["rollout", "undo", &set]),
+            9 => self.drain(&format!("node-{}", 1 + chance.below(3))),
+            10 => kubectl(&["delete", "pvc", &galera.claim(0), "--wait=false"]),
+            11 => kubectl(&["delete", &set, "--timeout=40s"]),
+            12 => self.apply_again(),
+            13 => {
+                let patch = r#"--patch={"data":{"galera.cnf":"[mysqld]\nwsrep_on=OFF\n"}}"#;
+                kubectl(&["patch", &format!("configmap/{}-nodeconfig", galera.name), "--type=merge", patch])
+            }
+            14 => {
+                galera.overrule(&format!("pod/{pod}"), "G02");
+                kubectl(&["delete", "pod", &pod, "--timeout=40s"])
+            }
+            15 => {
+                let stopped = outcome(walk("stop", galera, &["--yes"]));
+                self.note("somebody", "gatera stop", &last_line(&stopped));
+                thread::sleep(Duration::from_millis(chance.below(10_000)));
+                ("gatera start".to_owned(), walked("start", galera))
+            }
+            _ => ("gatera recover".to_owned(), walked("recover", galera)),
+        }
+    }
+
+    /// With what a person adds who has no use for the pods of others.
+    fn drain(&self, node: &str) -> (String, Output) {
+        let selector = format!("--pod-selector=app=galera,instance={}", self.galera.name);
+        let drain =
+            ["drain", node, "--delete-emptydir-data", "--ignore-daemonsets", &selector, "--timeout=40s"];
+        let drained = self.galera.lab.kubectl(User::Admin, &drain);
+        self.galera.lab.kubectl(User::Admin, &["uncordon", node]);
+        (format!("drain {node}"), drained)
+    }
+
+    /// The manifests as they were on the first day, with the bootstrap node.
+    fn apply_again(&self) -> (String, Output) {
+        let rendered = self.helm("template", &["--set=bootstrap.enabled=true"]);
+        let applied = match rendered.status {
+            0 => self.galera.apply(&rendered.stdout),
+            _ => rendered,
+        };
+        ("apply the manifests".to_owned(), applied)
+    }
+
+    fn bad_luck(&self, mut chance: Chance) {
+        while self.lasts() {
+            thread::sleep(Duration::from_millis(chance.below(30_000)));
+            let hit = self.strikes(&mut chance);
+            self.note("bad luck", &hit, hit.split(' ').next().unwrap_or_default());
+        }
+    }
+
+    /// One thing that happens.
+    fn strikes(&self, chance: &mut Chance) -> String {
+        let all: Vec<_> = (0..5).map(|ordinal| self.galera.member(ordinal)).collect();
+        let some: Vec<_> = all.iter().filter(|_| chance.below(2) == 0).cloned().collect();
+        let so_long = Duration::from_millis(1000 + chance.below(30_000));
+        match chance.below(8) {
+            0 => {
+                let killed: Vec<_> = some.iter().filter(|pod| power::killed_if_it_runs(pod)).collect();
+                format!("servers die: {killed:?}")
+            }
+            1 => {
+                let killed: Vec<_> = some.iter().filter(|pod| power::killed_with_its_pod(pod)).collect();
+                format!("sandboxes die: {killed:?}")
+            }
+            2 => {
+                let _still = power::servers_stand_still(&some);
+                thread::sleep(so_long);
+                format!("servers-stall for {so_long:?}: {some:?}")
+            }
+            3 => {
+                let nodes = [format!("node-{}", 1 + chance.below(3))];
+                let _still = power::kubelets_stand_still(&nodes);
+                thread::sleep(so_long * 3);
+                format!("kubelet stalls for {:?}: {nodes:?}", so_long * 3)
+            }
+            4 => {
+                let guards =
+                    ["--namespace", NAMESPACE, "delete", "pods", "--all", "--wait=false", "--grace-period=1"];
+                self.galera.lab.kubectl(User::Admin, &guards);
+                "guards die".to_owned()
+            }
+            5 => {
+                power::api_server_is_killed(so_long);
+                format!("api-server was away for {so_long:?}")
+            }
+            6 => {
+                power::api_server_stalls(so_long);
+                format!("api-server stalled for {so_long:?}")
+            }
+            _ => {
+                let address = |pod: &String| {
+                    let pod = self.galera.kubectl(&["get", "pod", pod, "--output=jsonpath={.status.podIP}"]);
+                    Some(pod.stdout).filter(|it| !it.is_empty())
+                };
+                let addresses: Vec<_> = some.iter().filter_map(address).collect();
+                if !addresses.is_empty() {
+                    let _cut = power::cut_off(&addresses);
+                    thread::sleep(so_long);
+                }
+                format!("links are cut for {so_long:?}: {addresses:?}")
+            }
+        }
+    }
+
+    /// Looks now and then, and leads the cluster back when nobody has served for a while.
+    fn on_call(&self) {
+        let mut served = Instant::now();
+        while self.lasts() {
+            thread::sleep(Duration::from_secs(3));
+            let ready = (0..3).any(|ordinal| self.serves(ordinal));
+            if ready {
+                served = Instant::now();
+            } else if served.elapsed() > Duration::from_secs(60) {
+                self.note(
+                    "on call",
+                    "gatera recover",
+                    &last_line(&outcome(walk("recover", self.galera, &["--yes"]))),
+                );
+                served = Instant::now();
+            }
+        }
+    }
+
+    fn serves(&self, ordinal: usize) -> bool {
+        self.galera.wsrep(&self.galera.member(ordinal)).is_ok_and(|it| it.component == "Primary")
+    }
+
+    /// Nothing happens any more, and the two agree on what they want. Whoever looks does what `status` says.
+    fn evening(&self) {
+        let began = Instant::now();
+        self.galera.lab.kubectl(User::Admin, &["uncordon", "--all"]);
+        println!("{}", status(self.galera));
+        patiently("the release is as it was", || {
+            let upgraded = self.helm("upgrade", &[]);
+            if upgraded.stderr.contains("another operation") {
+                let back = ["rollback", &self.galera.name, "--namespace", &self.galera.namespace];
+                self.galera.lab.helm(User::Admin, &back);
+            }
+            if upgraded.status == 0 {
+                return Ok(());
+            }
+            let (_, said) = outcome(walk("recover", self.galera, &["--yes"]));
+            println!("{upgraded}\n{said}");
+            Err(upgraded.to_string())
+        });
+        patiently("all are Ready again", || {
+            if (0..3).all(|ordinal| self.galera.is_ready(&self.galera.member(ordinal))) {
+                return Ok(());
+            }
+            let (_, said) = outcome(walk("recover", self.galera, &["--yes"]));
+            println!("{said}{}", status(self.galera));
+            Err(said)
+        });
+        for ordinal in 3..5 {
+            self.galera.until_gone(&format!("pod/{}", self.galera.member(ordinal)));
+        }
+        println!("evening: whole again after {:.1} s", began.elapsed().as_secs_f64());
+    }
+}
+
+fn walked(verb: &str, galera: &Galera<'_>) -> Output {
+    let output = walk(verb, galera, &["--yes"]).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Output {
+        status: output.status.code().unwrap_or(-1),
+        // What it says last is how it ended.
+        stderr: text(&output.stdout).lines().last().unwrap_or_default().to_owned() + &text(&output.stderr),
+        stdout: String::new(),
+        log: String::new(),
+    }
+}
+
+fn last_line((code, text): &(Option<i32>, String)) -> String {
+    format!("{code:?} {}", text.lines().last().unwrap_or_default())
+}
+
+/// "done", the rule that refused it, or what went wrong.
+fn answer(output: &Output) -> String {
+    let said = output.stderr.trim();
+    match said.split_once("denied the request: ") {
+        _ if output.status == 0 => "done".to_owned(),
+        Some((_, why)) => format!("refused {}", why.lines().next().unwrap_or_default()),
+        None => format!("failed: {said}"),
+    }
+}
+
+/// They may have been deleted and stalled; none has panicked.
+fn guards_are_well(galera: &Galera<'_>) {
+    let list = galera.lab.kubectl(User::Admin, &["--namespace", NAMESPACE, "get", "pods", "--output=json"]);
+    let list: Value = serde_json::from_str(&list.succeeded()).unwrap();
+    for pod in list["items"].as_array().unwrap() {
+        let name = pod["metadata"]["name"].as_str().unwrap();
+        for which in ["--previous=true", "--previous=false"] {
+            let log =
+                galera.lab.kubectl(User::Admin, &["--namespace", NAMESPACE, "logs", name, which]).stdout;
+            assert!(!log.contains("panicked"), "{name}: {log}");
+        }
+    }
+}

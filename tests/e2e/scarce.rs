@@ -1,0 +1,106 @@
+//! What runs out while rows are written: the disk of a member, its memory, and the answers of the API server. Whoever has enough
+//! goes on, what is missing is said, and nothing is lost. Part of `make drills`.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::galera::{Galera, patiently};
+use crate::install::helm;
+use crate::outage::{outage, until_told};
+use crate::power;
+use crate::volumes::shell;
+
+/// One member's disk is full. The others let go of it, and it comes back when there is room again.
+#[test]
+fn a_disk_that_fills() {
+    let (before, after) = outage("fills", "shop.t, shop.heavy", |galera, writer, pods| {
+        galera.ask(&pods[0], "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
+        let set = format!("statefulset/{}-galera", galera.name);
+        galera.kubectl(&["scale", &set, "--replicas=2"]).succeeded();
+        galera.until_gone(&format!("pod/{}", pods[2]));
+        let volume = galera.volume(2);
+        shell(
+            r#"mv "$1" "$1.was" && mkdir "$1" && size=$(du -sk "$1.was" | cut -f1)
+               mount -t tmpfs -o "size=$((size + 65536))k" tmpfs "$1" && chown --reference="$1.was" "$1"
+               cp -a "$1.was/." "$1/""#,
+            &[&volume],
+        );
+        galera.kubectl(&["scale", &set, "--replicas=3"]).succeeded();
+        galera.until_ready(3);
+        galera.until_synced(3, 3);
+
+        let began = Instant::now();
+        patiently("the others let go of it", || {
+            let rows = "USE shop; INSERT INTO shop.heavy (body) SELECT REPEAT('x', 1048576) FROM seq_1_to_4";
+            let written = galera.sql(&pods[0], rows);
+            let seen = galera.wsrep(&pods[0])?;
+            if seen.size == 2 { Ok(()) } else { Err(format!("{seen:?} {written}")) }
+        });
+        println!("the others let go of it after {:.1} s", began.elapsed().as_secs_f64());
+        writer.until_writes();
+        until_told(galera, &[&pods[2], "its disk is full"]);
+        shell(r#"rm -rf "$1.was" && mount -o remount,size=2G "$1""#, &[&volume]);
+    });
+    assert_eq!(before, after);
+}
+
+/// The kernel kills what exceeds its limit: first one server, then all of them at the same time.
+#[test]
+fn memory_that_runs_out() {
+    let (before, after) = outage("memory", "shop.t", |galera, writer, pods| {
+        helm(galera, "upgrade", &["--set=resources.limits.memory=400Mi"]);
+        let set = format!("statefulset/{}-galera", galera.name);
+        galera.kubectl(&["rollout", "status", &set, "--timeout=300s"]).succeeded();
+        galera.until_synced(3, 3);
+        runs_out_of_memory(galera, &pods[1..2]);
+        galera.until_ready(3);
+        galera.until_synced(3, 3);
+        writer.until_writes();
+        runs_out_of_memory(galera, pods);
+    });
+    assert_eq!(before, after);
+}
+
+/// By a table that is kept there.
+fn runs_out_of_memory(galera: &Galera<'_>, pods: &[String]) {
+    const TABLE: &str = "SET SESSION max_heap_table_size=4294967295, tmp_table_size=4294967295; \
+        CREATE TEMPORARY TABLE shop.huge (body CHAR(250)) ENGINE=MEMORY \
+        AS SELECT REPEAT('x', 250) AS body FROM shop.seq_1_to_9000000";
+    thread::scope(|scope| {
+        for pod in pods {
+            scope.spawn(move || println!("{pod}: {}", galera.sql(pod, TABLE)));
+        }
+    });
+    for pod in pods {
+        let why = |pod: &str| {
+            let last = galera.pod(pod).unwrap_or_default();
+            last["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"].clone()
+        };
+        patiently("the kubelet says why it died", || {
+            let why = why(pod);
+            if why == Value::from("OOMKilled") { Ok(()) } else { Err(why.to_string()) }
+        });
+    }
+}
+
+/// For three minutes nobody answers kubelets, guards and people; in the middle of it the power fails.
+#[test]
+fn an_api_server_that_is_away_for_minutes() {
+    let (before, after) = outage("offline", "shop.t", |galera, writer, pods| {
+        let all = pods.each_ref().map(String::as_str);
+        thread::scope(|scope| {
+            scope.spawn(|| power::api_server_is_killed(Duration::from_secs(180)));
+            thread::sleep(Duration::from_secs(20));
+            power::kill_servers(&all);
+        });
+        let began = Instant::now();
+        galera.until_ready(3);
+        println!("all Ready {:.1} s after the API server is back", began.elapsed().as_secs_f64());
+        let pause = writer.longest_pause();
+        println!("the writer waited {pause:.1} s at most");
+        assert!(pause < 120.0, "they formed without it: {pause}");
+    });
+    assert_eq!(before, after);
+}
