@@ -6,6 +6,7 @@
 //! Part of `make drills`; GATERA_MINUTES says how long (20), GATERA_SEED what happens.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,11 +14,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::chance::{Chance, number, seed};
-use crate::galera::{Galera, patiently};
+use crate::galera::{Galera, series};
 use crate::guard::{NAMESPACE, chart, status};
 use crate::install::{SMALL, helm, password};
 use crate::lab::{Output, User};
-use crate::recover::{outcome, walk};
+use crate::outage::until_told;
+use crate::recover::walk;
 use crate::writer::Writer;
 use crate::{gate, power};
 
@@ -53,6 +55,7 @@ fn two_people_and_bad_luck_lose_no_acknowledged_row() {
     assert_eq!(galera.until_synced(3, 3), cluster, "GATERA_SEED={seed}: its history goes on");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
+    until_told(&galera, &["HEALTHY"]);
     guards_are_well(&galera);
     let (acknowledged, failed) = writer.finish(3);
     println!("day: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
@@ -83,39 +86,43 @@ impl Day<'_> {
     }
 
     fn helm(&self, verb: &str, more: &[&str]) -> Output {
-        let (chart, tag) = (chart("galera"), format!("--set=image.tag={}", crate::galera::series()));
+        let (chart, tag) = (chart("galera"), format!("--set=image.tag={}", series()));
         let base = [verb, &self.galera.name, &chart, "--namespace", &self.galera.namespace, &tag, VALUES];
         self.galera.lab.helm(User::Admin, &[&base[..], SMALL, more].concat())
     }
 
+    fn helm_upgrade(&self, who: &str, more: &[&str]) -> Output {
+        let upgraded = self.helm("upgrade", more);
+        if upgraded.stderr.contains("another operation") {
+            // As every page about Helm says.
+            let back = ["rollback", &self.galera.name, "--namespace", &self.galera.namespace];
+            self.note(who, "helm rollback", &answer(&self.galera.lab.helm(User::Admin, &back)));
+        }
+        upgraded
+    }
+
     fn person(&self, who: &str, mut chance: Chance) {
         while self.lasts() {
-            let (what, output) = self.errand(&mut chance);
-            let said = output.stderr.trim();
-            assert!(!said.contains("panicked"), "{output}");
+            let (what, output) = self.errand(who, &mut chance);
+            assert!(!output.stderr.contains("panicked"), "{output}");
             self.note(who, &what, &answer(&output));
-            if said.contains("another operation") {
-                // As every page about Helm says.
-                let back = ["rollback", &self.galera.name, "--namespace", &self.galera.namespace];
-                self.note(who, "helm rollback", &answer(&self.galera.lab.helm(User::Admin, &back)));
-            }
             thread::sleep(Duration::from_millis(chance.below(15_000)));
         }
     }
 
     /// One thing that people do.
-    fn errand(&self, chance: &mut Chance) -> (String, Output) {
+    fn errand(&self, who: &str, chance: &mut Chance) -> (String, Output) {
         let (galera, set) = (self.galera, self.set());
         let pod = galera.member(usize::try_from(chance.below(3)).unwrap());
         let kubectl = |words: &[&str]| (words.join(" "), galera.kubectl(words));
         match chance.below(17) {
             0..=2 => {
                 let config = format!("--set=config=innodb_buffer_pool_size = {}M", 32 + 8 * chance.below(3));
-                (config.clone(), self.helm("upgrade", &[&config]))
+                (config.clone(), self.helm_upgrade(who, &[&config]))
             }
             3 => {
                 let count = *chance.one(&["--set=nodeCount=3", "--set=nodeCount=5"]);
-                (count.to_owned(), self.helm("upgrade", &[count]))
+                (count.to_owned(), self.helm_upgrade(who, &[count]))
             }
             4 => kubectl(&["scale", &set, &format!("--replicas={}", chance.below(6))]),
             5 => kubectl(&["delete", "pod", &pod, "--timeout=40s"]),
@@ -135,8 +142,7 @@ impl Day<'_> {
                 kubectl(&["delete", "pod", &pod, "--timeout=40s"])
             }
             15 => {
-                let stopped = outcome(walk("stop", galera, &["--yes"]));
-                self.note("somebody", "gatera stop", &last_line(&stopped));
+                self.note(who, "gatera stop", &answer(&walked("stop", galera)));
                 thread::sleep(Duration::from_millis(chance.below(10_000)));
                 ("gatera start".to_owned(), walked("start", galera))
             }
@@ -194,8 +200,8 @@ impl Day<'_> {
             3 => {
                 let nodes = [format!("node-{}", 1 + chance.below(3))];
                 let _still = power::kubelets_stand_still(&nodes);
-                thread::sleep(so_long * 3);
-                format!("kubelet stalls for {:?}: {nodes:?}", so_long * 3)
+                thread::sleep(so_long * 2);
+                format!("kubelet stalls for {:?}: {nodes:?}", so_long * 2)
             }
             4 => {
                 let guards =
@@ -235,14 +241,16 @@ impl Day<'_> {
             if ready {
                 served = Instant::now();
             } else if served.elapsed() > Duration::from_secs(60) {
-                self.note(
-                    "on call",
-                    "gatera recover",
-                    &last_line(&outcome(walk("recover", self.galera, &["--yes"]))),
-                );
+                self.looked_after();
                 served = Instant::now();
             }
         }
+    }
+
+    /// A node that was drained may have been left so.
+    fn looked_after(&self) {
+        self.galera.lab.kubectl(User::Admin, &["uncordon", "--selector=!odd.example/none"]);
+        self.note("on call", "gatera recover", &answer(&walked("recover", self.galera)));
     }
 
     fn serves(&self, ordinal: usize) -> bool {
@@ -252,29 +260,15 @@ impl Day<'_> {
     /// Nothing happens any more, and the two agree on what they want. Whoever looks does what `status` says.
     fn evening(&self) {
         let began = Instant::now();
-        self.galera.lab.kubectl(User::Admin, &["uncordon", "--all"]);
         println!("{}", status(self.galera));
-        patiently("the release is as it was", || {
-            let upgraded = self.helm("upgrade", &[]);
-            if upgraded.stderr.contains("another operation") {
-                let back = ["rollback", &self.galera.name, "--namespace", &self.galera.namespace];
-                self.galera.lab.helm(User::Admin, &back);
-            }
-            if upgraded.status == 0 {
-                return Ok(());
-            }
-            let (_, said) = outcome(walk("recover", self.galera, &["--yes"]));
-            println!("{upgraded}\n{said}");
-            Err(upgraded.to_string())
-        });
-        patiently("all are Ready again", || {
-            if (0..3).all(|ordinal| self.galera.is_ready(&self.galera.member(ordinal))) {
-                return Ok(());
-            }
-            let (_, said) = outcome(walk("recover", self.galera, &["--yes"]));
-            println!("{said}{}", status(self.galera));
-            Err(said)
-        });
+        // Kubelets wait up to five minutes before they start once more what has died often.
+        let mut upgraded = false;
+        while !(upgraded && (0..3).all(|ordinal| self.galera.is_ready(&self.galera.member(ordinal)))) {
+            assert!(began.elapsed() < Duration::from_secs(900), "{}", status(self.galera));
+            self.looked_after();
+            upgraded = self.helm_upgrade("evening", &[]).status == 0;
+            thread::sleep(Duration::from_secs(3));
+        }
         for ordinal in 3..5 {
             self.galera.until_gone(&format!("pod/{}", self.galera.member(ordinal)));
         }
@@ -282,20 +276,25 @@ impl Day<'_> {
     }
 }
 
+/// A person does not wait for ever.
 fn walked(verb: &str, galera: &Galera<'_>) -> Output {
-    let output = walk(verb, galera, &["--yes"]).output().unwrap();
+    let command = walk(verb, galera, &["--yes"]);
+    let output = Command::new("timeout")
+        .args(["--signal=INT", "240"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .output()
+        .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&output.stdout);
+    println!("{said}");
     Output {
         status: output.status.code().unwrap_or(-1),
         // What it says last is how it ended.
-        stderr: text(&output.stdout).lines().last().unwrap_or_default().to_owned() + &text(&output.stderr),
+        stderr: said.lines().last().unwrap_or_default().to_owned() + &text(&output.stderr),
         stdout: String::new(),
         log: String::new(),
     }
-}
-
-fn last_line((code, text): &(Option<i32>, String)) -> String {
-    format!("{code:?} {}", text.lines().last().unwrap_or_default())
 }
 
 /// "done", the rule that refused it, or what went wrong.

@@ -21,7 +21,12 @@ pub fn moment(at: Millis) -> Timestamp {
 
 /// As kubelets and API servers write it: in whole seconds.
 pub fn written(at: Millis) -> String {
-    Timestamp::from_second(moment(at).as_second()).unwrap().to_string()
+    written_by(SignedDuration::ZERO, at)
+}
+
+/// The same, by a clock that is off by so much.
+pub fn written_by(clock: SignedDuration, at: Millis) -> String {
+    Timestamp::from_second((moment(at) + clock).as_second()).unwrap().to_string()
 }
 
 /// As a story writes it: minutes, seconds, milliseconds.

@@ -181,13 +181,22 @@ impl Sim {
         self.agenda.put(lasts + 1, Happening::Hears);
     }
 
-    /// Of a node where a replica runs; now and then it is right again.
+    /// Of a replica, or of a node with its members; now and then it is right again.
     fn clock_jumps(&mut self) {
-        let index = self.any_replica();
         let minutes = *self.dice.one_of(&[0, 0, -180, -10, -1, 1, 10, 180]).unwrap();
-        self.story
-            .tell(self.agenda.now, "fault", || format!("guard-{index}'s clock is off by {minutes} min"));
-        self.guard.replicas[index].clock_is_off_by = SignedDuration::from_mins(minutes);
+        let off_by = SignedDuration::from_mins(minutes);
+        let whose = if self.dice.below(2) == 0 {
+            let index = self.any_replica();
+            self.guard.replicas[index].clock_is_off_by = off_by;
+            format!("guard-{index}")
+        } else {
+            let nodes = self.store.names(Kind::Node);
+            let node = self.dice.one_of(&nodes).unwrap().clone();
+            self.clocks.insert(node.clone(), off_by);
+            self.pods_on(&node).iter().for_each(|pod| self.report(pod));
+            node
+        };
+        self.story.tell(self.agenda.now, "fault", || format!("the clock of {whose} is off by {minutes} min"));
         self.wake(2, SECOND);
     }
 

@@ -8,7 +8,7 @@ use facts::marks;
 use objects::Kind;
 use serde_json::{Value, json};
 
-use super::clock::{Millis, SECOND, written};
+use super::clock::{Millis, SECOND, written_by};
 use super::galera::{Doing, Server, Start};
 use super::manifests::{BOOTSTRAP, BOOTSTRAP_SERVICE};
 use super::stage::{Happening, Sim};
@@ -299,6 +299,8 @@ impl Sim {
         if self.silent(&life.node) || self.this_pod(name, &life.uid).is_none() {
             return;
         }
+        let clock = self.clocks.get(&life.node).copied().unwrap_or_default();
+        let written = |at| written_by(clock, at);
         let state = match life.run {
             Some(_) => json!({ "running": { "startedAt": written(life.began) } }),
             None if life.restarts > 1 => json!({ "waiting": { "reason": "CrashLoopBackOff" } }),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use facts::settings::Settings;
+use jiff::SignedDuration;
 use leader::plan::{IncrementalPlanner, StepScheduler};
 use objects::Kind;
 use serde_json::Value;
@@ -80,6 +81,8 @@ pub struct Sim {
     pub lives: BTreeMap<String, Life>,
     /// Nodes without power.
     pub dark: BTreeMap<String, Millis>,
+    /// How far the clocks of nodes are off.
+    pub clocks: BTreeMap<String, SignedDuration>,
     pub controllers: Controllers,
     pub laws: Laws,
     pub story: Story,
@@ -123,6 +126,7 @@ impl Sim {
             galera: Galera::default(),
             lives: BTreeMap::new(),
             dark: BTreeMap::new(),
+            clocks: BTreeMap::new(),
             controllers: Controllers::default(),
             laws: Laws::default(),
             story: Story::heard(listens),
