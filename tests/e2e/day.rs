@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::chance::{Chance, number, seed};
 use crate::galera::{Galera, series};
-use crate::guard::{NAMESPACE, chart, status};
-use crate::install::{SMALL, helm, password};
+use crate::guard::{NAMESPACE, chart, guarded, status};
+use crate::install::{SMALL, formed_with, password};
 use crate::lab::{Output, User};
 use crate::outage::until_told;
 use crate::recover::walk;
@@ -34,9 +34,10 @@ fn two_people_and_bad_luck_lose_no_acknowledged_row() {
     let seed = seed();
     let lasts = Duration::from_secs(60 * number("GATERA_MINUTES").unwrap_or(20));
     println!("GATERA_SEED={seed}, {} minutes", lasts.as_secs() / 60);
-    let (galera, cluster) = gate::known("day");
-    helm(&galera, "upgrade", &[VALUES]);
-    galera.kubectl(&["rollout", "status", "statefulset/day-galera", "--timeout=300s"]).succeeded();
+    let galera = formed_with(guarded(), "day", &[VALUES]);
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    gate::it_is_recorded(&galera, &cluster);
     let writer = Writer::start(&galera, &password(&galera));
     let tally = Tally::default();
     let began = Instant::now();

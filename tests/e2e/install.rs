@@ -29,9 +29,14 @@ pub fn helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> String {
 
 /// A cluster by charts/galera in a namespace of its own, without its bootstrap node.
 pub fn formed<'a>(lab: &'a ControlPlane, name: &str) -> Galera<'a> {
+    formed_with(lab, name, &[])
+}
+
+/// The same with these values.
+pub fn formed_with<'a>(lab: &'a ControlPlane, name: &str, values: &[&str]) -> Galera<'a> {
     let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, name);
-    helm(&galera, "install", &[]);
+    helm(&galera, "install", values);
     galera.until_ready(3);
     until_bootstrap_is_removed(&galera);
     galera
