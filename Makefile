@@ -54,14 +54,14 @@ WITH_OTHERS = others=$$(for series in $(OTHERS); do folder=$$(GATERA_MARIADB=$$s
 	echo $$folder/mariadb.tar; done) && GATERA_MARIADB_IMAGES="$$others"
 
 e2e-upgrade:
-	$(WITH_OTHERS) $(E2E) --nocapture upgrade::
+	$(WITH_OTHERS) $(E2E) --nocapture --test-threads=1 upgrade::
 
 e2e-bitnami:
 	images=$$(tests/e2e/images/build.sh bitnami)/more && \
-	GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} $(E2E) --nocapture bitnami::
+	GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} $(E2E) --nocapture --test-threads=1 bitnami::
 
 e2e-%:
-	$(E2E) --nocapture $*::
+	$(E2E) --nocapture --test-threads=1 $*::
 
 drills: gatera-image ## test every kind of power failure and outage during writes; upgrades; Bitnami; WordPress in a browser; KUDO (root, Linux, mvn; MARIADB=11.8)
 	images=$$(tests/e2e/images/build.sh bitnami wordpress browser kudo)/more && \
