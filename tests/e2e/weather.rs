@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
-use crate::guard::guarded;
+use crate::guard::{guarded, status};
 use crate::install::{grown, helm, until_bootstrap_is_removed};
 use crate::lab::User;
+use crate::outage::serves_alone_as_told;
 use crate::power;
 use crate::transfer;
 use crate::writer::Writer;
@@ -85,7 +86,7 @@ fn copies_break_off(method: &str) {
             };
             let since = Instant::now();
             assert!(power::killed_if_it_runs(&dies), "{dies} runs while it copies");
-            galera.until_ready(3);
+            all_come_back(&galera);
             assert_eq!(galera.until_synced(3, 3), cluster, "{method} {percent} % {who}");
             println!(
                 "{method}, {megabytes} MiB: the {who} ({dies}) died at {percent} % after {:.1} s; all Ready {:.1} s later",
@@ -97,6 +98,24 @@ fn copies_break_off(method: &str) {
     }
     let (acknowledged, failed) = writer.finish(3);
     println!("{method}: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+/// A joiner can give up within moments of its donor's death. Then one of three is left, without a majority: `gatera status` says
+/// so, and what it prints is done.
+fn all_come_back(galera: &Galera<'_>) {
+    let mut helped = false;
+    patiently("all members to be Ready", || {
+        if (0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal))) {
+            return Ok(());
+        }
+        let text = status(galera);
+        if let Some((_, rest)) = text.split_once("CUT-OFF ").filter(|_| !helped) {
+            println!("{text}");
+            serves_alone_as_told(galera, rest.split(':').next().unwrap(), &text);
+            helped = true;
+        }
+        Err(text)
+    });
 }
 
 /// As the joiner's log has it: a donor that blocks answers nobody.
