@@ -96,6 +96,10 @@ fn an_api_server_that_is_away_for_minutes() {
             power::kill_servers(&all);
         });
         let began = Instant::now();
+        patiently("the API server answers", || {
+            let output = galera.kubectl(&["get", "--raw=/readyz"]);
+            if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
+        });
         galera.until_ready(3);
         println!("all Ready {:.1} s after the API server is back", began.elapsed().as_secs_f64());
         let pause = writer.longest_pause();
