@@ -126,9 +126,9 @@ pub fn servers_stand_still(pods: &[String]) -> Still {
 pub struct CutOff;
 
 pub fn cut_off(addresses: &[String]) -> CutOff {
+    let all = addresses.join(", ");
     nft(&format!(
-        "table ip drill {{ chain cut {{ type filter hook forward priority -10; ip saddr {{ {0} }} drop; ip daddr {{ {0} }} drop; }} }}",
-        addresses.join(", ")
+        "table ip drill {{\n chain cut {{\n  type filter hook forward priority -10\n  ip saddr {{ {all} }} drop\n  ip daddr {{ {all} }} drop\n }}\n}}"
     ));
     CutOff
 }
