@@ -144,7 +144,15 @@ pub fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
         None => !claims(cluster, member.ordinal).is_empty(),
     };
     let member = cluster.members.iter().find(|member| !kept(member))?;
-    Some(format!("{} has no claim of its own for its data, which would be lost with its pod", member.name))
+    Some(match member.pod {
+        Some(_) => {
+            format!("{} has no claim of its own for its data, which would be lost with its pod", member.name)
+        }
+        None => format!(
+            "{} is not created yet: wait until it is Ready, or scale the StatefulSet back",
+            member.name
+        ),
+    })
 }
 
 /// Returns why it would be unknown which member may start first.

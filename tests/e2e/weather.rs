@@ -4,6 +4,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::slice;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -139,6 +141,35 @@ fn by_mysqldump() {
 #[test]
 fn by_rsync() {
     copies_break_off("rsync");
+}
+
+/// The donor dies with its node, and its joiner waits for the rest: the joiner is one of the two that serve, and stays.
+#[test]
+fn the_node_of_a_donor_stays_away() {
+    let (galera, cluster) = formed("vote", "rsync");
+    let writer = Writer::beside(&galera, &password(), &galera.member(1));
+    transfer::a_disk_is_lost(&galera, 2);
+    until_arrived(&galera, 10);
+    let donor = donor(&galera);
+    let away = power::stand_still(&galera, slice::from_ref(&donor));
+    assert!(power::killed_if_it_runs(&donor), "{donor} runs while it copies");
+    let stays = "it stays until more members are back";
+    let joiner = galera.member(2);
+    let log = || galera.kubectl(&["logs", &joiner, "--container=mariadb"]).stdout;
+    // After five minutes without data the step would end it.
+    let began = Instant::now();
+    while !log().contains(stays) {
+        assert!(began.elapsed() < Duration::from_secs(500), "{}", log());
+        thread::sleep(Duration::from_secs(2));
+    }
+    println!("{}", status(&galera));
+    writer.until_writes();
+    drop(away);
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    power::members_agree(&galera, "shop.t, shop.heavy");
+    let (acknowledged, failed) = writer.finish(3);
+    println!("vote: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
 /// As when a cluster's nodes are upgraded by new ones: cordoned, drained, and their local volumes gone with them.

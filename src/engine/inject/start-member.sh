@@ -515,11 +515,22 @@ tell_end() {
     { echo "$line" >"$message"; } 2>/dev/null
 }
 
+# How many other members the server is connected to, if the group has its usual port.
+peers() {
+    seen=' ' count=0
+    # shellcheck disable=SC2013 # addresses have no blanks
+    for peer in $(sed -n -e 's/^ *[0-9]*: [0-9A-F]*:11D7 \([0-9A-F]*\):[0-9A-F]* 01 .*/\1/p' \
+        -e 's/^ *[0-9]*: [0-9A-F]*:[0-9A-F]* \([0-9A-F]*\):11D7 01 .*/\1/p' "$proc/net/tcp" "$proc/net/tcp6" 2>/dev/null); do
+        case $seen in *" $peer "*) ;; *) seen="$seen$peer " count=$((count + 1)) ;; esac
+    done
+    echo "$count"
+}
+
 # Until the server has joined: marks a copy that replaces the data, before its script can take its own file away; and ends a server
 # that hangs: it has to be started again, its donor is gone, or, if that was so in this pod before ($longest), busy. A server in this
 # shell's place may not be signalled.
 watch_over() {
-    looks=0 silent=0 came='' port=$(printf %04X "${GATERA_SST_PORT:-4444}")
+    looks=0 silent=0 came='' stays='' port=$(printf %04X "${GATERA_SST_PORT:-4444}")
     while sleep 1 >/dev/null 2>&1 && [ ! -s "$run/joined" ]; do
         [ -n "$may_signal" ] || [ -e "$proc/$$" ] || return
         read_state
@@ -528,7 +539,8 @@ watch_over() {
         [ -n "$may_signal" ] || continue
         looks=$((looks + 1))
         [ $((looks % 5)) = 0 ] || continue
-        case $(sh "$here/wait-for-sync.sh" started quietly 2>/dev/null) in
+        told=$(sh "$here/wait-for-sync.sh" started quietly 2>/dev/null)
+        case $told in
             *'node restart required'*) why="the server says that it has to be started again, and does not end" ;;
             *', and nothing comes in'*)
                 silent=$((silent + 5))
@@ -536,11 +548,19 @@ watch_over() {
                 limit=$silence
                 [ -n "$came" ] || [ ! -e "$run/waited" ] || limit=$longest
                 [ "$silent" -ge "$limit" ] || continue
-                put "$run/waited" yes
                 why="nothing has come in for $((silent / 60 + 2)) minutes (its donor is gone, or busy)"
                 ;;
             *) silent=0 && continue ;;
         esac
+        # A member that joins is part of a majority.
+        case $told,$(peers) in
+            *"is JOINING"*,1)
+                [ -n "$stays" ] || say "$why; it stays until more members are back: the one that serves needs its vote"
+                stays=yes
+                continue
+                ;;
+        esac
+        case $why in nothing*) put "$run/waited" yes ;; esac
         say "$why"
         kill -TERM $$
         return

@@ -63,7 +63,11 @@ impl Scene<'_> {
             }
             Condition::Left => say("its log shows why").then("delete no pod before another member serves"),
             Condition::Stalled if self.serves() => {
-                say("check its log: if nothing moves there either, ").run(delete).say(" restarts the member")
+                // It is part of the majority as long as its server runs.
+                let needed = self.cluster.ready() == 1 && self.cluster.members.len() > 2;
+                let others = "bring back the other members first: the one that serves may need the vote of this one";
+                let first = if needed { say(others).then("then check its log") } else { say("check its log") };
+                first.say(": if nothing moves there either, ").run(delete).say(" restarts the member")
             }
             Condition::Stalled => say("its log shows why it receives nothing"),
             Condition::Waits => self.awaited(),
