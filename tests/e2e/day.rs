@@ -262,12 +262,12 @@ impl Day<'_> {
     fn evening(&self) {
         let began = Instant::now();
         println!("{}", status(self.galera));
-        // Kubelets wait up to five minutes before they start once more what has died often.
+        // One of them applied by kubectl what belongs to Helm. Kubelets wait up to five minutes before they start once more what has died often.
         let mut upgraded = false;
         while !(upgraded && (0..3).all(|ordinal| self.galera.is_ready(&self.galera.member(ordinal)))) {
             assert!(began.elapsed() < Duration::from_secs(900), "{}", status(self.galera));
             self.looked_after();
-            upgraded = self.helm_upgrade("evening", &[]).status == 0;
+            upgraded = self.helm_upgrade("evening", &["--force-conflicts"]).status == 0;
             thread::sleep(Duration::from_secs(3));
         }
         for ordinal in 3..5 {

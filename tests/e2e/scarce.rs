@@ -4,8 +4,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use crate::galera::{Galera, patiently};
 use crate::install::helm;
 use crate::outage::{outage, until_told};
@@ -80,7 +78,7 @@ fn runs_out_of_memory(galera: &Galera<'_>, pods: &[String]) {
         };
         patiently("the kubelet says why it died", || {
             let why = why(pod);
-            if why == Value::from("OOMKilled") { Ok(()) } else { Err(why.to_string()) }
+            if why == "OOMKilled" { Ok(()) } else { Err(why.to_string()) }
         });
     }
 }

@@ -21,6 +21,7 @@ fn in_its_words(argument: &str) -> Option<&str> {
     match argument {
         _ if !is_helm_3() => Some(argument),
         "--rollback-on-failure" => Some("--atomic"),
+        "--force-conflicts" => None,
         it if it.starts_with("--server-side=") => None,
         it => Some(it),
     }
