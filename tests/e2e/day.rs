@@ -173,7 +173,7 @@ impl Day<'_> {
 
     fn bad_luck(&self, mut chance: Chance) {
         while self.lasts() {
-            thread::sleep(Duration::from_millis(chance.below(30_000)));
+            thread::sleep(Duration::from_millis(chance.below(60_000)));
             let hit = self.strikes(&mut chance);
             self.note("bad luck", &hit, hit.split(' ').next().unwrap_or_default());
         }
