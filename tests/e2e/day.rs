@@ -19,6 +19,7 @@ use crate::guard::{NAMESPACE, chart, guarded, status};
 use crate::install::{SMALL, formed_with, password};
 use crate::lab::{Output, User};
 use crate::outage::until_told;
+use crate::power::Program;
 use crate::recover::walk;
 use crate::writer::Writer;
 use crate::{gate, power};
@@ -235,8 +236,11 @@ impl Day<'_> {
 
     /// Looks now and then, and leads the cluster back when nobody has served for a while.
     fn on_call(&self) {
+        // It ends itself when what it heard is at odds, and counts on being started again.
+        let scheduler = Program::of("kube-scheduler");
         let mut served = Instant::now();
         while self.lasts() {
+            scheduler.is_there();
             thread::sleep(Duration::from_secs(3));
             let ready = (0..3).any(|ordinal| self.serves(ordinal));
             if ready {

@@ -144,36 +144,59 @@ fn nft(rules: &str) {
     assert!(status.success(), "{rules}");
 }
 
-fn api_server() -> PathBuf {
-    let is_it =
-        |path: &Path| fs::read_to_string(path.join("comm")).unwrap_or_default().trim() == "kube-apiserver";
-    process(is_it).expect("it runs")
+/// A program of the control plane, as it was started.
+pub struct Program {
+    folder: PathBuf,
+    words: String,
+    comm: String,
 }
+
+impl Program {
+    pub fn of(comm: &str) -> Self {
+        let it = Self::runs(comm).expect("it runs");
+        Self {
+            folder: fs::read_link(it.join("cwd")).unwrap(),
+            words: fs::read_to_string(it.join("cmdline")).unwrap(),
+            comm: comm.to_owned(),
+        }
+    }
+
+    fn runs(comm: &str) -> Option<PathBuf> {
+        process(|path| fs::read_to_string(path.join("comm")).unwrap_or_default().trim() == comm)
+    }
+
+    /// Starts it as it was, if it does not run. It is everybody's from then on, and ends when this process does.
+    pub fn is_there(&self) {
+        if Self::runs(&self.comm).is_some() {
+            return;
+        }
+        let (program, arguments) = self.words.trim_end_matches('\0').split_once('\0').unwrap();
+        let log = fs::File::create(self.folder.join(format!("{}-again.log", self.comm))).unwrap();
+        let again = lives_as_long_as_we_do(Path::new(program))
+            .args(arguments.split('\0'))
+            .current_dir(&self.folder)
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        std::mem::forget(again);
+    }
+}
+
+const API_SERVER: &str = "kube-apiserver";
 
 /// It takes connections, and answers nobody for so long.
 pub fn api_server_stalls(so_long: Duration) {
-    let _still = Still::stop(vec![pid(&api_server())]);
+    let _still = Still::stop(vec![pid(&Program::runs(API_SERVER).expect("it runs"))]);
     thread::sleep(so_long);
 }
 
 /// It dies in the middle of whatever it does, is away for so long, and is started again as it was.
 pub fn api_server_is_killed(so_long: Duration) {
-    let it = api_server();
-    let folder = fs::read_link(it.join("cwd")).unwrap();
-    let words = fs::read_to_string(it.join("cmdline")).unwrap();
-    let (program, arguments) = words.trim_end_matches('\0').split_once('\0').unwrap();
-    kill_process(pid(&it), Signal::KILL).unwrap();
+    let program = Program::of(API_SERVER);
+    kill_process(pid(&Program::runs(API_SERVER).expect("it runs")), Signal::KILL).unwrap();
     thread::sleep(so_long);
-    let log = fs::File::create(folder.join("kube-apiserver-again.log")).unwrap();
-    let again = lives_as_long_as_we_do(Path::new(program))
-        .args(arguments.split('\0'))
-        .current_dir(&folder)
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap();
-    // It is everybody's from now on, and ends when this process does.
-    std::mem::forget(again);
+    program.is_there();
 }
 
 /// A DDL leaves zeros in `grastate.dat` while it runs. Says how many of them are in one, if not all are.
