@@ -1,6 +1,6 @@
 //! Arbitrary JSON, and bodies that are almost `AdmissionReviews`: nothing of it may ever panic.
 //!
-//! Some thousand cases, and with `make sim` 100,000. The slow ones are five reviews each, and every review is judged at both
+//! Some 2,500 cases, and with `make sim` 100,000. The slow ones are five reviews each, and every review is judged at both
 //! webhooks.
 
 use gatera::rulebook;
@@ -106,7 +106,7 @@ fn collect(value: &Value, place: String, places: &mut Vec<String>) {
 }
 
 /// So many, or `GATERA_ANYTHING` times as many.
-fn cases(usually: u32) -> ProptestConfig {
+pub fn cases(usually: u32) -> ProptestConfig {
     let times = std::env::var("GATERA_ANYTHING").map_or(1, |text| text.parse().expect("a number"));
     ProptestConfig::with_cases(usually * times)
 }
@@ -167,7 +167,7 @@ fn request(
 }
 
 proptest! {
-    #![proptest_config(cases(1_500))]
+    #![proptest_config(cases(375))]
 
     #[test]
     fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
@@ -181,7 +181,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(5_000))]
+    #![proptest_config(cases(1_250))]
 
     #[test]
     fn any_object_of_a_known_kind_is_answered_with_its_uid(
@@ -205,7 +205,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(2_000))]
+    #![proptest_config(cases(500))]
 
     #[test]
     fn an_object_with_something_odd_in_it_is_answered(

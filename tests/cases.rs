@@ -16,6 +16,7 @@ use gatera::rulebook;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use engine::rule::{Rule, Verb};
 use engine::rules::GALERA;
@@ -69,7 +70,13 @@ impl Case {
     }
 }
 
-fn all() -> Vec<(String, Case)> {
+/// Read once for all tests: they are more than a thousand files.
+fn all() -> &'static [(String, Case)] {
+    static CASES: LazyLock<Vec<(String, Case)>> = LazyLock::new(read_all);
+    &CASES
+}
+
+fn read_all() -> Vec<(String, Case)> {
     fn below(folder: &Path, found: &mut Vec<PathBuf>) {
         let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         entries.sort();
@@ -99,14 +106,14 @@ fn every_case_is_judged_as_it_says() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let (mut failed, mut pages) = (Vec::new(), BTreeMap::<String, String>::new());
     for (name, case) in all() {
-        let judged = std::panic::AssertUnwindSafe(|| runtime.block_on(judge(&name, &case)));
+        let judged = std::panic::AssertUnwindSafe(|| runtime.block_on(judge(name, case)));
         let (rule, sentence) = name.split_once('/').expect("a case lies in the folder of its rule");
         match std::panic::catch_unwind(judged) {
             Ok(text) => pages
                 .entry(rule.to_owned())
                 .or_default()
                 .push_str(&format!("{}\n{text}\n", sentence.replace('-', " "))),
-            Err(_) => failed.push(name),
+            Err(_) => failed.push(name.clone()),
         }
     }
     assert!(failed.is_empty(), "{} cases failed: {failed:#?}", failed.len());

@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -104,10 +104,12 @@ pub fn install(plane: &ControlPlane) {
 }
 
 fn manifests(plane: &ControlPlane) -> String {
+    // Every control plane of a process gets the same.
+    static TEXT: OnceLock<String> = OnceLock::new();
     // In YAML: kubectl 1.30 takes a stream that begins with JSON for JSON to its end.
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: gatera}".to_owned();
     let arguments = ["template", "gatera", CHART, "--namespace=gatera", "--no-hooks", OUTSIDE];
-    let text = plane.helm(User::Admin, &arguments).succeeded();
+    let text = TEXT.get_or_init(|| plane.helm(User::Admin, &arguments).succeeded());
     let documents = text.split("\n---\n").filter(|it| !it.contains("\nkind: Deployment\n"));
     documents.fold(namespace, |all, one| format!("{all}\n---\n{one}"))
 }
@@ -129,8 +131,8 @@ pub fn kubeconfig_of(
 ) -> PathBuf {
     let arguments = ["create", "token", account, "--namespace", namespace, "--duration=24h"];
     let token = plane.kubectl(User::Admin, &arguments).succeeded();
-    let text = plane.kubectl(User::Admin, &["config", "view", "--raw", "--output=json"]).succeeded();
-    let mut config: Value = serde_json::from_str(&text).expect("kubectl prints JSON");
+    let text = fs::read_to_string(plane.kubeconfig(User::Admin)).expect("the admin has a kubeconfig");
+    let mut config: Value = serde_json::from_str(&text).expect("the lab writes it as JSON");
     for user in config["users"].as_array_mut().expect("a kubeconfig has users") {
         user["user"] = json!({ "token": token.trim() });
     }
@@ -140,6 +142,19 @@ pub fn kubeconfig_of(
     let path = plane.folder().join(format!("{file}.kubeconfig"));
     fs::write(&path, config.to_string()).expect("writing a kubeconfig");
     path
+}
+
+/// Takes the lease from a guard that was killed, so that the next one need not wait until it has run out.
+pub fn free_lease(plane: &ControlPlane) {
+    let free = [
+        "--namespace=gatera",
+        "patch",
+        "lease",
+        "gatera",
+        "--type=merge",
+        r#"--patch={"spec":{"holderIdentity":""}}"#,
+    ];
+    plane.kubectl(User::Admin, &free).succeeded();
 }
 
 /// A port that is free now. Whoever binds it next may be somebody else, so starting is tried more than once.

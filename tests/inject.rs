@@ -378,7 +378,7 @@ fn a_donor_that_blocks_is_not_ready() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(crate::anything::cases(500))]
     /// Whatever a pod says, injecting twice is injecting once, and nothing but our own is touched.
     #[test]
     fn injection_is_idempotent(change in crate::anything::json(), container in crate::anything::json()) {

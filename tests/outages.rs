@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::guarded::{self, Guard, Start, install, program};
+use crate::guarded::{self, Guard, Start, free_lease, install, program};
 use crate::lab::{Asked, ControlPlane, User, eventually};
 use crate::wire::{Balancer, Load};
 
@@ -145,6 +145,7 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     let ns = guarded_namespace(&plane);
     let off = plane.namespace_with_labels("off", &[("gatera.dev/mode", "off")]);
     drop(guard);
+    free_lease(&plane);
     for create in [
         &["create", "secret", "generic", "web", "--from-literal=a=b"][..],
         &["create", "configmap", "web", "--from-literal=a=b"],

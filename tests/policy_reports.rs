@@ -1,6 +1,8 @@
 //! The audit for web pages, on a real API server: a report comes with a finding, changes with it, and goes with it. By the guard's own
 //! account, whose rights and policy are the chart's.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -56,7 +58,8 @@ fn a_report_is_what_the_audit_finds_now() {
     let established = [&["wait", "--for=condition=Established", "--timeout=60s"][..], &names].concat();
     plane.kubectl(User::Admin, &established).succeeded();
     guarded::install(&plane);
-    let start = Start { identity: "reports".into(), ..Start::default() };
+    let arguments = ["--lame-duck=0", "--drain=1"].map(str::to_owned).into();
+    let start = Start { identity: "reports".into(), arguments, ..Start::default() };
     let guard = Guard::start(&plane, &guarded::program(), &start);
     guard.until_registered();
     let ns = plane.namespace_with_labels("reports", &[("gatera.dev/mode", "warn")]);
@@ -96,7 +99,8 @@ fn a_report_is_what_the_audit_finds_now() {
     let version = |report: Option<Value>| report.map(|it| it["metadata"]["resourceVersion"].clone());
 
     // Another leader knows what was written, and writes nothing.
-    drop(guard);
+    guard.terminate();
+    guard.until_ended(Duration::from_secs(20));
     let before = version(house.report("reports.openreports.io"));
     let start = Start { identity: "reports-again".into(), ..Start::default() };
     let guard = Guard::start(&house.plane, &guarded::program(), &start);

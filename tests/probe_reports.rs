@@ -22,7 +22,15 @@ fn says(alive: &Alive, pod: &str, uid: &str, words: &str) {
     alive.plane.kubectl_stdin(User::Admin, &create, &event.to_string()).succeeded();
 }
 
+/// The controller manager's last words come half a minute after the rest, so the other two are tried meanwhile.
 #[test]
+fn what_members_and_their_controller_tell_reaches_people() {
+    let uncreated = with_a_member_that_cannot_be_created();
+    most_members_decide_which_cluster_it_is();
+    a_refusal_says_what_became_of_members();
+    says_why_a_member_cannot_be_created(&uncreated);
+}
+
 fn most_members_decide_which_cluster_it_is() {
     let alive = Alive::cluster("told");
     let members = alive.members();
@@ -51,7 +59,6 @@ fn most_members_decide_which_cluster_it_is() {
     assert_eq!(knows(&pods[2]), "unknown", "it has not told");
 }
 
-#[test]
 fn a_refusal_says_what_became_of_members() {
     let alive = Alive::cluster("heard");
     for (pod, uid) in alive.members() {
@@ -70,8 +77,7 @@ fn a_refusal_says_what_became_of_members() {
 }
 
 /// A refused `helm uninstall` may have taken it already, or somebody who released it.
-#[test]
-fn a_member_that_cannot_be_created_says_why() {
+fn with_a_member_that_cannot_be_created() -> Alive {
     let alive = Alive::empty("uncreated");
     alive.kubectl(&["create", "serviceaccount", "galera"]).succeeded();
     let set = "    spec:\n      initContainers:\n      - name: galera-instance-init";
@@ -90,6 +96,10 @@ fn a_member_that_cannot_be_created_says_why() {
     alive.kubectl(&["annotate", "serviceaccount", "galera", &release]).succeeded();
     alive.kubectl(&["delete", "serviceaccount", "galera"]).succeeded();
     alive.kubectl(&["delete", "pod", "galera-instance-galera-1", "--wait=false"]).succeeded();
+    alive
+}
+
+fn says_why_a_member_cannot_be_created(alive: &Alive) {
     // The controller manager's own words; those of 1.33 begin small.
     let create = if alive.plane.minor() > 33 { "Create" } else { "create" };
     let words = &format!(

@@ -1,7 +1,7 @@
 //! Two or three replicas of the guard are asked at the same moment to let different members go: one member goes, never two.
 //!
 //! The reviews are those that an API server sends, sent to all replicas at once; what was allowed is then done, as the control
-//! plane does it, and the next round begins when everybody is back. `GATERA_ROUNDS=200` by hand; a few here.
+//! plane does it, and the next round begins when everybody is back. A few here, more with `GATERA_ROUNDS`.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -100,7 +100,7 @@ fn ways(alive: &Alive) -> Vec<(String, Value)> {
 
 #[test]
 fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
-    let rounds = std::env::var("GATERA_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    let rounds = std::env::var("GATERA_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let alive = Alive::cluster("reserve");
     alive.until_ready(3);
     let runtime = Runtime::new().unwrap();

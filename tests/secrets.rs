@@ -237,7 +237,7 @@ fn what_is_planted_is_noticed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(crate::anything::cases(30))]
 
     #[test]
     fn no_secret_is_ever_printed(

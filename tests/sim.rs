@@ -31,7 +31,7 @@ use guard::OWN_USER;
 use stage::Sim;
 
 /// Of all stories together, unless somebody has more time.
-const EVENTS: u64 = 50_000;
+const EVENTS: u64 = 20_000;
 
 fn settings(yaml: &str) -> Settings {
     rulebook().settings(yaml).unwrap().with_own_user(OWN_USER)

@@ -2,6 +2,7 @@
 //! who leads. Between the two stands a proxy that everything goes through until it is told to hold it.
 
 use std::net::SocketAddr;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -127,15 +128,20 @@ fn a_stalled_watch_makes_the_view_stale_within_15_seconds() {
         "/api/v1/configmaps",
         "",
     ];
-    let guards: Vec<_> = watches
-        .iter()
-        .enumerate()
-        .map(|(index, path)| {
-            let link = Link::start(plane);
-            let guard = behind(plane, &link, &format!("stalled-{index}"));
-            (*path, link, guard)
-        })
-        .collect();
+    let start = |index: usize, path: &'static str| {
+        let link = Link::start(plane);
+        let guard = behind(plane, &link, &format!("stalled-{index}"));
+        (path, link, guard)
+    };
+    let mut guards = Vec::new();
+    let numbered: Vec<_> = watches.into_iter().enumerate().collect();
+    for some in numbered.chunks(3) {
+        guards.extend(thread::scope(|scope| {
+            let starts = some.iter().map(|(index, path)| scope.spawn(|| start(*index, path)));
+            let starts: Vec<_> = starts.collect();
+            starts.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>()
+        }));
+    }
     for (path, _, guard) in &guards {
         eventually(&format!("the first lists of the guard whose {path} will stall"), || {
             view_of(guard).filter(|(current, _)| *current)

@@ -36,17 +36,19 @@ pub fn events(alive: &Alive, reason: &str) -> Vec<String> {
     .collect()
 }
 
+/// What there is of the bootstrap node, and of these objects.
+pub(super) fn there(alive: &Alive, others: &[&str]) -> Vec<String> {
+    let service = format!("service/{SERVICE}");
+    let own = ["get", BOOTSTRAP, &service, "configmap/galera-instance-bootstrap"];
+    let there = [&own[..], others, &["--ignore-not-found", "--output=name"]].concat();
+    alive.admin(&there).succeeded().lines().map(str::to_owned).collect()
+}
+
 pub(super) fn nothing_is_left(alive: &Alive) {
-    for what in [BOOTSTRAP, &format!("service/{SERVICE}"), "configmap/galera-instance-bootstrap"] {
-        let left = alive.admin(&["get", what]);
-        assert!(left.stderr.contains("NotFound"), "{what}: {left}");
-    }
+    let others =
+        ["secret/galera-instance", "configmap/galera-instance-nodeconfig", "service/galera-instance-hs"];
+    assert_eq!(there(alive, &others), others);
     assert_eq!(alive.founders(), "");
-    for what in
-        ["secret/galera-instance", "configmap/galera-instance-nodeconfig", "service/galera-instance-hs"]
-    {
-        alive.admin(&["get", what]).succeeded();
-    }
 }
 
 fn status(alive: &Alive, arguments: &[&str]) -> (i32, String, String) {

@@ -218,7 +218,7 @@ fn a_change_is_judged_the_same_by_every_door() {
     let mut differ = BTreeSet::new();
     for (name, case) in all() {
         let in_place = found(&case.given, &case.asked(), &case.user);
-        let doors = [("orphaned", orphaned(&case)), ("renamed", renamed(&case)), ("late", late(&case))];
+        let doors = [("orphaned", orphaned(case)), ("renamed", renamed(case)), ("late", late(case))];
         for (door, change) in doors {
             let there = change.map(|(given, asked)| found(&given, &asked, &case.user));
             if there.is_some_and(|there| there != in_place) {

@@ -183,9 +183,9 @@ fn a_real_api_server_says_of_every_case_what_the_router_says() {
     let by = now.duration_since(scene::now());
     let mut rounds = BTreeMap::<String, Vec<Play>>::new();
     // What another view would say no guard can be made to say.
-    let current = all().into_iter().enumerate().filter(|(_, (_, case))| case.given.view == "current");
+    let current = all().iter().enumerate().filter(|(_, (_, case))| case.given.view == "current");
     for (number, (name, case)) in current {
-        let play = Play::of(number, name, &case, by);
+        let play = Play::of(number, name.clone(), case, by);
         rounds.entry(nodes(&play.objects)).or_default().push(play);
     }
     let (mut same, mut page) = (0, String::new());

@@ -109,7 +109,7 @@ fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
 fn what_the_ways_say_differently_is_what_docs_list() {
     let (mut cases, mut seen, mut page) = (0, BTreeMap::<(String, String), String>::new(), String::new());
     for (name, case) in all() {
-        let Some(mut ways) = ways(&case) else { continue };
+        let Some(mut ways) = ways(case) else { continue };
         cases += 1;
         let asked = ways.remove("validate").unwrap();
         for (way, said) in ways {

@@ -42,12 +42,25 @@ impl<'a> Release<'a> {
 
     /// What the guard writes; of the lease only who holds it.
     fn written(&self) -> Value {
-        let get = |what: &str| self.plane.get(&self.ns, what);
+        let get = [
+            "get",
+            "mutatingwebhookconfiguration/gatera",
+            "validatingwebhookconfiguration/gatera",
+            "secret/gatera-tls",
+            "lease/gatera",
+            "--output=json",
+            "--namespace",
+            &self.ns,
+        ];
+        let text = self.plane.kubectl(User::Admin, &get).succeeded();
+        let list: Value = serde_json::from_str(&text).unwrap();
+        let items = list["items"].as_array().unwrap();
+        let of = |kind: &str| items.iter().find(|it| it["kind"] == kind).unwrap();
         json!({
-            "mutating": get("mutatingwebhookconfiguration/gatera")["webhooks"],
-            "validating": get("validatingwebhookconfiguration/gatera")["webhooks"],
-            "certificates": get("secret/gatera-tls")["data"],
-            "holder": get("lease/gatera")["spec"]["holderIdentity"],
+            "mutating": of("MutatingWebhookConfiguration")["webhooks"],
+            "validating": of("ValidatingWebhookConfiguration")["webhooks"],
+            "certificates": of("Secret")["data"],
+            "holder": of("Lease")["spec"]["holderIdentity"],
         })
     }
 
@@ -123,12 +136,19 @@ const METHODS: [[&str; 3]; 3] = [
     ["--server-side=false", "--server-side=true", "--server-side=false"],
 ];
 
-/// Whichever way Helm writes, the guard's own fields stay, and a guard that is down stands in nobody's way out.
+/// Three stories on one control plane: each ends with an uninstall, which leaves nothing.
 #[test]
-fn what_the_guard_writes_survives_upgrade_and_rollback() {
+fn releases_come_and_go() {
     let plane = ControlPlane::start();
+    what_the_guard_writes_survives_upgrade_and_rollback(&plane);
+    it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads(&plane);
+    a_guard_whose_pods_never_become_ready_blocks_nobody(&plane);
+}
+
+/// Whichever way Helm writes, the guard's own fields stay, and a guard that is down stands in nobody's way out.
+fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
     for [install, upgrade, rollback] in METHODS {
-        let release = Release::install(&plane, &[install]);
+        let release = Release::install(plane, &[install]);
         let guard = release.guard(false);
         guard.until_registered();
         let written = eventually("the lease is held", || {
@@ -171,10 +191,8 @@ fn what_the_guard_writes_survives_upgrade_and_rollback() {
 
 /// In the order of the README: in `warn` first. What is refused then leads to a page that somebody without any rights reads
 /// with kubectl alone.
-#[test]
-fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads() {
-    let plane = ControlPlane::start();
-    let release = Release::install(&plane, &["--set=mode=warn"]);
+fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads(plane: &ControlPlane) {
+    let release = Release::install(plane, &["--set=mode=warn"]);
     let settings = plane.folder().join("settings.yaml");
     let mount = || {
         let map = plane.get(&release.ns, "configmap/gatera-settings");
@@ -184,7 +202,7 @@ fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads() {
     let arguments = vec!["--release=guard".to_owned(), format!("--config={}", settings.display())];
     let start =
         Start { identity: release.ns.clone(), home: Some(release.ns.clone()), arguments, ..Start::default() };
-    let guard = Guard::start(&plane, &program(), &start);
+    let guard = Guard::start(plane, &program(), &start);
     guard.until_registered();
     let warned = eventually("API servers ask", || {
         Some(release.try_what_is_forbidden()).filter(|it| it.stderr.contains("Warning: [G11]"))
@@ -208,7 +226,7 @@ fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads() {
     let words: Vec<_> = command.split(' ').collect();
     let nobody = ["create", "serviceaccount", "nobody", "--namespace=default"];
     plane.kubectl(User::Admin, &nobody).succeeded();
-    let kubeconfig = guarded::kubeconfig_of(&plane, "default", "nobody", "nobody", None);
+    let kubeconfig = guarded::kubeconfig_of(plane, "default", "nobody", "nobody", None);
     let read = |words: &[&str]| {
         plane.kubectl(User::Admin, &[words, &[&format!("--kubeconfig={}", kubeconfig.display())]].concat())
     };
@@ -221,10 +239,8 @@ fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads() {
 }
 
 /// By its Service, as in a cluster: no entry before a pod is ready, and none is needed for a pod to become so.
-#[test]
-fn a_guard_whose_pods_never_become_ready_blocks_nobody() {
-    let plane = ControlPlane::start();
-    let release = Release::install(&plane, &[]);
+fn a_guard_whose_pods_never_become_ready_blocks_nobody(plane: &ControlPlane) {
+    let release = Release::install(plane, &[]);
     let guard = release.guard(true);
     eventually("the guard waits for an endpoint", || {
         let (status, text) = guard.get("/readyz")?;

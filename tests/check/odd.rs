@@ -187,7 +187,7 @@ fn paths_are_as_the_caller_wrote_them() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(crate::anything::cases(100))]
 
     /// Any piece of a manifest, cut and put together anyhow: no panic, every place is in the text, and the counts add up.
     #[test]

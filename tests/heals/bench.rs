@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::harm::{Harm, Object};
 use crate::guarded::{Guard, Start, install, program};
-use crate::lab::{ControlPlane, Output, User, eventually};
+use crate::lab::{ControlPlane, User, eventually};
 use crate::wire::Balancer;
 
 /// How many guards there are.
@@ -169,8 +169,7 @@ impl Bench {
             });
         }
         eventually(&format!("{what}: a request is judged"), || {
-            let output = self.try_what_is_forbidden();
-            (output.status == 1 && output.stderr.contains("[G11]")).then_some(())
+            self.refusal().filter(|it| it.contains("[G11]")).map(drop)
         });
     }
 
@@ -218,9 +217,9 @@ impl Bench {
         })
     }
 
-    pub fn try_what_is_forbidden(&self) -> Output {
-        let create = ["create", "--dry-run=server", "--filename=-"];
-        self.plane.kubectl_stdin(User::Admin, &create, &forbidden().to_string())
+    /// Why what is forbidden is not admitted, if so.
+    pub fn refusal(&self) -> Option<String> {
+        self.runtime.block_on(Try::new(self.client.clone()).refusal())
     }
 
     /// How often what is forbidden was admitted.
@@ -231,6 +230,25 @@ impl Bench {
     /// How often it was asked for.
     pub fn asked(&self) -> usize {
         self.asker.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// A request for what is forbidden, which would create nothing.
+struct Try {
+    api: Api<StatefulSet>,
+    object: StatefulSet,
+    dry: PostParams,
+}
+
+impl Try {
+    fn new(client: Client) -> Self {
+        let object = serde_json::from_value(forbidden()).unwrap();
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        Self { api: Api::namespaced(client, "default"), object, dry }
+    }
+
+    async fn refusal(&self) -> Option<String> {
+        self.api.create(&self.dry, &self.object).await.err().map(|it| it.to_string())
     }
 }
 
@@ -251,13 +269,11 @@ impl Asker {
         let client = runtime.block_on(client(plane));
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
-                let api: Api<StatefulSet> = Api::namespaced(client, "default");
-                let object: StatefulSet = serde_json::from_value(forbidden()).unwrap();
-                let dry = PostParams { dry_run: true, ..PostParams::default() };
+                let request = Try::new(client);
                 while !stopped.load(Ordering::SeqCst) {
-                    let answer = api.create(&dry, &object).await;
+                    let refusal = request.refusal().await;
                     asks.fetch_add(1, Ordering::SeqCst);
-                    admits.fetch_add(usize::from(answer.is_ok()), Ordering::SeqCst);
+                    admits.fetch_add(usize::from(refusal.is_none()), Ordering::SeqCst);
                     // Two cores are shared by everybody.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }

@@ -80,7 +80,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Between two looks at something that is about to happen, after so long. Most looks are a program of their own, which takes
 /// time from what is waited for.
 fn pause(waited: Duration) -> Duration {
-    (waited / 8).clamp(Duration::from_millis(20), Duration::from_millis(400))
+    (waited / 4).clamp(Duration::from_millis(20), Duration::from_millis(600))
 }
 
 /// Looks again and again until `probe` finds something; panics with `what` when it never does.

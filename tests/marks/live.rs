@@ -119,6 +119,7 @@ fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
 /// (How often a row asks about the end of a pod is for the API server to say.)
 fn requests_are_judged_once(plane: &ControlPlane) {
     let ns = plane.namespace("once");
+    let mut before = asked(plane);
     let run = |arguments: &[&str]| {
         plane.kubectl(User::Admin, &[&["--namespace", &*ns], arguments].concat()).succeeded();
     };
@@ -140,15 +141,13 @@ fn requests_are_judged_once(plane: &ControlPlane) {
         ("third", json!({ "app.kubernetes.io/name": "mariadb-galera" }), Some(2)),
         ("none", json!({ "app": "web" }), None),
     ] {
-        let step = |what: &str, entries: &[&str], row: Option<usize>, act: &dyn Fn()| {
-            let before = asked(plane);
+        let mut step = |what: &str, entries: &[&str], row: Option<usize>, act: &dyn Fn()| {
             act();
-            let mut asked = asked(plane);
-            asked.retain(|row, count| before.get(row) != Some(count));
             let rows = row
                 .into_iter()
                 .flat_map(|row| entries.iter().map(move |it| format!("{it}-{row}.gatera.dev")));
-            assert_eq!(asked.into_keys().collect::<Vec<_>>(), rows.collect::<Vec<_>>(), "{name}: {what}");
+            let asked = asked_since(&mut before, plane);
+            assert_eq!(asked, rows.collect::<Vec<_>>(), "{name}: {what}");
         };
         for (kind, new, relabelled, ended) in [
             ("Pod", &["new-pods", "pods-inject"][..], "marks", "pods"),
@@ -166,7 +165,7 @@ fn requests_are_judged_once(plane: &ControlPlane) {
             ];
             step(&format!("a {kind} with other labels"), &[relabelled], row.or(Some(2)), &|| run(&label));
             step(&format!("the end of a {kind}"), &[ended], Some(2), &|| run(&["delete", &what]));
-            create(kind, name, &labels);
+            step(&format!("a {kind} that is new again"), new, row, &|| create(kind, name, &labels));
             let whole = format!("the end of a {kind} with its first labels");
             step(&whole, &[ended], row, &|| run(&["delete", &what]));
         }
@@ -186,6 +185,7 @@ fn updates_travel_once(plane: &ControlPlane, ns: &str) {
     let note = |key: &str| set(&["metadata", "annotations", key], json!("x"));
     let template = |what: &str, key: &str| set(&["spec", "template", "metadata", what, key], json!("x"));
     let claims = json!([{ "metadata": { "name": "other" }, "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } }]);
+    let mut before = asked(plane);
     let (once, both, refused) =
         (&["workloads"][..], &["workloads-amend", "workloads"][..], &["workloads-amend"][..]);
     for (patch, rows, words) in [
@@ -203,7 +203,6 @@ fn updates_travel_once(plane: &ControlPlane, ns: &str) {
         (set(&["spec", "selector", "matchLabels", "tier"], json!("x")), refused, "[G08]"),
         (set(&["spec", "volumeClaimTemplates"], claims), refused, "[G08]"),
     ] {
-        let before = asked(plane);
         let patch = patch.to_string();
         let output = plane.kubectl(
             User::Admin,
@@ -220,11 +219,17 @@ fn updates_travel_once(plane: &ControlPlane, ns: &str) {
             ],
         );
         assert!(output.stderr.contains(words), "{patch}: {output}");
-        let mut asked = asked(plane);
-        asked.retain(|row, count| row.starts_with("workloads") && before.get(row) != Some(count));
+        let mut asked = asked_since(&mut before, plane);
+        asked.retain(|row| row.starts_with("workloads"));
         let rows = rows.iter().map(|row| format!("{row}.gatera.dev"));
-        assert_eq!(asked.into_keys().collect::<Vec<_>>(), rows.collect::<Vec<_>>(), "{patch}: {output}");
+        assert_eq!(asked, rows.collect::<Vec<_>>(), "{patch}: {output}");
     }
+}
+
+/// The rows on behalf of which the API server has asked since the last reading, which becomes this one.
+fn asked_since(last: &mut BTreeMap<String, u64>, plane: &ControlPlane) -> Vec<String> {
+    let before = std::mem::replace(last, asked(plane));
+    last.iter().filter(|(row, count)| before.get(*row) != Some(count)).map(|(row, _)| row.clone()).collect()
 }
 
 /// How often the API server has asked on behalf of which row.

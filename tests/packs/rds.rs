@@ -69,12 +69,12 @@ fn between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
 
 fn shop() -> Shop {
     let plane = ControlPlane::start_with_nodes(1);
+    let definition = format!("--filename={CHART}/crds/rds.yml");
+    plane.kubectl(User::Admin, &["create", &definition]).succeeded();
     guarded::install(&plane);
     let start = Start { identity: "rds".into(), ..Start::default() };
     let guard = Guard::start(&plane, &guarded::program(), &start);
     guard.until_registered();
-    let definition = format!("--filename={CHART}/crds/rds.yml");
-    plane.kubectl(User::Admin, &["create", &definition]).succeeded();
     until_asked(&plane, "rdss.gatera.dev", true);
     let ns = plane.namespace("shop");
     Shop { plane, _guard: guard, ns }

@@ -94,15 +94,15 @@ fn a_change_reaches_one_member_then_the_others() {
     );
 }
 
-/// Whatever the last write of a leader was, the next one goes on from there. Of its writes two are tried, or with `GATERA_CRASHES=all`
-/// all.
+/// Whatever the last write of a leader was, the next one goes on from there. By default that is the first eviction, by which all that
+/// is written before is there; `GATERA_CRASHES=all` tries each.
 #[test]
 fn whoever_leads_next_goes_on() {
     let stage = Stage::new();
     let mut leader = stage.leader(0);
     let all = std::env::var("GATERA_CRASHES").is_ok_and(|it| it == "all");
     let points = [(1, "the copy"), (3, "the note"), (4, "the first eviction"), (6, "the second")];
-    for (writes, last) in points.into_iter().filter(|(writes, _)| all || [1, 4].contains(writes)) {
+    for (writes, last) in points.into_iter().filter(|(writes, _)| all || *writes == 4) {
         let alive = stage.namespace();
         leader.gate.lets_through(&alive.ns, usize::MAX);
         alive.apply(&[]).succeeded();

@@ -147,7 +147,7 @@ fn a_server_that_says_it_has_to_be_started_again_is() {
     ];
     for_each(&rows, |pod, &(doing, warning, written, code)| {
         server(pod, "");
-        let hangs = "trap '' TERM; i=0; while [ $i -lt 20 ]; do sleep 1; i=$((i+1)); done; exit 7";
+        let hangs = "trap '' TERM; i=0; while [ $i -lt 12 ]; do sleep 1; i=$((i+1)); done; exit 7";
         pod.tool("mariadbd", hangs).shell_on_path().file(&status(doing, warning));
         pod.written(START.checked_add_signed(written).unwrap());
         let outcome = run(pod, "mariadbd --datadir=DATA");
