@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::advice::refused;
 use crate::galera::{Galera, patiently};
 use crate::guard::{guarded, status};
-use crate::install::{formed, grown, password};
+use crate::install::{formed, formed_with, grown, password};
 use crate::power::{self, Kill};
 use crate::recover;
 use crate::writer::Writer;
@@ -44,7 +44,17 @@ pub fn outage(
     tables: &str,
     fails: impl FnOnce(&Galera<'_>, &Writer<'_>, &[String; 3]),
 ) -> (String, String) {
-    let galera = formed(guarded(), name);
+    outage_with(&[], name, tables, fails)
+}
+
+/// The same of a cluster with these values.
+pub fn outage_with(
+    values: &[&str],
+    name: &str,
+    tables: &str,
+    fails: impl FnOnce(&Galera<'_>, &Writer<'_>, &[String; 3]),
+) -> (String, String) {
+    let galera = formed_with(guarded(), name, values);
     let before = galera.until_synced(3, 3);
     galera.fill();
     if tables.contains("shop.wide") {

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::galera::{Galera, patiently};
 use crate::guard::status;
-use crate::install::helm;
-use crate::outage::outage;
+use crate::outage::{outage, outage_with};
 use crate::power;
 use crate::volumes::shell;
 
@@ -50,11 +49,8 @@ fn a_disk_that_fills() {
 /// The kernel kills what exceeds its limit: first one server, then all of them at the same time.
 #[test]
 fn memory_that_runs_out() {
-    let (before, after) = outage("memory", "shop.t", |galera, writer, pods| {
-        helm(galera, "upgrade", &["--set=resources.limits.memory=400Mi"]);
-        let set = format!("statefulset/{}-galera", galera.name);
-        galera.kubectl(&["rollout", "status", &set, "--timeout=300s"]).succeeded();
-        galera.until_synced(3, 3);
+    let limit = &["--set=resources.limits.memory=400Mi"];
+    let (before, after) = outage_with(limit, "memory", "shop.t", |galera, writer, pods| {
         runs_out_of_memory(galera, &pods[1..2]);
         galera.until_ready(3);
         galera.until_synced(3, 3);
