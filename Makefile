@@ -105,10 +105,13 @@ STATICALLY = -C target-feature=+crt-static
 STATIC = target/$(HOST)/$(PROFILE:dev=debug)/gatera
 export GATERA_IMAGE = $(CURDIR)/target/gatera-image.tar
 
+# The tests' own build has it, too; another one beside it would be compiled from the beginning.
+GUARD = $(if $(filter dev,$(PROFILE)),test --no-run --test e2e,build --bin gatera --profile $(PROFILE))
+
 gatera-image:
 	@tests/lab/machines/enter.sh --check
 	@echo "building the guard's image (some minutes, the first time)" >&2
-	@RUSTFLAGS="$(STATICALLY)" $(CARGO) build --quiet --profile $(PROFILE) --target $(HOST) --bin gatera
+	@RUSTFLAGS="$(STATICALLY)" $(CARGO) $(GUARD) --quiet --target $(HOST)
 	@tests/e2e/images/gatera.sh $(STATIC) $(GATERA_IMAGE)
 
 clean: ## remove build results (the built tools stay in their cache)
