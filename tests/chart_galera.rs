@@ -3,6 +3,7 @@
 
 mod live;
 mod ports;
+mod probes;
 mod scripts;
 mod tls;
 

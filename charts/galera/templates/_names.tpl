@@ -192,8 +192,10 @@ startupProbe:
   periodSeconds: 2
   timeoutSeconds: 5
   failureThreshold: 1800
+{{- /* A donor serves nobody while it copies by these methods. */}}
+{{- $blocks := regexMatch `(?m)^[ \t]*wsrep[-_]sst[-_]method[ \t]*=[ \t]*["']?(rsync|rsync_wan|mysqldump)["']?[ \t]*\r?$` (.Values.config | default "" | toString) }}
 readinessProbe:
-  exec: {command: [/etc/galera/wait-for-sync.sh, ready]}
+  exec: {command: [/etc/galera/wait-for-sync.sh, ready{{ if $blocks }}, blocking{{ end }}]}
   periodSeconds: 5
   timeoutSeconds: 5
   failureThreshold: 2
