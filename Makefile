@@ -82,6 +82,7 @@ lint: ## check formatting, clippy with warnings denied, documentation, spelling,
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- --deny warnings
 	$(CARGO) clippy --test e2e -- --deny warnings
+	$(CARGO) check --quiet --bin gatera
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --no-deps --quiet
 	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/engine/inject/*.sh src/command/passwd/*.sh charts/galera/files/*.sh tests/lab/*.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
 	&& shellcheck --shell=bash src/engine/inject/*.bash && shellcheck --external-sources tests/e2e/images/*.sh tests/e2e/images/bitnami/*.sh tests/e2e/images/bitnami/ini-file; \
@@ -105,7 +106,7 @@ STATICALLY = -C target-feature=+crt-static
 STATIC = target/$(HOST)/$(PROFILE:dev=debug)/gatera
 export GATERA_IMAGE = $(CURDIR)/target/gatera-image.tar
 
-# The tests' own build has it, too; another one beside it would be compiled from the beginning.
+# The build of the tests contains the program; a separate one would compile everything again.
 GUARD = $(if $(filter dev,$(PROFILE)),test --no-run --test e2e,build --bin gatera --profile $(PROFILE))
 
 gatera-image:

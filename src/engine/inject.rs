@@ -228,6 +228,7 @@ fn unusual_ports(container: &mut Value, ports: Ports) {
     for (name, port) in [
         ("GATERA_PORT", ports.clients),
         ("GATERA_SST_PORT", ports.transfer),
+        ("GATERA_GROUP_PORT", ports.group),
         ("GATERA_IST_PORT", ports.missed),
     ] {
         if let Some(port) = port {

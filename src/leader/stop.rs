@@ -148,10 +148,7 @@ pub fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
         Some(_) => {
             format!("{} has no claim of its own for its data, which would be lost with its pod", member.name)
         }
-        None => format!(
-            "{} is not created yet: wait until it is Ready, or scale the StatefulSet back",
-            member.name
-        ),
+        None => format!("{} has neither a pod nor a claim", member.name),
     })
 }
 

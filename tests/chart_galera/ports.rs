@@ -42,13 +42,17 @@ fn ports_are_those_of_its_values() {
             panic!("unreadable: {template}")
         };
         let said = view.ports(NAMESPACE, &read.spec, &read.spec.containers[0]);
-        assert_eq!(said, Ports { clients: Some(3307), transfer: Some(5444), missed: Some(5568) }, "{what}");
+        assert_eq!(
+            said,
+            Ports { clients: Some(3307), transfer: Some(5444), group: Some(4600), missed: Some(5568) },
+            "{what}"
+        );
         let variable = |name: &str| {
             server["env"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap()["value"].clone()
         };
         assert_eq!(
-            ["GATERA_PORT", "GATERA_SST_PORT", "GATERA_IST_PORT"].map(variable),
-            ["3307", "5444", "5568"]
+            ["GATERA_PORT", "GATERA_SST_PORT", "GATERA_GROUP_PORT", "GATERA_IST_PORT"].map(variable),
+            ["3307", "5444", "4600", "5568"]
         );
     }
     for service in ["hs", "bootstrap-svc"] {

@@ -10,6 +10,8 @@ fn a_donor_that_is_blocked_is_not_ready() {
         ("wsrep_sst_method = mariabackup", false),
         ("#wsrep_sst_method = rsync", false),
         ("wsrep-sst-method=rsync", true),
+        ("wsrep_sst_method = rsync # as before", true),
+        ("wsrep_sst_method = rsync\nwsrep_sst_method = mariabackup", false),
         ("wsrep_sst_method = 'mysqldump'", true),
     ] {
         let config = format!("--set-string=config=innodb_buffer_pool_size = 64M\n{line}");

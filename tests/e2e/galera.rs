@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::lab::{ControlPlane, Output, User};
@@ -79,36 +78,6 @@ impl<'a> Galera<'a> {
         self.lab.volume_of(&self.namespace, &self.claim(ordinal))
     }
 
-    /// A person takes the responsibility for half an hour, if the object is there.
-    pub fn overrule(&self, object: &str, rules: &str) -> Output {
-        let until = Timestamp::now() + Duration::from_secs(1800);
-        let mark = format!("gatera.dev/override={rules} until={until:.0} reason=a drill");
-        self.kubectl(&["annotate", "--overwrite", object, &mark])
-    }
-
-    /// Against every advice. Its pod keeps it until that goes, too.
-    pub fn delete_claim(&self, claim: &str) {
-        let claim = format!("pvc/{claim}");
-        self.overrule(&claim, "G07").succeeded();
-        self.kubectl(&["delete", &claim, "--wait=false"]).succeeded();
-    }
-
-    /// Its claim goes, then its pod: the next one has an empty volume, and copies everything from another member.
-    pub fn copies_everything(&self, ordinal: usize) {
-        let (claim, pod) = (self.claim(ordinal), self.member(ordinal));
-        let uid = || self.lab.get(&self.namespace, &format!("pvc/{claim}"))["metadata"]["uid"].clone();
-        let before = uid();
-        self.delete_claim(&claim);
-        patiently("the pod to be deleted", || {
-            let deleted = self.kubectl(&["delete", "pod", &pod, "--timeout=120s"]);
-            if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
-        });
-        patiently("its next claim", || {
-            let now = self.kubectl(&["get", "pvc", &claim, "--output=jsonpath={.metadata.uid}"]).stdout;
-            if now.is_empty() || before == *now { Err(now) } else { Ok(()) }
-        });
-    }
-
     /// What a server answers. The password stays inside its container.
     pub fn sql(&self, pod: &str, statement: &str) -> Output {
         const CLIENT: &str = "MYSQL_PWD=${MARIADB_ROOT_PASSWORD:-$MYSQL_ROOT_PASSWORD} \
@@ -164,6 +133,19 @@ impl<'a> Galera<'a> {
     pub fn pod(&self, name: &str) -> Option<Value> {
         let output = self.kubectl(&["get", "pod", name, "--output=json", "--ignore-not-found"]);
         serde_json::from_str(&output.succeeded()).ok()
+    }
+
+    /// The address of its pod.
+    pub fn address(&self, pod: &str) -> Option<String> {
+        let address = self.kubectl(&["get", "pod", pod, "--output=jsonpath={.status.podIP}"]);
+        Some(address.stdout).filter(|it| !it.is_empty())
+    }
+
+    /// Drains a node as a person does who leaves the pods of other clusters there.
+    pub fn drain(&self, node: &str, timeout: &str) -> Output {
+        let selector = format!("--pod-selector=app=galera,instance={}", self.name);
+        let drain = ["drain", node, "--delete-emptydir-data", "--ignore-daemonsets", &selector, timeout];
+        self.lab.kubectl(User::Admin, &drain)
     }
 
     /// The kubelet says so.

@@ -1,13 +1,10 @@
 //! What got past every webhook: a switch in a Secret, which the guard never reads, tells a member to found a cluster of its
 //! own. The step in its pod knows that the cluster exists.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
-use crate::guard::{guarded, status};
+use crate::guard::{guarded, override_of, status};
 use crate::install::formed;
 
 const KNOWS: &str = "gatera.dev/identity";
@@ -92,9 +89,7 @@ pub fn it_is_recorded(galera: &Galera<'_>, cluster: &str) {
 
 /// The guard takes it for a password, and asks for an override.
 fn switch(galera: &Galera<'_>, address: &str) {
-    let until = Timestamp::now() + Duration::from_secs(600);
-    let release = format!("G12 until={until:.0} reason=a drill");
-    let annotations = json!({ "gatera.dev/override": release });
+    let annotations = json!({ "gatera.dev/override": override_of("G12") });
     let patch = json!({ "metadata": { "annotations": annotations }, "stringData": { "address": address } })
         .to_string();
     galera.kubectl(&["patch", "secret", "switch", "--patch", &patch]).succeeded();

@@ -6,6 +6,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
+use std::time::Duration;
+
+use jiff::Timestamp;
 
 use crate::galera::{Galera, patiently};
 use crate::lab::{ControlPlane, Output, User};
@@ -72,4 +75,45 @@ pub fn refused(output: &Output, rule: &str, words: &str) {
     // kubectl's, and that of its plugin for KUDO.
     assert!([1, 255].contains(&output.status), "{output}");
     assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
+}
+
+/// The text of an override for half an hour.
+pub fn override_of(rules: &str) -> String {
+    let until = Timestamp::now() + Duration::from_secs(1800);
+    format!("{rules} until={until:.0} reason=a drill")
+}
+
+/// What people do against the guard's advice.
+impl Galera<'_> {
+    /// A person takes the responsibility for half an hour, if the object is there.
+    pub fn overrule(&self, object: &str, rules: &str) -> Output {
+        let mark = format!("gatera.dev/override={}", override_of(rules));
+        self.kubectl(&["annotate", "--overwrite", object, &mark])
+    }
+
+    /// Against every advice. Its pod keeps it until that goes, too.
+    pub fn delete_claim(&self, claim: &str) {
+        let claim = format!("pvc/{claim}");
+        self.overrule(&claim, "G07").succeeded();
+        patiently("the claim to be deleted", || {
+            let deleted = self.kubectl(&["delete", &claim, "--wait=false"]);
+            if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
+        });
+    }
+
+    /// Its claim goes, then its pod: the next one has an empty volume, and copies everything from another member.
+    pub fn copies_everything(&self, ordinal: usize) {
+        let (claim, pod) = (self.claim(ordinal), self.member(ordinal));
+        let uid = || self.lab.get(&self.namespace, &format!("pvc/{claim}"))["metadata"]["uid"].clone();
+        let before = uid();
+        self.delete_claim(&claim);
+        patiently("the pod to be deleted", || {
+            let deleted = self.kubectl(&["delete", "pod", &pod, "--timeout=120s"]);
+            if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
+        });
+        patiently("its next claim", || {
+            let now = self.kubectl(&["get", "pvc", &claim, "--output=jsonpath={.metadata.uid}"]).stdout;
+            if now.is_empty() || before == *now { Err(now) } else { Ok(()) }
+        });
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently, series};
 use crate::guard::{chart, guarded};
-use crate::lab::{ControlPlane, User, eventually};
+use crate::lab::{ControlPlane, Output, User, eventually};
 use crate::writer::Writer;
 
 /// For nodes that have better things to do than to keep caches.
@@ -22,9 +22,14 @@ pub const SMALL: &[&str] = &[
 ];
 
 pub fn helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> String {
+    try_helm(galera, verb, more).succeeded()
+}
+
+/// The same, where it may fail.
+pub fn try_helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> Output {
     let image = format!("--set=image.tag={}", series());
     let base = [verb, &galera.name, &chart("galera"), "--namespace", &galera.namespace, &image];
-    galera.lab.helm(User::Admin, &[&base[..], SMALL, more].concat()).succeeded()
+    galera.lab.helm(User::Admin, &[&base[..], SMALL, more].concat())
 }
 
 /// A cluster by charts/galera in a namespace of its own, without its bootstrap node.

@@ -112,13 +112,11 @@ fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
     println!("drain: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// As a person does, but for the pods of other tests on that node. Returns what it said.
+/// Until it is done. Returns what it said.
 fn drain(galera: &Galera<'_>, node: &str) -> String {
-    let selector = format!("--pod-selector=app=galera,instance={}", galera.name);
-    let drain = ["drain", node, "--delete-emptydir-data", "--ignore-daemonsets", &selector, "--timeout=80s"];
     let mut said = String::new();
     patiently("the node is drained", || {
-        let output = galera.lab.kubectl(User::Admin, &drain);
+        let output = galera.drain(node, "--timeout=80s");
         said.push_str(&output.stderr);
         if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
     });

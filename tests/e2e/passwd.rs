@@ -126,16 +126,19 @@ fn a_password_changes_and_no_login_fails() {
     leaves_nothing(galera);
     galera.copies_everything(2);
     galera.until_ready(3);
+    galera.until_synced(3, 3);
 
     // And now to its end, with a copy in the middle and one at the end.
     to_the_end(passwd(galera, &["--user=sst", "--stdin", "--yes", "--keep-old"], NEW));
     galera.copies_everything(1);
     galera.until_ready(3);
+    galera.until_synced(3, 3);
     let said = to_the_end(passwd(galera, &["--user=sst", "--yes"], ""));
     assert!(said.contains("accepts only the new password of sst"), "{said}");
     leaves_nothing(galera);
     galera.copies_everything(2);
     galera.until_ready(3);
+    galera.until_synced(3, 3);
 
     // Root, killed at every step up to the one where both count.
     let asked = ["--stdin", "--yes", "--keep-old"];

@@ -31,8 +31,8 @@ pub fn killed_if_it_runs(pod: &str) -> bool {
 pub fn killed_with_its_pod(pod: &str) -> bool {
     let server = process(|path| is_server(path, pod));
     let sandbox = server.as_ref().and_then(|server| process(|path| holds(path, server)));
-    let all = sandbox.iter().chain(&server).map(|it| kill_process(pid(it), Signal::KILL).is_ok());
-    all.count() == 2
+    let killed = sandbox.iter().chain(&server).filter(|it| kill_process(pid(it), Signal::KILL).is_ok());
+    killed.count() == 2
 }
 
 /// What dies.
@@ -236,7 +236,7 @@ fn holds(path: &Path, server: &Path) -> bool {
 }
 
 /// How often the containers of its members were started again.
-fn restarts(galera: &Galera<'_>) -> Vec<u64> {
+pub fn restarts(galera: &Galera<'_>) -> Vec<u64> {
     let count = |pod: String| {
         let pod = galera.pod(&pod).unwrap_or_default();
         pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or_default()

@@ -3,11 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
-use crate::guard::{guarded, status};
+use crate::guard::{guarded, override_of, status};
 use crate::install::{events, formed, password};
 use crate::power::{self, Kill};
 use crate::writer::Writer;
@@ -24,8 +23,7 @@ pub fn set_option(galera: &Galera<'_>, line: &str, overridden: bool) {
     let config = format!("configmap/{}-nodeconfig", galera.name);
     let map = galera.lab.get(&galera.namespace, &config);
     let text = map["data"]["galera.cnf"].as_str().expect("the chart's option file");
-    let until = Timestamp::now() + SignedDuration::from_mins(30);
-    let release = overridden.then(|| format!("G09 until={until:.0} reason=a drill"));
+    let release = overridden.then(|| override_of("G09"));
     let patch = json!({
         "metadata": { "annotations": { "gatera.dev/override": release } },
         "data": { "galera.cnf": format!("{text}[mariadbd]\n{line}\n") },

@@ -74,6 +74,10 @@ fn what_a_person_reads() {
         ("a recovery is under way", Scene { stateful_set: asked, ..members(["ready"; 3]) }),
         ("nobody ever held data", Scene { data: "none".into(), claims: false, ..members(["starting"; 3]) }),
         ("no claims", Scene { claims: false, ..members(["ready"; 3]) }),
+        (
+            "one has neither a pod nor a claim",
+            Scene { claims: false, ..members(["absent", "ready", "ready"]) },
+        ),
         ("claims go with their members", Scene { stateful_set: deletes, ..members(["ready"; 3]) }),
         ("a claim is being deleted", Scene { also: vec![going], ..members(["ready"; 3]) }),
         ("it could not be started again", Scene { also: vec![blind], ..members(["ready"; 3]) }),

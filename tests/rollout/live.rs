@@ -94,8 +94,8 @@ fn a_change_reaches_one_member_then_the_others() {
     );
 }
 
-/// Whatever the last write of a leader was, the next one goes on from there. By default that is the first eviction, by which all that
-/// is written before is there; `GATERA_CRASHES=all` tries each.
+/// Whatever the last write of a leader was, the next one goes on from there. By default that is the first eviction;
+/// `GATERA_CRASHES=all` tries each.
 #[test]
 fn whoever_leads_next_goes_on() {
     let stage = Stage::new();

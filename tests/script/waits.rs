@@ -145,34 +145,39 @@ fn a_joiner_whose_vote_is_needed_stays() {
     const LISTENS: &str = "00000000:115C 00000000:0000 0A";
     const ONE: &str = "0100007F:11D7 0200007F:A000 01";
     const ONE_AGAIN: &str = "0100007F:B000 0200007F:11D7 01";
+    const ONE_IN_IPV6: &str =
+        "0000000000000000FFFF00000100007F:B000 0000000000000000FFFF00000200007F:11D7 01";
     const ANOTHER: &str = "0100007F:B002 0300007F:11D7 01";
     const GONE: &str = "0100007F:B004 0300007F:11D7 06";
+    const SILENT: &[u8] = b"";
+    const RESTART: &[u8] = b"WSREP: Receiving IST failed, node restart required: IST receiver";
     let rows = [
-        (&[LISTENS][..], "JOINING", true),
-        (&[LISTENS, ONE], "JOINING", false),
-        (&[LISTENS, ONE, ONE_AGAIN, GONE], "JOINING", false),
-        (&[LISTENS, ONE, ANOTHER], "JOINING", true),
-        (&[LISTENS, ONE], "CONNECTED", true), // no majority that could be lost
+        // what is connected, in IPv4 and in IPv6; what the server says; whether it is ended
+        (&[LISTENS][..], &[][..], "JOINING", SILENT, true),
+        (&[LISTENS, ONE], &[], "JOINING", SILENT, false),
+        (&[LISTENS, ONE, ONE_AGAIN, GONE], &[ONE_IN_IPV6], "JOINING", SILENT, false),
+        (&[LISTENS, ONE, ANOTHER], &[], "JOINING", SILENT, true),
+        (&[LISTENS, ONE], &[], "JOINING", RESTART, false),
+        (&[LISTENS, ONE, ANOTHER], &[], "JOINING", RESTART, true),
+        (&[LISTENS, ONE], &[], "CONNECTED", RESTART, true), // no majority that could be lost
     ];
-    for_each(&rows, |pod, &(sockets, state, ends)| {
+    for_each(&rows, |pod, &(sockets, in_ipv6, state, says, ends)| {
         server(pod, "");
-        let hangs = "trap '' TERM; sleep 3; mv \"$POD/was\" \"$POD/idle\"
-            i=0; while [ $i -lt 12 ]; do sleep 1; i=$((i+1)); done; exit 7";
-        pod.tool("mariadbd", hangs).shell_on_path().connections("tcp", sockets);
-        // Either it is silent for too long, or it says itself that it has to be started again.
-        match state {
-            "JOINING" => pod.state(state),
-            _ => {
-                pod.file(&status(state, b"WSREP: Receiving IST failed, node restart required: IST receiver"))
-            }
-        };
+        let hangs = format!(
+            "trap '' TERM; sleep 3; mv \"$POD/was\" \"$POD/idle\"
+            i=0; while [ $i -lt {} ]; do sleep 1; i=$((i+1)); done; exit 7",
+            if ends { 60 } else { 12 }
+        );
+        pod.tool("mariadbd", &hangs).shell_on_path().connections("tcp", sockets).connections("tcp6", in_ipv6);
+        pod.file(&status(state, says));
         pod.env("GATERA_SILENCE", "5").write("was", idle_of(130, 0, (START - BOOT) * 100));
         pod.process(7, "bash", 'S', START);
         pod.write("proc/7/cmdline", "bash\0-ue\0/usr/bin/wsrep_sst_rsync\0")
             .write("data/sst_in_progress", "");
         let outcome = run(pod, "mariadbd --datadir=DATA").exits(if ends { 137 } else { 7 });
-        let stays = "it stays until more members are back: the one that serves needs its vote";
+        let stays = "this member stays until another one is back";
         assert_eq!(outcome.err.matches(stays).count(), usize::from(!ends), "{outcome:#?}");
+        assert_eq!(pod.path("waited").exists(), ends && says == SILENT, "{outcome:#?}");
     });
 }
 

@@ -193,7 +193,6 @@ impl Sim {
             let nodes = self.store.names(Kind::Node);
             let node = self.dice.one_of(&nodes).unwrap().clone();
             self.clocks.insert(node.clone(), off_by);
-            self.pods_on(&node).iter().for_each(|pod| self.report(pod));
             node
         };
         self.story.tell(self.agenda.now, "fault", || format!("the clock of {whose} is off by {minutes} min"));

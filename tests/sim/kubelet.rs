@@ -5,6 +5,7 @@
 //! what `start-member.sh` does where it was injected. Data: pods in; servers start and end in `galera.rs`.
 
 use facts::marks;
+use jiff::SignedDuration;
 use objects::Kind;
 use serde_json::{Value, json};
 
@@ -23,6 +24,8 @@ pub struct Life {
     /// The server that runs in it.
     run: Option<u64>,
     began: Millis,
+    /// How far the clock of the node was off when the container started.
+    clock: SignedDuration,
     pub ready: bool,
     since: Millis,
     started: bool,
@@ -102,8 +105,10 @@ impl Sim {
                 .put(5 * SECOND, Happening::Start { pod: name.to_owned(), uid: uid.to_owned() });
         };
         let (run, now) = (self.galera.fresh(), self.agenda.now);
+        let clock = self.clocks.get(&life.node).copied().unwrap_or_default();
         let life = self.lives.get_mut(name).unwrap();
         (life.files, life.run, life.began, life.started) = (files, Some(run), now, false);
+        life.clock = clock;
         let claim = pod["spec"]["volumes"]
             .as_array()
             .into_iter()
@@ -299,8 +304,8 @@ impl Sim {
         if self.silent(&life.node) || self.this_pod(name, &life.uid).is_none() {
             return;
         }
-        let clock = self.clocks.get(&life.node).copied().unwrap_or_default();
-        let written = |at| written_by(clock, at);
+        // By the clock that the node had when the container started.
+        let written = |at| written_by(life.clock, at);
         let state = match life.run {
             Some(_) => json!({ "running": { "startedAt": written(life.began) } }),
             None if life.restarts > 1 => json!({ "waiting": { "reason": "CrashLoopBackOff" } }),

@@ -515,12 +515,12 @@ tell_end() {
     { echo "$line" >"$message"; } 2>/dev/null
 }
 
-# How many other members the server is connected to, if the group has its usual port.
+# Prints how many members the server is connected to. In IPv6 the same address can have a prefix.
 peers() {
-    seen=' ' count=0
+    seen=' ' count=0 group=$(printf %04X "${GATERA_GROUP_PORT:-4567}") prefix='\(0000000000000000FFFF0000\)*'
     # shellcheck disable=SC2013 # addresses have no blanks
-    for peer in $(sed -n -e 's/^ *[0-9]*: [0-9A-F]*:11D7 \([0-9A-F]*\):[0-9A-F]* 01 .*/\1/p' \
-        -e 's/^ *[0-9]*: [0-9A-F]*:[0-9A-F]* \([0-9A-F]*\):11D7 01 .*/\1/p' "$proc/net/tcp" "$proc/net/tcp6" 2>/dev/null); do
+    for peer in $(sed -n -e "s/^ *[0-9]*: [0-9A-F]*:$group $prefix\\([0-9A-F]*\\):[0-9A-F]* 01 .*/\\2/p" \
+        -e "s/^ *[0-9]*: [0-9A-F]*:[0-9A-F]* $prefix\\([0-9A-F]*\\):$group 01 .*/\\2/p" "$proc/net/tcp" "$proc/net/tcp6" 2>/dev/null); do
         case $seen in *" $peer "*) ;; *) seen="$seen$peer " count=$((count + 1)) ;; esac
     done
     echo "$count"
@@ -550,12 +550,12 @@ watch_over() {
                 [ "$silent" -ge "$limit" ] || continue
                 why="nothing has come in for $((silent / 60 + 2)) minutes (its donor is gone, or busy)"
                 ;;
-            *) silent=0 && continue ;;
+            *) silent=0 stays='' && continue ;;
         esac
-        # A member that joins is part of a majority.
+        # A joiner counts for the majority: of two members the other one could not serve alone.
         case $told,$(peers) in
             *"is JOINING"*,1)
-                [ -n "$stays" ] || say "$why; it stays until more members are back: the one that serves needs its vote"
+                [ -n "$stays" ] || say "$why; this member stays until another one is back: without its vote the member that serves would stop"
                 stays=yes
                 continue
                 ;;

@@ -113,9 +113,9 @@ mariadbd
 {{/* Ports for probes, hook and step, if they are not the default. */}}
 {{- define "galera.lookAt" -}}
 {{- $ports := include "galera.listens" . | fromJson }}
-{{- $usual := dict "mysql" 3306 "sst" 4444 "ist" 4568 }}
-{{- $names := dict "mysql" "GATERA_PORT" "sst" "GATERA_SST_PORT" "ist" "GATERA_IST_PORT" }}
-{{- range $port := list "mysql" "sst" "ist" }}
+{{- $usual := dict "mysql" 3306 "sst" 4444 "replication" 4567 "ist" 4568 }}
+{{- $names := dict "mysql" "GATERA_PORT" "sst" "GATERA_SST_PORT" "replication" "GATERA_GROUP_PORT" "ist" "GATERA_IST_PORT" }}
+{{- range $port := list "mysql" "sst" "replication" "ist" }}
 {{- with int (get $ports $port) }}{{ if ne . (get $usual $port) }}
 - {name: {{ get $names $port }}, value: {{ quote . }}}
 {{- end }}{{ end }}
@@ -192,8 +192,9 @@ startupProbe:
   periodSeconds: 2
   timeoutSeconds: 5
   failureThreshold: 1800
-{{- /* A donor serves nobody while it copies by these methods. */}}
-{{- $blocks := regexMatch `(?m)^[ \t]*wsrep[-_]sst[-_]method[ \t]*=[ \t]*["']?(rsync|rsync_wan|mysqldump)["']?[ \t]*\r?$` (.Values.config | default "" | toString) }}
+{{- /* A donor answers no client while it copies by one of these methods. The last line counts. */}}
+{{- $method := regexFindAll `(?m)^[ \t]*wsrep[-_]sst[-_]method[ \t]*=.*$` (.Values.config | default "" | toString) -1 | last | default "" }}
+{{- $blocks := regexMatch `=[ \t]*["']?(rsync|rsync_wan|mysqldump)["']?[ \t]*(#.*)?\r?$` $method }}
 readinessProbe:
   exec: {command: [/etc/galera/wait-for-sync.sh, ready{{ if $blocks }}, blocking{{ end }}]}
   periodSeconds: 5

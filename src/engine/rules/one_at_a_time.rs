@@ -46,7 +46,7 @@
 //! | WAITS | it restored its last view after a crash, and waits for every member in it | start the missing members; if that is not possible, `gatera recover` |
 //! | CUT-OFF | it served, and now reaches too few members for a majority | it serves again by itself when it reaches them; if it is certain that no other server runs, `gatera status` prints how to continue with it alone |
 //! | LEFT | it served, and left its cluster: inconsistent with the others, or it could not write | delete it while others serve: it copies their data |
-//! | STALLED | it joins, but receives nothing: its transfer failed, or its donor is busy with another member | delete it: it starts again |
+//! | STALLED | it joins, but receives nothing: its transfer failed, or its donor is busy with another member | delete it: it starts again; if only one member serves, bring back the others first, because that one may need its vote |
 //! | ELSEWHERE | it is Synced, in another cluster than the one that is recorded | compare their tables; `gatera explain G04` |
 //! | FROZEN | clients connect to it, but it does not answer | check its log and its disk; delete it while others serve |
 //! | DISK-FULL | its data volume has less than a megabyte left | make room, then delete it while others serve |

@@ -7,6 +7,9 @@ use objects::Container;
 /// The default port for clients.
 pub const USUAL: i64 = 3306;
 
+/// The default port of the group.
+const USUAL_GROUP: i64 = 4567;
+
 /// The default port for incremental state transfers.
 const USUAL_MISSED: i64 = 4568;
 
@@ -17,6 +20,8 @@ pub struct Ports {
     pub clients: Option<i64>,
     /// For full state transfers; 4444 by default.
     pub transfer: Option<i64>,
+    /// For the members' group; 4567 by default.
+    pub group: Option<i64>,
     /// For incremental state transfers; 4568 by default.
     pub missed: Option<i64>,
 }
@@ -40,10 +45,12 @@ impl Ports {
         let provider = said("wsrep_provider_options").unwrap_or_default();
         let option = |named: &str| provider_options(&provider).filter(|(name, _)| *name == named).last();
         // The port after the group's, unless it is set.
-        let next = || Some(number(option("base_port")?.1)? + 1).filter(|port| *port != USUAL_MISSED);
+        let group = option("base_port").and_then(|(_, port)| number(port));
+        let next = || group.map(|port| port + 1).filter(|port| *port != USUAL_MISSED);
         Self {
             clients: said("port").map_or_else(variable, |it| number(&it)),
             transfer: said("wsrep_sst_receive_address").and_then(|it| behind(&it)),
+            group: group.filter(|port| *port != USUAL_GROUP),
             missed: option("ist.recv_addr").and_then(|(_, address)| behind(address)).or_else(next),
         }
     }
@@ -64,17 +71,18 @@ mod tests {
         let mut server = Container::default();
         assert_eq!(Ports::of(&server, &file("[client]\nport=3307\n")), Ports::default());
         let text = "[mysqld]\nport=3307\nwsrep_sst_receive_address=10.0.0.1:5444\nwsrep_provider_options=\"a=b;ist.recv_addr=[::1]:5568\"\n";
-        let said = Ports { clients: Some(3307), transfer: Some(5444), missed: Some(5568) };
+        let said = Ports { clients: Some(3307), transfer: Some(5444), group: None, missed: Some(5568) };
         assert_eq!(Ports::of(&server, &file(text)), said);
         server.args = vec![Literal::from("--port=3308")];
         assert_eq!(Ports::of(&server, &file(text)), Ports { clients: Some(3308), ..said });
         let based = |more: &str| {
             let text = format!("[mysqld]\nwsrep_provider_options=base_port=4600{more}\n");
-            Ports::of(&server, &[File { map: "conf", key: "g.cnf", text: &text }]).missed
+            let ports = Ports::of(&server, &[File { map: "conf", key: "g.cnf", text: &text }]);
+            (ports.group, ports.missed)
         };
         assert_eq!(
-            (based(""), based(";ist.recv_addr=10.0.0.1"), based(";ist.recv_addr=a:5568")),
-            (Some(4601), Some(4601), Some(5568))
+            [based(""), based(";ist.recv_addr=10.0.0.1"), based(";ist.recv_addr=a:5568")],
+            [Some(4601), Some(4601), Some(5568)].map(|missed| (Some(4600), missed))
         );
         server.args = vec![Literal::from("--port=70000")];
         assert_eq!(Ports::of(&server, &[]).clients, None);

@@ -63,10 +63,14 @@ impl Scene<'_> {
             }
             Condition::Left => say("its log shows why").then("delete no pod before another member serves"),
             Condition::Stalled if self.serves() => {
-                // It is part of the majority as long as its server runs.
-                let needed = self.cluster.ready() == 1 && self.cluster.members.len() > 2;
-                let others = "bring back the other members first: the one that serves may need the vote of this one";
-                let first = if needed { say(others).then("then check its log") } else { say("check its log") };
+                // A joiner counts for the majority while its server runs.
+                let first = match (self.cluster.ready(), self.cluster.members.len()) {
+                    (1, 2) => say("without it the one that serves may lose its majority, and `gatera status` then prints how to continue")
+                        .then("check its log"),
+                    (1, _) => say("bring back the other members first: the one that serves may need the vote of this one")
+                        .then("then check its log"),
+                    _ => say("check its log"),
+                };
                 first.say(": if nothing moves there either, ").run(delete).say(" restarts the member")
             }
             Condition::Stalled => say("its log shows why it receives nothing"),
