@@ -199,7 +199,7 @@ impl Day<'_> {
                 let nodes = [format!("node-{}", 1 + chance.below(3))];
                 let _still = power::kubelets_stand_still(&nodes);
                 thread::sleep(so_long);
-                format!("kubelet stalls for {:?}: {nodes:?}", so_long)
+                format!("kubelet stalls for {so_long:?}: {nodes:?}")
             }
             4 => {
                 let guards =
