@@ -11,7 +11,7 @@ use super::pod::{Pod, for_each};
 use super::start::{ID, OTHER, ZEROS, line, run, server, started, state};
 
 /// A pod whose annotation says this about its cluster.
-fn knows(pod: &Pod, identity: &str) {
+pub(super) fn knows(pod: &Pod, identity: &str) {
     pod.write("identity", identity).env("GATERA_IDENTITY", pod.path("identity"));
 }
 

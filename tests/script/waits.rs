@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use super::gate::knows;
 use super::pod::{BOOT, START, for_each, status};
-use super::start::{run, server};
+use super::start::{ID, run, server};
 
 /// A server, by when it was started, that was idle for so long, and what it had worked by then, in 1/100 s.
 fn idle_of(ago: u64, worked: u64, server: u64) -> String {
@@ -152,17 +153,19 @@ fn a_joiner_whose_vote_is_needed_stays() {
     const SILENT: &[u8] = b"";
     const RESTART: &[u8] = b"WSREP: Receiving IST failed, node restart required: IST receiver";
     let rows = [
-        // what is connected, in IPv4 and in IPv6; what the server says; whether it is ended
-        (&[LISTENS][..], &[][..], "JOINING", SILENT, true),
-        (&[LISTENS, ONE], &[], "JOINING", SILENT, false),
-        (&[LISTENS, ONE, ONE_AGAIN, GONE], &[ONE_IN_IPV6], "JOINING", SILENT, false),
-        (&[LISTENS, ONE, ANOTHER], &[], "JOINING", SILENT, true),
-        (&[LISTENS, ONE], &[], "JOINING", RESTART, false),
-        (&[LISTENS, ONE, ANOTHER], &[], "JOINING", RESTART, true),
-        (&[LISTENS, ONE], &[], "CONNECTED", RESTART, true), // no majority that could be lost
+        // what is connected, in IPv4 and in IPv6; what the server says; what is known of its cluster; whether it is ended
+        (&[LISTENS][..], &[][..], "JOINING", SILENT, ID, true),
+        (&[LISTENS, ONE], &[], "JOINING", SILENT, ID, false),
+        (&[LISTENS, ONE], &[], "JOINING", SILENT, "unknown", true), // a first install
+        (&[LISTENS, ONE, ONE_AGAIN, GONE], &[ONE_IN_IPV6], "JOINING", SILENT, ID, false),
+        (&[LISTENS, ONE, ANOTHER], &[], "JOINING", SILENT, ID, true),
+        (&[LISTENS, ONE], &[], "JOINING", RESTART, ID, false),
+        (&[LISTENS, ONE, ANOTHER], &[], "JOINING", RESTART, ID, true),
+        (&[LISTENS, ONE], &[], "CONNECTED", RESTART, ID, true), // no majority that could be lost
     ];
-    for_each(&rows, |pod, &(sockets, in_ipv6, state, says, ends)| {
+    for_each(&rows, |pod, &(sockets, in_ipv6, state, says, known, ends)| {
         server(pod, "");
+        knows(pod, known);
         let hangs = format!(
             "trap '' TERM; sleep 3; mv \"$POD/was\" \"$POD/idle\"
             i=0; while [ $i -lt {} ]; do sleep 1; i=$((i+1)); done; exit 7",

@@ -552,9 +552,9 @@ watch_over() {
                 ;;
             *) silent=0 stays='' && continue ;;
         esac
-        # A joiner counts for the majority: of two members the other one could not serve alone.
-        case $told,$(peers) in
-            *"is JOINING"*,1)
+        # A joiner counts for the majority: of two members the other one could not serve alone. A first install has no clients yet.
+        case $recorded,$told,$(peers) in
+            ?*,*"is JOINING"*,1)
                 [ -n "$stays" ] || say "$why; this member stays until another one is back: without its vote the member that serves would stop"
                 stays=yes
                 continue

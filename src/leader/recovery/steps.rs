@@ -325,11 +325,7 @@ fn left_behind(cluster: &Cluster, first: &Member, view: &View<'_>, still: Signed
     let rests = !pod.running && pod.restarts > 0;
     // Its donor may be busy with another joiner.
     let copies = cluster.members.iter().any(|it| Condition::of(it, view) == Some(Condition::Transfer));
-    // A joiner counts for the majority: of two members that run, the first one could not serve alone.
-    let running =
-        cluster.members.iter().filter(|it| it.pod.as_deref().is_some_and(|pod| pod.running && !pod.going));
-    let counts = cluster.ready() == 1 && running.count() <= 2;
-    let stalls = Condition::of(member, view) == Some(Condition::Stalled) && !copies && !counts;
+    let stalls = Condition::of(member, view) == Some(Condition::Stalled) && !copies;
     let led = cluster.recovery().is_some() && (rests || stalls);
     let vain = waits_in_vain(member, cluster, view) && (came_before(member, first) || led);
     let settled = !has_served(member) || still >= SETTLED;
