@@ -129,7 +129,7 @@ fn one_of_three_serves_again_when_a_person_says_so() {
     let (before, after) = outage("alone", "shop.t", |galera, writer, pods| {
         let still = power::stand_still(galera, &pods[1..]);
         power::kill_servers(&[&pods[1], &pods[2]]);
-        let text = until_told(galera, &[&format!("CUT-OFF {}: ", pods[0])]);
+        let text = until_told(galera, &[&format!("CUT-OFF {}: ", pods[0]), "on that one only: SET GLOBAL "]);
         serves_alone_as_told(galera, &pods[0], &text);
         patiently("the one that is left to serve", || {
             let seen = galera.wsrep(&pods[0])?;

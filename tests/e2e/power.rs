@@ -122,7 +122,7 @@ pub fn servers_stand_still(pods: &[String]) -> Still {
     )
 }
 
-/// Nobody but its own node reaches these addresses until this value goes.
+/// Only the nodes themselves reach these addresses until this value goes.
 pub struct CutOff;
 
 pub fn cut_off(addresses: &[String]) -> CutOff {
@@ -166,7 +166,7 @@ impl Program {
     }
 
     /// Starts it as it was, if it does not run. It is everybody's from then on, and ends when this process does.
-    pub fn is_there(&self) {
+    pub fn ensure_runs(&self) {
         if Self::runs(&self.comm).is_some() {
             return;
         }
@@ -196,7 +196,7 @@ pub fn api_server_is_killed(so_long: Duration) {
     let program = Program::of(API_SERVER);
     kill_process(pid(&Program::runs(API_SERVER).expect("it runs")), Signal::KILL).unwrap();
     thread::sleep(so_long);
-    program.is_there();
+    program.ensure_runs();
 }
 
 /// A DDL leaves zeros in `grastate.dat` while it runs. Says how many of them are in one, if not all are.

@@ -539,8 +539,8 @@ watch_over() {
         [ -n "$may_signal" ] || continue
         looks=$((looks + 1))
         [ $((looks % 5)) = 0 ] || continue
-        told=$(sh "$here/wait-for-sync.sh" started quietly 2>/dev/null)
-        case $told in
+        reply=$(sh "$here/wait-for-sync.sh" started quietly 2>/dev/null)
+        case $reply in
             *'node restart required'*) why="the server says that it has to be started again, and does not end" ;;
             *', and nothing comes in'*)
                 silent=$((silent + 5))
@@ -553,7 +553,7 @@ watch_over() {
             *) silent=0 stays='' && continue ;;
         esac
         # A joiner counts for the majority: of two members the other one could not serve alone. A first install has no clients yet.
-        case $recorded,$told,$(peers) in
+        case $recorded,$reply,$(peers) in
             ?*,*"is JOINING"*,1)
                 [ -n "$stays" ] || say "$why; this member stays until another one is back: without its vote the member that serves would stop"
                 stays=yes
