@@ -38,7 +38,7 @@ sim: ## run deep searches: simulated clusters, users and faults, with events of 
 ALONE = recover seed guard_life
 # These take long and run as drills; the UNGUARDED ones begin without the guard, each in a lab of its own.
 UNGUARDED = unguarded from_before
-DRILLS = drills day scarce bitnami passwd rolling orphaned outage volumes hangs held foreign odd odd_ends tls wordpress kudo upgrade healthcheck weather
+DRILLS = drills day scarce bitnami figures passwd rolling orphaned outage volumes hangs held foreign odd odd_ends tls wordpress kudo upgrade healthcheck weather
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## test real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
@@ -56,9 +56,9 @@ WITH_OTHERS = others=$$(for series in $(OTHERS); do folder=$$(GATERA_MARIADB=$$s
 e2e-upgrade:
 	$(WITH_OTHERS) $(E2E) --nocapture --test-threads=1 upgrade::
 
-e2e-bitnami:
+e2e-bitnami e2e-figures:
 	images=$$(tests/e2e/images/build.sh bitnami)/more && \
-	GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} $(E2E) --nocapture --test-threads=1 bitnami::
+	GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} $(E2E) --nocapture --test-threads=1 $(@:e2e-%=%)::
 
 e2e-%:
 	$(E2E) --nocapture --test-threads=1 $*::

@@ -11,18 +11,24 @@ use serde_json::json;
 use crate::galera::{Galera, patiently, series};
 use crate::gate;
 use crate::guard::{guarded, status};
+use crate::lab::ControlPlane;
 use crate::power::{self, Kill};
 use crate::recover::{Cordoned, led_back_from, outcome, walk};
 use crate::writer::Writer;
 
 const CHART: &str = include_str!("bitnami.yaml");
 
-/// A cluster of three with three rows.
-fn formed() -> Galera<'static> {
+/// The guard's lab, with the image.
+pub fn lab() -> &'static ControlPlane {
     let lab = guarded();
     let image = env::var_os("GATERA_BITNAMI_IMAGE").map(PathBuf::from);
     lab.import_image(&image.expect("GATERA_BITNAMI_IMAGE names its image: use `make drills`"));
     lab.have_volumes(5);
+    lab
+}
+
+/// A cluster of three.
+pub fn formed<'a>(lab: &'a ControlPlane) -> Galera<'a> {
     let namespace = lab.namespace_with_labels("bitnami", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "shop");
     let image = format!("mariadb-galera:{}", series());
@@ -37,7 +43,7 @@ fn log(galera: &Galera<'_>, pod: &str) -> String {
 
 #[test]
 fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
-    let galera = formed();
+    let galera = formed(lab());
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     gate::it_is_recorded(&galera, &cluster);

@@ -17,6 +17,7 @@ mod browser;
 mod chance;
 mod day;
 mod drills;
+mod figures;
 mod foreign;
 mod from_before;
 mod galera;

@@ -40,10 +40,12 @@ fn made_to_leave(galera: &Galera<'_>, pod: &str) {
 
 /// All at once.
 pub fn all_made_to_leave(galera: &Galera<'_>, members: usize) {
-    for ordinal in 0..members {
-        galera.overrule(&format!("pod/{}", galera.member(ordinal)), "G02").succeeded();
+    let pods: Vec<_> = (0..members).map(|ordinal| format!("pod/{}", galera.member(ordinal))).collect();
+    for pod in &pods {
+        galera.overrule(pod, "G02").succeeded();
     }
-    galera.kubectl(&["delete", "pod", "--selector=app=galera", "--timeout=120s"]).succeeded();
+    let pods = pods.iter().map(String::as_str);
+    galera.kubectl(&["delete", "--timeout=120s"].into_iter().chain(pods).collect::<Vec<_>>()).succeeded();
 }
 
 /// Nothing starts on a node while this is held.

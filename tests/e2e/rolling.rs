@@ -82,7 +82,7 @@ pub fn until_stopped(galera: &Galera<'_>, good: &Value) -> String {
 const PAUSES: f64 = 20.0;
 
 /// Seconds that the StatefulSet controller takes for the same.
-fn restarted(galera: &Galera<'_>) -> f64 {
+pub fn restarted(galera: &Galera<'_>) -> f64 {
     let set = format!("statefulset/{}-galera", galera.name);
     let began = Instant::now();
     galera.kubectl(&["rollout", "restart", &set]).succeeded();

@@ -6,22 +6,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
 use crate::galera::{Galera, patiently};
 use crate::guard::{guarded, status};
-use crate::install::{grown, helm, until_bootstrap_is_removed};
+use crate::install::{grown, helm, password, until_bootstrap_is_removed};
 use crate::lab::User;
 use crate::outage::serves_alone_as_told;
 use crate::power;
 use crate::transfer;
 use crate::writer::Writer;
-
-const SECRET: &str = "passwords";
-
-fn password() -> Value {
-    json!({ "valueFrom": { "secretKeyRef": { "name": SECRET, "key": "root-password" } } })
-}
 
 fn formed(name: &str, method: &str) -> (Galera<'static>, String) {
     let lab = guarded();
@@ -31,9 +23,11 @@ fn formed(name: &str, method: &str) -> (Galera<'static>, String) {
     // The donor sends a dump to the joiner's server, which has no other user yet.
     let user = if method == "mysqldump" { "root" } else { "sst" };
     let auth = format!("--from-literal=sst.cnf=[mariadbd]\nwsrep_sst_auth = \"{user}:copies\"");
-    let secret = ["create", "secret", "generic", SECRET, "--from-literal=root-password=copies", &auth];
-    galera.kubectl(&secret).succeeded();
-    let secret = format!("--set=auth.existingSecret={SECRET}");
+    let secret = format!("{name}-secret");
+    galera
+        .kubectl(&["create", "secret", "generic", &secret, "--from-literal=root-password=copies", &auth])
+        .succeeded();
+    let secret = format!("--set=auth.existingSecret={secret}");
     helm(&galera, "install", &[&options, "--set=volumeSize=20Gi", &secret]);
     galera.until_ready(3);
     until_bootstrap_is_removed(&galera);
@@ -73,7 +67,7 @@ fn until_arrived(galera: &Galera<'_>, percent: u64) -> Duration {
 
 fn copies_break_off(method: &str) {
     let (galera, cluster) = formed(&method.replace("mariabackup", "backup"), method);
-    let writer = Writer::start(&galera, &password());
+    let writer = Writer::start(&galera, &password(&galera));
     let megabytes = rows(&galera.volume(0)) >> 20;
     for percent in [10, 50, 90] {
         for who in ["joiner", "donor"] {
@@ -148,7 +142,7 @@ fn by_rsync() {
 #[test]
 fn the_node_of_a_donor_is_cut_off() {
     let (galera, cluster) = formed("cut", "rsync");
-    let writer = Writer::start(&galera, &password());
+    let writer = Writer::start(&galera, &password(&galera));
     transfer::a_disk_is_lost(&galera, 2);
     let addresses = [0, 1].map(|ordinal| galera.address(&galera.member(ordinal)).expect("it runs"));
     until_arrived(&galera, 10);
@@ -179,7 +173,7 @@ fn the_node_of_a_donor_is_cut_off() {
 #[test]
 fn three_nodes_are_replaced_one_after_the_other() {
     let (galera, cluster) = formed("replaced", "mariabackup");
-    let writer = Writer::start(&galera, &password());
+    let writer = Writer::start(&galera, &password(&galera));
     for ordinal in [2, 0, 1] {
         let pod = galera.member(ordinal);
         let began = Instant::now();
