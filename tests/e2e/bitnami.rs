@@ -28,7 +28,7 @@ pub fn lab() -> &'static ControlPlane {
 }
 
 /// A cluster of three.
-pub fn formed<'a>(lab: &'a ControlPlane) -> Galera<'a> {
+pub fn formed(lab: &ControlPlane) -> Galera<'_> {
     let namespace = lab.namespace_with_labels("bitnami", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "shop");
     let image = format!("mariadb-galera:{}", series());

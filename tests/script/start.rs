@@ -288,6 +288,11 @@ fn without_a_position_nothing_is_started_on_a_guess() {
                 "cannot be written (its disk is full), so the server did not look at the data in it;",
             ),
             ("[ERROR] InnoDB: Operating system error number 30 in a file operation.\n", "(it is read-only)"),
+            ("[Note] InnoDB: Rollback of non-prepared transactions completed\n", "could not be recovered"),
+            (
+                "[ERROR] InnoDB: preallocating 12582912 bytes for file ./ibtmp1 failed with error 28\n",
+                "(its disk is full)",
+            ),
         ],
         |pod, (recovered, says)| {
             server(pod, recovered);
