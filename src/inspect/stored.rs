@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
-use objects::Kind;
+use objects::{Kind, Object, Unreadable};
 
 pub use applied::{applied, last};
 
@@ -57,6 +57,24 @@ pub fn complete(json: &mut Value, kind: Kind, namespace: &str) {
     }
     if kind == Kind::Secret {
         store(json);
+    }
+}
+
+/// Reads an object that a person wrote.
+pub fn read(kind: Kind, mut json: Value) -> Result<Object, Unreadable> {
+    prune(&mut json);
+    Object::read(kind, &json.to_string())
+}
+
+/// Removes fields without a value, which API servers do not store: YAML's `env:` is a null.
+pub fn prune(json: &mut Value) {
+    match json {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(prune);
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
     }
 }
 

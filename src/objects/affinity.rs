@@ -2,17 +2,15 @@
 
 use serde::Deserialize;
 
-use super::meta::{list, or_default};
+use super::meta::list;
 use super::{Labels, Present, Selector};
 
 /// The affinity of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Affinity {
-    #[serde(deserialize_with = "or_default")]
     pub pod_anti_affinity: AntiAffinity,
     /// Nodes that are required; only whether there are any is read.
-    #[serde(deserialize_with = "or_default")]
     pub node_affinity: NodeAffinity,
 }
 
@@ -39,7 +37,6 @@ pub struct NodeAffinity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Weighted {
-    #[serde(deserialize_with = "or_default")]
     pub pod_affinity_term: Term,
 }
 
@@ -49,7 +46,6 @@ pub struct Weighted {
 pub struct Term {
     /// Selects the pods; absent: none.
     pub label_selector: Option<Selector>,
-    #[serde(deserialize_with = "or_default")]
     pub topology_key: String,
     /// Namespaces of the pods; empty: the pod's own.
     #[serde(deserialize_with = "list")]
@@ -65,13 +61,10 @@ pub struct Term {
 pub struct Spread {
     /// Selects the pods; absent: none.
     pub label_selector: Option<Selector>,
-    #[serde(deserialize_with = "or_default")]
     pub topology_key: String,
     /// The largest allowed difference between two values.
-    #[serde(deserialize_with = "or_default")]
     pub max_skew: i64,
     /// `DoNotSchedule` or `ScheduleAnyway`.
-    #[serde(deserialize_with = "or_default")]
     pub when_unsatisfiable: String,
     /// Pods of another revision are not counted; only whether this is set is read.
     pub match_label_keys: Option<Present>,

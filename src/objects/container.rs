@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::meta::{list, name, or_default, variable};
+use super::meta::{list, name, variable};
 use super::quantity::Quantity;
 use super::references::SourceRef;
 use super::workload::Resources;
@@ -40,7 +40,6 @@ pub struct Container {
     /// Its name in the pod.
     #[serde(deserialize_with = "name")]
     pub name: String,
-    #[serde(deserialize_with = "or_default")]
     pub image: String,
     #[serde(deserialize_with = "list")]
     pub command: Vec<Literal>,
@@ -53,7 +52,6 @@ pub struct Container {
     pub env_from: Vec<EnvFrom>,
     #[serde(deserialize_with = "list")]
     pub ports: Vec<Port>,
-    #[serde(deserialize_with = "or_default")]
     pub resources: Resources,
     /// Whether the container restarts when those change while it runs.
     #[serde(deserialize_with = "list")]
@@ -66,7 +64,6 @@ pub struct Container {
     pub readiness_probe: Option<Handler>,
     /// Delays the other two probes until it succeeds.
     pub startup_probe: Option<Handler>,
-    #[serde(deserialize_with = "or_default")]
     pub lifecycle: Lifecycle,
 }
 
@@ -106,9 +103,7 @@ impl Container {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResizePolicy {
-    #[serde(deserialize_with = "or_default")]
     resource_name: String,
-    #[serde(deserialize_with = "or_default")]
     restart_policy: String,
 }
 
@@ -118,7 +113,6 @@ pub struct EnvVar {
     #[serde(deserialize_with = "variable")]
     pub name: String,
     /// The value, if the manifest contains it.
-    #[serde(deserialize_with = "or_default")]
     pub value: Literal,
     /// The source of the value, if the manifest does not contain it.
     pub value_from: Option<Box<ValueFrom>>,
@@ -149,9 +143,7 @@ pub struct EnvFrom {
 #[serde(default, rename_all = "camelCase")]
 pub struct Port {
     /// By which others may refer to it.
-    #[serde(deserialize_with = "or_default")]
     pub name: String,
-    #[serde(deserialize_with = "or_default")]
     pub container_port: i64,
 }
 
@@ -161,13 +153,10 @@ pub struct Port {
 pub struct Mount {
     #[serde(deserialize_with = "name")]
     pub name: String,
-    #[serde(deserialize_with = "or_default")]
     pub mount_path: String,
     /// One file or folder of the volume, instead of all of it.
-    #[serde(deserialize_with = "or_default")]
     pub sub_path: String,
     /// The same with variables in it.
-    #[serde(deserialize_with = "or_default")]
     pub sub_path_expr: String,
 }
 
@@ -176,14 +165,12 @@ pub struct Mount {
 #[serde(default, rename_all = "camelCase")]
 pub struct Handler {
     /// The command; empty for HTTP, TCP and gRPC.
-    #[serde(deserialize_with = "or_default")]
     pub exec: Exec,
     /// An HTTP probe; only whether there is one is read.
     pub http_get: Option<super::Present>,
     /// A TCP probe.
     pub tcp_socket: Option<TcpSocket>,
     /// Seconds before the first try.
-    #[serde(deserialize_with = "or_default")]
     pub initial_delay_seconds: i64,
     /// Seconds between tries; the API server sets an absent number to 10.
     pub period_seconds: Option<i64>,
@@ -220,6 +207,5 @@ pub struct Lifecycle {
     pub pre_stop: Option<Handler>,
     pub post_start: Option<Handler>,
     /// The stop signal, if it differs from the image's.
-    #[serde(deserialize_with = "or_default")]
     pub stop_signal: String,
 }

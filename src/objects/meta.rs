@@ -20,7 +20,7 @@ fn time<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Timestamp>, D::Err
     Ok(text.and_then(|it| it.parse().ok()))
 }
 
-/// Reads `null` as if the field were absent: YAML's `env:` without a value is a null.
+/// Reads `null` as if the field were absent: API servers write a list without items, or no time, as a null.
 pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(input: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(input)?.unwrap_or_default())
 }
@@ -30,26 +30,15 @@ pub const LONGEST_NAME: usize = 253;
 /// API servers set no limit to the names of environment variables; all that the guard reads are shorter than this.
 const LONGEST_VARIABLE: usize = 1024;
 
-/// A name of at most `MOST` bytes. Messages repeat names, and a mutating webhook is called before the API server has
-/// validated them: a name that it would never store is not read.
-#[derive(Default)]
-struct Name<const MOST: usize>(String);
-
-impl<'de, const MOST: usize> Deserialize<'de> for Name<MOST> {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(input)?;
-        short::<MOST, D::Error>(&name)?;
-        Ok(Self(name))
-    }
-}
-
+/// Reads a name. Messages repeat names, and a mutating webhook is called before the API server has validated them: a name that it
+/// would never store is not read.
 pub(super) fn name<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
-    or_default(input).map(|Name::<LONGEST_NAME>(name)| name)
+    short(or_default(input)?, LONGEST_NAME)
 }
 
 /// Reads the name of an environment variable.
 pub(super) fn variable<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
-    or_default(input).map(|Name::<LONGEST_VARIABLE>(name)| name)
+    short(or_default(input)?, LONGEST_VARIABLE)
 }
 
 /// Reads what stands under names.
@@ -59,7 +48,7 @@ where
     T: Deserialize<'de>,
 {
     let named: ByName<T> = or_default(input)?;
-    named.keys().try_for_each(|name| short::<LONGEST_NAME, _>(name))?;
+    named.keys().try_for_each(|name| short(name, LONGEST_NAME).map(drop))?;
     Ok(named)
 }
 
@@ -74,12 +63,12 @@ where
     Ok(all)
 }
 
-fn short<const MOST: usize, E: de::Error>(name: &str) -> Result<(), E> {
-    let bytes = name.len();
-    if bytes > MOST {
-        return Err(E::custom(format!("a name has {bytes} bytes; the limit is {MOST}")));
+fn short<T: AsRef<str>, E: de::Error>(name: T, most: usize) -> Result<T, E> {
+    let bytes = name.as_ref().len();
+    if bytes > most {
+        return Err(E::custom(format!("a name has {bytes} bytes; the limit is {most}")));
     }
-    Ok(())
+    Ok(name)
 }
 
 /// The metadata of an object.
@@ -96,13 +85,10 @@ pub struct Meta {
     #[serde(deserialize_with = "name")]
     pub namespace: String,
     /// Differs when an object was deleted and created again under the same name.
-    #[serde(deserialize_with = "or_default")]
     pub uid: String,
     /// Differs after every write; empty in a manifest.
-    #[serde(deserialize_with = "or_default")]
     pub resource_version: String,
     /// Counts the changes of the spec.
-    #[serde(deserialize_with = "or_default")]
     pub generation: i64,
     #[serde(deserialize_with = "or_default")]
     pub labels: Labels,
@@ -168,7 +154,6 @@ pub struct Owner {
     #[serde(deserialize_with = "name")]
     pub uid: String,
     /// The one owner that manages the object.
-    #[serde(deserialize_with = "or_default")]
     pub controller: bool,
 }
 

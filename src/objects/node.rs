@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Meta;
-use super::meta::{list, or_default};
+use super::meta::list;
 use super::pod::{PodSpec, Toleration};
 use super::pod_status::{Condition, condition};
 
@@ -11,18 +11,14 @@ use super::pod_status::{Condition, condition};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Node {
-    #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "or_default")]
     pub spec: NodeSpec,
-    #[serde(deserialize_with = "or_default")]
     pub status: NodeStatus,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    #[serde(deserialize_with = "or_default")]
     pub unschedulable: bool,
     #[serde(deserialize_with = "list")]
     pub taints: Vec<Taint>,
@@ -32,12 +28,9 @@ pub struct NodeSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Taint {
-    #[serde(deserialize_with = "or_default")]
     pub key: String,
-    #[serde(deserialize_with = "or_default")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    #[serde(deserialize_with = "or_default")]
     pub effect: String,
 }
 

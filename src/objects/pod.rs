@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-use super::meta::{list, name, or_default};
+use super::meta::{list, name};
 use super::pod_status::PodStatus;
 use super::references::SourceRef;
 use super::unreadable::within;
@@ -12,11 +12,8 @@ use super::{Affinity, Container, Fingerprint, Labels, Meta, Spread};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "or_default")]
     pub spec: PodSpec,
-    #[serde(deserialize_with = "or_default")]
     pub status: PodStatus,
 }
 
@@ -35,9 +32,7 @@ impl<'de> Deserialize<'de> for Template {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Read {
-            #[serde(deserialize_with = "or_default")]
             metadata: Meta,
-            #[serde(deserialize_with = "or_default")]
             spec: PodSpec,
         }
         let text = <&RawValue>::deserialize(input)?.get();
@@ -61,27 +56,22 @@ pub struct PodSpec {
     #[serde(deserialize_with = "list")]
     pub volumes: Vec<Volume>,
     /// The ServiceAccount that it runs as; empty: `default`, which Kubernetes creates again.
-    #[serde(deserialize_with = "or_default")]
     pub service_account_name: String,
     /// The Secrets that its images are pulled with.
     #[serde(deserialize_with = "list")]
     pub image_pull_secrets: Vec<SourceRef>,
     /// The Service that gives it a name in the network.
-    #[serde(deserialize_with = "or_default")]
     pub subdomain: String,
     /// Where it runs; empty before it is scheduled.
-    #[serde(deserialize_with = "or_default")]
     pub node_name: String,
     /// The grace period in seconds; the API server sets an absent number to 30.
     pub termination_grace_period_seconds: Option<i64>,
     /// The pods beside which it may run.
-    #[serde(deserialize_with = "or_default")]
     pub affinity: Affinity,
     /// How evenly such pods are spread.
     #[serde(deserialize_with = "list")]
     pub topology_spread_constraints: Vec<Spread>,
     /// Labels its node must have.
-    #[serde(deserialize_with = "or_default")]
     pub node_selector: Labels,
     /// Taints it does not mind.
     #[serde(deserialize_with = "list")]
@@ -92,14 +82,10 @@ pub struct PodSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Toleration {
-    #[serde(deserialize_with = "or_default")]
     pub key: String,
     /// Exists, or Equal (also if empty).
-    #[serde(deserialize_with = "or_default")]
     pub operator: String,
-    #[serde(deserialize_with = "or_default")]
     pub value: String,
-    #[serde(deserialize_with = "or_default")]
     pub effect: String,
 }
 
@@ -147,7 +133,6 @@ pub struct Volume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct HostPath {
-    #[serde(deserialize_with = "or_default")]
     pub path: String,
 }
 
@@ -156,7 +141,6 @@ pub struct HostPath {
 #[serde(default)]
 pub struct EmptyDir {
     /// Empty for the node's disk, or Memory.
-    #[serde(deserialize_with = "or_default")]
     pub medium: String,
 }
 
@@ -173,9 +157,7 @@ pub struct DownwardApi {
 #[serde(default, rename_all = "camelCase")]
 pub struct DownwardFile {
     /// Its name in the volume.
-    #[serde(deserialize_with = "or_default")]
     pub path: String,
-    #[serde(deserialize_with = "or_default")]
     pub field_ref: FieldRef,
 }
 
@@ -183,7 +165,6 @@ pub struct DownwardFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FieldRef {
-    #[serde(deserialize_with = "or_default")]
     pub field_path: String,
 }
 
@@ -191,7 +172,6 @@ pub struct FieldRef {
 #[serde(default, rename_all = "camelCase")]
 pub struct ClaimVolume {
     /// Name of the claim, the same for every pod of the template.
-    #[serde(deserialize_with = "or_default")]
     pub claim_name: String,
 }
 

@@ -9,13 +9,10 @@ use super::meta::{list, or_default};
 #[serde(default, rename_all = "camelCase")]
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded` or `Failed`.
-    #[serde(deserialize_with = "or_default")]
     pub phase: String,
     /// The reason why it failed, in one word.
-    #[serde(deserialize_with = "or_default")]
     pub reason: String,
     /// The same in a sentence.
-    #[serde(deserialize_with = "or_default")]
     pub message: String,
     /// Conditions, of which Ready counts.
     #[serde(deserialize_with = "list")]
@@ -30,32 +27,25 @@ pub struct PodStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Condition {
-    #[serde(rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type")]
     pub kind: String,
-    #[serde(deserialize_with = "or_default")]
     pub status: String,
     /// Since when it is so.
     #[serde(deserialize_with = "or_default")]
     pub last_transition_time: String,
-    #[serde(deserialize_with = "or_default")]
     pub message: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerStatus {
-    #[serde(deserialize_with = "or_default")]
     pub name: String,
-    #[serde(deserialize_with = "or_default")]
     pub state: ContainerState,
     /// How it ended the last time.
-    #[serde(deserialize_with = "or_default")]
     pub last_state: ContainerState,
     /// Its startup probe has succeeded.
-    #[serde(deserialize_with = "or_default")]
     pub started: bool,
     /// How often it was started again.
-    #[serde(deserialize_with = "or_default")]
     pub restart_count: i64,
 }
 
@@ -76,7 +66,6 @@ pub struct Run {
     #[serde(deserialize_with = "or_default")]
     pub started_at: String,
     /// Its termination message.
-    #[serde(deserialize_with = "or_default")]
     pub message: String,
 }
 
@@ -85,10 +74,8 @@ pub struct Run {
 #[serde(default)]
 pub struct Waiting {
     /// `CrashLoopBackOff`, `ImagePullBackOff`, `ContainerCreating` …
-    #[serde(deserialize_with = "or_default")]
     pub reason: String,
     /// The same in a sentence.
-    #[serde(deserialize_with = "or_default")]
     pub message: String,
 }
 

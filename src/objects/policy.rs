@@ -2,16 +2,13 @@
 
 use serde::Deserialize;
 
-use super::meta::or_default;
 use super::quantity::Quantity;
 use super::{Labels, Meta, Selector};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Budget {
-    #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "or_default")]
     pub spec: BudgetSpec,
 }
 
@@ -24,7 +21,6 @@ pub struct BudgetSpec {
     pub min_available: Option<Quantity>,
     pub max_unavailable: Option<Quantity>,
     /// Whether pods that are not Ready may be evicted: `IfHealthyBudget` (also if empty) or `AlwaysAllow`.
-    #[serde(deserialize_with = "or_default")]
     pub unhealthy_pod_eviction_policy: String,
 }
 
@@ -47,9 +43,7 @@ impl Budget {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Autoscaler {
-    #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "or_default")]
     pub spec: AutoscalerSpec,
 }
 
@@ -65,7 +59,6 @@ impl Autoscaler {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AutoscalerSpec {
-    #[serde(deserialize_with = "or_default")]
     pub scale_target_ref: ScaleTarget,
 }
 
@@ -74,10 +67,7 @@ pub struct AutoscalerSpec {
 #[serde(default, rename_all = "camelCase")]
 pub struct ScaleTarget {
     /// Its group and version: other groups have a StatefulSet, too.
-    #[serde(deserialize_with = "or_default")]
     pub api_version: String,
-    #[serde(deserialize_with = "or_default")]
     pub kind: String,
-    #[serde(deserialize_with = "or_default")]
     pub name: String,
 }

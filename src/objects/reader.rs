@@ -4,7 +4,6 @@
 
 use serde::Deserialize;
 
-use super::meta::or_default;
 use super::unreadable::read_as;
 use super::{Meta, Pod, Unreadable, Workload};
 
@@ -18,9 +17,7 @@ pub struct Reader {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct CronJob {
-    #[serde(deserialize_with = "or_default")]
     metadata: Meta,
-    #[serde(deserialize_with = "or_default")]
     spec: CronJobSpec,
 }
 
@@ -28,7 +25,6 @@ struct CronJob {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct CronJobSpec {
-    #[serde(deserialize_with = "or_default")]
     job_template: Workload,
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::meta::{list, name, or_default};
+use super::meta::{list, name};
 use super::{PodSpec, Volume};
 
 /// A reference by name, and the part of the object that is used.
@@ -12,13 +12,11 @@ pub struct SourceRef {
     /// The name of the object, in the pod's namespace. Volumes from Secrets use another field name.
     #[serde(alias = "secretName", deserialize_with = "name")]
     pub name: String,
-    #[serde(deserialize_with = "or_default")]
     pub key: String,
     /// The keys that become files; empty: all of them (volumes).
     #[serde(deserialize_with = "list")]
     pub items: Vec<Item>,
     /// The pod starts without it.
-    #[serde(deserialize_with = "or_default")]
     pub optional: bool,
 }
 
@@ -26,10 +24,8 @@ pub struct SourceRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Item {
-    #[serde(deserialize_with = "or_default")]
     pub key: String,
     /// The file that it becomes, below the mount.
-    #[serde(deserialize_with = "or_default")]
     pub path: String,
 }
 

@@ -8,19 +8,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Deserializer, de};
 
-use super::meta::or_default;
 use super::{ByName, Fingerprint, Meta};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Secret {
-    #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
     /// The `type` of the Secret, which never changes.
-    #[serde(rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type")]
     pub of_type: String,
     /// What is known of the values, by key.
-    #[serde(deserialize_with = "or_default")]
     pub data: ByName<Hidden>,
 }
 

@@ -3,13 +3,12 @@
 use serde::Deserialize;
 
 use super::Labels;
-use super::meta::{list, or_default};
+use super::meta::list;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Selector {
     /// Labels a pod must have.
-    #[serde(deserialize_with = "or_default")]
     pub match_labels: Labels,
     /// Conditions for its labels.
     #[serde(deserialize_with = "list")]
@@ -20,9 +19,7 @@ pub struct Selector {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Expression {
-    #[serde(deserialize_with = "or_default")]
     pub key: String,
-    #[serde(deserialize_with = "or_default")]
     pub operator: String,
     #[serde(deserialize_with = "list")]
     pub values: Vec<String>,

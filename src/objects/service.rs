@@ -2,17 +2,15 @@
 
 use serde::Deserialize;
 
-use super::meta::{list, or_default};
+use super::meta::list;
 use super::quantity::Quantity;
 use super::{Labels, Meta};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Service {
-    #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
     /// The pods that it leads to, and how.
-    #[serde(deserialize_with = "or_default")]
     pub spec: ServiceSpec,
 }
 
@@ -21,19 +19,17 @@ pub struct Service {
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
     /// Pod labels; empty selects nothing.
-    #[serde(deserialize_with = "or_default")]
     pub selector: Labels,
     /// `None` for a headless Service, which only has names.
-    #[serde(rename = "clusterIP", deserialize_with = "or_default")]
+    #[serde(rename = "clusterIP")]
     pub cluster_ip: String,
     /// Names of pods that are not Ready resolve, too.
-    #[serde(deserialize_with = "or_default")]
     pub publish_not_ready_addresses: bool,
     /// The ports that it has.
     #[serde(deserialize_with = "list")]
     pub ports: Vec<ServicePort>,
     /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`; empty is `ClusterIP`.
-    #[serde(rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type")]
     pub kind: String,
 }
 
@@ -41,7 +37,6 @@ pub struct ServiceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServicePort {
-    #[serde(deserialize_with = "or_default")]
     pub port: i64,
     /// The port of the pods, by number or by a declared name; absent: the same.
     pub target_port: Option<Quantity>,

@@ -10,12 +10,9 @@ use super::{ByName, Fingerprint, Labels, Meta, Selector, Template};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Workload {
-    #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "or_default")]
     pub spec: WorkloadSpec,
     /// How far its controller is with it.
-    #[serde(deserialize_with = "or_default")]
     pub status: WorkloadStatus,
 }
 
@@ -24,18 +21,13 @@ pub struct Workload {
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadStatus {
     /// The last change that the controller has seen.
-    #[serde(deserialize_with = "or_default")]
     pub observed_generation: i64,
     /// Pods of the newest template.
-    #[serde(deserialize_with = "or_default")]
     pub updated_replicas: i64,
     /// Pods of the template that was rolled out last (StatefulSet).
-    #[serde(deserialize_with = "or_default")]
     pub current_replicas: i64,
     /// The template that was rolled out last (StatefulSet).
-    #[serde(deserialize_with = "or_default")]
     pub current_revision: String,
-    #[serde(deserialize_with = "or_default")]
     pub update_revision: String,
 }
 
@@ -46,29 +38,22 @@ pub struct WorkloadSpec {
     /// Which pods are its own.
     #[serde(deserialize_with = "or_default")]
     pub selector: Selector,
-    #[serde(deserialize_with = "or_default")]
     pub template: Template,
     /// Seconds that a pod must be Ready before it counts as available.
-    #[serde(deserialize_with = "or_default")]
     pub min_ready_seconds: u32,
     /// The governing Service (StatefulSet).
     #[serde(deserialize_with = "name")]
     pub service_name: String,
-    #[serde(deserialize_with = "or_default")]
     pub pod_management_policy: String,
     /// Claims made for every ordinal (StatefulSet).
     #[serde(deserialize_with = "list")]
     pub volume_claim_templates: Vec<ClaimTemplate>,
     /// How a new template reaches the pods (StatefulSet).
-    #[serde(deserialize_with = "or_default")]
     pub update_strategy: UpdateStrategy,
     /// How new pods replace old ones (Deployment).
-    #[serde(deserialize_with = "or_default")]
     pub strategy: Strategy,
     /// What becomes of the claims (StatefulSet).
-    #[serde(deserialize_with = "or_default")]
     pub persistent_volume_claim_retention_policy: Retention,
-    #[serde(deserialize_with = "or_default")]
     pub ordinals: Ordinals,
 }
 
@@ -77,9 +62,7 @@ pub struct WorkloadSpec {
 #[serde(default)]
 pub struct ClaimTemplate {
     /// Its name is the first part of the claims' names.
-    #[serde(deserialize_with = "or_default")]
     pub metadata: ClaimMeta,
-    #[serde(deserialize_with = "or_default")]
     pub spec: ClaimSpec,
 }
 
@@ -90,10 +73,8 @@ pub struct ClaimMeta {
     /// The first part of their names.
     #[serde(deserialize_with = "name")]
     pub name: String,
-    #[serde(deserialize_with = "or_default")]
     pub labels: Labels,
     /// Annotations, which are compared and never shown.
-    #[serde(deserialize_with = "or_default")]
     pub annotations: ByName<Fingerprint>,
 }
 
@@ -107,7 +88,6 @@ pub struct ClaimSpec {
     pub volume_attributes_class_name: Option<String>,
     #[serde(deserialize_with = "list")]
     pub access_modes: Vec<String>,
-    #[serde(deserialize_with = "or_default")]
     pub resources: Resources,
 }
 
@@ -115,10 +95,8 @@ pub struct ClaimSpec {
 #[serde(default)]
 pub struct Resources {
     /// By resource, as written: `storage: 10Gi`.
-    #[serde(deserialize_with = "or_default")]
     pub requests: ByName<Quantity>,
     /// And no more than so much.
-    #[serde(deserialize_with = "or_default")]
     pub limits: ByName<Quantity>,
 }
 
@@ -127,7 +105,7 @@ pub struct Resources {
 #[serde(default)]
 pub struct Strategy {
     /// Recreate or RollingUpdate; empty is RollingUpdate.
-    #[serde(rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type")]
     pub kind: String,
 }
 
@@ -136,7 +114,7 @@ pub struct Strategy {
 #[serde(default, rename_all = "camelCase")]
 pub struct UpdateStrategy {
     /// RollingUpdate or OnDelete; empty is RollingUpdate.
-    #[serde(rename = "type", deserialize_with = "or_default")]
+    #[serde(rename = "type")]
     pub kind: String,
     /// Details of `RollingUpdate`. API servers write them even without a type.
     pub rolling_update: Option<RollingUpdate>,
@@ -165,7 +143,6 @@ pub struct RollingUpdate {
     /// A number or a percentage; absent is 1.
     pub max_unavailable: Option<Quantity>,
     /// Members below this ordinal keep their old template.
-    #[serde(deserialize_with = "or_default")]
     pub partition: i64,
 }
 
@@ -174,17 +151,14 @@ pub struct RollingUpdate {
 #[serde(default, rename_all = "camelCase")]
 pub struct Retention {
     /// When the StatefulSet is deleted: Retain (also if empty) or Delete.
-    #[serde(deserialize_with = "or_default")]
     pub when_deleted: String,
     /// When it is scaled down.
-    #[serde(deserialize_with = "or_default")]
     pub when_scaled: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Ordinals {
-    #[serde(deserialize_with = "or_default")]
     pub start: i64,
 }
 
@@ -262,9 +236,7 @@ pub fn ordinal(pod: &str, stateful_set: &str) -> Option<i64> {
 #[serde(default)]
 pub struct Scale {
     /// Name and namespace of the parent; a Scale carries none of its labels.
-    #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
-    #[serde(deserialize_with = "or_default")]
     pub spec: ScaleSpec,
 }
 
@@ -272,7 +244,6 @@ pub struct Scale {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ScaleSpec {
-    #[serde(deserialize_with = "or_default")]
     pub replicas: i64,
 }
 

@@ -1,7 +1,7 @@
 //! The names by which the parts that injection adds to a pod are recognised. The injection itself is `inject.rs`.
 
-use super::bitnami::{self, EXTRA_FLAGS};
-use objects::{Container, EnvVar, Literal};
+use super::bitnami;
+use objects::{Container, EnvVar};
 
 /// The volume with the scripts and the option file.
 pub const VOLUME: &str = "gatera";
@@ -15,8 +15,6 @@ pub const VOLUMES: [&str; 2] = [VOLUME, RUN_VOLUME];
 pub const START_SCRIPT: &str = "/etc/gatera/start-member.sh";
 /// The status file of the server.
 pub const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
-/// What earlier guards added to the options for Bitnami's image.
-const STATUS_FLAG: &str = "--loose-wsrep-status-file=/run/gatera/wsrep_status.json";
 
 /// Removes the variables and the step script that injection added to a server container.
 pub fn take_off(server: &mut Container) {
@@ -26,14 +24,6 @@ pub fn take_off(server: &mut Container) {
             || bitnami::is_script(it)
     };
     server.env.retain(|variable| !is_added(variable));
-    let own =
-        |flags: &Literal| flags.look().strip_suffix(STATUS_FLAG).map(|own| Literal::from(own.trim_end()));
-    for variable in server.env.iter_mut().filter(|it| it.name == EXTRA_FLAGS) {
-        if let Some(own) = own(&variable.value) {
-            variable.value = own;
-        }
-    }
-    server.env.retain(|it| it.name != EXTRA_FLAGS || it.value_from.is_some() || !it.value.look().is_empty());
     if server.command.get(1).is_some_and(|word| word.look() == START_SCRIPT) {
         server.command.drain(..2);
     }

@@ -257,11 +257,6 @@ impl<'a> Unread<'a> {
         key.len() >= word.len() && (key.contains(word) || key.bytes().any(|byte| byte.is_ascii_uppercase()))
     }
 
-    /// Tells whether it is long enough for an option that is judged.
-    fn may_be_judged(&self) -> bool {
-        self.text.len() >= keys::SHORTEST
-    }
-
     pub fn read(self) -> Setting<'a> {
         let loose = self.is_loose();
         let Self { group, readers, line, text, start } = self;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Question;
 use crate::manifest::{Document, Place};
-use crate::stored::complete;
+use crate::stored::{self, complete};
 use facts::galera::adopt::Adoption;
 use facts::review::{self, Origin, Review};
 use facts::view::{self, Facts, Id};
@@ -74,7 +74,7 @@ pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> R
     let name = text(&json, "/metadata/name");
     let has_name = !name.is_empty();
     let name = if has_name { name } else { text(&json, "/metadata/generateName") };
-    let object = Object::read(kind, &json.to_string());
+    let object = stored::read(kind, json);
     Ok(Item { sheet, document, kind, id: Id { namespace, name }, version, has_name, object })
 }
 

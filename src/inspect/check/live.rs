@@ -14,7 +14,7 @@ use super::What;
 use super::change::mode;
 use super::item::Item;
 use super::session::CheckSession;
-use crate::stored::{applied, last};
+use crate::stored::{self, applied, last};
 use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
 use facts::revision;
@@ -164,8 +164,7 @@ impl Becomes {
         if after == *before {
             return Self::Unchanged;
         }
-        let read = |json: &Value| Object::read(item.kind(), &json.to_string());
-        let (old, new) = (read(before), read(&after));
+        let [old, new] = [before.clone(), after].map(|json| stored::read(item.kind(), json));
         let unreadable = new.as_ref().err().or(old.as_ref().err()).cloned();
         let (old, new) = (old.ok(), new.ok());
         let review = Review {

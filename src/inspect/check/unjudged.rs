@@ -4,6 +4,7 @@
 //! Owns: those remarks. Must not know: rules.
 
 use crate::manifest::Place;
+use crate::stored::prune;
 use facts::galera::{options, server};
 use facts::review::Review;
 use facts::view::{View, is_cluster};
@@ -37,7 +38,8 @@ fn contents(item: &Item) -> Option<(Place, String)> {
     if item.kind() != Kind::Other {
         return None;
     }
-    let json = item.document.json();
+    let mut json = item.document.json();
+    prune(&mut json);
     let kind = json["kind"].as_str()?;
     if json["objects"].as_array().is_some_and(|all| all.iter().any(|it| it["kind"].is_string())) {
         let words = format!(

@@ -61,7 +61,7 @@ impl<'a> Effective<'a> {
     pub fn of_files(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut all = Self::default();
         for (file, text) in files {
-            for setting in of_server(text).filter(Unread::may_be_judged).map(Unread::read) {
+            for setting in of_server(text).map(Unread::read) {
                 let placed = Placed {
                     file,
                     line: setting.line,

@@ -102,18 +102,6 @@ pub fn rows(key: &str) -> &'static [Key] {
     &KEYS[first..first + count]
 }
 
-/// No key that is judged is shorter.
-pub const SHORTEST: usize = {
-    let (mut least, mut at) = (usize::MAX, 0);
-    while at < KEYS.len() {
-        if KEYS[at].name.len() < least {
-            least = KEYS[at].name.len();
-        }
-        at += 1;
-    }
-    least
-};
-
 /// Tells whether a rule judges this key.
 pub fn is_judged(key: &str) -> bool {
     KEYS.binary_search_by(|row| row.name.cmp(key)).is_ok()
