@@ -1,6 +1,6 @@
 //! How the servers of the chart are probed.
 
-use super::rendered;
+use super::{INSTANCE, rendered, template};
 use crate::cluster::STATEFUL_SET;
 
 /// A donor that serves no client while it copies is not Ready, as with an injected probe.
@@ -12,7 +12,7 @@ fn a_donor_that_is_blocked_is_not_ready() {
         ("wsrep-sst-method=rsync", true),
         ("wsrep_sst_method = rsync # as before", true),
         ("wsrep_sst_method = rsync\nwsrep_sst_method = mariabackup", false),
-        ("wsrep_sst_method = 'mysqldump'", true),
+        ("wsrep_sst_method = 'rsync_wan'", true),
     ] {
         let config = format!("--set-string=config=innodb_buffer_pool_size = 64M\n{line}");
         let objects = rendered(&[&config]);
@@ -21,4 +21,7 @@ fn a_donor_that_is_blocked_is_not_ready() {
         let asks = server["readinessProbe"]["exec"]["command"].as_array().unwrap();
         assert_eq!(asks.last().unwrap() == "blocking", blocked, "{line}: {asks:?}");
     }
+    let output = template(INSTANCE, &["--set-string=config=wsrep_sst_method = \"mysqldump\" # slow"]);
+    let words = "a server without tables cannot take a dump, so it would never join; leave mariabackup, which is the default, or use rsync";
+    assert!(output.status != 0 && output.stderr.contains(words), "{output}");
 }

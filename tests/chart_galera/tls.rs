@@ -117,6 +117,10 @@ fn tls_that_cannot_work_is_refused_with_words() {
     }
     let own_line = format!("--set-string=config=wsrep_provider_options = \"gcs.fc_limit=64;{PROVIDER}\"");
     template(INSTANCE, &[OWN, &own_line]).succeeded();
+    let plain_too = own_line.replace(PROVIDER, &format!("{PROVIDER};socket.dynamic=yes"));
+    let output = template(INSTANCE, &[OWN, &plain_too]);
+    let words = "config sets socket.dynamic, so members would go on accepting connections without TLS";
+    assert!(output.status != 0 && output.stderr.contains(words), "{output}");
     // As an upgrade with the values of a release from before it had them.
     template(INSTANCE, &["--set=tls=null"]).succeeded();
 }

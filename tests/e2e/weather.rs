@@ -1,5 +1,5 @@
-//! Full copies that break off: the donor or the joiner dies when a tenth, half or nine tenths have arrived, with each method of state
-//! transfer; and nodes that are replaced one after the other, each with the volume of its member. A writer all the while. Part of
+//! Full copies that break off, by mariabackup and by rsync: the donor or the joiner dies when a tenth, half or nine tenths have arrived;
+//! and nodes that are replaced one after the other, each with the volume of its member. A writer all the while. Part of
 //! `make drills`; GATERA_GIGABYTES says how much there is to copy.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::galera::{Galera, patiently};
 use crate::guard::{guarded, status};
-use crate::install::{grown, helm, password, until_bootstrap_is_removed};
+use crate::install::{formed_with, grown, password};
 use crate::lab::User;
 use crate::outage::serves_alone_as_told;
 use crate::power;
@@ -16,21 +16,8 @@ use crate::transfer;
 use crate::writer::Writer;
 
 fn formed(name: &str, method: &str) -> (Galera<'static>, String) {
-    let lab = guarded();
-    let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
-    let galera = Galera::new(lab, &namespace, name);
     let options = format!("--set=config=innodb_buffer_pool_size = 64M\nwsrep_sst_method = {method}");
-    // The donor sends a dump to the joiner's server, which has no other user yet.
-    let user = if method == "mysqldump" { "root" } else { "sst" };
-    let auth = format!("--from-literal=sst.cnf=[mariadbd]\nwsrep_sst_auth = \"{user}:copies\"");
-    let secret = format!("{name}-secret");
-    galera
-        .kubectl(&["create", "secret", "generic", &secret, "--from-literal=root-password=copies", &auth])
-        .succeeded();
-    let secret = format!("--set=auth.existingSecret={secret}");
-    helm(&galera, "install", &[&options, "--set=volumeSize=20Gi", &secret]);
-    galera.until_ready(3);
-    until_bootstrap_is_removed(&galera);
+    let galera = formed_with(guarded(), name, &[&options, "--set=volumeSize=20Gi"]);
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     grown(&galera);
@@ -125,11 +112,6 @@ fn donor(galera: &Galera<'_>) -> String {
 #[test]
 fn by_mariabackup() {
     copies_break_off("mariabackup");
-}
-
-#[test]
-fn by_mysqldump() {
-    copies_break_off("mysqldump");
 }
 
 #[test]

@@ -99,6 +99,12 @@ gcache.size={{ .Values.gcacheSize }}{{ with int (include "galera.listens" . | fr
 {{- with include "galera.tls" . | fromJson }}{{ if .secret }}socket.ssl=yes;socket.ssl_key=/etc/mysql/tls/tls.key;socket.ssl_cert=/etc/mysql/tls/tls.crt;socket.ssl_ca=/etc/mysql/tls/ca.crt{{ if .acceptPlain }};socket.dynamic=yes{{ end }}{{ end }}{{ end }}
 {{- end }}
 
+{{/* The method of state transfer that config chooses; its last line counts. */}}
+{{- define "galera.method" -}}
+{{- $line := regexFindAll `(?m)^[ \t]*wsrep[-_]sst[-_]method[ \t]*=.*$` (.Values.config | default "" | toString) -1 | last | default "" }}
+{{- regexReplaceAll `^[^=]*=[ \t]*["']?([^"'# \t\r]*).*$` $line "${1}" | trim }}
+{{- end }}
+
 {{/* Not empty if members have to announce where they receive missed writes. */}}
 {{- define "galera.announcesIst" -}}
 {{- with include "galera.listens" . | fromJson }}{{ if ne (int .ist) (add1 (int .replication) | int) }}yes{{ end }}{{ end }}
@@ -192,9 +198,8 @@ startupProbe:
   periodSeconds: 2
   timeoutSeconds: 5
   failureThreshold: 1800
-{{- /* A donor answers no client while it copies by one of these methods. The last line counts. */}}
-{{- $method := regexFindAll `(?m)^[ \t]*wsrep[-_]sst[-_]method[ \t]*=.*$` (.Values.config | default "" | toString) -1 | last | default "" }}
-{{- $blocks := regexMatch `=[ \t]*["']?(rsync|rsync_wan|mysqldump)["']?[ \t]*(#.*)?\r?$` $method }}
+{{- /* A donor answers no client while it copies by one of these methods. */}}
+{{- $blocks := has (include "galera.method" .) (list "rsync" "rsync_wan") }}
 readinessProbe:
   exec: {command: [/etc/galera/wait-for-sync.sh, ready{{ if $blocks }}, blocking{{ end }}]}
   periodSeconds: 5

@@ -6,6 +6,7 @@
 {{- include "galera.validate.volume" . }}
 {{- include "galera.validate.image" . }}
 {{- include "galera.validate.ports" . }}
+{{- include "galera.validate.method" . }}
 {{- include "galera.validate.auth" . }}
 {{- include "galera.validate.secret" . }}
 {{- include "galera.validate.tls" . }}
@@ -82,6 +83,13 @@
 {{- end }}
 {{- end }}
 
+{{/* The server takes a dump only if its own tables are there. */}}
+{{- define "galera.validate.method" -}}
+{{- if eq (include "galera.method" .) "mysqldump" }}
+{{- fail "\nconfig sets wsrep_sst_method=mysqldump: a member begins with an empty volume, and a server without tables cannot take a dump, so it would never join; leave mariabackup, which is the default, or use rsync" }}
+{{- end }}
+{{- end }}
+
 {{- define "galera.validate.auth" -}}
 {{- $auth := .Values.auth }}
 {{- range $key := list "rootPassword" "sstPassword" }}
@@ -127,6 +135,9 @@
 {{- $config := .Values.config | default "" }}
 {{- if and $tls.secret (regexMatch "wsrep[-_]provider[-_]options" $config) (not (contains (include "galera.providerTls" .) $config)) }}
 {{- fail (printf "\nconfig sets wsrep_provider_options, and a server uses only the last line of that name: members would not speak the TLS that you chose; add to that line: %s" (include "galera.providerTls" .)) }}
+{{- end }}
+{{- if and $tls.secret (not $tls.acceptPlain) (regexMatch "socket\\.dynamic *= *(?i:yes|true|on|1)" $config) }}
+{{- fail "\nconfig sets socket.dynamic, so members would go on accepting connections without TLS; take it out of wsrep_provider_options, or set tls.acceptPlain=true" }}
 {{- end }}
 {{- with $tls.secret }}
 {{- with lookup "v1" "Secret" $.Release.Namespace . }}
