@@ -1,5 +1,5 @@
-//! The command line: what can be asked of the program, and which exit code answers. A file for each subcommand; `site` and
-//! `look` are what those share that look at a cluster, and `guided` what those share that do several steps to it.
+//! The command line: the commands and options of the program, and their exit codes. Each subcommand has a file; commands that
+//! look at a cluster share `site` and `look`, and commands that do several steps to it share `guided`.
 //!
 //! Must not know: how anything is decided or served.
 
@@ -139,7 +139,7 @@ enum Command {
 }
 
 impl Command {
-    /// What it prints may be laid out; what is not named here is printed as it is.
+    /// Returns whether the output is text for people, which may be folded. Commands that are not listed print it unchanged.
     fn is_for_people(&self) -> bool {
         match self {
             Self::Audit(options) => options.is_for_people(),
@@ -165,7 +165,7 @@ struct Gone {
     _given: Vec<String>,
 }
 
-/// What a pipeline branches on.
+/// The exit code of a command, on which a pipeline branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// Nothing would be refused.
@@ -182,13 +182,13 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Options that kubectl's users write before the command, and that take a value.
+/// Options with a value that users of kubectl write before the command.
 const BEFORE: [&str; 7] =
     ["-n", "--namespace", "--context", "--kubeconfig", "--as", "--as-group", "--request-timeout"];
-/// The same without a value.
+/// Options without a value that users of kubectl write before the command.
 const FLAG_BEFORE: [&str; 2] = ["-A", "--all-namespaces"];
 
-/// The same arguments with those options behind the command: each command has its own.
+/// Moves options that stand before the command behind it, because each command has its own options.
 fn with_command_first(mut all: Vec<OsString>) -> Vec<OsString> {
     let mut end = 1;
     while let Some(word) = all.get(end).and_then(|word| word.to_str()) {
@@ -201,7 +201,7 @@ fn with_command_first(mut all: Vec<OsString>) -> Vec<OsString> {
             _ => break,
         };
     }
-    // A rollout's options belong to the command below it.
+    // The options of `rollout` belong to its subcommand, which is a second word.
     let commands = if all.get(end).is_some_and(|it| it == "rollout") { 2 } else { 1 };
     if end > 1 && end + commands <= all.len() {
         all[1..end + commands].rotate_right(commands);
@@ -210,7 +210,8 @@ fn with_command_first(mut all: Vec<OsString>) -> Vec<OsString> {
 }
 
 impl Cli {
-    /// What was asked for; a mistake in it ends the process. kubectl runs a file called `kubectl-gatera` as `kubectl gatera`.
+    /// Parses the command line, or answers a shell that completes it. A mistake ends the process. kubectl runs a file called
+    /// `kubectl-gatera` as `kubectl gatera`.
     pub fn asked() -> Self {
         complete::answer(Self::command);
         let own = help::grouped(Self::command());
@@ -220,7 +221,7 @@ impl Cli {
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
-    /// Runs the command. One that does several steps stops when its output is no longer read.
+    /// Runs the command. A command that does several steps stops when its output is no longer read.
     pub fn run(self) -> ExitCode {
         let exit = self.answer().unwrap_or_else(|error| {
             let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // One provider for the whole process, chosen here and nowhere else; a second call would be a second main.
+    // The only place that chooses the crypto provider of the process. It fails only if one was chosen before.
     let _ = rustls::crypto::ring::default_provider().install_default();
     gatera::command::Cli::asked().run()
 }

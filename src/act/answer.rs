@@ -1,7 +1,7 @@
-//! From a socket to an answer.
+//! The path of a request from the socket to its answer.
 //!
-//! `accept` takes connections through TLS (`tls`) and watches over them (`connections`, `wire`); `router` reads a request
-//! (`body`, `budget`) and writes its answer; `judge` is where it is decided.
+//! `accept` takes connections through TLS (`tls`) and enforces their deadlines (`connections`, `wire`); `router` reads a request
+//! (`body`, `budget`) and writes its answer; `judge` makes the decision.
 
 mod accept;
 mod body;

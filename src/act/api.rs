@@ -1,6 +1,7 @@
-//! The API server as several rooms use it: what its errors mean, and writes that mean one object and no other.
+//! The parts of the API server's protocol that several modules use: what its errors mean, and writes that affect exactly one
+//! object.
 //!
-//! Must not know: why something is asked.
+//! Must not know: the purpose of a request.
 
 use std::fmt::Debug;
 
@@ -15,26 +16,26 @@ use serde_json::{Value, json};
 pub enum Fault {
     /// There is no such object, or no such kind (404).
     NotFound,
-    /// Another writer was faster, or the name is taken (409).
+    /// Another writer changed the object first, or the name is taken (409).
     Conflict,
-    /// The version is too old to go on from (410).
+    /// The version is too old to continue from (410).
     Expired,
-    /// The caller has no right to it, or a webhook refused it (403).
+    /// The caller lacks the right, or a webhook refused the request (403).
     Forbidden,
     /// The content is not valid, such as that of an object that exists without its version (422).
     Invalid,
     /// There are too many requests, or a budget refuses an eviction (429).
     TooMany,
-    /// The API server, or a webhook that it asked, failed (5xx).
+    /// The API server, or a webhook that it called, failed (5xx).
     Broken,
     /// There was no answer (408, or the connection failed).
     NoAnswer,
-    /// It is none of these.
+    /// The error has another meaning.
     Other,
 }
 
 impl Fault {
-    /// The meaning of this error.
+    /// Returns the meaning of this error.
     pub fn of(error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => match status.code {
@@ -55,41 +56,41 @@ impl Fault {
         }
     }
 
-    /// The API server did not refuse the request; the same request may succeed later.
+    /// Returns whether the same request may succeed later, because the API server did not refuse it.
     pub fn is_away(self) -> bool {
         matches!(self, Self::TooMany | Self::Broken | Self::NoAnswer)
     }
 
-    /// The object is gone, or another version than the one that was looked at.
+    /// Returns whether the object is gone, or has another version than the one that was read.
     pub fn is_overtaken(self) -> bool {
         matches!(self, Self::NotFound | Self::Conflict)
     }
 }
 
-/// The error of an answer that was read by hand. Proxies, and API servers that are overloaded, answer in plain words.
+/// Builds the error of an answer that kube did not parse. Proxies and overloaded API servers answer in plain text.
 pub fn refusal(code: u16, body: &[u8]) -> kube::Error {
     let plain = || Status::failure(&String::from_utf8_lossy(body), "");
     let status: Status = serde_json::from_slice(body).unwrap_or_else(|_| plain());
     kube::Error::Api(status.with_code(code).boxed())
 }
 
-/// One object as it was looked at. A write to it fails if another object has its name by now.
+/// One object as it was read. A write to it fails if another object has its name by now.
 #[derive(Clone, Copy, Debug)]
 pub struct Exactly<'a> {
     /// The name of the object.
     pub name: &'a str,
-    /// Its uid; empty: whichever object has the name.
+    /// Its uid; if empty, any object of this name is meant.
     pub uid: &'a str,
-    /// Its resourceVersion, so that a write fails if the object has changed; empty: it is written over any change.
+    /// Its resourceVersion, so that a write fails if the object has changed; if empty, the write disregards changes.
     pub version: &'a str,
 }
 
-/// Parameters of a write by this field manager.
+/// Returns the parameters of a write by this field manager.
 pub fn written_by(manager: &str) -> PatchParams {
     PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() }
 }
 
-/// Sets these annotations of this object, and removes those that are null. Returns the object.
+/// Sets these annotations of this object, and removes those that are null. Returns the new object.
 pub async fn annotate<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
     it: Exactly<'_>,
@@ -105,7 +106,7 @@ pub async fn annotate<K: Clone + DeserializeOwned + Debug>(
     api.patch(it.name, &written_by(manager), &Patch::Merge(&patch)).await
 }
 
-/// Deletes this object in the background. One that is gone already counts as deleted.
+/// Deletes this object, with background propagation. An object that is gone already counts as deleted.
 pub async fn delete<K: Clone + DeserializeOwned + Debug>(api: &Api<K>, it: Exactly<'_>) -> kube::Result<()> {
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let params = DeleteParams {
@@ -119,7 +120,7 @@ pub async fn delete<K: Clone + DeserializeOwned + Debug>(api: &Api<K>, it: Exact
     }
 }
 
-/// The same, for what may stay if it has changed, or if another object has its name.
+/// Deletes this object, unless it has changed or another object has its name; then it stays, which is not an error.
 pub async fn delete_unless_changed<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
     it: Exactly<'_>,

@@ -1,13 +1,13 @@
-//! The guard's own certificates: what they are, when they change, and the Secret they live in.
+//! The guard's own certificates: what they are, when they change, and the Secret that holds them.
 //!
-//! Owns: [`Material`] and the decisions [`Material::next`] and [`Material::again`], pure functions of what the Secret
-//! holds, what this replica took from it last, the registered caBundle and the time. One writer (the leader) makes them,
-//! every replica reads them from the Secret; `register/` puts the bundle into the webhook entries. Must not know: sockets.
+//! Owns: [`Material`] and the decisions [`Material::next`] and [`Material::again`], pure functions of what the Secret holds, what
+//! this replica took from it last, the registered caBundle and the time. One writer (the leader) makes them, every replica reads
+//! them from the Secret; `register/` puts the bundle into the webhook entries. Must not know: sockets.
 //!
-//! A rotation never breaks a handshake, because its steps wait for each other: first a new CA joins the bundle, and
-//! only when the *registered* bundle holds it does a leaf signed by it appear. The old CA stays in the bundle until the
-//! next rotation. What cannot be used is made again on the same terms: as long as this replica remembers a leaf that API
-//! servers trust, that leaf and its CA stay.
+//! A rotation never breaks a handshake, because its steps wait for each other: first a new CA joins the bundle, and only when the
+//! *registered* bundle holds it does a leaf signed by it appear. The old CA stays in the bundle until the next rotation.
+//! Certificates that cannot be used are made again on the same terms: while this replica remembers a leaf that API servers trust,
+//! that leaf and its CA stay.
 
 mod leaf;
 mod pair;
@@ -23,80 +23,80 @@ use pair::{counts, due, names_of, new_ca, new_leaf};
 pub use leaf::Leaf;
 pub use pair::{Pair, ends};
 
-/// How long certificates live. Each is replaced when a third of its life is left.
+/// The lifetimes of certificates. Each certificate is replaced when a third of its life is left.
 #[derive(Clone, Copy, Debug)]
 pub struct Lives {
-    /// Of a CA.
+    /// The lifetime of a CA.
     pub ca: SignedDuration,
-    /// Of a leaf.
+    /// The lifetime of a leaf.
     pub leaf: SignedDuration,
 }
 
 impl Default for Lives {
-    /// A year, and ninety days.
+    /// Returns a year for a CA, and ninety days for a leaf.
     fn default() -> Self {
         Self { ca: SignedDuration::from_hours(24 * 365), leaf: SignedDuration::from_hours(24 * 90) }
     }
 }
 
-/// Everything in the Secret.
+/// The content of the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Material {
     ca: Pair,
-    /// The CA before this one: still trusted.
+    /// The certificate of the CA before this one, which is still trusted.
     previous_ca: Option<String>,
-    /// What the server shows.
+    /// The pair that the server shows.
     pub leaf: Pair,
 }
 
-/// What can go wrong with certificates.
+/// The errors of making, reading and checking certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Making one failed.
+    /// A certificate could not be made.
     #[error("making a certificate")]
     Make(#[from] rcgen::Error),
-    /// One could not be read.
+    /// A certificate or its key could not be read.
     #[error("reading a certificate: {0}")]
     Read(String),
-    /// Its time has not come: the clock was ahead when it was made, or ours is behind.
+    /// The certificate is not valid yet: the clock was ahead when it was made, or the clock of this process is behind.
     #[error("a certificate is not valid before {0}")]
     NotYet(Timestamp),
-    /// Its time is over.
+    /// The certificate has expired.
     #[error("a certificate expired at {0}")]
     Ended(Timestamp),
-    /// It may not sign others.
+    /// The certificate is not a CA and may not sign others.
     #[error("ca.crt is not a CA")]
     NoCa,
-    /// API servers would trust no certificate.
+    /// The bundle is empty, so API servers would trust no certificate.
     #[error("ca.crt holds no certificate")]
     NoBundle,
-    /// API servers would not trust what they are shown.
+    /// The leaf is signed by a CA outside of the bundle, so API servers would not trust it.
     #[error("tls.crt is signed by another CA than ca.crt")]
     OtherCa,
-    /// Nor when the CA behind it does not count.
+    /// The CA that signed the leaf is not valid now, so API servers would not trust the leaf.
     #[error("of the CA in ca.crt that signed tls.crt: {0}")]
     OldCa(Box<Self>),
-    /// API servers would not accept it for another reason.
+    /// API servers would refuse the leaf for another reason.
     #[error("API servers would refuse tls.crt: {0}")]
     Refused(String),
 }
 
 impl Material {
-    /// A new CA and a leaf for these names.
+    /// Makes a new CA and a leaf for these names.
     pub fn new(names: &[String], lives: Lives, now: Timestamp) -> Result<Self, Error> {
         let ca = new_ca(lives, now)?;
         let leaf = new_leaf(&ca, names, lives, now)?;
         Ok(Self { ca, previous_ca: None, leaf })
     }
 
-    /// What API servers should trust: PEM, new CA first.
+    /// Returns the CA certificates that API servers should trust: PEM, new CA first.
     pub fn bundle(&self) -> String {
         format!("{}{}", self.ca.certificate, self.previous_ca.as_deref().unwrap_or_default())
     }
 
-    /// The material as it should be from now on, if it should change. `held` is what this replica took from the Secret
-    /// last and shows; `registered` is the bundle that API servers are sure to trust by now, `None` while nothing is
-    /// registered, so that no API server is cut off.
+    /// Returns the material that should replace this one, if it should change. `held` is what this replica took from the Secret
+    /// last and shows. `registered` is the bundle that API servers are sure to trust by now, so that a change cuts off none of
+    /// them; `None` while nothing is registered.
     pub fn next(
         &self,
         held: Option<&Self>,
@@ -117,7 +117,7 @@ impl Material {
         }
         let trusted = registered.is_none_or(|bundle| bundle.contains(self.ca.certificate.trim()));
         if self.leaf_sound(now).is_err() {
-            // Until its CA is known everywhere, the leaf that is shown goes back into the Secret.
+            // Until every API server knows the new CA, the leaf that is shown goes back into the Secret.
             let kept =
                 held.filter(|held| !trusted && held.issuer(now).is_some_and(|ca| self.bundle().contains(ca)));
             let leaf =
@@ -134,7 +134,7 @@ impl Material {
         })
     }
 
-    /// A new CA, because there is none, or none that can be used. The leaf that is shown and the CA behind it stay.
+    /// Makes a new CA, because there is none or none that can be used. The leaf that is shown and the CA that signed it stay.
     pub fn again(held: Option<&Self>, names: &[String], lives: Lives, now: Timestamp) -> Result<Self, Error> {
         match held.and_then(|held| Some((held, held.issuer(now)?))) {
             None => Self::new(names, lives, now),
@@ -146,18 +146,19 @@ impl Material {
         }
     }
 
-    /// This material came from elsewhere: its bundle would cut off the leaf that is shown. Both stay for now.
+    /// Returns this CA with the leaf of `held` and its issuer, if this material came from elsewhere and its bundle would cut off
+    /// that leaf. Both CAs stay for now.
     fn joined_by(&self, held: &Self, now: Timestamp) -> Option<Self> {
         let issuer = held.issuer(now).filter(|_| !held.leaf.trusted_by(&self.bundle()))?;
         Some(Self { ca: self.ca.clone(), previous_ca: Some(issuer.to_owned()), leaf: held.leaf.clone() })
     }
 
-    /// Putting this in the place of `held` cuts no API server off.
+    /// Returns whether replacing `held` by this material cuts off no API server.
     pub fn continues(&self, held: &Self, now: Timestamp) -> bool {
         self.joined_by(held, now).is_none()
     }
 
-    /// The certificate behind a leaf that can be shown; `None` where there is no such leaf.
+    /// Returns the CA certificate behind a leaf that can be shown; `None` where there is no such leaf.
     fn issuer(&self, now: Timestamp) -> Option<&str> {
         self.leaf.sound(now).ok()?;
         let cas = [Some(&self.ca.certificate), self.previous_ca.as_ref()].into_iter().flatten();
@@ -165,7 +166,7 @@ impl Material {
         cas.into_iter().find(behind).map(String::as_str)
     }
 
-    /// Every part can be used now.
+    /// Checks that every part can be used now.
     pub fn sound(&self, now: Timestamp) -> Result<(), Error> {
         self.ca.sound_ca(now)?;
         self.leaf_sound(now)
@@ -176,7 +177,7 @@ impl Material {
         if self.leaf.trusted_by(&self.bundle()) { Ok(()) } else { Err(Error::OtherCa) }
     }
 
-    /// From the Secret; `None` if it holds none (yet), or something that is not ours.
+    /// Reads the material from the Secret; `None` if the Secret holds none (yet), or something that the guard did not write.
     pub fn read(secret: &Secret) -> Option<Self> {
         let data = secret.data.as_ref()?;
         let text =
@@ -189,7 +190,7 @@ impl Material {
         })
     }
 
-    /// For the Secret.
+    /// Returns the material as the data of the Secret.
     pub fn data(&self) -> BTreeMap<String, ByteString> {
         let Self { ca, previous_ca, leaf } = self;
         [

@@ -1,9 +1,9 @@
-//! ConfigMaps at the API server, named one by one: a look at those that no member read until now ([`ConfigMaps::look`]), and
-//! copies of what members read ([`make`]), which the leader makes for a rollout, and any replica that is asked about the first pod that
-//! starts with some content.
+//! Single ConfigMaps at the API server: reads those that no member has read yet ([`ConfigMaps::look`]), and makes copies of
+//! those that members read ([`make`]). The leader makes copies for a rollout; any replica makes them when it receives the
+//! request for the first pod that starts with some content.
 //!
-//! Must not know: what a copy looks like (`snapshot.rs`), or who needs one. Its name is its content, so making one
-//! twice is harmless; something else of that name is not a copy.
+//! Must not know: what a copy looks like (`snapshot.rs`), or what needs one. The name of a copy is derived from its content,
+//! so making one twice is harmless; another object of that name is not a copy.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,22 +24,22 @@ use tracing::warn;
 use crate::act::api::Fault;
 use crate::act::telemetry::{chain, repeated};
 
-/// A pod waits for it, and API servers wait two seconds for some answers.
+/// The longest wait for a read or a copy: a pod waits for it, and API servers wait only two seconds for some answers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// So many ConfigMaps are read for one request,
+/// The number of ConfigMaps that are read for one request.
 const MOST: usize = 16;
-/// and for so many requests at once: each ConfigMap may have a megabyte, and any request may name them. Of one namespace only one
-/// request waits in line with those of others.
+/// The number of requests for which ConfigMaps are read at the same time: each ConfigMap may have a megabyte, and any request
+/// may name some. Only one request of each namespace waits in the common queue.
 const AT_ONCE: usize = 2;
 
-/// Where they are asked for while a request waits; `None`: nowhere.
+/// The access to ConfigMaps while a request waits; `None` reads and copies nothing.
 #[derive(Clone, Default)]
 pub struct ConfigMaps(Option<(Client, Arc<ReadSlots>)>);
 
 struct ReadSlots {
     of_all: Semaphore,
-    /// Of the namespaces that wait for one.
+    /// The turn of each namespace that has requests.
     of_namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
@@ -58,14 +58,14 @@ impl std::fmt::Debug for ConfigMaps {
 }
 
 impl ConfigMaps {
-    /// There.
+    /// Creates the access through this client.
     pub fn at(client: Client) -> Self {
         let turns = ReadSlots { of_all: Semaphore::new(AT_ONCE), of_namespaces: Mutex::default() };
         Self(Some((client, Arc::new(turns))))
     }
 
-    /// These, as far as they exist and come in time. A template that names more than a few is not looked after: what is
-    /// not known is not judged. `None`: others were being read all the while.
+    /// Returns those of these ConfigMaps that exist and arrive in time. If a template names many, only the first few are read:
+    /// an unknown ConfigMap is not judged. Returns `None` if other requests occupied all places for the whole time.
     pub async fn look(&self, namespace: &str, names: Vec<String>) -> Option<Vec<objects::ConfigMap>> {
         let Some((client, turns)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
             return Some(Vec::new());
@@ -82,8 +82,8 @@ impl ConfigMaps {
         Some(found.into_iter().flatten().flatten().collect())
     }
 
-    /// Makes these copies, and says which of them are there now. A pod does not wait for long: without its copy it reads the
-    /// ConfigMap itself.
+    /// Makes these copies, and returns the names of those that exist now. A pod does not wait for long: without its copy it
+    /// reads the ConfigMap itself.
     pub async fn copy(&self, namespace: &str, wanted: Vec<Value>) -> Vec<String> {
         let Some((client, _)) = self.0.as_ref().filter(|_| !wanted.is_empty()) else { return Vec::new() };
         let all = async {
@@ -99,7 +99,7 @@ impl ConfigMaps {
     }
 }
 
-/// What came of it; nothing, if it failed or a request cannot wait for it any longer.
+/// Returns the outcome, or nothing if it failed or took longer than a request can wait.
 async fn in_time<T>(namespace: &str, what: &str, all: impl Future<Output = kube::Result<Vec<T>>>) -> Vec<T> {
     let problem = match timeout(PATIENCE, all).await {
         Ok(Ok(found)) => return found,
@@ -112,7 +112,7 @@ async fn in_time<T>(namespace: &str, what: &str, all: impl Future<Output = kube:
     Vec::new()
 }
 
-/// One as the guard knows it, or why it cannot be read; `None`: it does not exist.
+/// Returns a ConfigMap as the guard reads it, or why it cannot be read; `None` if it does not exist.
 pub async fn get(client: &Client, id: &Id) -> kube::Result<Option<Result<objects::ConfigMap, Unreadable>>> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
     let Some(map) = api.get_opt(&id.name).await? else { return Ok(None) };
@@ -124,12 +124,12 @@ pub async fn get(client: &Client, id: &Id) -> kube::Result<Option<Result<objects
     })
 }
 
-/// Makes one, unless it is there.
+/// Makes a copy, unless it exists already. Fails if another object has its name.
 pub async fn make(client: &Client, namespace: &str, copy: Value) -> kube::Result<()> {
     let map: ConfigMap = serde_json::from_value(copy).map_err(kube::Error::SerdeError)?;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     match api.create(&PostParams::default(), &map).await {
-        // Another user may have made something of its name.
+        // A user may have created another object of this name.
         Err(error) if Fault::of(&error) == Fault::Conflict => {
             let there = api.get(&map.name_any()).await?;
             if is_ours(&there, &map) { Ok(()) } else { Err(error) }
@@ -138,7 +138,8 @@ pub async fn make(client: &Client, namespace: &str, copy: Value) -> kube::Result
     }
 }
 
-/// It says the same, is immutable, and bears the mark that only the guard writes.
+/// Returns whether the existing ConfigMap is this copy: it has the same content, is immutable and not being deleted, and
+/// has the mark that only the guard writes.
 fn is_ours(there: &ConfigMap, map: &ConfigMap) -> bool {
     let mark = format!("{PREFIX}{}", marks::KEEPS);
     there.immutable == Some(true)
@@ -158,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that has every ConfigMap and answers after so long, and how often it was asked.
+    /// An API server that has every ConfigMap and answers after this pause, and the number of requests that it received.
     fn server(pause: fn(&str) -> Duration) -> (ConfigMaps, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);

@@ -1,7 +1,7 @@
-//! The way to an API server, for every command that needs one.
+//! The connection to an API server, for every command that needs one.
 //!
-//! Owns: as whom an API server is asked, how long its answer is waited for, and that each error names the server. Which kubeconfig
-//! counts is `kubeconfig.rs`'s.
+//! Owns: the identity that a client uses, how long the answer of an API server is awaited, and that each error names the server.
+//! Which kubeconfig is used is decided in `kubeconfig.rs`.
 
 mod kubeconfig;
 
@@ -18,36 +18,36 @@ use tower::util::MapErrLayer;
 
 use self::kubeconfig::Found;
 
-/// To a connection, with TLS.
+/// The time for opening a connection, including TLS.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Silence between two parts of an answer of the API server: a link may stall without closing. Longer than a round
-/// of any watch.
+/// The longest silence between two parts of an answer of the API server, because a link may stall without closing. It is longer
+/// than a round of any watch.
 const SILENCE: Duration = Duration::from_secs(12);
-/// The same for a person's command, which may listen to a pod for a minute.
+/// The longest silence for a person's command, which may wait a minute for the output of a pod.
 const PERSONS_SILENCE: Duration = Duration::from_secs(75);
 
-/// Which API server a person asks, and as whom.
+/// The API server that a person's command uses, and the identity with which it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Person {
-    /// The file; none: what kubectl would take.
+    /// The kubeconfig file; without one, kubectl's choice.
     pub kubeconfig: Option<PathBuf>,
-    /// The context; none: the current one.
+    /// The context; without one, the current one.
     pub context: Option<String>,
-    /// Acts as this user instead of the context's.
+    /// The user to act as, instead of the user of the context.
     pub user: Option<String>,
-    /// Acts as a member of these groups, too.
+    /// The groups to act as a member of, together with `user`.
     pub groups: Vec<String>,
-    /// Waits no longer than this for an answer.
+    /// The longest wait for an answer, instead of the default.
     pub patience: Option<Duration>,
 }
 
-/// As the guard: the file, or the pod's service account.
+/// Returns a client for the guard, from the kubeconfig file or the pod's service account.
 pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     let mut found = match kubeconfig {
         Some(path) => kubeconfig::find(Some(path), None).await?,
         None => {
-            let config =
-                Config::incluster().context("no --kubeconfig, and this is no pod with a service account")?;
+            let config = Config::incluster()
+                .context("no --kubeconfig, and this is not a pod with a service account")?;
             Found { config, whence: "the pod's service account".to_owned() }
         }
     };
@@ -57,7 +57,7 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     client(found)
 }
 
-/// As the person at the terminal.
+/// Returns a client for the person at the terminal.
 pub async fn person(by: &Person) -> anyhow::Result<Client> {
     let mut found = kubeconfig::find(by.kubeconfig.as_deref(), by.context.as_deref()).await?;
     let Found { config, .. } = &mut found;
@@ -74,12 +74,12 @@ pub async fn person(by: &Person) -> anyhow::Result<Client> {
 }
 
 fn client(Found { mut config, whence }: Found) -> anyhow::Result<Client> {
-    // Counted from the question, not from when its connection was used last.
+    // The read timeout counts from the request, not from the last use of its connection.
     config.reset_reader_on_write = true;
-    // An eviction that is refused for now, asked for again and again by itself, would pass when it is no longer meant. A caller that
-    // asked looks anew, and asks again if that is still right.
+    // An eviction that is refused for now and retried by the client could pass when it is no longer wanted. The caller looks
+    // anew instead, and asks again if that is still right.
     config.default_retry = false;
-    // Without what may stand before the host: it could be a password.
+    // The part of the URL before the host is left out: it could be a password.
     let url = &config.cluster_url;
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let (scheme, host) = (url.scheme_str().unwrap_or("https"), url.host().unwrap_or_default());
@@ -89,7 +89,7 @@ fn client(Found { mut config, whence }: Found) -> anyhow::Result<Client> {
     Ok(builder.with_layer(&named).build())
 }
 
-/// A request without an answer: which server was asked, and how it was found.
+/// The error of a request without an answer: which server was asked, and how it was found.
 #[derive(Debug, thiserror::Error)]
 #[error("{from}")]
 struct Unanswered {
@@ -99,7 +99,7 @@ struct Unanswered {
 }
 
 impl Unanswered {
-    /// Errors of kube keep their type: their meaning is read from it.
+    /// Names the server in an error. Errors of kube keep their type, because their meaning is read from it.
     fn from(from: &str, why: BoxError) -> BoxError {
         if why.is::<kube::Error>() || why.is::<kube::client::AuthError>() {
             return why;
@@ -108,7 +108,7 @@ impl Unanswered {
     }
 }
 
-/// What the API server calls the user of this client.
+/// Returns the name that the API server has for the user of this client.
 pub async fn user(client: &Client) -> kube::Result<String> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await?;

@@ -1,10 +1,11 @@
-//! Events: what all users should see in `kubectl describe` and `kubectl get events`, not only the person who asked.
+//! Events: what all users should see in `kubectl describe` and `kubectl get events`, not only the caller of a request.
 //!
-//! Owns: the way from a decision, or from what an audit found, to an Event. Must not know: rules. Requests hand over and
-//! go on; a queue that is full drops the newest, because a guard that waits for its own Events would be an outage.
+//! Owns: making an Event from a decision, or from a finding of the audit. Must not know: rules. Requests queue their Events and
+//! continue; a full queue drops the newest, because a guard that waits for its own Events would be an outage.
 //!
-//! Any client that reaches the port may forge a request, so Events are only about objects that the view knows by the uid that
-//! the request gives, a few times a minute, and names a person only where the API server has proven itself.
+//! Any client that reaches the port may forge a request. So Events are only about objects that the view contains with the uid
+//! that the request gives, at most a few are written per minute, and they name a user only if the API server has authenticated
+//! itself.
 
 use std::collections::HashMap;
 
@@ -32,27 +33,28 @@ use tracing::warn;
 
 use crate::act::telemetry::{chain, repeated};
 
-/// So many may wait.
+/// The number of Events that may wait to be written.
 const QUEUE: usize = 256;
-/// The API server takes notes of 1024 bytes.
+/// The length of the longest note, in bytes. The API server accepts 1024.
 const LONGEST_NOTE: usize = 1000;
-/// As whom.
+/// The component that Events name as their reporter.
 const REPORTER: &str = "gatera";
 
 /// An Event to publish.
 #[derive(Debug)]
 pub struct Notice {
     regarding: ObjectReference,
-    /// Names the rule: Events of one reason on one object are counted, not repeated.
+    /// Names the rule: Events with the same reason about one object are counted, not repeated.
     reason: String,
     action: String,
     note: String,
 }
 
-/// The Events of a decision: overrides that were used, and deletions that were refused (Helm shows little of a refusal, and
-/// the caller is often a program). The validating call is the last of a request, so each Event is published
-/// once; only of a bootstrap Deployment that is kept at 0 replicas the mutating call publishes one, because the other one finds nothing.
-/// `proven`: an API server asks, so the user is who it says.
+/// Returns the Events of a decision: overrides that were used, deletions that were refused (Helm shows little of a refusal, and
+/// the caller is often a program), and changes of a recovery. They come from the validating call, which is the last of a
+/// request, so that each is published once. Only a bootstrap Deployment that is kept at 0 replicas gets its Event from the
+/// mutating call, because the validating call finds nothing. `proven`: the request comes from an API server, so its user is
+/// genuine.
 pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bool) -> Vec<Notice> {
     if review.origin == Origin::Mutating && !review.dry_run {
         return kept_at_zero(review, decision, view).into_iter().collect();
@@ -63,7 +65,7 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         return Vec::new();
     }
     let deletion = review.operation == Operation::Delete;
-    // A namespace that goes takes no new Event; an Event about what has no namespace goes to `default`.
+    // A namespace that is being deleted accepts no new Event; an Event about an object without a namespace goes to `default`.
     let goes = deletion && review.kind == Kind::Namespace && decision.allowed();
     let Some(about) = about(review, view, goes) else { return Vec::new() };
     let user = proven.then_some(&*review.user);
@@ -93,16 +95,16 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
     });
     let recovery = recovery.map(|turn| {
         let (reason, note) = of_recovery(&turn, user);
-        // Events of one reason and action are folded into one, and keep its words: each grant is one of its own.
+        // Events with the same reason and action are merged and keep the first text, so each grant has its own action.
         let action = format!("Recover{:016x}", Fingerprint::of(&note).number());
         Notice { regarding: about.clone(), reason: reason.to_owned(), action, note }
     });
     findings.chain(recovery).collect()
 }
 
-/// The request gets a warning as well, but many clients show none.
+/// Returns the Event about a bootstrap Deployment kept at 0 replicas. The answer warns, too, but many clients hide that.
 fn kept_at_zero(review: &Review, decision: &Decision, view: &View<'_>) -> Option<Notice> {
-    // The request need not come from an API server: its name must not bring words along.
+    // The request may be forged, so its name must not carry any other text into the Event.
     let is_name = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || matches!(it, b'-' | b'.');
     let counts = decision.allowed() && review.name.bytes().all(is_name);
     let Some(Object::Deployment(new)) = review.new.as_ref().filter(|_| counts) else { return None };
@@ -117,7 +119,7 @@ fn kept_at_zero(review: &Review, decision: &Decision, view: &View<'_>) -> Option
     })
 }
 
-/// Who may start a cluster that is down, from where, and by whose word.
+/// Returns the reason and the text of an Event about a recovery: which member, from which position, and by which user.
 fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
     let by = user.map(|user| format!(", by {user}")).unwrap_or_default();
     match turn {
@@ -136,13 +138,13 @@ fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
     }
 }
 
-/// An Event that is no warning.
+/// The Event reason of a recovery that is over, which is not a warning.
 const RECOVERY_OVER: &str = "RecoveryOver";
 const BREAK_GLASS_ENDED: &str = "GlassMended";
 
-/// The object that an Event about a request names, with the uid that the API server sent. A request with another uid
-/// has made it up, or comes before the watch. For objects that the view does not hold (a Secret, a new object), it is the
-/// cluster that they belong to.
+/// Returns the object that an Event about a request names, if it has the uid that the request gives. Another uid is forged, or
+/// the watch has not shown it yet. For an object that the view does not contain (a Secret, a new object), it is the cluster
+/// that the object belongs to.
 fn about(review: &Review, view: &View<'_>, goes: bool) -> Option<ObjectReference> {
     let Review { kind, namespace, name, .. } = review;
     let Some(uid) = view.world.facts().uid(*kind, &Id::new(namespace, name)) else {
@@ -151,23 +153,23 @@ fn about(review: &Review, view: &View<'_>, goes: bool) -> Option<ObjectReference
         return Some(regarding(Kind::StatefulSet, &cluster.id.namespace, &cluster.id.name, Some(uid)));
     };
     let said = review.objects().map(|object| &*object.meta().uid).find(|uid| !uid.is_empty());
-    // An Eviction has no uid; its only Event is about an override, which is on an object that the view holds.
+    // An Eviction has no uid; its only Event is about an override, which is on an object that the view contains.
     let same = said == Some(uid) || said.is_none() && review.subresource == "eviction";
     let namespace = if goes { "" } else { namespace };
     same.then(|| regarding(*kind, namespace, name, Some(uid.to_owned())))
 }
 
-/// Events about requests of one object in a minute. Overrides are few, and each should be seen.
+/// The number of Events per minute about requests for one object. Overrides are few, and each should be seen.
 const A_MINUTE: u32 = 6;
-/// So many objects are remembered before those of the minutes before are forgotten.
+/// The number of objects that are remembered before those of earlier minutes are forgotten.
 const REMEMBERED: usize = 1024;
 
-/// Objects with Events in this minute, and how many.
+/// The number of Events in the present minute, by the uid of their object.
 #[derive(Debug, Default)]
 pub struct EventLimiter(HashMap<String, (Timestamp, u32)>);
 
 impl EventLimiter {
-    /// Whether this one may be published.
+    /// Counts this Event, and returns whether it may be published.
     pub fn lets(&mut self, notice: &Notice, now: Timestamp) -> bool {
         let minute = SignedDuration::from_mins(1);
         if self.0.len() >= REMEMBERED {
@@ -183,7 +185,7 @@ impl EventLimiter {
     }
 }
 
-/// What the audit found new on an object.
+/// Returns the Event about a new finding of the audit.
 pub fn found(news: &News<'_>) -> Notice {
     let Audited { kind, id, uid, .. } = news.object;
     let uid = Some(uid.clone()).filter(|uid| !uid.is_empty());
@@ -195,8 +197,9 @@ pub fn found(news: &News<'_>) -> Notice {
     }
 }
 
-/// Webhook configurations are gone. They have no namespace, so the Event is about the guard's Lease: there `kubectl get events` in
-/// the guard's namespace shows it. One reason would fold the end of the second one into the first.
+/// Returns the Event about webhook configurations that were deleted. They have no namespace, so it is about the guard's Lease,
+/// where `kubectl get events` in the guard's namespace shows it. With one reason for all, the deletion of the second
+/// configuration would be merged into the Event about the first.
 pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> Notice {
     let reason = match kinds {
         [kind] => format!("{kind}Deleted"),
@@ -205,7 +208,7 @@ pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> 
     Notice { regarding: the_lease(namespace), reason, action: "Register".to_owned(), note }
 }
 
-/// Another writer undoes what the guard registers.
+/// Returns the Event about another writer that undoes the guard's registration.
 pub fn entries_contested(namespace: &str, note: String) -> Notice {
     let reason = "WebhookEntriesContested".to_owned();
     Notice { regarding: the_lease(namespace), reason, action: "Register".to_owned(), note }
@@ -221,11 +224,11 @@ fn the_lease(namespace: &str) -> ObjectReference {
     }
 }
 
-/// In this namespace nothing is refused for a while.
+/// Returns the Event about a break-glass that suspends refusals in this namespace.
 pub fn break_glass_began(namespace: &str, open: &Override) -> Notice {
     let (until, mend) = (exceptions::open_until(namespace, open), exceptions::mend(namespace));
     let note = format!("{until} (when that is done: {mend}): {}", open.reason);
-    // Each is one of its own: Events of one reason and action are folded into one, and keep its words.
+    // Events with the same reason and action are merged and keep the first text, so each break-glass has its own action.
     let action = format!("Open{:016x}", Fingerprint::of(&note).number());
     Notice {
         regarding: the_namespace(namespace),
@@ -235,7 +238,7 @@ pub fn break_glass_began(namespace: &str, open: &Override) -> Notice {
     }
 }
 
-/// And that is over. What stands at the namespace opens nothing more, and says that it did.
+/// Returns the Event about a break-glass that has ended. An annotation that is still there only shows that there was one.
 pub fn break_glass_ended(namespace: &str) -> Notice {
     let note = format!(
         "what is to be refused in this namespace is refused again; if the annotation is still there: {}",
@@ -249,13 +252,13 @@ fn the_namespace(name: &str) -> ObjectReference {
     regarding(Kind::Namespace, name, name, None)
 }
 
-/// As much of it as an Event holds.
+/// Returns as much of the note as an Event can hold.
 fn fitting(note: &str) -> String {
     let end = (0..=note.len().min(LONGEST_NOTE)).rev().find(|at| note.is_char_boundary(*at));
     note[..end.unwrap_or_default()].to_owned()
 }
 
-/// An Event of the controller, under a name that follows from what it says; a removal happens once.
+/// Returns an Event of the controller, under a name that is derived from its text: a removal happens only once.
 pub fn once(announcement: &Announcement, now: Timestamp) -> Event {
     let Announcement { id, uid, reason, note } = announcement;
     let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
@@ -265,7 +268,8 @@ pub fn once(announcement: &Announcement, now: Timestamp) -> Event {
     event(Notice { regarding, reason, action, note }, warns, name, REPORTER, now)
 }
 
-/// An Event of the older group: API servers take the timestamps by which `kubectl get events --sort-by=.lastTimestamp` sorts in no other.
+/// Returns an Event of the older API group: only there do API servers accept the timestamps by which
+/// `kubectl get events --sort-by=.lastTimestamp` sorts.
 fn event(notice: Notice, warns: bool, name: String, instance: &str, now: Timestamp) -> Event {
     let Notice { regarding, reason, action, note } = notice;
     Event {
@@ -289,7 +293,7 @@ fn event(notice: Notice, warns: bool, name: String, instance: &str, now: Timesta
     }
 }
 
-/// The namespace of Events about it.
+/// Returns the namespace of Events about this object.
 fn place(regarding: &ObjectReference) -> &str {
     regarding.namespace.as_deref().unwrap_or("default")
 }
@@ -309,12 +313,12 @@ fn regarding(kind: Kind, namespace: &str, name: &str, uid: Option<String>) -> Ob
     }
 }
 
-/// Hands over to the one task that writes Events.
+/// Creates the queue of the one task that writes Events.
 pub fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
     mpsc::channel(QUEUE)
 }
 
-/// Writes Events until the process ends.
+/// Writes the queued Events until the process ends.
 pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiver<Notice>) {
     let mut written = Written::new();
     while let Some(notice) = notices.recv().await {
@@ -329,13 +333,13 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
     }
 }
 
-/// What is said again within this time is counted.
+/// The time within which an Event that repeats is only counted.
 const COUNTED: SignedDuration = SignedDuration::from_mins(6);
 
-/// By object, reason and action: the name of the Event, how often it was said, and when last.
+/// By object, reason and action: the name of the Event, how often it occurred, and when last.
 type Written = HashMap<String, (String, i32, Timestamp)>;
 
-/// One that cannot be counted is written anew the next time.
+/// Writes an Event, or counts it if it repeats. An Event that cannot be counted is written anew the next time.
 async fn write(
     client: &Client,
     identity: &str,

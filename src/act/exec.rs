@@ -1,7 +1,7 @@
-//! A shell in a container, with the rights of the person who runs a command.
+//! A shell in a container, run with the rights of the user of a command.
 //!
-//! Owns: the way of lines to its standard input and of its output back. What is secret goes through standard input, never
-//! into a command line, which logs of API servers and nodes repeat. Must not know: what is run.
+//! Owns: the transfer of lines to its standard input, and of its output back. Secrets go through standard input, never into
+//! a command line, which the logs of API servers and nodes contain. Must not know: what is run.
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use kube::api::AttachParams;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-/// A statement that waits for longer, as one does behind a long transaction, is asked for again after the next look.
+/// The deadline of a script. A statement that takes longer, for example behind a long transaction, is repeated after the
+/// next look.
 const EXEC_DEADLINE: Duration = Duration::from_secs(60);
-/// Bytes of output that are read.
+/// The number of bytes of output that are read.
 const LONGEST_OUTPUT: u64 = 1 << 20;
 
-/// Why a script did not run to its end.
+/// The reason why a script did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     #[error("running a script in the pod")]
@@ -28,7 +29,7 @@ pub enum ExecError {
 }
 
 /// Runs this script in a container and returns what it prints. `input` is its standard input; the script must not wait for
-/// its end, which API servers cannot pass on.
+/// the end of the input, which API servers cannot pass on.
 pub async fn shell(
     pods: &Api<Pod>,
     pod: &str,
@@ -44,14 +45,14 @@ pub async fn shell(
         else {
             return Err(ExecError::Lost);
         };
-        // The output is read meanwhile: a script that cannot write does not read either.
+        // The output is read at the same time: a script that cannot write does not read either.
         let write = async {
             let written = stdin.write_all(input.as_bytes()).await;
             written.and(stdin.flush().await)
         };
         let (written, said, complaint) = tokio::join!(write, text(stdout), text(stderr));
         let status = status.await.ok_or(ExecError::Lost)?;
-        // Its end closes the connection: until then standard input stays open.
+        // Dropping standard input closes the connection, so it stays open until the status has arrived.
         drop(stdin);
         match status.status.as_deref() {
             Some("Success") if written.is_ok() => Ok(said),
@@ -65,7 +66,7 @@ pub async fn shell(
     timeout(EXEC_DEADLINE, run).await.unwrap_or(Err(ExecError::Lost))
 }
 
-/// What was read before the connection ended.
+/// Reads text until the connection ends or the limit is reached. An error ends the text like a normal end.
 async fn text(from: impl AsyncRead + Unpin) -> String {
     let mut bytes = Vec::new();
     let _ = from.take(LONGEST_OUTPUT).read_to_end(&mut bytes).await;

@@ -1,6 +1,6 @@
-//! The guard of one process: what every request is answered from, and what the parts of `serve` share.
+//! The guard of one process: the state that every request is answered from and that the parts of `serve` share.
 //!
-//! Owns: the state that is shared, and nothing of how it is filled (`watch`, `register`) or asked (`answer/router.rs`).
+//! Owns: the shared state. Must not know: how it is filled (`watch`, `register`) or used (`answer/router.rs`).
 
 mod ready;
 mod watch_freshness;
@@ -23,36 +23,38 @@ use crate::act::telemetry::Metrics;
 pub use ready::{Readiness, Report};
 pub use watch_freshness::WatchFreshness;
 
-/// By this name the API server remembers which fields are ours.
+/// The field manager by which the API server records the fields that the guard owns.
 pub const FIELD_MANAGER: &str = "gatera";
-/// More than this at once is refused at once: a queue would only answer those who have given up.
+/// The number of requests that are answered at the same time. More are refused immediately: a queue would only answer callers
+/// that have given up.
 const MOST_AT_ONCE: usize = 256;
 
-/// A watch shows what was made within this, usually much sooner. An API server waits longer for an answer.
+/// The longest wait of a request for the view. A watch shows a new object within this time, usually much sooner, and an API
+/// server waits longer for an answer.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// What a request is answered from.
+/// The state that requests are answered from.
 #[derive(Debug)]
 pub struct Guard {
-    /// Everything known, swapped whole.
+    /// Everything that is known; always replaced as a whole.
     pub world: Arc<ArcSwap<World>>,
-    /// The freshness of each watch; `None`: the world is not made of watches.
+    /// The freshness of each watch; `None` if the world does not come from watches.
     pub watch_freshness: ArcSwapOption<WatchFreshness>,
-    /// What the administrator chose, as far as it is in effect. Read once per request.
+    /// The settings that are in effect. They are read once per request.
     pub settings: ArcSwap<Settings>,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// What time it is.
+    /// The source of the current time.
     pub clock: fn() -> Timestamp,
-    /// Whether the API server should be sent here.
+    /// The state that decides whether the API server should send requests to this replica.
     pub ready: Readiness,
     /// Reservations: members that were allowed to leave moments ago.
     pub reservations: ReservationStore,
-    /// Reads and copies what servers read.
+    /// The reader and copier of ConfigMaps that servers read.
     pub config_maps: ConfigMaps,
-    /// Bytes that this process may take.
+    /// The memory that this process may use, in bytes.
     pub memory: usize,
-    /// The queue of Events to publish; `None`: none is published.
+    /// The queue of Events to publish; `None` if none are published.
     pub events: Option<mpsc::Sender<Notice>>,
     limiter: Mutex<EventLimiter>,
     news: Notify,
@@ -60,7 +62,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard that knows this world.
+    /// Creates a guard with this world.
     pub fn new(world: Arc<ArcSwap<World>>, settings: Settings, clock: fn() -> Timestamp) -> Self {
         let (metrics, ready) = (Metrics::default(), Readiness::default());
         metrics.expect(crate::rulebook().rules().iter().map(|rule| rule.id));
@@ -82,7 +84,7 @@ impl Guard {
         }
     }
 
-    /// How current this world is by now.
+    /// Returns how current this world is now.
     pub fn freshness(&self, world: &World) -> Freshness {
         match (&*self.watch_freshness.load(), world.freshness) {
             (Some(watch_freshness), Freshness::Current) => watch_freshness.freshness(),
@@ -90,22 +92,22 @@ impl Guard {
         }
     }
 
-    /// Whether the API server should be sent here, and why not.
+    /// Returns whether the API server should send requests to this replica, and if not, why.
     pub fn report(&self) -> Report {
         let (world, settings) = (self.world.load(), self.settings.load());
         let view = View::new(&world, (self.clock)(), &settings);
         self.ready.report(&View { freshness: self.freshness(&world), ..view })
     }
 
-    /// The world, as soon as it knows what a request is about. An object is asked about the moment it is made, and those that it
-    /// belongs to may have been made a moment before.
+    /// Returns the world as soon as it knows what a request is about, or the current one after a short wait. A request comes
+    /// while its object is being created, and the owners of the object may have been created only a moment before.
     pub async fn world_that(&self, knows: impl Fn(&World) -> bool) -> Arc<World> {
         let waits = async {
             loop {
                 let mut news = std::pin::pin!(self.news.notified());
                 news.as_mut().enable();
                 let world = self.world.load_full();
-                // A request that waits takes the place of another one.
+                // A waiting request takes the place of another one.
                 if knows(&world) || self.places.available_permits() < MOST_AT_ONCE / 2 {
                     return world;
                 }
@@ -115,18 +117,18 @@ impl Guard {
         timeout(MOMENT, waits).await.unwrap_or_else(|_| self.world.load_full())
     }
 
-    /// Another world is shown.
+    /// Replaces the world, and wakes the requests that wait for it.
     pub fn show(&self, world: World) {
         self.world.store(Arc::new(world));
         self.news.notify_waiters();
     }
 
-    /// A place for one request, unless there are too many.
+    /// Takes a place for one request; `None` if there are too many requests.
     pub fn place(&self) -> Option<SemaphorePermit<'_>> {
         self.places.try_acquire().ok()
     }
 
-    /// Publishes an Event about a request, but not about one object over and over.
+    /// Publishes an Event about a request, unless there were many about the same object lately.
     pub fn publish_request(&self, notice: Notice) {
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
         if limiter.lets(&notice, (self.clock)()) {
@@ -134,7 +136,7 @@ impl Guard {
         }
     }
 
-    /// Publishes an Event. A full queue drops it: a guard that waits for its own Events would be an outage.
+    /// Publishes an Event. If the queue is full, the Event is dropped: a guard that waited for its own Events would be an outage.
     pub fn publish(&self, notice: Notice) {
         if let Some(events) = &self.events {
             let _ = events.try_send(notice);

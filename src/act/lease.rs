@@ -1,10 +1,10 @@
-//! Who leads: one Lease, one holder.
+//! The election of the leader: one Lease, one holder.
 //!
-//! Owns: `may_write`, which is pure, [`hold`], the loop that asks it, and [`Leading`], by which the leader's tasks know that
-//! they may act. Must not know: what a leader does. Every write carries the resourceVersion it was decided on, so of two
-//! candidates at most one wins. Times are this process's own and cannot be set: whether a holder is gone is measured from
-//! when *we* saw the record change last, and a holder counts from when it *asked* for the renewal that succeeded. So it
-//! steps down before another replica may take over, however long an answer takes.
+//! Owns: `may_write`, which is pure, [`hold`], the loop that calls it, and [`Leading`], by which the leader's tasks check that
+//! they may act. Must not know: what a leader does. Every write carries the resourceVersion that it was decided on, so at most
+//! one of two candidates wins. Times are counted by this process, and setting a clock does not change them: a candidate
+//! measures the silence of a holder from when it *saw* the record change last, and a holder counts from when it *requested* the
+//! renewal that succeeded. So a holder steps down before another replica may take over, however long an answer takes.
 
 mod seat;
 #[cfg(test)]
@@ -29,29 +29,31 @@ pub use seat::{Leading, Seat, seat};
 
 /// Lease duration: other replicas wait this long before they take over.
 const RESPECTED: Duration = Duration::from_secs(15);
-/// A holder acts on a renewal for this long. The rest of the time is room for what it had begun: one slow connect.
+/// The time for which a holder acts on a renewal. The rest of the lease duration is left for steps that have begun: one slow
+/// connect.
 const ACTS: Duration = Duration::from_secs(10);
-/// A step that began at the last moment may take this long: about half of what is left until another replica may lead.
+/// The time that a step begun at the last moment may take: about half of what is left until another replica may lead.
 const SPARE: Duration = Duration::from_millis(2_500);
-/// How often the record is renewed, or looked at.
+/// The interval at which the record is renewed, or read by a candidate.
 const EVERY: Duration = Duration::from_secs(3);
-/// A turn that has no answer by then is tried again: three fit into the time a holder acts.
+/// The deadline of a turn, after which it is tried again: three turns fit into the time for which a holder acts.
 const TURN_DEADLINE: Duration = Duration::from_secs(3);
-/// After a turn that failed.
+/// The pause after a turn that failed.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Said of a turn that was given up.
+/// The error that is logged for a turn without an answer.
 const NO_ANSWER: &str = "no answer";
 
 /// The name of the one Lease.
 const NAME: &str = "gatera";
 
-/// The record is free, ours, or its holder is silent. `unchanged` is how long we have seen this version of it.
+/// Returns whether this replica may write the record: it is free, its own, or its holder is silent. `unchanged` is how long
+/// this replica has seen this version of it.
 fn may_write(holder: &str, me: &str, unchanged: Duration) -> bool {
     holder.is_empty() || holder == me || unchanged >= RESPECTED
 }
 
-/// Holds the lease whenever it can be had until `closing`; then gives it up at once.
+/// Holds the lease whenever it is available until `closing`, then gives it up at once.
 pub async fn hold(
     client: Client,
     namespace: String,
@@ -65,7 +67,7 @@ pub async fn hold(
     Election { store, blank, me, seen: None, seat }.run(closing).await;
 }
 
-/// The record as it was seen last, and the time since which it is so.
+/// The record as it was last seen, and the time since which it has not changed.
 struct SeenRecord {
     lease: Lease,
     since: Instant,
@@ -73,7 +75,7 @@ struct SeenRecord {
 
 struct Election<S> {
     store: S,
-    /// What is created if there is none.
+    /// The Lease that is created if there is none.
     blank: Lease,
     me: String,
     seen: Option<SeenRecord>,
@@ -132,8 +134,8 @@ impl<S: LeaseStore> Election<S> {
     }
 }
 
-/// One look and at most one write; the holder writes over what it wrote, without a look. A conflict is an answer: another
-/// replica was faster.
+/// Reads the record once and writes it at most once; the holder writes over its own last version without reading it. Returns
+/// whether this replica holds the lease; after a conflict it does not, because another replica was faster.
 async fn turn(
     store: &impl LeaseStore,
     blank: &Lease,
@@ -156,14 +158,14 @@ async fn turn(
         }
     }
     let written = store.write(NAME, &renewed(lease.unwrap_or_else(|| blank.clone()), me)).await;
-    // The write may have arrived or not: what was known is no longer what is there.
+    // The write may have arrived or not, so the record that was seen may be out of date.
     *seen = None;
     match written {
         Ok((lease, _)) => {
             *seen = Some(SeenRecord { lease, since: Instant::now() });
             Ok(true)
         }
-        // Changed, or gone, or created meanwhile.
+        // The record was changed, deleted or created meanwhile.
         Err(error) if matches!(Fault::of(&error), Fault::NotFound | Fault::Conflict | Fault::Invalid) => {
             Ok(false)
         }
@@ -175,7 +177,7 @@ fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
-/// The record with our name. Its times are for people: no replica decides by them.
+/// Returns the record with this replica as its holder. Its times are for people: no replica decides by them.
 fn renewed(mut lease: Lease, me: &str) -> Lease {
     let now = MicroTime(Timestamp::now());
     let before = lease.spec.take().unwrap_or_default();
@@ -192,7 +194,7 @@ fn renewed(mut lease: Lease, me: &str) -> Lease {
     lease
 }
 
-/// Only what is ours is given up.
+/// Gives the lease up, if this replica holds it.
 async fn give_up(store: &impl LeaseStore, me: &str) -> kube::Result<()> {
     let Some(mut lease) = store.read(NAME).await?.0.filter(|it| holder(it) == me) else { return Ok(()) };
     if let Some(spec) = &mut lease.spec {

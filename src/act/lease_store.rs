@@ -1,6 +1,6 @@
-//! Leases of the guard's own namespace, by which its replicas agree, and the time that the API server's answers carry.
+//! Leases in the guard's own namespace, by which its replicas agree, and the time that the API server's answers carry.
 //!
-//! Must not know: what stands in a Lease.
+//! Must not know: what a Lease contains.
 
 use axum::http::StatusCode;
 use axum::http::header::DATE;
@@ -14,14 +14,14 @@ use kube::{Api, Client, Error};
 
 use crate::act::api::refusal;
 
-/// What was asked for, and the `Date` of the answer, if it had one that can be read.
+/// The object that was requested, and the `Date` of the answer, if it has one that can be read.
 pub type Dated<T> = (T, Option<Timestamp>);
 
-/// Where Leases are kept.
+/// A place where Leases are kept.
 pub trait LeaseStore: Send + Sync {
-    /// This Lease, if it exists.
+    /// Reads this Lease, if it exists.
     fn read(&self, name: &str) -> impl Future<Output = kube::Result<Dated<Option<Lease>>>> + Send;
-    /// Writes it only over the version that it carries; without one only if there is none.
+    /// Writes the Lease only over the version that it carries; without a version, only if there is no such Lease.
     fn write(&self, name: &str, lease: &Lease) -> impl Future<Output = kube::Result<Dated<Lease>>> + Send;
 }
 
@@ -32,7 +32,7 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Of this namespace.
+    /// Returns the Leases of this namespace.
     pub(super) fn of(client: Client, namespace: &str) -> Self {
         Self { api: Api::namespaced(client, namespace) }
     }
@@ -41,7 +41,7 @@ impl Leases {
         Request::new(self.api.resource_url())
     }
 
-    /// The answer; `None`: there is no such Lease.
+    /// Sends a request and returns the Lease in the answer; `None`: there is no such Lease.
     async fn ask(&self, request: axum::http::Request<Vec<u8>>) -> kube::Result<Dated<Option<Lease>>> {
         let answer = self.api.clone().into_client().send(request.map(Body::from)).await?;
         let date = answer.headers().get(DATE).and_then(|it| rfc2822::parse(it.to_str().ok()?).ok());
@@ -66,7 +66,7 @@ impl LeaseStore for Leases {
 
     async fn write(&self, name: &str, lease: &Lease) -> kube::Result<Dated<Lease>> {
         let text = serde_json::to_vec(lease).map_err(Error::SerdeError)?;
-        // Also creates it: a Lease that was deleted comes back, by a right that names it.
+        // This also creates a Lease that was deleted, and needs only a permission that names it.
         let request =
             self.requests().replace(name, &PostParams::default(), text).map_err(Error::BuildRequest)?;
         match self.ask(request).await? {

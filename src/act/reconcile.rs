@@ -1,8 +1,8 @@
-//! The leader's loop: look at the world, do what the plan says.
+//! The leader's loop: plans from the current view, and carries out the steps that are due.
 //!
-//! Must not know: why a step is right (`plan.rs` does). In steady state the plan is empty and nothing is called.
-//! `reconcile/apply.rs` does one step, `reconcile/finish.rs` the last one of a clean-up; `reconcile/audit.rs` only looks,
-//! and `reconcile/policy_reports.rs` writes what it found for web pages.
+//! Must not know: why a step is right (`plan.rs` does). In steady state the plan is empty and no API call is made.
+//! `reconcile/apply.rs` carries out one step, and `reconcile/finish.rs` the last one of a clean-up. `reconcile/audit.rs`
+//! changes nothing, and `reconcile/policy_reports.rs` writes its findings as Reports for web pages.
 
 mod apply;
 pub mod audit;
@@ -26,17 +26,17 @@ use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 use crate::act::telemetry::chain;
 
-/// Looking never takes more than a fifth of the time.
+/// The pause after planning, as a multiple of the time that planning took, which is therefore at most a fifth of the whole.
 const REST: u32 = 4;
 
-/// Works while `leading`, whenever the world has `changed`.
+/// Carries out the plan while this replica leads, each time the world has `changed` or a step may have become due.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
     let (mut pace, mut lookout, began) =
         (StepScheduler::default(), IncrementalPlanner::default(), Instant::now());
     let context = StepContext { client, guard, leading: leading.clone() };
     loop {
         if !leading.holds() {
-            // Another leader changes the world now, so what was planned from an older one is dropped.
+            // Another leader may change the world now, so steps that were planned from an older world are dropped.
             lookout = IncrementalPlanner::default();
         }
         if !leading.elected().await {
@@ -48,7 +48,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
         let rest = looked.elapsed() * REST;
         let mut anew = false;
         for step in pace.due(&steps, began.elapsed()) {
-            // What follows is planned anew: the world is not the same after a step that destroys.
+            // The steps after one that destroys are planned again, because it changes the world.
             anew = step.destroys();
             if !context.may(step) {
                 break;
@@ -59,11 +59,11 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
             }
         }
         if anew {
-            // A plan that changes all the time must not take all the time.
+            // A plan that keeps changing must not starve other tasks.
             tokio::task::yield_now().await;
             continue;
         }
-        // Under a storm of events a world follows the other within a millisecond.
+        // In a storm of watch events, worlds follow each other within a millisecond.
         tokio::time::sleep(rest).await;
         let again = tokio::time::sleep(pace.again(&steps, began.elapsed()));
         tokio::select! {
@@ -78,7 +78,7 @@ async fn one(context: &StepContext, pace: &mut StepScheduler, step: &Step, began
     let outcome = timeout(time, apply::step(context, step)).await;
     match &outcome {
         Ok(Err(error)) if conflict(error) => pace.missed(step, began.elapsed()),
-        // An Event that could not be written is still to be written.
+        // An Event that could not be written stays due.
         Ok(Err(_)) | Err(_) if matches!(step, Step::Announce(_)) => pace.failed(step, began.elapsed()),
         _ => pace.did(step, began.elapsed()),
     }
@@ -91,14 +91,14 @@ async fn one(context: &StepContext, pace: &mut StepScheduler, step: &Step, began
     }
 }
 
-/// Writes a line of the log in words, not in structures.
+/// Logs the outcome of a step, as sentences instead of debug structures.
 fn log(step: &Step, outcome: &StepOutcome) {
     let object = step.object();
     match outcome {
         Ok(Ok(Done::Yes)) => info!(%step, object, "a step is done"),
         Ok(Ok(Done::NotNow(why))) => info!(%step, object, why, "a step is postponed"),
         Ok(Ok(Done::Refused(event))) => info!(%step, object, why = event.note, "a step was refused"),
-        // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
+        // The object changed meanwhile, as a StatefulSet does when its last member becomes Ready, so the step is planned again.
         Ok(Err(error)) if conflict(error) => {
             info!(%step, object, "the step is planned again: its object has changed");
         }
@@ -113,20 +113,20 @@ fn conflict(error: &kube::Error) -> bool {
     Fault::of(error) == Fault::Conflict
 }
 
-/// Nothing: there was no answer in time.
+/// The result of a step; `Elapsed` means that the API server did not answer in time.
 type StepOutcome = Result<Result<Done, kube::Error>, Elapsed>;
 
-/// The outcome of a step.
+/// The outcome of a step that did not fail.
 enum Done {
-    /// It is done.
+    /// The step is done.
     Yes,
-    /// The world has changed, or something else goes first.
+    /// The step is postponed, for this reason: the world has changed, or something else must happen first.
     NotNow(String),
-    /// It was refused, and an Event should say so.
+    /// The step was refused, and this Event should report it.
     Refused(Announcement),
 }
 
-/// What every step needs.
+/// The client, the guard and the lease, which every step needs.
 struct StepContext {
     client: Client,
     guard: Arc<Guard>,
@@ -134,13 +134,13 @@ struct StepContext {
 }
 
 impl StepContext {
-    /// No step begins without the lease (and none outlasts it), and none that destroys unless it follows from the world as it is now. Asked again
-    /// before every single call that deletes.
+    /// Returns whether the step may begin: this replica holds the lease, which no step outlasts, and a step that destroys still
+    /// follows from the current world. This is checked again before every single call that deletes.
     fn may(&self, step: &Step) -> bool {
         self.leading.holds() && (!step.destroys() || self.look(plan::next).contains(step))
     }
 
-    /// Looks at the world as it is now.
+    /// Calls `look` with a view of the current world.
     fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let guard = &self.guard;
         let (world, settings) = (guard.world.load_full(), guard.settings.load_full());

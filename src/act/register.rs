@@ -1,10 +1,10 @@
-//! Registration: the serving certificate, and the webhook entries that send requests here.
+//! Registration: the serving certificate, and the webhook entries that send requests to the guard.
 //!
-//! Owns: the one task that watches the Secret and the two webhook configurations. Every replica takes its leaf from
-//! there and knows whether API servers trust it; the leader also writes. `known.rs` decides; `certificate.rs` keeps the Secret
-//! and shows the leaf, `entries.rs` keeps the entries: two steps that never wait for each other's success, and have errors of their
-//! own. Must not know: rules, requests. The configurations exist before us and are empty; entries are filled in when
-//! this guard can answer, and are never removed because it feels unwell. A configuration that was deleted stays deleted.
+//! Owns: the one task that watches the Secret and the two webhook configurations. Every replica takes its leaf from the Secret
+//! and checks whether API servers trust it; the leader also writes. `known.rs` decides; `certificate.rs` maintains the Secret and
+//! puts the leaf into use, `entries.rs` maintains the entries: two steps that never wait for each other's success and have errors
+//! of their own. Must not know: rules, requests. The chart creates the configurations empty; entries are added when this guard
+//! can answer, and are never removed because it is unhealthy. A configuration that was deleted stays deleted.
 
 mod certificate;
 mod entries;
@@ -37,28 +37,28 @@ use crate::act::telemetry::{chain, repeated};
 use known::Known;
 use pace::Pace;
 
-/// What is registered, and where everything is that this takes.
+/// What is registered, and which objects this involves.
 #[derive(Clone, Debug)]
 pub struct Registration {
     /// The guard's own namespace.
     pub namespace: String,
-    /// The Helm release that our objects belong to; empty: none.
+    /// The Helm release that the guard's objects belong to; empty if there is none.
     pub release: String,
-    /// The Secret with the certificates.
+    /// The name of the Secret with the certificates.
     pub secret: String,
     /// The name of both webhook configurations.
     pub configuration: String,
-    /// Where API servers find us.
+    /// The address at which API servers reach the guard.
     pub target: Destination,
-    /// The names that the leaf is for.
+    /// The names for which the leaf is issued.
     pub names: Vec<String>,
-    /// How long our certificates live.
+    /// The lifetimes of the certificates that the guard makes.
     pub lives: Lives,
-    /// Certificates that are kept from outside: a folder with `tls.crt`, `tls.key` and `ca.crt`.
+    /// A folder with `tls.crt`, `tls.key` and `ca.crt`, if the certificates are maintained outside of the guard.
     pub folder: Option<PathBuf>,
 }
 
-/// What goes wrong here is tried again; nothing of it ends the process.
+/// The errors of the registration. Failed steps are retried, and no error ends the process.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("writing the Secret {0}")]
@@ -81,12 +81,12 @@ enum Error {
     Late,
 }
 
-/// How often files are looked at, and a failed step is tried again. Certificates last for months.
+/// The interval at which files are read and failed steps are retried, which is often enough: certificates last for months.
 const LOOK: Duration = Duration::from_secs(5);
-/// So long one step may wait for API servers, or a link that stalled would hold up the other step.
+/// The time for which one step may wait for API servers, so that a stalled link does not hold up the other step.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Runs until the process ends.
+/// Keeps the certificate in use and the entries up to date until the process ends.
 pub async fn run(
     client: Client,
     guard: Arc<Guard>,
@@ -99,14 +99,14 @@ pub async fn run(
     registrar.work(leading, changed).await;
 }
 
-/// What is known, and what is done about it.
+/// The registration task: what it knows, and what it does about it.
 struct Registrar {
     client: Client,
     guard: Arc<Guard>,
     leaf: Leaf,
     registration: Registration,
     known: Known,
-    /// How often each configuration is written, by the time since `begun`.
+    /// The pace at which each configuration is written, by the time since `begun`.
     paces: [Pace; 2],
     begun: Instant,
 }
@@ -133,7 +133,7 @@ impl Registrar {
         let mut mutating = pin!(watch::object(mutating, &configuration));
         let mut validating = pin!(watch::object(validating, &configuration));
         let own = self.registration.folder.is_none();
-        // Certificates that live for seconds (in tests) want looking after more often.
+        // Certificates that live for seconds (in tests) have to be checked more often.
         let look = LOOK.min((self.registration.lives.leaf / 20).unsigned_abs());
         loop {
             let waiting = self.guard.freshness(&self.guard.world.load()) == Freshness::Loading;
@@ -158,7 +158,7 @@ impl Registrar {
         }
     }
 
-    /// Everything there is to do. What fails has its own line in `/readyz`, and does not block the rest.
+    /// Runs every step once. A step that fails has its own line in `/readyz` and does not block the others.
     async fn act(&mut self, leads: bool) {
         let certificate = timeout(DEADLINE, self.certificate(leads)).await.unwrap_or(Err(Error::Late));
         self.tell_certificate(certificate);
@@ -171,7 +171,7 @@ impl Registrar {
     }
 }
 
-/// The watch of an object of ours goes on by itself.
+/// Logs that an object of the guard cannot be watched. The watch continues by itself.
 fn unwatched(error: &(dyn std::error::Error + 'static), kind: &str) {
     let error = chain(error);
     if let Some(times) = repeated::times("own object", &error) {
@@ -179,7 +179,7 @@ fn unwatched(error: &(dyn std::error::Error + 'static), kind: &str) {
     }
 }
 
-/// For `/readyz` and the log.
+/// Logs an error, and returns its text for `/readyz`.
 fn words(error: &Error) -> String {
     let words = chain(error);
     if let Some(times) = repeated::times("registration", &words) {

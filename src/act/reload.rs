@@ -1,8 +1,9 @@
 //! The settings file: read at the start, and again whenever its content changes.
 //!
-//! Owns: the file, what becomes of a change, and how any file is followed ([`contents`]). Must not know: what is set
-//! (`settings.rs` does). Modes and webhook settings count at once; another adoption counts when the watches have listed what it selects (`watch.rs`), so that no request is answered
-//! by labels that the view does not know yet. A file that cannot be read changes nothing and is said.
+//! Owns: the file, the effect of a change, and how any file is followed ([`contents`]). Must not know: the meaning of the
+//! settings (`settings.rs`). Modes and webhook settings take effect at once; another adoption takes effect when the watches
+//! have listed what it selects (`watch.rs`), so that no request is answered by labels that the view does not know yet.
+//! A file that cannot be read changes nothing and is reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,21 +18,21 @@ use crate::act::guard::Guard;
 use crate::act::telemetry::chain;
 use crate::rulebook;
 
-/// How often the content is looked at. A kubelet swaps a link somewhere above the file, which no watch on the file sees.
+/// The interval at which the content is read. A kubelet swaps a link somewhere above the file, which a file watch would miss.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Why there are no settings in a file.
+/// The reason why a settings file could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not there, or not for us.
+    /// The file does not exist, or may not be read.
     #[error("reading the settings file {0}")]
     Read(PathBuf, #[source] std::io::Error),
-    /// It holds something else.
+    /// The file holds something other than valid settings.
     #[error("settings file {0}")]
     Form(PathBuf, #[source] settings::Error),
 }
 
-/// What the file says now.
+/// Reads the settings from the file.
 pub fn load(path: &Path) -> Result<Settings, Error> {
     parse(path, &text(path)?)
 }
@@ -40,12 +41,12 @@ fn text(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::Read(path.to_owned(), error))
 }
 
-/// What a text says that a file had.
+/// Parses the settings in a text that was read from this file.
 pub fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
     rulebook().settings(text).map_err(|error| Error::Form(path.to_owned(), error))
 }
 
-/// Follows the file until the process ends. `adopted` hears of another adoption, `changed` of everything else.
+/// Follows the file until the process ends. `adopted` receives another adoption; `changed` is incremented with every change.
 pub async fn follow(
     path: PathBuf,
     guard: Arc<Guard>,
@@ -61,7 +62,7 @@ pub async fn follow(
     contents(read, take).await;
 }
 
-/// Hands out what is read, or why it cannot be, at once and whenever it is something else, until the process ends.
+/// Calls `take` with what is read, or why it cannot be read: at once, and then whenever it differs, until the process ends.
 pub async fn contents<T: PartialEq>(
     read: impl Fn() -> Result<T, String>,
     mut take: impl FnMut(&Result<T, String>),
@@ -77,7 +78,7 @@ pub async fn contents<T: PartialEq>(
     }
 }
 
-/// Puts into effect what was read, or says why it was not.
+/// Puts the settings that were read into effect, or reports why they could not be read.
 pub fn take(read: Result<Settings, String>, guard: &Guard, adopted: &watch::Sender<Adoption>) {
     guard.metrics.config_current.set(i64::from(read.is_ok()));
     match read {

@@ -1,11 +1,11 @@
 //! Reservations: which members were allowed to leave moments ago, agreed on by all replicas of the guard.
 //!
-//! Owns: the [`ReservationStore`]. Must not know: rules, HTTP, how old a reservation is (`ledger.rs` does). A member that may leave is
-//! written into one of a few Leases of the guard's own namespace (which one, its cluster says), over the version that was
-//! read last: of two replicas that allow two members of a cluster to leave at the same moment only one can write, and the
-//! other judges again with what it then reads. One write, and only for what takes a member away. The chart makes these
-//! Leases, so one that does not exist was deleted: it is made again, and no member of its clusters leaves until what it
-//! may have held is over.
+//! Owns: the [`ReservationStore`]. Must not know: rules, HTTP, how old a reservation is (`ledger.rs` does). A removal is
+//! reserved in one of a few Leases in the guard's own namespace, chosen by the id of the cluster, over the version that was
+//! read last: if two replicas allow two members of a cluster to leave at the same moment, only one of them can write, and the
+//! other judges again with what it then reads. A removal costs one write, and other requests none. The chart creates these
+//! Leases, so one that does not exist was deleted: it is created again, and no member of its clusters leaves until the
+//! reservations that it may have held expire.
 
 mod ledger;
 mod note;
@@ -34,48 +34,48 @@ use crate::act::telemetry::chain;
 use ledger::{Ledger, LedgerStep, ServerClock};
 use note::ReservationNote;
 
-/// So many Leases. Clusters that share one only share its conflicts.
+/// The number of Leases. Clusters that share one only share its write conflicts.
 const SHARDS: u32 = 8;
-/// More than a drain of many nodes asks for at once. Beyond it a request is refused at once, so that made-up ones do not
-/// take the places of all others.
+/// The number of reservations that may be in progress, which is more than a drain of many nodes requests at once. Further ones
+/// are refused at once, so that forged requests do not take the places of all others.
 const AT_ONCE: usize = 32;
-/// API servers wait two seconds for some answers.
+/// The deadline of a reservation: API servers wait only two seconds for some answers.
 const PATIENCE: Duration = Duration::from_millis(1_200);
-/// So many notes whose time is not what the answer shows are written for one request. Then API servers differ, and the next
-/// carries no time.
+/// The number of notes that are written for one request although their time differs from that of the answer. After that the
+/// clocks of the API servers evidently differ, and the next note carries no time.
 const WRONG_TIMES: usize = 2;
 
-/// What became of it.
+/// The outcome of a reservation.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reserving {
-    /// All replicas can know: it may leave.
+    /// The removal is reserved for all replicas, and the member may leave.
     Reserved,
-    /// With these reservations, which are known now, it may not leave.
+    /// The member may not leave because of these reservations, which are known now.
     Lost(Reservations),
-    /// It could not be reserved, in words: why.
+    /// The removal could not be reserved, for this reason.
     Unknown(String),
 }
 
-/// Which members were allowed to leave.
+/// The reservations of the members that were allowed to leave.
 #[derive(Debug)]
 pub struct ReservationStore<S = Leases> {
-    /// `None`: there is one replica, which remembers.
+    /// Where reservations are kept; `None`: there is one replica, which keeps them in memory.
     store: Option<S>,
-    /// Namespace and Helm release of the Leases, for one that has to be made again.
+    /// The namespace and the Helm release of the Leases, for one that has to be created again.
     home: (String, String),
     turns: Semaphore,
-    /// What each Lease held when it was read or written last.
+    /// Each Lease as it was last read or written; `None`: it is to be read.
     shards: [Mutex<Option<Lease>>; SHARDS as usize],
     ledger: Lock<Ledger>,
 }
 
 impl ReservationStore {
-    /// No other replica allows members to leave.
+    /// Creates the store of a guard that has only one replica.
     pub fn of_one_replica() -> Self {
         Self::at(None, Default::default())
     }
 
-    /// Shared with the other replicas.
+    /// Creates a store that is shared with the other replicas.
     pub fn shared(client: Client, namespace: &str, release: &str) -> Self {
         let store = Leases::of(client, namespace);
         Self::at(Some(store), (namespace.to_owned(), release.to_owned()))
@@ -88,12 +88,12 @@ impl<S: LeaseStore> ReservationStore<S> {
         Self { store, home, turns, shards: Default::default(), ledger: Lock::default() }
     }
 
-    /// Which members were allowed to leave moments ago, as far as this replica knows.
+    /// Returns which members were allowed to leave moments ago, as far as this replica knows.
     pub fn current(&self) -> Reservations {
         self.ledger().reservations(Instant::now())
     }
 
-    /// Reserves this departure, if it is `still_right` with everything that is known at the moment of writing.
+    /// Reserves this removal, if it is `still_right` with all reservations that are known at the moment of writing.
     pub async fn reserve(
         &self,
         member_removal: &MemberRemoval,
@@ -117,7 +117,7 @@ impl<S: LeaseStore> ReservationStore<S> {
         still_right: impl Fn(&Reservations) -> bool,
     ) -> kube::Result<Reserving> {
         let shard = shard_of(&member_removal.cluster);
-        // One at a time in this replica; it is empty while it is not known what became of a write.
+        // This replica makes one reservation per Lease at a time. The place is empty while the outcome of a write is unknown.
         let mut place = self.shards[shard].lock().await;
         let mut wrong_times = 0;
         loop {
@@ -148,7 +148,8 @@ impl<S: LeaseStore> ReservationStore<S> {
         }
     }
 
-    /// What the Lease held last. One that does not exist is made again; then, or if another replica was faster: `None`.
+    /// Returns the Lease as it was last seen, or reads it. `None`: it did not exist, and was created again, here or by another
+    /// replica.
     async fn lease(&self, place: &mut Option<Lease>, shard: usize) -> kube::Result<Option<Lease>> {
         let known = place.take();
         let Some(store) = self.store.as_ref().filter(|_| known.is_none()) else {
@@ -171,8 +172,8 @@ impl<S: LeaseStore> ReservationStore<S> {
         Ok(lease)
     }
 
-    /// Writes these notes into the Lease. Whether the first one's time is right by the answer; `None`: another replica wrote, or
-    /// it was deleted or made meanwhile.
+    /// Writes these notes into the Lease. Returns whether the time of the first note is right by the date of the answer;
+    /// `None`: another replica wrote the Lease, or it was deleted or created meanwhile.
     async fn put(
         &self,
         place: &mut Option<Lease>,
@@ -213,7 +214,8 @@ fn shown(date: Option<Timestamp>, asked: Instant, answered: Instant) -> Option<S
     Some(ServerClock { date: date?, asked, answered })
 }
 
-/// All departures from a cluster go into one Lease, whichever version of the guard writes it: FNV-1a, folded.
+/// Returns the shard of a cluster (FNV-1a, folded): all removals from it go into one Lease, whichever version of the guard
+/// writes it.
 fn shard_of(cluster: &Id) -> usize {
     let name = cluster.to_string();
     let hash =
@@ -221,7 +223,7 @@ fn shard_of(cluster: &Id) -> usize {
     usize::try_from((hash >> 16 ^ hash) % SHARDS).unwrap_or_default()
 }
 
-/// All Leases, by name. The chart makes them, and names them in the guard's rights.
+/// Lists the names of all Leases. The chart creates them, and names them in the guard's permissions.
 pub fn leases() -> impl Iterator<Item = String> {
     (0..SHARDS as usize).map(name_of)
 }
@@ -230,7 +232,7 @@ fn name_of(shard: usize) -> String {
     format!("gatera-let-go-{shard}")
 }
 
-/// For the person who waits: what the API server said, without what a client library makes of it.
+/// Returns the API server's own message for the person who waits, without the text of the client library.
 fn short(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),

@@ -1,4 +1,4 @@
-//! Logs and metrics, for operators. Names are fixed here and in `telemetry/`, once.
+//! Logs and metrics for operators. The names of metrics are defined only here and in `telemetry/`.
 //!
 //! Must not know: rules and clusters, except as labels. The metrics of `telemetry/clusters.rs` name clusters: they grow with the
 //! number of clusters, on the leader only. All other label values come from small, fixed sets, and no metric grows with the
@@ -28,11 +28,11 @@ use clusters::ClusterGauges;
 pub use error_chain::chain;
 use process::ProcessMetrics;
 
-/// Everything that is counted.
+/// All metrics of the guard.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Without our prefix.
+    /// The metrics whose names do not begin with `gatera`.
     process: Registry,
     reviews: Family<Labels<2>, Counter>,
     findings: Family<Labels<3>, Counter>,
@@ -43,50 +43,50 @@ pub struct Metrics {
     clusters: Family<Labels<1>, Gauge>,
     rollouts: Family<Labels<1>, Gauge>,
     each_cluster: ClusterGauges,
-    /// In how many namespaces nothing is refused for now.
+    /// The number of namespaces in which break-glass suspends refusals.
     pub break_glass: Gauge,
     /// 1 while every watch is running.
     pub view_current: Gauge,
     /// 1 while the settings file is in effect as it is.
     pub config_current: Gauge,
-    /// Objects the watches brought that could not be read.
+    /// Watched objects that could not be read.
     pub unreadable: Counter,
     /// Connections that are open.
     pub connections: Gauge,
-    /// Connections that were ended before their time: too many, too slow, or no handshake.
+    /// Connections that the guard ended early, by reason: too many, too slow, or no handshake.
     turned_away: Family<Labels<1>, Counter>,
     /// Connections that finished their handshake.
     pub opened: Counter,
-    /// When the serving certificate ends, in seconds since 1970.
+    /// When the serving certificate expires, in seconds since 1970.
     pub certificate_ends: Gauge<f64, AtomicU64>,
     /// 1 on the replica that holds the lease.
     pub leader: Gauge,
-    /// How often the entries of a webhook configuration were written.
+    /// The number of times that the entries of a webhook configuration were written.
     pub entries_written: Counter,
     trouble: Family<Labels<1>, Gauge>,
 }
 
-/// Names and values of labels. Values come from small, fixed sets.
+/// The names and values of a metric's labels. Values come from small, fixed sets.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// The commit that this program was built from, as far as its build knew it.
+/// The commit that this program was built from, or `unknown` if the build was not given it.
 pub const COMMIT: &str = match option_env!("GATERA_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
 };
 
-/// Troubles of the registration.
+/// A problem with the registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// One of the two webhook configurations does not exist.
     ConfigurationDeleted,
     /// Neither exists: nothing is guarded.
     BothConfigurationsDeleted,
-    /// Entries are not as we wrote them.
+    /// Entries are not as the guard wrote them.
     ForeignEntries,
-    /// Another writer changes our entries again and again.
+    /// Another writer keeps changing the guard's entries.
     ContestedEntries,
-    /// The certificate that is shown is not valid yet.
+    /// The certificate that the guard serves is not valid yet.
     LeafNotYetValid,
     /// The Secret with the certificates is gone, or holds something else.
     SecretUnusable,
@@ -114,7 +114,8 @@ impl Trouble {
     }
 }
 
-/// A decision takes microseconds; the API server's own histogram begins at five milliseconds.
+/// The buckets for the time of a decision, in seconds. A decision takes microseconds, and the API server's own histogram begins
+/// at five milliseconds.
 const DECISION_BUCKETS: [f64; 10] = [1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 1e-2, 1e-1];
 
 impl Default for Metrics {
@@ -159,7 +160,7 @@ impl Default for Metrics {
         };
         r.register("decision_seconds", "Time from request body to answer", it.decision_seconds.clone());
         r.register_collector(Box::new(it.each_cluster.clone()));
-        // A gauge, as others have it: the older text format has no type for infos.
+        // It is a gauge, as in other programs, because the older text format has no type for infos.
         let build: Family<Labels<2>, Gauge> =
             new(r, "build_info", "1, with the version and the commit of this program");
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION")), ("commit", COMMIT)]).set(1);
@@ -173,7 +174,7 @@ impl Default for Metrics {
     }
 }
 
-/// A metric of this name that shows in the registry.
+/// Creates a metric and registers it under this name.
 fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     registry.register(name, help, metric.clone());
@@ -181,7 +182,7 @@ fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &
 }
 
 impl Metrics {
-    /// Begins what is counted by rule at 0: a counter that begins with its first event, as 1, has no increase then.
+    /// Starts the counters of these rules at 0: a counter that first appears as 1 shows no increase for its first event.
     pub fn expect(&self, rules: impl Iterator<Item = &'static str>) {
         for rule in rules {
             let _ = self.overrides.get_or_create(&[("rule", rule)]);
@@ -193,8 +194,8 @@ impl Metrics {
         }
     }
 
-    /// Counts one answered review. A dry run changes nothing, so nothing was refused, found or overridden: a pipeline that only
-    /// asks, and the self-test of `gatera doctor`, look like no trouble.
+    /// Counts one answered request. Findings and overrides of a dry run are not counted, because it changes nothing: a pipeline
+    /// that only validates, and the self-test of `gatera doctor`, must not look like trouble.
     pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {
         let real = if decision.allowed() { "allowed" } else { "refused" };
         let answer = if dry_run { "dry_run" } else { real };
@@ -213,29 +214,29 @@ impl Metrics {
         }
     }
 
-    /// Counts a request that was no review.
+    /// Counts a request that was not judged, and why.
     pub fn not_answered(&self, endpoint: &'static str, answer: &'static str) {
         self.reviews.get_or_create(&[("endpoint", endpoint), ("answer", answer)]).inc();
     }
 
-    /// Counts a connection that was turned away.
+    /// Counts a connection that the guard ended early.
     pub fn turn_away(&self, reason: &'static str) {
         self.turned_away.get_or_create(&[("reason", reason)]).inc();
     }
 
-    /// Notes whether this is the matter with registration.
+    /// Records whether the registration has this problem.
     pub fn trouble(&self, trouble: Trouble, there: bool) {
         self.trouble.get_or_create(&[("what", trouble.name())]).set(i64::from(there));
     }
 
-    /// Notes how much the view holds.
+    /// Records the number of objects of each kind in the view.
     pub fn holds(&self, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
         for (kind, size) in sizes {
             self.view.get_or_create(&[("kind", kind)]).set(gauge(size));
         }
     }
 
-    /// Notes what an audit found; what was there `before` and is gone becomes 0.
+    /// Records the findings of an audit, by rule and verdict; a count that existed `before` and is gone becomes 0.
     pub fn audited(&self, now: &Counts, before: &Counts) {
         for &(rule, verdict) in before.keys().chain(now.keys()) {
             let count = now.get(&(rule, verdict)).copied().unwrap_or_default();
@@ -243,7 +244,7 @@ impl Metrics {
         }
     }
 
-    /// Notes the state of every cluster, and how far it is with its configuration.
+    /// Records the state of every cluster, and the stage of its configuration rollout.
     pub fn clusters_are(&self, clusters: Vec<Arc<ClusterReading>>) {
         for state in State::ALL {
             let count = clusters.iter().filter(|it| it.state == state).count();
@@ -256,7 +257,7 @@ impl Metrics {
         self.each_cluster.set(clusters);
     }
 
-    /// Another replica audits now.
+    /// Clears the metrics of the audit, because this replica no longer audits.
     pub fn not_auditing(&self) {
         self.audit.clear();
         self.clusters.clear();
@@ -265,7 +266,7 @@ impl Metrics {
         self.break_glass.set(0);
     }
 
-    /// The text that Prometheus scrapes, as OpenMetrics.
+    /// Returns the text that Prometheus scrapes, in the OpenMetrics format.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing into a String cannot fail.
@@ -275,7 +276,7 @@ impl Metrics {
         text
     }
 
-    /// The same in the older format.
+    /// Returns the text that Prometheus scrapes, in the older format.
     pub fn classic_text(&self) -> String {
         classic::classic(&self.text())
     }
@@ -285,14 +286,14 @@ fn gauge(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Logs to stderr: words at a terminal, JSON lines elsewhere. `RUST_LOG` chooses what.
+/// Starts logging to stderr: plain text on a terminal, JSON lines elsewhere. `RUST_LOG` selects what is logged.
 pub fn log() {
     use std::io::IsTerminal as _;
-    // kube's watcher writes each error as a structure, at every attempt; our callers log it in words.
+    // kube's watcher logs each error as a debug structure, at every attempt; the guard logs it in a sentence.
     let usual = || "info,kube_runtime=error".into();
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A second subscriber is a test's own; it stays.
+    // A subscriber that is already set belongs to a test, and stays.
     let _ = if std::io::stderr().is_terminal() {
         builder.try_init()
     } else {

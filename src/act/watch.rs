@@ -1,10 +1,11 @@
 //! The watches: what the API server sends, turned into a World.
 //!
-//! Owns: which objects are listed and watched, and which World is shown. `watch/keeper.rs` keeps the facts. Must not know: rules, requests.
+//! Owns: which objects are listed and watched, and which World is shown. `watch/keeper.rs` keeps the facts.
+//! Must not know: rules, requests.
 //! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> World::after the last -> one atomic swap.
-//! The guard is ready when every list is complete. Each watch says when it was heard last (`watch/follow.rs`); the view is
-//! as old as the most silent of them. Nothing waits for the kinds of packs: an operator that is gone may leave a definition behind
-//! whose objects no API server can list.
+//! The guard is ready when every list is complete. Each watch records when it last proved to be up to date
+//! (`watch/follow.rs`); the view is as old as the watch with the oldest proof. Kinds of packs delay nothing: an operator that
+//! was removed may leave a definition behind whose objects no API server can list.
 
 mod contents;
 mod follow;
@@ -37,14 +38,14 @@ use follow::Follower;
 use keeper::{Keeper, Source};
 use sent::RawObject;
 
-/// So many messages of watches wait for the keeper. Each may hold an object of some hundred kilobytes.
+/// The number of messages of watches that may wait for the keeper. Each may hold an object of some hundred kilobytes.
 const MESSAGES: usize = 64;
-/// How often it is checked whether the view has become old.
+/// The interval at which it is checked whether the view has become stale.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is watched besides the kinds of packs, and whether the adoption's labels narrow it. StatefulSets and Deployments
-/// are often labelled on their templates only, claims, Services and budgets incompletely or not at all, so those are
-/// listed whole and trimmed here.
+/// The kinds that are watched besides those of packs, and whether the adoption's labels narrow each list. StatefulSets and
+/// Deployments are often labelled on their templates only, claims, Services and budgets incompletely or not at all, so those
+/// are listed without a selector, and objects of no interest are dropped here.
 const WATCHED: &[(Kind, bool)] = &[
     (Kind::StatefulSet, false),
     (Kind::Deployment, false),
@@ -56,41 +57,41 @@ const WATCHED: &[(Kind, bool)] = &[
     (Kind::Node, false),
     (Kind::Namespace, false),
 ];
-/// Every kind that is listed whole, those of packs included.
+/// Returns every kind of which whole objects are listed, including those of packs.
 fn kinds() -> impl Iterator<Item = Kind> {
     WATCHED.iter().map(|(kind, _)| *kind).chain(crate::rulebook().kinds().watched())
 }
 
-/// The same of what this API server serves.
+/// Returns every kind of which whole objects are listed, without the kinds of packs that this API server does not offer.
 pub async fn kinds_there(client: &Client) -> impl Iterator<Item = Kind> {
     let served = served(client).await;
     kinds().filter(move |kind| !matches!(kind, Kind::Custom(_)) || served.contains(kind))
 }
 
-// ConfigMaps are watched too, by their metadata: see contents.rs.
+// ConfigMaps are watched too, but only their metadata: see contents.rs.
 
-/// A message of a watch to the keeper.
+/// A message from a watch to the keeper.
 enum Message {
     Begun,
     Put(Box<Object>),
-    /// A ConfigMap exists in this version.
+    /// The version in which a ConfigMap exists.
     Version(Id, String),
-    /// What came of a fetch of a ConfigMap.
+    /// The outcome of fetching a ConfigMap.
     Fetched(Id, contents::Fetched),
     Gone(Id),
     Listed,
-    /// The API server offers this kind of a pack, or does not.
+    /// Whether the API server offers this kind of a pack.
     Serves(bool),
-    /// What there is of this kind of a pack is known, or cannot be known now.
+    /// Whether the objects of this kind of a pack can be listed now.
     Reachable(bool),
     Unreadable(Id, Unreadable),
-    /// Events about members that are not Ready, or of a StatefulSet that lacks one.
+    /// Events about a member that is not Ready, or about a StatefulSet that lacks one.
     MemberEvents(member_events::Topic, Vec<member_events::MemberEvent>),
 }
 
-/// Keeps the world until the process ends, or until one of its watches has ended, which none should. `changed` counts the
-/// worlds, and whenever the view becomes old or current. When another adoption is wanted, the watches it needs are started
-/// beside those that run, and take over when they know everything.
+/// Keeps the world up to date until the process ends, or until one of its watches ends, which none should. `changed` is
+/// incremented with each new world, and whenever the view becomes stale or current. When the adoption changes, the watches
+/// that the new one needs are started beside those that run, and replace them when their first lists are complete.
 pub async fn keep(
     client: Client,
     guard: Arc<Guard>,
@@ -138,7 +139,7 @@ pub async fn keep(
     }
 }
 
-/// Which kinds of packs cannot be listed, and of what there is no room, for `/readyz`.
+/// Returns, for `/readyz`, the kinds of packs that cannot be listed, and the objects for which there is no room.
 fn unlisted(world: &World) -> Option<String> {
     let facts = world.facts();
     let names = facts.kept.unheard().iter().map(|kind| format!("{}.{}", kind.plural(), kind.group()));
@@ -153,7 +154,8 @@ fn unlisted(world: &World) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; "))
 }
 
-/// Waits until these watches, if there are any, know everything, and takes them out. `None`: one of them has ended.
+/// Waits until the first lists of these watches are complete, and takes the watches out. Returns `None` if one of them ended;
+/// if there are no watches, waits without end.
 async fn first_world(next: &mut Option<Watches>) -> Option<(Watches, World)> {
     let Some(watches) = next else { return std::future::pending().await };
     let world = tokio::select! {
@@ -163,7 +165,7 @@ async fn first_world(next: &mut Option<Watches>) -> Option<(Watches, World)> {
     Some((next.take()?, world))
 }
 
-/// The watches of one adoption. They end with this value.
+/// The watches of one adoption. They end when this value is dropped.
 struct Watches {
     adoption: Adoption,
     worlds: mpsc::Receiver<World>,
@@ -199,7 +201,7 @@ impl Watches {
     }
 }
 
-/// What is listed and watched: kind, where it is, and which of it.
+/// Returns every collection that is listed and watched: its kind, its URL and its label selector.
 fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Option<String>)> {
     let of_packs = crate::rulebook().kinds().watched().map(|kind| (kind, false));
     let watched = WATCHED.iter().copied().chain(of_packs).flat_map(|(kind, narrowed)| {
@@ -212,18 +214,18 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
         };
         selectors.into_iter().map(move |selector| (kind, DynamicObject::url_path(&resource, None), selector))
     });
-    // Last, because their contents come beside them.
+    // ConfigMaps come last: `Watches::start` gives this index to the task that fetches their contents.
     watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
 }
 
 pub(super) fn resource(kind: Kind) -> ApiResource {
-    // What is older than autoscaling/v2 says as much of the autoscalers as is kept.
+    // Every API server offers autoscaling/v1, even one without autoscaling/v2, and v1 has all that is kept of an autoscaler.
     let version = if kind == Kind::Autoscaler { "v1" } else { kind.version() };
     let kind_of = GroupVersionKind::gvk(kind.group(), version, kind.name());
     ApiResource::from_gvk_with_plural(&kind_of, kind.plural())
 }
 
-/// An object of a watch, for the facts.
+/// Reads an object that a list or watch sent, and returns the message about it for the keeper.
 fn read(kind: Kind, sent: RawObject<'_>) -> Message {
     match view::read(kind, sent.text) {
         Ok(object) => Message::Put(Box::new(object)),

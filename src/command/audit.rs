@@ -1,6 +1,7 @@
-//! `gatera audit`: what would be refused or warned about if it were applied today as it is.
+//! `gatera audit`: lists the objects that would be refused or warned about if they were applied again today, unchanged.
 //!
-//! Owns: the way from a look to an exit code. What is found is the background audit's (`inspect::audit`), laid out in `report`.
+//! Owns: the way from the options to an exit code. `inspect::audit`, which the background audit also uses, finds the findings,
+//! and `report` lays them out.
 
 use std::io::Write;
 
@@ -10,7 +11,7 @@ use report;
 use super::look::{Survey, block_on, looked, tell_unseen};
 use super::{Exit, doctor};
 
-/// Lists, judges, prints.
+/// Lists the objects, judges them, and prints the findings.
 pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (output, colour) = (options.output()?, options.colour.wanted());
     let (audit, unguarded) = block_on(async {

@@ -1,8 +1,8 @@
-//! `gatera break-glass`: for some minutes nothing is refused in a namespace.
+//! `gatera break-glass`: suspends refusals in one namespace for some minutes.
 //!
-//! Owns: the way from the command to one annotation of the namespace, and whether the guard honours it. The end stands beside it,
-//! and the guard takes care of that: nothing is left open when this command is killed. What follows from the annotation is
-//! `exceptions.rs`'s.
+//! Owns: writing one annotation of the namespace, and checking whether the guard honours it. The annotation contains its end,
+//! which the guard enforces, so nothing stays open if this command is killed. `exceptions.rs` decides what follows from the
+//! annotation.
 
 use std::io::Write;
 use std::time::Duration;
@@ -49,13 +49,13 @@ pub struct Options {
     access: look::Access,
 }
 
-/// The guard learns of the annotation by a watch, within this time.
+/// The time within which the guard's watch delivers the change of the annotation.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Time for listing what the namespace holds: an emergency does not wait.
+/// The time limit for listing the contents of the namespace, because an emergency does not wait.
 const GLANCE: Duration = Duration::from_secs(5);
-/// A shorter suspension would be over before a person has read about it.
+/// The shortest suspension: a shorter one would be over before a person has read about it.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(1);
-/// The way out where no guard answers.
+/// The way out if no guard answers: the command that deletes the guard's webhook configurations.
 const WITHOUT_GUARD: &str =
     "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration gatera";
 
@@ -67,11 +67,11 @@ fn term(text: &str) -> Result<SignedDuration, String> {
     Ok(term)
 }
 
-/// Prints what is opened, asks, annotates the namespace, and checks that the guard honours it.
+/// Opens break-glass after a confirmation, or closes it, and checks that the guard honours the change.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
         let site = &Site::of(options.access.client().await?, None).await?;
-        // An emergency does not wait for a guard whose settings cannot be asked for.
+        // `Site::of` succeeds even if the guard's settings cannot be read, because an emergency does not wait for them.
         site.tell_source();
         let found = there(&site.client, &options.of).await?;
         match (options.term, &options.reason) {
@@ -114,7 +114,7 @@ async fn open(
     if !options.yes && !guided::agrees(out)? {
         return Ok(Exit::Refused);
     }
-    // The time counts from the answer, however long that took.
+    // The suspension counts from the confirmation, which may have taken a while.
     let open = judged(site.clock.now())?;
     if let Err(said) = write(&site.client, found, Some(&text(open.until))).await? {
         return not_written(&said, ns, out);
@@ -146,7 +146,7 @@ async fn close(
         return not_written(&said, ns, out);
     }
     writeln!(out, "namespace {ns}: break-glass is closed")?;
-    // Each warning of a guard that lets pass comes with one that the namespace is open.
+    // While the namespace is open, the guard adds a warning that says so to each of its other warnings.
     let guards = |said: &[String]| !said.is_empty() && !said.iter().any(|it| it.starts_with("until "));
     let answer = canary::ask_until(site, ns, PATIENCE, |it| match it {
         CanaryAnswer::Refused(_) => true,
@@ -167,12 +167,12 @@ async fn close(
     Ok(exit)
 }
 
-/// The annotation of a namespace, whether or not it counts.
+/// Returns the break-glass annotation of a namespace, whether or not it counts.
 fn mark(found: &Namespace) -> Option<&String> {
     found.metadata.annotations.as_ref()?.get(&format!("{PREFIX}{BREAK_GLASS}"))
 }
 
-/// Says whether the namespace is open already, or carries an annotation that opens nothing.
+/// Prints whether the namespace is open already, or has an annotation that opens nothing.
 fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow::Result<()> {
     match mark(found).map(|text| Override::of_all(text, clock.now())) {
         Some(Ok(open)) => {
@@ -184,7 +184,8 @@ fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow
     Ok(())
 }
 
-/// The clusters of the namespace, or why they are not known: an emergency does not wait for that.
+/// Returns a text about the clusters of the namespace. If they cannot be listed in time, it gives the reason, because an
+/// emergency does not wait.
 async fn holds(options: &Options, site: &Site) -> String {
     let look = Look::of(&options.access, Some(&options.of), None);
     let (world, _) = match timeout(GLANCE, look::looked(&look, site)).await {
@@ -209,7 +210,7 @@ async fn holds(options: &Options, site: &Site) -> String {
     }
 }
 
-/// Annotates the namespace, if it has not changed since the look. Returns what a webhook answered, if one refused.
+/// Annotates the namespace unless it has changed since it was read. If the guard refused or did not answer, returns that answer.
 async fn write(
     client: &Client,
     found: &Namespace,
@@ -249,7 +250,7 @@ fn no_guard(words: &str) -> String {
     )
 }
 
-/// Whether the guard honours the annotation, by its answer to the canary.
+/// Returns whether the guard honours the annotation, judged by its answer to the canary: as an exit code and a text.
 fn opened(answer: &CanaryAnswer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
     match answer {
         CanaryAnswer::Admitted(said) => match (said.iter().find(|it| rulebook().said_by(it).is_some()), said.iter().any(|it| honours(it))) {

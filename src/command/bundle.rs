@@ -1,8 +1,8 @@
-//! `gatera report`: what a person who is asked for help needs to know, in one file, without a secret.
+//! `gatera report`: collects what a bug report needs in one file, without secrets.
 //!
-//! Owns: what goes in, asked with the rights of the person who runs it. No Secret is asked for, and no content of a ConfigMap is in it; of
-//! objects only the shape is kept (`report/bundle.rs`); the rest is what the guard and this program say themselves, with the names and
-//! reasons that are in that. The file also names what could not be asked.
+//! Owns: the contents of the file, read with the rights of the person who runs the command. No Secret is read, and no content of
+//! a ConfigMap is included; of objects only the shape is kept (`report/bundle.rs`). The rest is output of the guard and of this
+//! program, with the names and reasons in it. The file also lists what could not be read.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -40,11 +40,11 @@ pub struct Options {
     config: Option<PathBuf>,
 }
 
-/// Lines of each log.
+/// The number of lines that are read of each log.
 const LINES: i64 = 300;
-/// Events that are looked through in one namespace.
+/// The number of Events that are searched in one namespace.
 const PAGE: u32 = 1000;
-/// The reporter of the guard's Events.
+/// The reporting controller of the guard's Events, and the name of the guard's container.
 const OURS: &str = "gatera";
 
 /// Collects everything, and prints it as JSON.
@@ -68,7 +68,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
         match doctor::asked(&look, &site, &progress).await {
             Ok((namespace, rows)) => {
                 bundle["doctor"] = report::doctor::json(&rows);
-                // Logs name what is in all namespaces.
+                // The guard's logs name objects of all namespaces, so a report about one namespace does not include them.
                 if options.namespace.is_none() {
                     progress.says(|| "asking for the guard's logs …".to_owned());
                     bundle["logs"] = logs(client, &namespace).await;
@@ -104,7 +104,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The StatefulSets, members and claims, each in its shape, or in words why not.
+/// Returns the StatefulSet, the members and the claims of each cluster: the shape of each object, or why it could not be read.
 async fn objects(client: &Client, clusters: &[&Cluster]) -> Value {
     let mut all = Map::new();
     for cluster in clusters {
@@ -134,7 +134,7 @@ async fn objects(client: &Client, clusters: &[&Cluster]) -> Value {
     Value::Object(all)
 }
 
-/// The guard's own Events. Those of others may hold what a probe printed.
+/// Returns the guard's own Events. Events of other reporters may contain the output of a probe.
 async fn events(client: &Client, clusters: &[&Cluster]) -> Value {
     let mut namespaces: Vec<_> = clusters.iter().map(|it| &*it.id.namespace).collect();
     namespaces.dedup();
@@ -162,7 +162,7 @@ async fn events(client: &Client, clusters: &[&Cluster]) -> Value {
     json!(all)
 }
 
-/// The end of what each replica logs, which never holds a secret.
+/// Returns the last lines of each replica's log, which never contains a secret.
 async fn logs(client: &Client, namespace: &str) -> Value {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let found = match api.list(&ListParams::default().labels(PODS)).await {

@@ -1,8 +1,8 @@
-//! The canary: one request that a guard must refuse, sent as a dry run, and what became of it.
+//! The canary: one request that a guard must refuse, sent as a dry run, and the answer to it.
 //!
-//! Owns: that request, and who answered it: the guard, the API server or another webhook. It goes the whole way (API server,
-//! webhook entries, Service, certificate, rules), so it can only be refused where a cluster is guarded. Must not know: what the answer
-//! should have been; `doctor` and `break-glass` do. Nothing is left behind.
+//! Owns: that request, and which side answered it: the guard, the API server or another webhook. The request goes the whole way
+//! (API server, webhook entries, Service, certificate, rules), so it can only be refused where a cluster is guarded. As a dry run
+//! it leaves nothing behind. Must not know: which answer is right; `doctor` and `break-glass` decide that.
 
 use std::time::{Duration, Instant};
 
@@ -21,18 +21,18 @@ use crate::act::api::refusal;
 use crate::act::telemetry::chain;
 use crate::rulebook;
 
-/// The name of its StatefulSet, which no rule looks at.
+/// The name of the canary's StatefulSet; no rule depends on it.
 pub const NAME: &str = "gatera-selftest";
 
-/// Pause between two dry runs.
+/// The pause between two dry runs.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The answer to it. Each text is the first line of what the other side wrote.
+/// The answer to the canary. A refusal is shortened to its first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CanaryAnswer {
     /// A guard refused it.
     Refused(String),
-    /// It was admitted, with these warnings of a guard. One of them says so if the namespace is open by break-glass.
+    /// It was admitted, with these warnings of a guard. If the namespace is open by break-glass, one of them says so.
     Admitted(Vec<String>),
     /// The API server asked a guard, and got no answer.
     Unanswered(String),
@@ -44,7 +44,7 @@ pub enum CanaryAnswer {
     Away(String),
 }
 
-/// Sends it, with the rights of the caller.
+/// Sends the canary, with the rights of the caller.
 async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::Result<CanaryAnswer> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let request = Request::new(StatefulSet::url_path(&(), Some(namespace)));
@@ -66,7 +66,7 @@ async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::R
     Ok(refused(&refusal(code, &body)))
 }
 
-/// Who refused a request of any kind, by the error that it got.
+/// Returns which side refused a request of any kind, judged by the error.
 pub fn refused(error: &kube::Error) -> CanaryAnswer {
     match error {
         kube::Error::Api(status) => by(status.code, &status.message),
@@ -74,7 +74,7 @@ pub fn refused(error: &kube::Error) -> CanaryAnswer {
     }
 }
 
-/// Sends it again until the answer is as it should be, the caller may not send it, or patience ends.
+/// Repeats the canary until the answer is right, the caller turns out to have no right to send it, or the time is over.
 pub async fn ask_until(
     site: &Site,
     namespace: &str,
@@ -115,20 +115,20 @@ fn by(code: u16, message: &str) -> CanaryAnswer {
     }
 }
 
-/// The guard's own words in a warning header (`299 - "[G11] …"`).
+/// Returns the guard's text in a warning header (`299 - "[G11] …"`).
 fn warning(header: &str) -> Option<String> {
     let words = header.strip_prefix("299 ")?.split_once(" \"")?.1.strip_suffix('"')?;
     let words = words.replace("\\\"", "\"").replace("\\\\", "\\");
-    // They begin with a rule, or say that a namespace is open.
+    // The guard's warnings begin with a rule, or with the time until which a namespace is open.
     Some(words).filter(|words| rulebook().said_by(words).is_some() || words.starts_with("until "))
 }
 
-/// The rule that these words begin with.
+/// Returns the rule with which a message of the guard begins.
 pub fn rule(words: &str) -> Option<&'static Rule> {
     rulebook().find(rulebook().said_by(words)?.id)
 }
 
-/// A StatefulSet that breaks more than one rule, so that one mode does not make it harmless.
+/// Returns a StatefulSet that breaks more than one rule, so that a milder mode of one rule does not make it harmless.
 fn forbidden(adoption: &Adoption) -> Result<StatefulSet, serde_json::Error> {
     let labels = labels(adoption);
     serde_json::from_value(json!({
@@ -156,7 +156,7 @@ fn forbidden(adoption: &Adoption) -> Result<StatefulSet, serde_json::Error> {
     }))
 }
 
-/// Labels that the first selector adopts.
+/// Returns labels that the first selector adopts.
 fn labels(adoption: &Adoption) -> Map<String, Value> {
     let requirements = adoption.selectors().first().map(Selector::requirements);
     let label = |Requirement { key, values }: &Requirement| {

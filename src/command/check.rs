@@ -1,7 +1,7 @@
 //! `gatera check`: judges manifests before they reach a cluster.
 //!
-//! Owns: what can be asked, and which exit code answers. Texts come from `check/sources.rs` and `check/base.rs`; what is found in
-//! them is `inspect::check`'s, and how it is laid out `report::check`'s. Must not know: clusters that live.
+//! Owns: the options, and the exit code. `check/sources.rs` and `check/base.rs` read the texts, `inspect::check` judges them, and
+//! `report::check` lays out the findings. Must not know: live clusters (`check/live.rs` reads them).
 
 mod base;
 mod exclusions;
@@ -110,7 +110,7 @@ struct Loudness {
     verbose: bool,
 }
 
-/// Where kubectl puts what names no namespace.
+/// The namespace in which kubectl puts objects that name none.
 const DEFAULT: &str = "default";
 
 /// From where on it is exit 1.
@@ -122,7 +122,7 @@ enum FailOn {
     Warn,
 }
 
-/// A format, and the file it goes to; none: standard output.
+/// An output format, and the file that it is written to; `None`: standard output.
 #[derive(Clone, Debug)]
 struct OutputTarget {
     format: Format,
@@ -159,7 +159,7 @@ fn mode(text: &str) -> Result<Mode, String> {
     Mode::read(text).ok_or_else(|| "choose enforce, warn, audit or off".to_owned())
 }
 
-/// Reads, judges, prints.
+/// Reads the manifests, judges them, and prints the findings.
 pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::Result<Exit> {
     let screens = options.output.iter().filter(|it| it.file.is_none()).count();
     anyhow::ensure!(
@@ -186,7 +186,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     let base = options.against.as_ref().map(|base| base.read(paths, &exclusions, &progress)).transpose()?;
     let mut new = sources::read(paths, &exclusions, &progress);
     if let Some(base) = &base {
-        // What is only there was removed, which is no mistake.
+        // A path that exists only in the base was removed, which is not a mistake.
         let below = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));
         let gone = |path: &Path| !path.exists() && below(path);
         new.retain(|it| it.text.is_ok() || !gone(Path::new(&*it.name)));
@@ -219,7 +219,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     drop(progress);
     checked.settings.clone_from(&chosen.file);
     checked.rules_url.clone_from(&options.rules_url);
-    // What goes to files is written even if standard output fails.
+    // Files are written before standard output, so that they are complete even if that fails.
     for OutputTarget { format, file } in &options.output {
         if let Some(file) = file {
             let text = lay_out(&checked, *format, false);
@@ -232,17 +232,17 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
 }
 
 impl Options {
-    /// What is printed may be laid out for the terminal: a table or a line for `grep` is broken if it is broken.
+    /// Returns whether the output may be folded at the width of the terminal, which would break a table, or a line for `grep`.
     pub fn is_for_people(&self) -> bool {
         self.screen() == Format::Text
     }
 
-    /// The format of standard output.
+    /// Returns the format of standard output.
     fn screen(&self) -> Format {
         self.output.iter().find(|it| it.file.is_none()).map_or(Format::Text, |it| it.format)
     }
 
-    /// What programs read is always whole.
+    /// Fails if `--quiet` or `--verbose` is combined with a format for programs, because such a format is always complete.
     fn may_be_told_so(&self) -> anyhow::Result<()> {
         let (asked, may, names) = match (self.loudness.quiet, self.loudness.verbose) {
             (true, _) => (
@@ -260,7 +260,7 @@ impl Options {
         Ok(())
     }
 
-    /// Prints what is to be printed.
+    /// Prints the result to standard output, with as much detail as `--quiet` or `--verbose` asks for.
     fn print(
         &self,
         mut checked: Checked,
@@ -283,7 +283,7 @@ impl Options {
         out.write_all(lay_out(&checked, screen, colour).as_bytes())
     }
 
-    /// For the exit code.
+    /// Returns whether this finding decides the exit code.
     fn counts(&self, hit: &CheckFinding) -> bool {
         match hit.level() {
             Level::Refused | Level::Unread => true,
@@ -312,7 +312,7 @@ impl Options {
     }
 }
 
-/// A text below a path that the user gave, by that name.
+/// Returns the text of the file `name`. Its path below `top`, the path that the user gave, identifies it in another folder.
 fn input(top: &Path, name: &Path, text: Result<String, NoText>) -> Input {
     let below = name.strip_prefix(top).unwrap_or(Path::new("")).into();
     Input { name: name.display().to_string().into(), below, text }

@@ -1,8 +1,8 @@
-//! Completion of a command line, names of clusters and rules included.
+//! Completion of a command line, including the names of clusters and rules.
 //!
-//! Owns: what may stand where, and the two ways in which shells ask: by the script that `gatera completions` prints, and through
-//! kubectl, which runs `kubectl_complete-gatera` with the words behind `kubectl gatera`. Names come from the API server; one that
-//! does not answer at once completes nothing.
+//! Owns: what may stand where, and the two ways in which shells ask: through the script that `gatera completions` prints, and
+//! through kubectl, which runs `kubectl_complete-gatera` with the words after `kubectl gatera`. Names come from the API server;
+//! if it does not answer at once, there are none.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -26,14 +26,14 @@ use crate::act::connect::{self, Person};
 use crate::act::watch::pages::Pages;
 use crate::rulebook;
 
-/// Time to ask for names: a person waits at the prompt.
+/// The time limit for listing names, because a person waits at the prompt.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// kubectl runs a program of this name.
+/// The name under which kubectl runs this program for completions.
 const FOR_KUBECTL: &str = "kubectl_complete-gatera";
-/// Tells kubectl that these are all: no file is meant (cobra's ShellCompDirectiveNoFileComp).
+/// The last line for kubectl: it must not add names of files (cobra's ShellCompDirectiveNoFileComp).
 const NO_FILES: &str = ":4";
 
-/// Answers a shell or kubectl, if one of them asks; then the process ends.
+/// Answers a shell or kubectl that asks for completions, and ends the process. Otherwise does nothing.
 pub(super) fn answer(program: fn() -> Command) {
     CompleteEnv::with_factory(program).complete();
     let mut words = env::args_os();
@@ -48,7 +48,7 @@ fn for_kubectl(mut program: Command, words: Vec<OsString>) -> io::Result<()> {
     line.extend(words);
     let last = line.len() - 1;
     let mut out = io::stdout().lock();
-    // Where a name may stand, kubectl itself offers no options, either.
+    // kubectl offers no options where a name may stand, either.
     let option = |it: &CompletionCandidate| it.get_value().as_encoded_bytes().starts_with(b"-");
     let all = complete(&mut program, line, last, None)?;
     let no_options = all.iter().any(|it| !option(it));
@@ -59,13 +59,13 @@ fn for_kubectl(mut program: Command, words: Vec<OsString>) -> io::Result<()> {
     writeln!(out, "{NO_FILES}")
 }
 
-/// Ids of rules, with their names.
+/// Returns the ids of rules, with their names.
 pub(super) fn rules() -> Vec<CompletionCandidate> {
     let rule = |id: &'static str, name: &'static str| CompletionCandidate::new(id).help(Some(name.into()));
     rulebook().rules().iter().map(|it| rule(it.id, it.name)).collect()
 }
 
-/// Clusters: by name in the namespace that the line names, else as NAMESPACE/NAME.
+/// Returns the clusters: by name in the namespace that the line names, otherwise as NAMESPACE/NAME.
 pub(super) fn clusters(begun: &OsStr) -> Vec<CompletionCandidate> {
     let line: Vec<_> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let option = |names: &[&str]| {

@@ -1,8 +1,8 @@
-//! `gatera doctor`: is the guard there, can API servers reach it, does it see and refuse what it should?
+//! `gatera doctor`: checks that the guard runs, that API servers can reach it, and that it sees and refuses what it should.
 //!
-//! Owns: the questions, each asked with the rights of the person who runs it; all only read but for the canary (a dry run). What the
-//! answers mean is `inspect/doctor.rs`'s. A question that cannot be asked is a row of its own, and stops no other. Secrets are never
-//! asked for.
+//! Owns: the questions, each asked with the rights of the person who runs the command. All of them only read, except for the
+//! canary (a dry run). `inspect/doctor.rs` decides what the answers mean. A question that cannot be asked is a row of its own,
+//! and the others are still asked. Secrets are never read.
 
 mod dry_run;
 pub mod rights;
@@ -53,19 +53,19 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether a person is to read the output.
+    /// Returns whether the output is text for people.
     pub fn is_for_people(&self) -> bool {
         self.survey.is_for_people()
     }
 }
 
-/// Deadline for the answer of one pod.
+/// The time limit for the answer of one pod.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The label of the chart's pods.
 pub(super) const PODS: &str = "app.kubernetes.io/name=gatera";
-/// The namespace of the dry run where no other is asked for, and no cluster is known.
+/// The namespace of the dry run if none is named and no cluster is known.
 const DEFAULT: &str = "default";
-/// The port of `/readyz`.
+/// The name of the port that serves `/readyz`.
 const OPERATIONS: &str = "operations";
 
 /// Asks the questions, and prints what the answers mean.
@@ -94,7 +94,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     };
     out.write_all(output.of(text, || report::doctor::json(&rows))?.as_bytes())?;
     Ok(match doctor::worst(&rows) {
-        // A dry run that showed nothing is not what was asked for.
+        // With `--canary`, a dry run that shows nothing is a failure.
         State::Remark if options.canary => Exit::Refused,
         State::Well | State::Remark => Exit::Clean,
         State::NotAsked => Exit::Undecided,
@@ -195,7 +195,7 @@ pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, V
     (namespace, rows)
 }
 
-/// Rows about namespaces, clusters, and servers that no selector adopts. Returns the namespace for the dry run.
+/// Adds rows about namespaces, clusters, and servers that no selector adopts. Returns the namespace for the dry run.
 async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&World>) -> String {
     let asked_for = look.namespace();
     let Some(world) = world else { return asked_for.unwrap_or(DEFAULT).to_owned() };
@@ -216,7 +216,7 @@ async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&W
     asked_for.or(first).unwrap_or(DEFAULT).to_owned()
 }
 
-/// The destination of API servers' requests, by the entries.
+/// Returns the destination of API servers' requests, as the webhook entries name it.
 fn target(installed: &Installed) -> Option<Destination> {
     let client = installed.entries.iter().flatten().flatten().flatten().next()?.get("clientConfig")?;
     let text = |at: &str| client.pointer(at).and_then(Value::as_str).map(str::to_owned);
@@ -231,7 +231,7 @@ fn target(installed: &Installed) -> Option<Destination> {
     }
 }
 
-/// The namespace of its pods; else the chart's usual one.
+/// Returns the namespace of the guard's pods; if none is found, the chart's usual one.
 async fn home(client: &Client) -> String {
     let api: Api<Pod> = Api::all(client.clone());
     let found = api.list(&ListParams::default().labels(PODS)).await;
@@ -239,7 +239,7 @@ async fn home(client: &Client) -> String {
     namespace.unwrap_or_else(|| installed::NAME.to_owned())
 }
 
-/// The guard's pods, and what each says of itself.
+/// Returns the guard's pods, each with the text of its `/readyz`.
 async fn replicas(client: &Client, namespace: &str, progress: &Progress) -> Asked<Vec<Replica>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let found = api.list(&ListParams::default().labels(PODS)).await.map_err(|error| chain(&error))?;
@@ -254,7 +254,7 @@ async fn replicas(client: &Client, namespace: &str, progress: &Progress) -> Aske
         let ports = pod.spec.iter().flat_map(|it| &it.containers).flat_map(|it| it.ports.iter().flatten());
         let port =
             ports.into_iter().find(|it| it.name.as_deref() == Some(OPERATIONS)).map(|it| it.container_port);
-        // Pods of its test are no replicas.
+        // The pods of the chart's test have no such port, and are not replicas.
         let Some(port) = port else { continue };
         let name = pod.name_any();
         progress.says(|| format!("asking replica {name} how it is …"));
@@ -266,20 +266,20 @@ async fn replicas(client: &Client, namespace: &str, progress: &Progress) -> Aske
     Ok(replicas)
 }
 
-/// Its `/readyz`, by way of the API server.
+/// Reads a pod's `/readyz`, through the API server.
 async fn says(client: &Client, namespace: &str, pod: &str, port: i32) -> Asked<String> {
     let path = format!("{}/{pod}:{port}/proxy/readyz", Pod::url_path(&(), Some(namespace)));
     let request = Request::get(path).body(Body::empty()).map_err(|error| error.to_string())?;
     let answer = client.send(request).await.map_err(|error| chain(&error))?;
     let body = answer.into_body().collect_bytes().await.map_err(|error| chain(&error))?;
-    // A guard that is not ready answers 503, too, and lists why; an API server that may or can not ask answers with a Status.
+    // A guard that is not ready answers 503 and lists why; an API server that cannot or may not ask it answers with a Status.
     match serde_json::from_slice::<Status>(&body) {
         Ok(status) => Err(status.message),
         Err(_) => Ok(String::from_utf8_lossy(&body).into_owned()),
     }
 }
 
-/// The leader by its Lease, and when it renewed that.
+/// Returns the leader that the Lease names, and when it renewed the Lease.
 async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Timestamp)>> {
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let found = api.get_opt(installed::NAME).await.map_err(|error| chain(&error))?;
@@ -287,7 +287,7 @@ async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Times
     Ok(spec.and_then(|it| Some((it.holder_identity.filter(|it| !it.is_empty())?, it.renew_time?.0))))
 }
 
-/// Rows about StatefulSets that run a database server and that no selector adopts.
+/// Returns rows about StatefulSets that run a database server and that no selector adopts.
 pub(super) async fn unguarded(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Vec<Row> {
     let url = StatefulSet::url_path(&(), namespace);
     let (mut pages, mut found) = (Pages::of(client, url, ListParams::default()), Vec::new());

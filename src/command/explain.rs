@@ -16,7 +16,7 @@ use super::complete;
 use super::suggest::did_you_mean;
 use super::terminal::Colour;
 
-/// What the pages write for the end of an override. A person who copies it needs one that is not over.
+/// The end of an override in the manual pages. It is replaced by a time in the future, because a person may copy it.
 const ANY_TIME: &str = "until=2026-12-01T10:00:00Z";
 
 /// Options of `gatera explain`.
@@ -33,7 +33,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A list for a person; a page lays itself out.
+    /// Returns whether the output is a list for people. The page of a rule is not: it is wrapped on its own.
     pub fn is_for_people(&self) -> bool {
         self.rule.is_none() && matches!(self.output, Form::Text)
     }
@@ -50,7 +50,7 @@ enum Form {
     Markdown,
 }
 
-/// All rules, or the page of one: rendered on a terminal, else as it was written.
+/// Prints all rules, or the page of one: rendered on a terminal, otherwise unchanged.
 pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::Result<()> {
     let Some(rule) = &options.rule else { return list(options.output, out) };
     let page = named(rule)?;

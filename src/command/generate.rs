@@ -1,4 +1,4 @@
-//! What is made of the table of commands: scripts for shells, pages for `man`; and which program this is.
+//! Completion scripts for shells and pages for `man`, generated from the table of commands; and the version of this program.
 
 use std::io::Write;
 
@@ -24,7 +24,7 @@ pub struct Man {
     command: Option<String>,
 }
 
-/// Prints what a shell reads to complete commands: a script that asks this program.
+/// Prints the completion script for a shell, which runs this program to complete commands.
 pub fn completions(options: &Completions, out: &mut impl Write) -> anyhow::Result<()> {
     let mut text = Vec::new();
     let shells = Shells::builtins();
@@ -35,7 +35,7 @@ pub fn completions(options: &Completions, out: &mut impl Write) -> anyhow::Resul
 
 /// Prints a page for `man`.
 pub fn man(options: &Man, mut program: Command, out: &mut impl Write) -> anyhow::Result<()> {
-    // Gives each command its whole name.
+    // Sets the full name of each command.
     program.build();
     let of = match &options.command {
         None => &program,
@@ -48,7 +48,7 @@ pub fn man(options: &Man, mut program: Command, out: &mut impl Write) -> anyhow:
     Ok(out.write_all(&text)?)
 }
 
-/// Prints version, commit and build of this program, as far as its build knew them.
+/// Prints version, commit and build of this program, as far as they were known when it was built.
 pub fn version(out: &mut impl Write) -> std::io::Result<()> {
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     writeln!(out, "gatera {}", env!("CARGO_PKG_VERSION"))?;

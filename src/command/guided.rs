@@ -1,7 +1,8 @@
-//! What the commands share that do several steps by themselves (`recover`, `start`, `stop`, `passwd`): their options, what is
-//! done to the cluster with the rights of the person who runs it, and what is printed about it.
+//! Code that the commands share that do several steps by themselves (`recover`, `start`, `stop`, `passwd`): their options, the
+//! writes to the cluster with the rights of the person who runs them, and what is printed about it.
 //!
-//! Must not know: what comes next (`leader::recovery`, `leader::stop`, `leader::password`). Nothing is remembered but what was said.
+//! Must not know: which step comes next (`leader::recovery`, `leader::stop`, `leader::password`). Between two looks only the
+//! printed lines are remembered.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
@@ -28,11 +29,11 @@ use super::{Exit, complete};
 use crate::act::api::{self, Exactly, Fault, written_by};
 use crate::act::telemetry::chain;
 
-/// Pause between two looks.
+/// The pause between two looks at the cluster.
 pub const LOOK: Duration = Duration::from_secs(2);
-/// Field manager of these commands; the guard has another one.
+/// The field manager of writes by these commands; the guard uses another one.
 pub const MANAGER: &str = "gatera-command";
-/// Tries of a write that other writers may overtake.
+/// The number of tries of a write that fails if the object was changed meanwhile.
 const MOST_WRITES: u32 = 5;
 
 /// Options that name one cluster, and how its steps are done.
@@ -55,17 +56,17 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// No confirmation is needed.
+    /// Returns whether no confirmation is needed.
     pub fn agreed(&self) -> bool {
         self.yes && !self.dry_run
     }
 
-    /// The API server, the same from the first step to the last, even if the kubeconfig changes meanwhile.
+    /// Connects to the API server. It stays the same from the first step to the last, even if the kubeconfig changes meanwhile.
     pub async fn site(&self) -> anyhow::Result<Site> {
         self.look.site().await
     }
 
-    /// The only cluster of this name, as it is now. Once a step was printed, an API server that is away is waited for.
+    /// Returns the only cluster of this name as it is now. Once a step was printed, waits for an API server that does not answer.
     pub async fn seen(
         &self,
         site: &Site,
@@ -90,7 +91,7 @@ impl ClusterArgs {
         Duration::from_secs(60 * self.patience)
     }
 
-    /// Whether nothing has changed for too long; then it prints so.
+    /// Returns whether nothing has changed for too long, and prints so.
     pub fn gives_up(&self, since: Instant, out: &mut impl Write) -> io::Result<bool> {
         let late = since.elapsed() > self.patience();
         if late {
@@ -100,14 +101,14 @@ impl ClusterArgs {
     }
 }
 
-/// Steps that are done to the cluster.
+/// Writes to the objects of the cluster, and the APIs for them.
 impl ObservedCluster {
-    /// Pods of its namespace.
+    /// Returns the API for pods in the cluster's namespace.
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.id.namespace)
     }
 
-    /// StatefulSets of its namespace.
+    /// Returns the API for StatefulSets in the cluster's namespace.
     pub fn sets(&self) -> Api<StatefulSet> {
         Api::namespaced(self.client.clone(), &self.id.namespace)
     }
@@ -117,7 +118,7 @@ impl ObservedCluster {
         self.annotate_version("", annotations).await
     }
 
-    /// Annotates it as it was in this version, and fails if it has changed since.
+    /// Annotates the StatefulSet and returns it. Fails if it has changed since this version; an empty version matches any.
     pub async fn annotate_version(&self, version: &str, annotations: Value) -> anyhow::Result<StatefulSet> {
         let uid = &self.cluster()?.workload.metadata.uid;
         let it = Exactly { name: &self.id.name, uid, version };
@@ -136,19 +137,19 @@ impl ObservedCluster {
         Ok(())
     }
 
-    /// The time after this duration, in whole seconds.
+    /// Returns the time after this duration by the API server's clock, in whole seconds.
     pub fn in_time(&self, after: SignedDuration) -> anyhow::Result<Timestamp> {
         later(self.clock.now(), after)
     }
 
-    /// An override of this rule, for a few minutes.
+    /// Returns the annotation that overrides this rule for the duration.
     pub fn release(&self, rule: &str, after: SignedDuration, why: &str) -> anyhow::Result<Value> {
         let until = self.in_time(after)?;
         Ok(json!({ format!("{PREFIX}{OVERRIDE}"): format!("{rule} until={until} reason={why}") }))
     }
 
-    /// Scales it, unless its replicas have changed since the look. Afterwards no manager owns the field, so that its earlier owner may
-    /// set it again.
+    /// Scales the StatefulSet, unless its replicas have changed since the look. Afterwards no manager owns the field, so that its
+    /// earlier owner can set it again.
     pub async fn scale(&self, to: i64) -> anyhow::Result<()> {
         let (now, seen) = (self.sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
         let replicas = now.spec.and_then(|spec| spec.replicas).unwrap_or_default();
@@ -178,24 +179,24 @@ impl ObservedCluster {
     }
 }
 
-/// Whether a rule of the guard refused it, or the guard did not answer: either may change.
+/// Returns whether a rule of the guard refused the request, or the guard did not answer: either may change.
 pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
     let answer = error_of(problem).map(canary::refused);
     matches!(answer, Some(CanaryAnswer::Refused(_) | CanaryAnswer::Unanswered(_)))
 }
 
-/// The time after this duration from `now`, in whole seconds.
+/// Returns the time after this duration from `now`, in whole seconds.
 pub fn later(now: Timestamp, after: SignedDuration) -> anyhow::Result<Timestamp> {
     let then = now.checked_add(after).context("no such time")?;
     Timestamp::from_second(then.as_second()).context("no such time")
 }
 
-/// The lines that were printed last: the step, and why it is not done. Neither is repeated while nothing changes.
+/// The lines that were printed last: the step, and why it is not done yet. Neither is repeated while nothing changes.
 #[derive(Default)]
 pub struct Transcript([String; 2]);
 
 impl Transcript {
-    /// A step was printed.
+    /// Returns whether a step was printed.
     fn began(&self) -> bool {
         !self.0[0].is_empty()
     }
@@ -221,13 +222,13 @@ impl Transcript {
     }
 }
 
-/// A look that is printed again whenever its text has changed.
+/// The result of a look, which is printed again whenever its text has changed.
 pub struct Printout {
     /// Printed before the text, and not compared.
     pub header: String,
     /// The text that is compared.
     pub text: String,
-    /// The exit code after the last look.
+    /// The exit code, if this is the last look.
     pub exit: Option<Exit>,
 }
 
@@ -257,7 +258,7 @@ fn print(text: &str, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Whether the person at the terminal says yes; if not, it prints that nothing more is done.
+/// Asks the person at the terminal to confirm, and returns whether the answer is yes; if not, prints that nothing more is done.
 pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
     anyhow::ensure!(io::stdin().is_terminal(), "standard input is not a terminal; use --yes to confirm");
     write!(out, "Go on? [y/N] ")?;

@@ -1,6 +1,6 @@
 //! The first page of the program's help: its commands in groups.
 //!
-//! clap has one heading for all subcommands, so this page is made here, from the commands' own lines.
+//! clap has one heading for all subcommands, so this page is built here, from the commands' own lines.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Serve", &["serve"]),
 ];
 
-/// The program with that page.
+/// Returns the program with the grouped page as its help.
 pub(super) fn grouped(program: Command) -> Command {
     let names = GROUPS.iter().flat_map(|(_, names)| *names);
     let (widest, style) = (names.map(|name| name.len()).max().unwrap_or_default(), program.get_styles());

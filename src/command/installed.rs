@@ -1,5 +1,5 @@
-//! What a person can see of the guard that is installed in a cluster: its webhook entries, and through them its namespace and its
-//! settings. What may not be seen is said as such. Which settings a command judges by is decided here, and nowhere else.
+//! What a person can see of the guard that is installed in a cluster: its webhook entries, and through them its namespace and
+//! settings. Anything that may not be read is reported as unknown. Only this file decides which settings a command judges by.
 //!
 //! Must not know: whether any of it is as it should be.
 
@@ -20,30 +20,30 @@ use serde_json::Value;
 
 use crate::act::telemetry::chain;
 
-/// The name of both configurations, and the beginning of all that the chart makes.
+/// The name of both webhook configurations, and the first part of every name in the chart.
 pub const NAME: &str = "gatera";
-/// The ConfigMap with its settings, and their key.
+/// The name of the ConfigMap with the guard's settings, and the key of the settings in it.
 const SETTINGS: (&str, &str) = ("gatera-settings", "settings.yaml");
 
-/// The guard, from outside.
+/// The guard as it can be seen from outside.
 #[derive(Debug)]
 pub struct Installed {
-    /// The entries that validate, and those that mutate; `None`: there is no such configuration.
+    /// The validating and the mutating webhook entries; `None`: the configuration does not exist.
     pub entries: [Asked<Option<Vec<Value>>>; 2],
     /// The namespace where it runs; `None`: its entries do not name one.
     pub namespace: Option<String>,
-    /// Its settings; `None`: the chart's ConfigMap does not exist.
+    /// The guard's settings; `None`: the chart's ConfigMap does not exist.
     pub settings: anyhow::Result<Option<Settings>>,
 }
 
-/// Where the settings come from that a command judges by.
+/// The origin of the settings by which a command judges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingsSource {
     /// The file that `--config` names.
     File(PathBuf),
     /// The guard in this namespace.
     Guard(String),
-    /// The defaults, and why those of the guard are not known.
+    /// The defaults, and why the guard's settings are not known.
     Defaults(String),
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for SettingsSource {
     }
 }
 
-/// Asks for its entries and its settings.
+/// Reads the guard's webhook entries and its settings.
 pub async fn look(client: &Client) -> Installed {
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
@@ -72,18 +72,18 @@ pub async fn look(client: &Client) -> Installed {
     Installed { entries, namespace, settings }
 }
 
-/// A guard outside the cluster registers by a URL; its chart is where charts usually are.
+/// Returns the chart's namespace: the usual one if the guard runs outside the cluster, because a URL names no namespace.
 fn home(namespace: Option<&str>) -> &str {
     namespace.unwrap_or(NAME)
 }
 
 impl Installed {
-    /// At least one configuration exists, or could not be asked for.
+    /// Returns whether at least one configuration exists, or could not be read.
     pub fn is_there(&self) -> bool {
         !self.entries.iter().all(|it| matches!(it, Ok(None)))
     }
 
-    /// By which settings a command judges, and whose they are: those of this file, or the guard's, or the defaults.
+    /// Returns the settings by which a command judges, and their origin: this file, or the guard, or the defaults.
     pub fn settings_or(&self, file: Option<(&Path, Settings)>) -> (Settings, SettingsSource) {
         let home = home(self.namespace.as_deref());
         let defaults = |why: String| (Settings::default(), SettingsSource::Defaults(why));

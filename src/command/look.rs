@@ -1,7 +1,7 @@
-//! One look at what a cluster holds, with the rights of the person who runs a command: what several commands share.
+//! One look at the contents of a cluster, with the rights of the person who runs a command. Several commands share it.
 //!
-//! Owns: the way from a kubeconfig to a World. The settings by which it is judged are `site`'s. What is listed
-//! is what the watches list (`act/watch/once.rs`).
+//! Owns: the way from a kubeconfig to a World. `site` provides the settings by which it is judged. The look lists what the
+//! guard's watches list (`act/watch/once.rs`).
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -44,12 +44,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// A client for that API server.
+    /// Returns a client for the API server that the options name.
     pub async fn client(&self) -> anyhow::Result<Client> {
         connect::person(&self.person()).await
     }
 
-    /// One of these options was used.
+    /// Returns whether one of these options was used.
     pub fn is_given(&self) -> bool {
         self.person() != Person::default()
     }
@@ -60,7 +60,7 @@ impl Access {
     }
 }
 
-/// A time as kubectl takes it: with a unit, or in seconds. Its 0 means no limit of its own.
+/// Reads a duration as kubectl does: with a unit, or in seconds. 0 sets no limit.
 fn patience(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let time = seconds.or_else(|| Duration::try_from(text.parse::<SignedDuration>().ok()?).ok());
@@ -84,24 +84,24 @@ pub struct Look {
 }
 
 impl Look {
-    /// A client for that API server.
+    /// Returns a client for the API server that the options name.
     pub async fn client(&self) -> anyhow::Result<Client> {
         self.access.client().await
     }
 
-    /// What is asked; by which settings it is judged is said on stderr.
+    /// Connects to the API server, reads the settings to judge by, and prints their origin to stderr.
     pub async fn site(&self) -> anyhow::Result<Site> {
         let site = Site::that_judges(self.client().await?, self.config.as_deref()).await?;
         site.tell_source();
         Ok(site)
     }
 
-    /// The one namespace, if one was asked for.
+    /// Returns the namespace that was asked for, if one was.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// For a command that has fewer options.
+    /// Returns these options for a command that has fewer of them.
     pub fn of(access: &Access, namespace: Option<&str>, config: Option<&Path>) -> Self {
         Self {
             access: access.clone(),
@@ -128,7 +128,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// `--quiet` shortens text only: a program leaves out by itself what it does not want.
+    /// Returns the output format. Fails if `--quiet` is used with a format for programs, which can filter it by themselves.
     pub fn output(&self) -> anyhow::Result<Output> {
         anyhow::ensure!(
             !self.quiet || self.is_for_people(),
@@ -137,7 +137,7 @@ impl Survey {
         Ok(self.output)
     }
 
-    /// What is asked; by which settings it is judged is said on stderr, if little is to be said only where it is a guess.
+    /// Like `Look::site`, but with `--quiet` the origin of the settings is printed only if they are a guess.
     pub async fn site(&self) -> anyhow::Result<Site> {
         let site = Site::that_judges(self.look.client().await?, self.look.config.as_deref()).await?;
         if !self.quiet || site.guesses() {
@@ -146,7 +146,7 @@ impl Survey {
         Ok(site)
     }
 
-    /// Whether a person is to read the output.
+    /// Returns whether the output is text for people.
     pub fn is_for_people(&self) -> bool {
         self.output == Output::Text
     }
@@ -164,7 +164,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// One of both, laid out.
+    /// Returns the output in this format: the text, or the value as JSON or YAML.
     pub fn of(self, text: impl FnOnce() -> String, value: impl FnOnce() -> Value) -> anyhow::Result<String> {
         Ok(match self {
             Self::Text => text(),
@@ -174,7 +174,7 @@ impl Output {
     }
 }
 
-/// The clusters of this name, or all.
+/// Returns the clusters of this name, or all.
 pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::Result<Vec<&'w Cluster>> {
     let (namespace, name) = name.map_or((None, None), |written| {
         let (namespace, name) = parts(written);
@@ -196,8 +196,8 @@ pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::R
     Ok(all)
 }
 
-/// The namespace and the name in the argument of a command, as kubectl's users write them: `galera`, `db/galera`, `sts/galera`. A
-/// namespace that is called like the kind has to be given with `--namespace`.
+/// Splits the argument of a command into namespace and name, as users of kubectl write it: `galera`, `db/galera`, `sts/galera`. A
+/// namespace with the name of such a kind has to be given with `--namespace`.
 fn parts(written: &str) -> (Option<&str>, &str) {
     const KINDS: [&str; 4] = ["sts", "statefulset", "statefulsets", "statefulset.apps"];
     match written.split_once('/') {
@@ -207,35 +207,35 @@ fn parts(written: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// One cluster at one look.
+/// A cluster as one look shows it.
 pub struct ObservedCluster {
-    /// The client that looked.
+    /// The client of the look.
     pub client: Client,
     /// The clock of the API server.
     pub clock: Clock,
-    /// The settings that it is judged by.
+    /// The settings by which the cluster is judged.
     pub settings: Settings,
     /// Everything that was listed.
     pub world: World,
-    /// The cluster.
+    /// Namespace and name of the cluster's StatefulSet.
     pub id: Id,
 }
 
 impl ObservedCluster {
-    /// The cluster as it was.
+    /// Returns the cluster as the look shows it.
     pub fn cluster(&self) -> anyhow::Result<&Cluster> {
         self.world.cluster(&self.id.namespace, &self.id.name).context("its StatefulSet has gone")
     }
 
-    /// All of it, as the guard would judge it now.
+    /// Returns the view of everything that was listed, as the guard would judge it now.
     pub fn view(&self) -> View<'_> {
         View::new(&self.world, self.clock.now(), &self.settings)
     }
 }
 
-/// One look, and the only cluster of this name.
+/// Looks once, and returns the only cluster of this name.
 pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<ObservedCluster> {
-    // Between two looks this machine may have slept.
+    // The clock is read at each look, because this machine may have slept since the last one.
     let clock = Clock::ask(&site.client).await?;
     let (world, _) = looked(look, site).await?;
     let clusters = named(&world, Some(name), look)?;
@@ -259,7 +259,7 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
     runtime.block_on(work)
 }
 
-/// Lists the world, and what of it could not be listed.
+/// Lists the world. Also returns the kinds that could not be listed.
 pub async fn looked(look: &Look, site: &Site) -> anyhow::Result<(World, Vec<&'static str>)> {
     let namespace = look.namespace.as_deref();
     let listed = match watch::once(&site.client, namespace, &site.settings.adoption).await {
@@ -271,8 +271,8 @@ pub async fn looked(look: &Look, site: &Site) -> anyhow::Result<(World, Vec<&'st
     Ok((World::build(listed.facts, Freshness::Current), listed.unseen))
 }
 
-/// Everything, or, without the right to list all, the only one of these namespaces; `otherwise`, if there is none. `instead` is what to
-/// do where there are several.
+/// Lists all namespaces, or, without the right to do so, the only one of these namespaces (`otherwise` if there are none).
+/// `instead` is the advice if there are several.
 pub async fn all_or_one(
     client: &Client,
     settings: &Settings,

@@ -1,8 +1,8 @@
-//! `gatera passwd`: changes a password that members read from a Secret, in MariaDB and in all that reads it, with the rights
-//! of the person who runs it.
+//! `gatera passwd`: changes a password that members read from a Secret, in MariaDB and in everything that reads it, with the
+//! rights of the person who runs the command.
 //!
-//! Owns: the loop of looking and doing, and the question before it. What comes next is `leader::password`'s. Nothing is
-//! remembered between two looks; both passwords are in a Secret of the command's own until the change is over.
+//! Owns: the loop of looks and steps, and the confirmation before it. `leader::password` decides which step comes next. Nothing
+//! is remembered between two looks; until the change is over, a Secret of the command's own holds both passwords.
 
 mod actions;
 mod change;
@@ -47,7 +47,7 @@ pub struct Options {
     abort: bool,
 }
 
-/// Changes it.
+/// Changes the password.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     let wanted = if options.stdin { from_standard_input()? } else { change::made()? };
     let run = PasswordRun {
@@ -84,11 +84,11 @@ struct PasswordRun<'a> {
     /// The new password of a change that begins now.
     wanted: Password,
     agreed: bool,
-    /// The change is yet to be turned round.
+    /// Whether the change is still to be reversed, because of `--abort`.
     abort: bool,
-    /// Something is written down already: what fails is tried again.
+    /// Whether the change is recorded already, so that a failed step is tried again.
     begun: bool,
-    /// Since when nothing has changed.
+    /// When something changed last.
     since: Instant,
     before: Option<String>,
     transcript: Transcript,
@@ -115,7 +115,7 @@ impl PasswordRun<'_> {
         }
     }
 
-    /// Looks, and does the next step; how the run ends, if that was the last one.
+    /// Looks, and does the next step. Returns how the run ends, if that was the last step.
     async fn turn(&mut self, seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Option<Ending>> {
         let (cluster, of) = (seen.cluster()?, &self.options.of);
         if let Some(why) = password::not_in_this_state(cluster, &seen.view()) {
@@ -142,7 +142,7 @@ impl PasswordRun<'_> {
             }
             write!(out, "{proposal}")?;
             self.agreed = agrees(out)?;
-            // It may have taken a while.
+            // The confirmation may have taken a while, so the next look decides about the step again.
             return Ok((!self.agreed).then_some((Exit::Refused, String::new())));
         }
         if self.abort {
@@ -165,7 +165,7 @@ impl PasswordRun<'_> {
         Ok((step == Step::Finish).then(|| (Exit::Clean, report::finished(cluster, change))))
     }
 
-    /// How a run ends that has nothing to do.
+    /// Returns how the run ends, if there is nothing to do.
     fn ends(&self, cluster: &Cluster, looked: &Looked, step: &Step) -> Option<Ending> {
         let Change { account, old, new, underway, .. } = &looked.observed.change;
         let (abort, keep_old) = (self.abort, self.options.keep_old);

@@ -1,8 +1,8 @@
-//! `gatera recover` and `gatera start`: recover a cluster that is down, from its newest data, with the rights of the person who runs it.
+//! `gatera recover` and `gatera start`: recover a cluster that is down, from its newest data, with the rights of the caller.
 //!
-//! Owns: the loop of looking and doing, and the question before it; what a step does is in `recover/actions.rs`. What comes next is
-//! `leader::recovery`'s; who may start first is the guard's to say. Nothing is remembered between two looks: run again, it goes on
-//! where it was.
+//! Owns: the loop of looks and steps, and the confirmation before it; the steps are in `recover/actions.rs`. `leader::recovery`
+//! decides which step comes next, and the guard decides which member may start first. Nothing is remembered between two looks: a
+//! second run continues where the first one ended.
 
 mod actions;
 
@@ -26,13 +26,13 @@ use super::guided::{ClusterArgs, LOOK, Transcript, agrees, is_by_the_guard};
 use super::look::{self, ObservedCluster};
 use super::site::{Site, is_away};
 
-/// By then the guard has seen what a look of this command shows.
+/// The time after which the guard has seen what this command sees.
 const HEARD: Duration = Duration::from_secs(60);
-/// A longer look says nothing about how long things have been so.
+/// The longest look that still shows that nothing has changed since the last one.
 const LONG: Duration = Duration::from_secs(10);
-/// At its end an API server that is away is not waited for.
+/// The time limit for deleting the reader pods after a failed run, which does not wait longer for the API server.
 const CLEARED: Duration = Duration::from_secs(30);
-/// Tries of the same step.
+/// The number of tries of the same step.
 const MOST_TRIES: u32 = 5;
 
 /// Options of `gatera recover`.
@@ -56,7 +56,7 @@ pub struct Options {
 pub enum RecoverGoal {
     /// At least one member serves.
     Serve,
-    /// As many members as before it was stopped.
+    /// As many members serve as before the stop.
     StartAll,
 }
 
@@ -89,17 +89,17 @@ pub fn run(options: &Options, to: RecoverGoal, out: &mut impl Write) -> anyhow::
 struct RecoverRun<'a> {
     options: &'a Options,
     want: Want,
-    /// A person confirmed which member starts the cluster.
+    /// Whether a person confirmed which member starts the cluster.
     agreed: bool,
-    /// A person confirmed the steps before that.
+    /// Whether a person confirmed the steps before that.
     begun: bool,
-    /// A step was done.
+    /// Whether a step was done.
     acted: bool,
-    /// Since when nothing has changed in the table.
+    /// When the table changed last.
     since: Instant,
     table: String,
     transcript: Transcript,
-    /// How often each step was tried.
+    /// The number of tries of each step.
     tries: BTreeMap<String, u32>,
     /// The time since which steps are refused.
     failing: Option<Instant>,
@@ -112,7 +112,7 @@ enum Confirmation {
 }
 
 impl RecoverRun<'_> {
-    /// Recovers it. Pods that were made only to read do not outlast a run that fails.
+    /// Recovers the cluster. If the run fails, it deletes the pods that it created only to read data.
     async fn recover(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         let site = self.options.of.site().await?;
         let result = self.go(&site, out).await;
@@ -122,7 +122,7 @@ impl RecoverRun<'_> {
                 let seen = self.options.of.seen(&site, &mut Transcript::default(), out).await?;
                 actions::stop_reading(&seen, &self.want.before).await
             });
-            // The next run deletes what stays now.
+            // The next run deletes the pods that are left now.
             if let Ok(Err(problem)) = cleared.await {
                 self.transcript.problem(&problem.context("deleting the reader pods"), out)?;
             }
@@ -135,7 +135,7 @@ impl RecoverRun<'_> {
             let asked = Instant::now();
             let seen = self.options.of.seen(site, &mut self.transcript, out).await?;
             if asked.elapsed() > LONG {
-                // The look took long, and what it shows may be from before.
+                // The look took long and may show an earlier state, so the time without a change counts from now.
                 self.since = Instant::now();
             }
             if self.options.abort {
@@ -156,7 +156,7 @@ impl RecoverRun<'_> {
             let step = recovery::next(cluster, &view, &self.want, self.still());
             match self.ends(&step, cluster, &view, out)? {
                 ControlFlow::Break(exit) => return Ok(exit),
-                // The question may have taken a while.
+                // The confirmation may have taken a while, so the cluster is looked at again.
                 ControlFlow::Continue(Confirmation::JustGiven) => continue,
                 ControlFlow::Continue(Confirmation::NotNeeded) => {}
             }
@@ -171,12 +171,12 @@ impl RecoverRun<'_> {
         }
     }
 
-    /// The time for which nothing has changed.
+    /// Returns the time for which nothing has changed.
     fn still(&self) -> SignedDuration {
         SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX)
     }
 
-    /// Ends the run where nothing is to be done, and asks for confirmation where something is.
+    /// Ends the run if there is nothing to do, and asks for confirmation if the step needs one.
     fn ends(
         &mut self,
         step: &Step,
@@ -185,7 +185,7 @@ impl RecoverRun<'_> {
         out: &mut impl Write,
     ) -> anyhow::Result<ControlFlow<Exit, Confirmation>> {
         let exit = match step {
-            // Members that were recreated are waited for.
+            // The run waits for members that it recreated.
             Step::Serves if self.acted && recovery::next_in_turn(cluster, view, self.still()).is_some() => {
                 return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
             }
@@ -246,7 +246,7 @@ impl RecoverRun<'_> {
                 }
                 if self.is_looping(step) {
                     if let Step::Read { uid, .. } = step {
-                        // Another pod has its name, and reads nothing.
+                        // Another pod has the name of the reader pod, so this member cannot be read.
                         self.want.unreadable.push(uid.clone());
                         return Ok(ControlFlow::Continue(()));
                     }
@@ -281,7 +281,7 @@ impl RecoverRun<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The step was tried too often without a change.
+    /// Counts a try of the step. Returns whether it was tried too often without a change.
     fn is_looping(&mut self, step: &Step) -> bool {
         let what = match step {
             Step::Restart { member, .. } | Step::Read { member, .. } => member,
@@ -294,7 +294,8 @@ impl RecoverRun<'_> {
     }
 }
 
-/// A person is asked before anything is made, and before a member may start the cluster. What was granted was agreed to.
+/// Returns whether a step needs confirmation: before anything is created, and before a member may start the cluster. A person has
+/// agreed to a recovery that is granted.
 fn is_asked(step: &Step, granted: bool) -> bool {
     match step {
         Step::Ask { .. } | Step::Scale { .. } => true,
@@ -303,8 +304,8 @@ fn is_asked(step: &Step, granted: bool) -> bool {
     }
 }
 
-/// Whether a refusal lasts: it has for a minute. The guard sees a little later what servers report, so a request counts from the last
-/// change of the table; and what the guard says of another step may change.
+/// Returns whether a refusal is final, because it has lasted for a minute. The guard sees a little later what servers report, so
+/// for a request the minute counts from the last change of the table. A refusal of another step by the guard may still change.
 fn lasts(step: &Step, problem: &anyhow::Error, still: Duration, failing: Duration) -> bool {
     match step {
         Step::Ask { .. } => still > HEARD,
@@ -312,7 +313,7 @@ fn lasts(step: &Step, problem: &anyhow::Error, still: Duration, failing: Duratio
     }
 }
 
-/// The request first: while it stands a member may start from it.
+/// Withdraws the recovery request, by which a member may start, and then deletes the reader pods.
 async fn abort(seen: &ObservedCluster, out: &mut impl Write) -> anyhow::Result<Exit> {
     let asked = seen.cluster()?.workload.metadata.mark(RECOVER).is_some();
     if asked {

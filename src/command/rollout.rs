@@ -1,7 +1,7 @@
-//! `gatera rollout`: how far a changed configuration is, and what a person asks of it, with the rights of that person.
+//! `gatera rollout`: shows how far a changed configuration is, and records what a person asks of it, with that person's rights.
 //!
-//! Owns: the way from a command to one annotation of the StatefulSet. What follows from that annotation is
-//! `plan/rollout.rs`'s; how it is laid out is `report/rollout.rs`'s.
+//! Owns: the way from a command to one annotation of the StatefulSet. `plan/rollout.rs` decides what follows from the annotation,
+//! and `report/rollout.rs` lays out the result.
 
 use std::io::Write;
 use std::time::Duration;
@@ -79,7 +79,7 @@ impl RolloutArgs {
     }
 }
 
-/// Looks, and does what is asked.
+/// Runs the subcommand.
 pub fn run(ask: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
         match ask {
@@ -118,14 +118,15 @@ pub fn run(ask: &RolloutCommand, out: &mut impl Write) -> anyhow::Result<Exit> {
     })
 }
 
-/// Pause between two looks with `--watch`.
+/// The pause between two looks with `--watch`.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// What is not done yet, was given up, or is held, is exit 1: a pipeline that watches goes on only when every member runs it.
+/// Prints the status of rollouts. The exit code is 1 if one is not done yet, was given up, or is held: a pipeline that watches
+/// continues only when every member runs its configuration.
 async fn status(of: &status::ClusterChoice, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
     let client = of.look().client().await?;
     print_changes(LOOK, out, async |first| {
-        // Clock and settings as they are now: `--watch` may run for days.
+        // Clock and settings are read at each look, because `--watch` may run for days.
         let site = Site::that_judges(client.clone(), of.look().config.as_deref()).await?;
         if first {
             site.tell_source();
@@ -176,14 +177,14 @@ async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyho
     Ok(())
 }
 
-/// What is on its way is taken back; else the newest copy before the one that is good.
+/// Returns the revision for an undo: the good one while another is on its way, otherwise the newest one before the good one.
 fn earlier(cluster: &Cluster, copies: &[Copy]) -> Option<Revision> {
     let note = cluster.note.as_ref()?;
     let live = cluster.live.as_ref().ok();
     if live.is_some_and(|live| *live != note.good) {
         return Some(note.good.clone());
     }
-    // One ConfigMap differs from what is good.
+    // The earlier revision differs from the good one in one ConfigMap.
     copies.iter().find_map(|copy| {
         let digest = Digest::of_copy(&copy.name)?;
         let other = note.good.with(&copy.source, digest);
@@ -192,14 +193,14 @@ fn earlier(cluster: &Cluster, copies: &[Copy]) -> Option<Revision> {
 }
 
 impl ObservedCluster {
-    /// Why what the ConfigMaps hold was given up.
+    /// Returns why the present content of the ConfigMaps was given up, if it was.
     fn given_up(&self) -> Option<&str> {
         let cluster = self.cluster().ok()?;
         let stopped = cluster.note.as_ref()?.stopped.as_ref()?;
         cluster.live.as_ref().is_ok_and(|live| *live == stopped.revision).then_some(&*stopped.why)
     }
 
-    /// The newest first.
+    /// Returns the snapshots of the cluster's ConfigMaps, newest first.
     async fn copies(&self) -> anyhow::Result<Vec<Copy>> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, self.id.name));

@@ -1,7 +1,7 @@
-//! `gatera serve`: puts the parts together, and takes them down in order.
+//! `gatera serve`: starts the parts of the guard, and stops them in order.
 //!
-//! Owns: the options of the command and the order of start and stop. Each part is a room of its own: `watch` fills the
-//! world, `register` shows certificates and entries, `lease` says who leads, `reconcile` does the leader's chores,
+//! Owns: the options of the command and the order of start and stop. Each part is a room of its own: `watch` fills the world,
+//! `register` maintains certificates and webhook entries, `lease` elects the leader, `reconcile` does the leader's chores,
 //! `answer` answers requests.
 
 mod listen;
@@ -149,11 +149,12 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The tasks that end in order when the guard stops.
+/// The task that answers admission requests. When the guard stops, it waits for this task to end.
 const ADMISSION: &str = "admission";
+/// The task that holds the Lease. When the guard stops, it waits for this task to end.
 const LEASE: &str = "lease";
 
-/// Starts every task. Each task that runs as long as the process is spawned here.
+/// Starts every task that runs as long as the process. No other function starts one.
 fn start(
     options: &Options,
     settings: Settings,
@@ -182,7 +183,8 @@ fn start(
         Some(file) => {
             tasks.start("settings", reload::follow(file, Arc::clone(&guard), adopted, changed.clone()));
         }
-        // No other adoption will be wanted; a receiver must not take that for the end.
+        // Without a settings file adoption never changes. This task only keeps the sender open, because its receivers would take
+        // a closed channel for the end.
         None => tasks.start("settings", and_stay(async move { adopted.closed().await })),
     }
     if guard.settings.load().own_user.is_none() {
@@ -213,7 +215,7 @@ fn start(
     let tls = speech.config()?;
     tasks.start("client-ca", speech.follow(Arc::clone(&tls)));
     let port = Port::operations(probes, operations(Arc::clone(&guard)));
-    // Probes are answered to the very end.
+    // Probes are answered until the process ends.
     let (to_the_end, never) = channel::channel(Lifecycle::Serving);
     let serve = accept(port, Arc::clone(&guard), never, Duration::ZERO);
     tasks.start("operations", async move {
@@ -226,7 +228,7 @@ fn start(
     Ok((tasks, guard))
 }
 
-/// What is over without having ended: a task that has nothing more to do.
+/// Waits for `done`, and then never returns: the end of a task would end the guard.
 async fn and_stay(done: impl Future<Output = ()>) {
     done.await;
     std::future::pending::<()>().await;
@@ -235,7 +237,7 @@ async fn and_stay(done: impl Future<Output = ()>) {
 fn identity(options: &Options) -> String {
     let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
     let name = if options.identity.is_empty() { host() } else { options.identity.clone() };
-    // Two processes of one name must not both think they lead.
+    // Two processes with the same name must not both consider themselves the leader.
     format!("{name}_{}", std::process::id())
 }
 
@@ -258,8 +260,8 @@ fn registration(options: &Options) -> anyhow::Result<Registration> {
     Ok(Registration { namespace, release, secret, configuration, target, names, lives, folder: tls_folder })
 }
 
-/// The name that a certificate must be for. An address is written as certificates are read back, or the leaf would never be
-/// the one that is wanted.
+/// Returns the host that the certificate must be for. An IP address is written as it is read back from certificates, because
+/// otherwise no leaf would ever match.
 fn host(url: &str) -> anyhow::Result<String> {
     let url: Uri = url.parse().context("--webhook-url is not a URL")?;
     anyhow::ensure!(url.scheme_str() == Some("https"), "--webhook-url must begin with https://");

@@ -1,5 +1,5 @@
-//! The API server that a command asks: the way there, what time it is there, and by which settings the guard there judges. Every
-//! command that looks at a cluster begins here, so that all of them see what the guard sees.
+//! The API server that a command talks to: its client, its clock, and the settings by which the guard there judges. Every command
+//! that looks at a cluster begins here, so that all of them see what the guard sees.
 //!
 //! Must not know: what is looked at.
 
@@ -23,22 +23,22 @@ use crate::act::api::Fault;
 use crate::act::reload;
 use crate::act::telemetry::chain;
 
-/// What is asked, and by what its answers are judged.
+/// An API server, and the settings by which its objects are judged.
 pub struct Site {
-    /// With the rights of the person who types the command.
+    /// The client, with the rights of the person who runs the command.
     pub client: Client,
-    /// Its clock.
+    /// The clock of the API server.
     pub clock: Clock,
-    /// By these everything is judged.
+    /// The settings by which everything is judged.
     pub settings: Settings,
-    /// Whose they are.
+    /// The origin of the settings.
     pub source: SettingsSource,
-    /// The guard there.
+    /// The guard that is installed there.
     pub guard: Installed,
 }
 
 impl Site {
-    /// Looks for the guard and its settings; those in the file that `--config` names count instead.
+    /// Looks for the guard and reads its settings. If `--config` names a file, the settings in it count instead.
     pub async fn of(client: Client, config: Option<&Path>) -> anyhow::Result<Self> {
         let file = config.map(|path| anyhow::Ok((path, reload::load(path)?))).transpose()?;
         let clock = Clock::ask(&client).await?;
@@ -47,7 +47,7 @@ impl Site {
         Ok(Self { client, clock, settings, source, guard })
     }
 
-    /// The same, for what judges: where the guard's settings cannot be asked for at the moment, others would be a guess.
+    /// Like `of`, for commands that judge. Fails if the guard's settings cannot be read at the moment: others would be a guess.
     pub async fn that_judges(client: Client, config: Option<&Path>) -> anyhow::Result<Self> {
         let site = Self::of(client, config).await?;
         if let (SettingsSource::Defaults(_), Err(problem)) = (&site.source, &site.guard.settings)
@@ -58,23 +58,23 @@ impl Site {
         Ok(site)
     }
 
-    /// There is a guard, and it may judge by other settings.
+    /// Returns whether there is a guard that may judge by other settings.
     pub fn guesses(&self) -> bool {
         matches!(self.source, SettingsSource::Defaults(_)) && self.guard.is_there()
     }
 
-    /// What is for programs is alone on standard output.
+    /// Prints the origin of the settings to stderr, so that stdout holds only the result.
     pub fn tell_source(&self) {
         let _ = writeln!(io::stderr(), "gatera: settings: {}", visible(&self.source.to_string()));
     }
 
-    /// What it holds, as the guard would judge it now.
+    /// Returns the view of this world, as the guard would judge it now.
     pub fn view<'a>(&'a self, world: &'a World) -> View<'a> {
         View::new(world, self.clock.now(), &self.settings)
     }
 }
 
-/// What time it is at the API server: this machine's clock may be wrong, and may be set while a command runs.
+/// The clock of the API server. This machine's clock may be wrong, and may be set while a command runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     shown: Timestamp,
@@ -82,14 +82,14 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Asks for it.
+    /// Reads the API server's time from the date of an answer.
     pub async fn ask(client: &Client) -> anyhow::Result<Self> {
         const ASKING: &str = "asking the API server for its version";
         let request = Request::get("/version").body(Body::empty())?;
         let answer = client.send(request).await.context(ASKING)?;
         let date = answer.headers().get(DATE).and_then(|it| it.to_str().ok());
         let clock = Self { shown: time(date, Timestamp::now()), asked: Instant::now() };
-        // A connection whose answer was not read to its end is not used again.
+        // A connection is used again only if the answer was read to its end.
         answer.into_body().collect_bytes().await.context(ASKING)?;
         Ok(clock)
     }
@@ -99,24 +99,24 @@ impl Clock {
         Self { shown: Timestamp::now(), asked: Instant::now() }
     }
 
-    /// Now.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         let since = SignedDuration::try_from(self.asked.elapsed()).unwrap_or(SignedDuration::MAX);
         self.shown.checked_add(since).unwrap_or(self.shown)
     }
 }
 
-/// Whether the API server, or a guard that it asks, does not answer at the moment, or has too much to do: nothing was refused.
+/// Returns whether nothing was refused: the API server, or a guard that it calls, did not answer or is overloaded.
 pub fn is_away(problem: &anyhow::Error) -> bool {
     error_of(problem).is_some_and(|error| Fault::of(error).is_away())
 }
 
-/// The error of the API server in this problem.
+/// Returns the error of the API server in this problem.
 pub fn error_of(problem: &anyhow::Error) -> Option<&kube::Error> {
     problem.chain().find_map(|it| it.downcast_ref())
 }
 
-/// The time by this date. A date has whole seconds, and its answer took its time: one that is nearly `now` is `now`.
+/// Returns the time of this date. A date has whole seconds, and its answer took time, so one close to `now` counts as `now`.
 fn time(date: Option<&str>, now: Timestamp) -> Timestamp {
     let date = date.and_then(|it| rfc2822::parse(it).ok()).map_or(now, |date| date.timestamp());
     if now.duration_until(date).abs() < SignedDuration::from_secs(2) { now } else { date }

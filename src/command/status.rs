@@ -1,4 +1,4 @@
-//! `gatera status`: how clusters are, what the guard does with them, and how it is itself.
+//! `gatera status`: shows the state of clusters, what the guard does with them, and the state of the guard.
 //!
 //! Owns: the way from a look to what `report/status.rs` prints.
 
@@ -42,12 +42,12 @@ fn labels(text: &str) -> Result<Selector, String> {
 }
 
 impl ClusterChoice {
-    /// Where to look.
+    /// Returns the options of the look.
     pub fn look(&self) -> &look::Look {
         &self.look
     }
 
-    /// The clusters that are meant.
+    /// Returns the clusters that the options choose.
     pub fn clusters<'w>(&self, world: &'w World) -> anyhow::Result<Vec<&'w Cluster>> {
         let mut all = look::named(world, self.cluster.as_deref(), &self.look)?;
         let labels =
@@ -77,7 +77,7 @@ pub struct StatusArgs {
 }
 
 impl StatusArgs {
-    /// Whether it may be folded: a table or a name is broken if it is broken.
+    /// Returns whether the output may be folded at the width of the terminal, which would break a table or a name.
     pub fn is_for_people(&self) -> bool {
         self.output == Form::Text
     }
@@ -98,12 +98,12 @@ enum Form {
     Yaml,
 }
 
-/// Pause between two looks with `--watch`.
+/// The pause between two looks with `--watch`.
 const LOOK: Duration = Duration::from_secs(5);
-/// Moves to the upper left corner, and clears the screen below it.
+/// The escape sequence that moves to the upper left corner, and clears the screen below it.
 const ANEW: &str = "\u{1b}[H\u{1b}[J";
 
-/// Prints the state of the clusters. `--watch` also prints errors on the way, and goes on.
+/// Prints the state of the clusters. With `--watch`, it also prints errors that occur later, and continues.
 pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     let on_a_terminal = io::stdout().is_terminal();
     look::block_on(async {

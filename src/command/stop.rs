@@ -1,6 +1,6 @@
-//! `gatera stop`: an orderly stop, the highest ordinal first, with the rights of the person who runs it.
+//! `gatera stop`: stops a cluster in order, the highest ordinal first, with the rights of the person who runs the command.
 //!
-//! Owns: the loop of looking and doing, and reading where a member's data ended when it left. What comes next is `leader::stop`'s.
+//! Owns: the loop of looks and steps, and reading where a member's data ended when it left. `leader::stop` chooses each step.
 
 use std::io::Write;
 use std::pin::Pin;
@@ -28,17 +28,17 @@ use super::site::is_away;
 use crate::act::api::Fault;
 use crate::act::connect;
 
-/// The override that lets the last member stop ends after this.
+/// The time after which the override that lets the last member stop ends.
 const ASKED: SignedDuration = SignedDuration::from_mins(2);
 
-/// Tries, a second apart: a replica of the guard has seen it by then.
+/// The number of tries, a second apart, within which a replica of the guard has seen a change.
 const SEEN_AFTER: u32 = 10;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Seconds for which a pod is watched before everything is looked at again.
+/// The seconds for which a pod is watched before the cluster is looked at again.
 const LISTENS: u32 = 60;
 
-/// Stops it.
+/// Stops the cluster.
 pub fn run(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(go(of, out))
 }
@@ -74,7 +74,7 @@ async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
                 if !agrees(out)? {
                     return Ok(Exit::Refused);
                 }
-                // It may have taken a while.
+                // The confirmation may have taken a while, so the cluster is looked at again.
                 agreed = true;
                 continue;
             }
@@ -101,7 +101,7 @@ async fn act(seen: &ObservedCluster, step: &Step, replaced: &mut Option<String>)
     match step {
         Step::Record { claims } => record(seen, claims, None).await,
         Step::Leave { member, claims, to } => {
-            // Its last message is only seen by a watch that is open before it ends.
+            // The member's last message is seen only by a watch that is open before the member ends.
             let Some(last) = LeavingPod::of(seen, member).await? else { return Ok(()) };
             leave(seen, *to, replaced).await?;
             ended(seen, claims, last).await
@@ -114,7 +114,7 @@ async fn act(seen: &ObservedCluster, step: &Step, replaced: &mut Option<String>)
     }
 }
 
-/// Where its data ended is recorded; what is not known changes nothing.
+/// Records where a member's data ended. If that is unknown, nothing is changed.
 async fn ended(seen: &ObservedCluster, claims: &[String], last: LeavingPod) -> anyhow::Result<()> {
     match last.end().await {
         Some(position) => record(seen, claims, Some(position)).await,
@@ -122,8 +122,9 @@ async fn ended(seen: &ObservedCluster, claims: &[String], last: LeavingPod) -> a
     }
 }
 
-/// The guard keeps the last member, and rightly: so the person's word stands on the StatefulSet for that moment, and then what stood
-/// there before: `replaced`, until it does so again. An override that was written since the look is not written over.
+/// Scales the cluster so that a member leaves. The guard rightly protects the last member, so for that moment an override on the
+/// StatefulSet states the person's decision. The earlier override is put back afterwards; `replaced` keeps it until that is done.
+/// An override that was written since the look is not overwritten.
 async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -> anyhow::Result<()> {
     if to > 0 {
         return seen.scale(to).await;
@@ -134,7 +135,7 @@ async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -
     }
     seen.annotate_version(&meta.resource_version, seen.release("G01", ASKED, stop::RELEASE)?).await?;
     let mut done = seen.scale(to).await;
-    // The replica that is asked may not have seen it yet.
+    // The replica of the guard that is asked may not have seen the override yet.
     for _ in 0..SEEN_AFTER {
         if done.is_ok() {
             break;
@@ -147,7 +148,7 @@ async fn leave(seen: &ObservedCluster, to: i64, replaced: &mut Option<String>) -
     done
 }
 
-/// Ours, of a run that was killed, or could not put back what it had replaced.
+/// Removes this command's own override, if an earlier run was killed or could not put back the one before.
 async fn take_off(seen: &ObservedCluster, replaced: Option<&str>) -> anyhow::Result<()> {
     if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(stop::is_ours) {
         put_back(seen, replaced).await?;
@@ -155,13 +156,13 @@ async fn take_off(seen: &ObservedCluster, replaced: Option<&str>) -> anyhow::Res
     Ok(())
 }
 
-/// In the place of our override, and of no other.
+/// Puts the earlier override in the place of this command's own. Any other override stays.
 async fn put_back(seen: &ObservedCluster, before: Option<&str>) -> anyhow::Result<()> {
     for _ in 0..SEEN_AFTER {
         match put(seen, before).await {
-            // Its controller writes to it while the last member leaves.
+            // The StatefulSet controller writes to the object while the last member leaves.
             Err(problem) if is_away(&problem) || is_conflict(&problem) => sleep(SECOND).await,
-            // The guard refuses one that is written wrong, wherever it comes from.
+            // The guard refuses an invalid override, even one that was there before.
             Err(problem) if before.is_some() => {
                 put(seen, None).await?;
                 return Err(problem.context("putting back the override that stood there before"));
@@ -201,7 +202,7 @@ struct LeavingPod {
 }
 
 impl LeavingPod {
-    /// `None`: there is no such pod.
+    /// Begins to watch a pod; `None`: there is no such pod.
     async fn of(seen: &ObservedCluster, member: &str) -> anyhow::Result<Option<Self>> {
         let Some(pod) = seen.pods().get_opt(member).await? else { return Ok(None) };
         let only = WatchParams::default().fields(&format!("metadata.name={member}")).timeout(LISTENS);
@@ -210,7 +211,8 @@ impl LeavingPod {
         Ok(Some(Self { uid: pod.metadata.uid, events: Box::pin(events) }))
     }
 
-    /// The position where its data ended, if it reported one. A pod that takes longer is watched again after the next look.
+    /// Returns the position where its data ended, if it reported one. A pod that takes longer is watched again after the next
+    /// look.
     async fn end(mut self) -> Option<Position> {
         let mut end = None;
         let listen = async {
@@ -230,7 +232,7 @@ impl LeavingPod {
                 }
             }
         };
-        // A connection may have gone without a word.
+        // A connection may have been lost without an error.
         let _ = timeout(Duration::from_secs(u64::from(LISTENS) + 5), listen).await;
         end
     }

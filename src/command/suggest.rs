@@ -1,10 +1,10 @@
-//! "Did you mean": the words about the known name that was meant.
+//! "Did you mean": a suggestion for a name that is not known.
 
 use facts::alike;
 
-/// Returns what follows the words that there is no such name: the name that was meant, or only the end of the clause.
+/// Returns the end of the sentence that there is no such name: the known name that was probably meant, or only a semicolon.
 pub(super) fn did_you_mean<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> String {
-    // An id is meant or not: G19 is not almost G99.
+    // An id matches exactly or not at all: G19 is not a misspelling of G99.
     let id = |text: &str| number(&text.to_lowercase());
     let names = names.into_iter().filter(|name| id(name).is_none() || id(name) == id(written));
     let same = |name: &&str| id(name).is_some();
@@ -13,7 +13,7 @@ pub(super) fn did_you_mean<'n>(written: &str, names: impl IntoIterator<Item = &'
     meant.map_or_else(|| ";".to_owned(), |name| format!(", did you mean {name}?"))
 }
 
-/// The letter and the number of a rule's id.
+/// Returns the letter and the number of a rule's id.
 fn number(id: &str) -> Option<(char, u32)> {
     let mut rest = id.chars();
     Some((rest.next()?, rest.as_str().parse().ok()?))

@@ -1,5 +1,5 @@
-//! What is on the other end of standard output and standard error: how wide it is, whether it shows colours, whether it still listens,
-//! and whether a person waits there.
+//! The terminal behind standard output and standard error: how wide it is, whether it shows colours, whether output is still
+//! read, and whether a person waits there.
 
 pub mod progress;
 pub mod wrap;
@@ -25,26 +25,26 @@ enum When {
     Never,
 }
 
-/// Longer lines of a page are hard to read.
+/// The greatest width of a manual page; longer lines are hard to read.
 const PAGE: usize = 100;
-/// Nor of anything else: names and commands make those longer.
+/// The greatest width of other output, whose names and commands make lines longer.
 pub const WIDEST: usize = 120;
-/// Nothing is laid out for less.
+/// The smallest width for which text is laid out.
 const NARROWEST: usize = 20;
 
-/// The width of the terminal, up to this limit; `None`: there is no terminal, or it does not report its width.
+/// Returns the width of the terminal, up to this limit; `None`: there is no terminal, or it does not report its width.
 fn columns(most: usize) -> Option<usize> {
     terminal_size::terminal_size().map(|(width, _)| usize::from(width.0).clamp(NARROWEST, most))
 }
 
 impl Colour {
-    /// How many columns a text may have; `None`: it is no terminal, and is not laid out.
+    /// Returns the width for a page; `None`: the output is not a terminal, so the page is not laid out.
     pub fn width(self) -> Option<usize> {
         let asked = io::stdout().is_terminal() || self.color == When::Always;
         asked.then(|| columns(PAGE).unwrap_or(PAGE))
     }
 
-    /// Here and now.
+    /// Returns whether colours are used.
     pub fn wanted(self) -> bool {
         match self.color {
             When::Always => true,
@@ -63,12 +63,12 @@ pub struct PipeTolerant<W> {
 }
 
 impl<W: Write> PipeTolerant<W> {
-    /// Around this one.
+    /// Wraps this output.
     pub fn new(inner: W) -> Self {
         Self { inner, closed: false }
     }
 
-    /// The output itself, for a command that is to end when its reader is gone.
+    /// Returns the output itself, for a command that is to end when its reader is gone.
     pub fn listener(&mut self) -> &mut W {
         &mut self.inner
     }
@@ -99,20 +99,20 @@ impl<W: Write> Write for PipeTolerant<W> {
     }
 }
 
-/// How wide a text may be now; `None`: as wide as it is.
+/// A function that returns the width of the terminal at the moment; `None`: lines are not folded.
 type Columns = fn() -> Option<usize>;
 
-/// Standard output as people read it: each line ends where the terminal does. What is for programs goes through as it is.
+/// Standard output for people, which folds each line at the width of the terminal. Output for programs is passed on unchanged.
 #[derive(Debug)]
 pub struct Folded<W: Write> {
     inner: W,
     columns: Option<Columns>,
-    /// What was written of a line that has not ended.
+    /// The beginning of a line that is not complete yet.
     line: Vec<u8>,
 }
 
 impl Folded<StdoutLock<'static>> {
-    /// Around standard output; only what is for people is folded, and only on a terminal, which may become wider or narrower meanwhile.
+    /// Wraps standard output. Only output for people is folded, and only on a terminal, whose width may change meanwhile.
     pub fn stdout(for_people: bool) -> Self {
         let folds = for_people && io::stdout().is_terminal();
         Self::new(io::stdout().lock(), folds.then_some(|| columns(WIDEST)))
@@ -141,7 +141,7 @@ impl<W: Write> Write for Folded<W> {
         Ok(bytes.len())
     }
 
-    /// A question ends without a line's end.
+    /// Writes an incomplete line, because a question does not end with a line break.
     fn flush(&mut self) -> io::Result<()> {
         let begun = std::mem::take(&mut self.line);
         self.inner.write_all(&begun)?;

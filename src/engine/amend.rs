@@ -21,7 +21,8 @@ enum Change<'a> {
     Correct { edits: Vec<Edit>, marks: Vec<Correction> },
 }
 
-/// The patch for an object; adds warnings about it to the decision. `None`: the object stays as it is.
+/// Returns the patch for an object, and adds warnings about the object to the decision. `None`: the object stays as it
+/// is.
 pub fn amend(
     review: &Review,
     object: &str,
@@ -49,7 +50,7 @@ pub fn amend(
     (!patch.is_empty()).then_some(patch)
 }
 
-/// The change to make, if any. The guard's own writes are not corrected, so the leader's "present" is not undone.
+/// Returns the change to make, if any. The guard's own writes are not corrected, so the leader's "present" is not undone.
 fn change<'a>(review: &'a Review, decision: &Decision, view: &View<'_>) -> Option<Change<'a>> {
     let written = matches!(review.operation, Operation::Create | Operation::Update);
     if !written || !review.subresource.is_empty() || view.settings.is_own(&review.user) {

@@ -25,24 +25,24 @@ const WHOLE: &str = "G03";
 /// The rule that protects the data, which such an override does not cover.
 const DATA: &str = "G07";
 
-/// The command that ends an override.
+/// Returns the command that ends an override.
 pub fn take_off(kind: Kind, namespace: &str, name: &str) -> Command {
     let kind = kind.name().to_ascii_lowercase();
     let namespace = if namespace.is_empty() { String::new() } else { format!("-n {namespace} ") };
     Command::new(format!("kubectl {namespace}annotate {kind} {name} gatera.dev/override-"))
 }
 
-/// The command that ends a break-glass.
+/// Returns the command that ends a break-glass.
 pub fn mend(namespace: &str) -> Command {
     Command::new(format!("kubectl annotate namespace {namespace} {PREFIX}{BREAK_GLASS}-"))
 }
 
-/// The beginning of each warning during a break-glass.
+/// Returns the beginning of each warning during a break-glass.
 pub fn open_until(namespace: &str, open: &Override) -> String {
     format!("until {} nothing is refused in namespace {namespace}", open.until)
 }
 
-/// The break-glass that applies, which adds a warning to each decision. Audits ignore it.
+/// Returns the break-glass that applies, and adds a warning about it to the decision. Audits ignore it.
 pub fn break_glass(review: &Review, view: &View<'_>, decision: &mut Decision) -> Option<Override> {
     let ns = &review.namespace;
     let open = view.active_break_glass(ns).filter(|_| review.origin != Origin::Audit)?;
@@ -53,8 +53,8 @@ pub fn break_glass(review: &Review, view: &View<'_>, decision: &mut Decision) ->
     Some(open)
 }
 
-/// Whether an earlier override is still set, and would also allow the next careless command: each request gets a warning until it is
-/// removed. An override that is deleted with its object needs none, and an audit reports each once.
+/// Returns whether an earlier override is still set, and would also allow the next careless command: each request gets a warning
+/// until it is removed. An override that is deleted with its object needs none, and an audit reports each once.
 fn lingers(review: &Review, meta: &Meta, kind: Kind) -> bool {
     let mark = |object: &Object| object.meta().mark(marks::OVERRIDE).map(str::to_owned);
     let is_own = (review.kind, &review.name) == (kind, &meta.name);
@@ -114,7 +114,7 @@ impl Exceptions {
         Self { break_glass, own, clusters }
     }
 
-    /// The exception that suspends this rule for this request, if any.
+    /// Returns the exception that suspends this rule for this request, if any.
     pub fn by(&self, rule: &str, review: &Review) -> Option<&Override> {
         let ends = review.operation == Operation::Delete && rule != DATA;
         let suspends = |exception: &&Override| exception.releases(rule) || ends && exception.releases(WHOLE);
@@ -127,7 +127,7 @@ impl Exceptions {
     }
 }
 
-/// The advice that sets an override of this rule on the object of this request, for half an hour.
+/// Returns the advice that sets an override of this rule on the object of this request, for half an hour.
 pub fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> WayOut {
     let until = view.half_an_hour_from_now();
     if !review.is_there() {

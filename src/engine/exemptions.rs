@@ -1,8 +1,8 @@
-//! Exemptions: requests that are not judged, by their user ([`users`]), because no server reads the object ([`unread`]), or because the
-//! object is being deleted.
+//! Exemptions: requests that are not judged, by their user ([`users`]), because no server reads the object ([`unread`]), or
+//! because the object is being deleted.
 //!
-//! Two tables. The rulebook asks them before any rule, and `webhooks` turns them into conditions, so that such requests succeed while
-//! the guard is down.
+//! Two tables. The rulebook looks into them before it evaluates any rule, and `webhooks` turns them into conditions, so that such
+//! requests succeed while the guard is down.
 
 pub mod unread;
 pub mod users;
@@ -11,9 +11,9 @@ use facts::review::{Operation, Review};
 use facts::view::{NEVER_GUARDED, View};
 use objects::Kind;
 
-/// Whether a request is exempt from all rules: requests in the control plane's own namespaces, the guard's own writes (but not its
-/// evictions), and requests about objects that are being deleted. The deletion of a terminating pod can still be forced, so its
-/// DELETE is judged; a terminating claim holds its data while a pod uses it, so writes to it are judged.
+/// Returns whether a request is exempt from all rules: requests in the control plane's own namespaces, the guard's own writes
+/// (but not its evictions), and requests about objects that are being deleted. The deletion of a terminating pod can still be
+/// forced, so its DELETE is judged; a terminating claim holds its data while a pod uses it, so writes to it are judged.
 pub fn is_exempt(review: &Review, view: &View<'_>) -> bool {
     let again = review.operation == Operation::Delete && review.kind != Kind::Pod;
     let written = review.operation == Operation::Update && review.kind != Kind::Claim;

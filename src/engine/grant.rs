@@ -21,7 +21,7 @@ use objects::Pod;
 /// The time after a recovery's end in which members may still be restarted, because transfers take long.
 const LEFT_OVER: SignedDuration = SignedDuration::from_hours(6);
 
-/// Why this recovery must not be granted, or not now; `None`: it may.
+/// Returns why this recovery must not be granted, or not now; `None`: it may be granted.
 pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if view.freshness != Freshness::Current {
         return Some(format!("the state of the cluster is not known ({})", view.seen()));
@@ -54,45 +54,45 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
     }
 }
 
-/// Whether a member or the bootstrap node serves.
+/// Returns whether a member or the bootstrap node serves.
 pub fn serves(cluster: &Cluster) -> bool {
     cluster.ready() > 0 || cluster.bootstrap.pods.iter().any(|pod| pod.ready)
 }
 
-/// The recovery that may be finished now.
+/// Returns the recovery that may be finished now.
 pub fn under_way<'a>(cluster: &'a Cluster, view: &View<'_>) -> Option<&'a Recovery> {
     cluster.recovery().filter(|it| it.until > view.now)
 }
 
-/// The recovery with which a new pod of this name may start first. The state may have changed since the request was verified: the
-/// first member may have served and crashed since, while another one continued.
+/// Returns the recovery with which a new pod of this name may start first. The state may have changed since the request was
+/// verified: the first member may have served and crashed since, while another one continued.
 pub fn leads<'a>(cluster: &'a Cluster, pod: &str, view: &View<'_>) -> Option<&'a Recovery> {
     let named = under_way(cluster, view).filter(|it| it.member == pod && !serves(cluster));
     let current = view.of_namespace(&cluster.id.namespace).freshness == Freshness::Current;
     named.filter(|it| current && holds_a_right(cluster, pod).is_none() && still_true(it, cluster, view))
 }
 
-/// The node of the member that starts the cluster, for its new pod. Without this, a scheduler that keeps members apart could give the
-/// node to a waiting pod of another member, and no node would be left for the one that has to start first.
+/// Returns the node of the member that starts the cluster, for its new pod. Without this, a scheduler that keeps members apart
+/// could give the node to a waiting pod of another member, and no node would be left for the one that has to start first.
 pub fn place<'a>(cluster: &'a Cluster, pod: &Pod, view: &View<'_>) -> Option<&'a str> {
     let node = leads(cluster, &pod.metadata.name, view)?.node.as_deref()?;
     let takes = view.node(node).is_some_and(|it| it.answers() && it.takes(&pod.spec));
     (takes && pod.spec.node_name.is_empty()).then_some(node)
 }
 
-/// Another member whose pod may start the cluster. Only one member may have the right.
+/// Returns another member whose pod may start the cluster. Only one member may have the right.
 fn holds_a_right<'a>(cluster: &'a Cluster, besides: &str) -> Option<&'a str> {
     let held = |pod: &&PodFact| pod.name != besides && has_a_right(pod);
     cluster.pods().find(held).map(|pod| &*pod.name)
 }
 
-/// Whether the pod may start the cluster, or did so a moment ago.
+/// Returns whether the pod may start the cluster, or did so a moment ago.
 pub fn has_a_right(pod: &PodFact) -> bool {
     pod.identity.as_deref().is_some_and(Recovery::is_right)
 }
 
-/// Whether no other member has newer data than was known, or accepted, when the recovery was requested. The step script checks the
-/// member's own position.
+/// Returns whether no other member has newer data than was known, or accepted, when the recovery was requested. The step script
+/// checks the member's own position.
 pub fn still_true(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool {
     let mut rows = rows(cluster, view);
     let Some(own) = rows.iter_mut().find(|row| row.member.name == asked.member) else { return false };
@@ -102,8 +102,8 @@ pub fn still_true(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool 
     !gone_on && stake(&rows, &own, cluster).loss() == asked.loss
 }
 
-/// Whether a recovery may recreate this pod: the member that is to start first, and, once that serves, each member that waits for an
-/// address that no longer exists.
+/// Returns whether a recovery may recreate this pod. It may recreate the member that is to start first and, once that member
+/// serves, each member that waits for an address that no longer exists.
 pub fn restarts(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
     let (Some(recovery), Some(member)) = (cluster.recovery(), cluster.member(pod)) else { return false };
     let lately = view.now.duration_since(recovery.until) < LEFT_OVER;
@@ -116,12 +116,13 @@ pub fn restarts(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
     first_serves && waits_in_vain(member, cluster, view) || leads()
 }
 
-/// Whether the server runs and has joined since it started: it may be a donor, or have lost contact a moment ago.
+/// Returns whether the server runs and has joined since it started: it may be a donor, or have lost contact a moment ago.
 pub fn has_served(member: &Member) -> bool {
     member.pod.as_deref().is_some_and(|pod| pod.running && pod.began.is_none() && !pod.ready)
 }
 
-/// Whether the member has not joined since its server started, or is cut off. A member that serves or receives a copy does not count.
+/// Returns whether the member has not joined since its server started, or is cut off. A member that serves or receives a copy
+/// does not count.
 pub fn waits_in_vain(member: &Member, cluster: &Cluster, view: &View<'_>) -> bool {
     let condition = Condition::of(member, view);
     let cut_off = matches!(condition, Some(Condition::CutOff | Condition::Left));
@@ -133,8 +134,8 @@ fn has_not_joined(member: &Member) -> bool {
     member.pod.as_deref().is_some_and(|pod| pod.began.is_some() && !pod.ready)
 }
 
-/// Whether all other members started before the first one and none has joined: the donor of any transfer is gone. A transfer without
-/// a donor takes minutes to fail.
+/// Returns whether all other members started before the first one and none has joined: the donor of any transfer is gone. A
+/// transfer without a donor takes minutes to fail.
 fn donor_is_gone(cluster: &Cluster) -> bool {
     let Some(first) = cluster.recovery().and_then(|it| cluster.member(&it.member)).filter(|it| it.ready())
     else {
@@ -146,7 +147,7 @@ fn donor_is_gone(cluster: &Cluster) -> bool {
         .all(|member| has_not_joined(member) && came_before(member, first))
 }
 
-/// Whether the server of this member has run longer than the other's, so that it may know an old address of the other.
+/// Returns whether the server of this member has run longer than the other's, so that it may know an old address of the other.
 pub fn came_before(member: &Member, other: &Member) -> bool {
     let since = |member: &Member| member.pod.as_deref().and_then(|pod| pod.began.or(pod.since));
     matches!((since(member), since(other)), (Some(own), Some(its)) if own < its)

@@ -51,7 +51,7 @@ struct InjectTarget<'a> {
 }
 
 impl<'a> InjectTarget<'a> {
-    /// The pod of a cluster, with its server container; `None` for other pods.
+    /// Returns the pod of a cluster, with its server container; `None` for other pods.
     fn of(read: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
         let labels = &read.metadata.labels;
         let adopted = !view.left_alone(namespace) && view.adoption().adopts(labels);
@@ -82,7 +82,7 @@ impl<'a> InjectTarget<'a> {
 /// What injection will do to a server container, so that rules can already warn about the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prospect {
-    /// Why the container keeps its probes; `None`: it gets gatera's.
+    /// Why the container keeps its own probes; `None`: injection replaces them by gatera's.
     pub kept: Option<String>,
     /// A conflict prevents the whole injection.
     pub in_the_way: bool,
@@ -99,7 +99,7 @@ pub struct Prospect {
 }
 
 impl Prospect {
-    /// The prospect of a server container, in a pod to which a StatefulSet adds the volumes of these claims.
+    /// Returns the prospect of a server container, in a pod to which a StatefulSet adds the volumes of these claims.
     pub fn of<'a>(
         server: &Container,
         meta: &Meta,
@@ -168,7 +168,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     remarks
 }
 
-/// The snapshots of ConfigMaps that a new pod needs and that do not exist yet.
+/// Returns the snapshots of ConfigMaps that a new pod needs and that do not exist yet.
 pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
     let new = review.operation == Operation::Create && review.subresource.is_empty();
     let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new) else { return Vec::new() };
@@ -176,7 +176,7 @@ pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
         .map_or_else(Vec::new, |(patient, server)| configuration::wanted(&patient, server))
 }
 
-/// Whether a new member's StatefulSet or ConfigMaps are not in the view yet.
+/// Returns whether a new member's StatefulSet or ConfigMaps are not in the view yet.
 pub fn is_early(review: &Review, view: &View<'_>) -> bool {
     let new = review.operation == Operation::Create && review.subresource.is_empty() && !review.dry_run;
     let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new && review.origin == Origin::Mutating)
@@ -190,8 +190,8 @@ pub fn is_early(review: &Review, view: &View<'_>) -> bool {
     InjectTarget::of(read, &review.namespace, view).is_some_and(member)
 }
 
-/// Running members with an old cluster address: their pods, and the option file that each should have. A server reads the file
-/// when it starts, so no member restarts; running members find each other by gossip.
+/// Returns the pods of running members with an old cluster address, and the option file that each should have. A server reads the
+/// file when it starts, so no member restarts; running members find each other by gossip.
 pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, String)> {
     let Some(address) = files::members(cluster, view) else { return Vec::new() };
     let there = cluster.members.iter().filter_map(|member| member.pod.as_deref());

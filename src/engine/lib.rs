@@ -1,4 +1,4 @@
-//! The engine: the rules, and [`rulebook::Rulebook::evaluate`], the only function that asks them.
+//! The engine: the rules, and [`rulebook::Rulebook::evaluate`], the only function that evaluates them.
 //!
 //! ```text
 //!   review + view ──> Rulebook::evaluate ──> Decision ──> amend ──> patch

@@ -1,6 +1,6 @@
 //! The type of a rule: its id, the operations that it judges, its page.
 //!
-//! Must not know: any rule (`rules.rs`), or when rules are asked (`rulebook.rs`).
+//! Must not know: any rule (`rules.rs`), or when rules are evaluated (`rulebook.rs`).
 
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::{Operation, Review};
@@ -14,9 +14,10 @@ pub struct Rule {
     /// The id, which never changes once it is published.
     pub id: &'static str,
     pub name: &'static str,
-    /// Each kind that the rule judges, the operations on it, and the function for these. It is not asked about others.
+    /// Each kind that the rule judges, with the operations and the function that judges them. The rule is not evaluated for
+    /// others.
     pub judges: &'static [(Kind, &'static [Verb], Check)],
-    /// Its verdict depends on how the cluster is, so it needs a case in each state.
+    /// The verdict depends on the state of the cluster, so the rule needs a test case in each state.
     pub depends_on_state: bool,
     pub source: &'static str,
 }
@@ -62,7 +63,7 @@ pub const APPLY_AGAIN: &str = "apply the StatefulSet again as it was, which take
 pub const WRITTEN: &[Verb] = &[Verb::Create, Verb::Update];
 
 impl Verb {
-    /// The name in programs' output.
+    /// Returns the name in machine-readable output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -74,7 +75,7 @@ impl Verb {
         }
     }
 
-    /// The verb of a request; `None`: no rule judges it.
+    /// Returns the verb of a request; `None`: no rule judges it.
     pub fn of(review: &Review) -> Option<Self> {
         match (&*review.subresource, review.operation) {
             ("", Operation::Create) => Some(Self::Create),
@@ -97,13 +98,13 @@ pub struct Page {
 }
 
 impl Page {
-    /// The module documentation of the page's file.
+    /// Returns the module documentation of the page's file.
     pub fn text(&self) -> String {
         let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
         lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
     }
 
-    /// The first sentence of the page, without the id.
+    /// Returns the first sentence of the page, without the id.
     pub fn summary(&self) -> String {
         let text = self.text();
         let first = text.lines().next().unwrap_or_default();
@@ -112,7 +113,8 @@ impl Page {
 }
 
 impl Rule {
-    /// A finding of this rule: the verdict, the field, what is wrong, the fact about Galera behind it, and what to do instead.
+    /// Returns a finding of this rule: the verdict, the field, what is wrong, the fact about Galera behind it, and what to do
+    /// instead.
     pub fn finding(
         &self,
         verdict: Verdict,
@@ -124,7 +126,7 @@ impl Rule {
         Finding::new(self.id, verdict, field, says, why, instead)
     }
 
-    /// The function that judges this operation on this kind, if the rule does.
+    /// Returns the function that judges this operation on this kind, if the rule does.
     pub fn check(&self, kind: Kind, verb: Verb) -> Option<Check> {
         let mut all = self.judges.iter();
         all.find(|(judged, verbs, _)| *judged == kind && verbs.contains(&verb)).map(|(.., check)| *check)
@@ -134,12 +136,12 @@ impl Rule {
         Page { id: self.id, name: self.name, source: self.source }
     }
 
-    /// The manual page: the module documentation of the rule's file.
+    /// Returns the manual page: the module documentation of the rule's file.
     pub fn manual(&self) -> String {
         self.page().text()
     }
 
-    /// The first sentence of the manual page, without the id.
+    /// Returns the first sentence of the manual page, without the id.
     pub fn summary(&self) -> String {
         self.page().summary()
     }

@@ -1,8 +1,8 @@
-//! The rulebook: every rule, and the function that asks them.
+//! The rulebook: every rule, and the function that evaluates them.
 //!
 //! Owns: [`Rulebook::evaluate`], which makes every decision. The webhook, `gatera check` and the background audit all use it, so
-//! the same change gets the same messages everywhere. Must not know: any rule or pack, HTTP, clients, files, output formats. Packs
-//! are passed in.
+//! the same change gets the same messages everywhere. Must not know: any rule or pack, HTTP, clients, files, output formats.
+//! Packs are passed in.
 //!
 //! *The change is judged, not the state.* A fault that the object had before, in the same field, is only a warning when the
 //! object is edited, so it can be improved step by step. A creation is judged completely.
@@ -54,7 +54,7 @@ pub struct Rulebook {
 }
 
 impl Rulebook {
-    /// The rulebook with these packs.
+    /// Returns the rulebook with these packs.
     pub fn new(packs: &'static [Pack]) -> Self {
         let of_packs = packs.iter().flat_map(|pack| pack.rules);
         let rules: Vec<_> = rules::GALERA.iter().chain(of_packs).copied().collect();
@@ -64,38 +64,38 @@ impl Rulebook {
         Self { packs, rules, ids, kinds, keeps }
     }
 
-    /// Every pack, in the order of their rules' ids.
+    /// Returns every pack, in the order of their rules' ids.
     pub fn packs(&self) -> &'static [Pack] {
         self.packs
     }
 
-    /// The packs that these settings do not turn off.
+    /// Returns the packs that these settings do not turn off.
     pub fn packs_on(&self, settings: &Settings) -> impl Iterator<Item = &'static Pack> {
         self.packs.iter().filter(|pack| !settings.is_without(pack.name))
     }
 
-    /// Every rule, in the order of their ids.
+    /// Returns every rule, in the order of their ids.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// Every kind that a rule reads.
+    /// Returns every kind that a rule reads.
     pub fn kinds(&self) -> &Kinds {
         &self.kinds
     }
 
-    /// Whether a pack that is turned on reads this kind.
+    /// Returns whether a pack that is turned on reads this kind.
     pub fn reads(&self, kind: Kind, settings: &Settings) -> bool {
         self.packs_on(settings).flat_map(|pack| pack.kinds).any(|it| Kind::Custom(it) == kind)
     }
 
-    /// The names that a settings file may use.
+    /// Returns the names that a settings file may use.
     pub fn names(&self) -> Names {
         let packs = self.packs.iter().map(|pack| (pack.name, pack.rules.iter().map(|it| it.id).collect()));
         Names { rules: self.ids.clone(), packs: packs.collect() }
     }
 
-    /// Empty facts, for clusters that this adoption selects.
+    /// Returns empty facts, for clusters that this adoption selects.
     pub fn facts(&self, adoption: &Adoption) -> Facts {
         Facts::of(adoption).keeping(Arc::clone(&self.keeps))
     }
@@ -105,7 +105,7 @@ impl Rulebook {
         Settings::read(yaml, &self.names())
     }
 
-    /// The `webhooks` list of one of the two configurations, as [`webhooks::entries`] makes it.
+    /// Returns the `webhooks` list of one of the two configurations, as [`webhooks::entries`] makes it.
     pub fn entries(
         &self,
         endpoint: Endpoint,
@@ -118,27 +118,27 @@ impl Rulebook {
         webhooks::entries(endpoint, (of_packs, &self.kinds), settings, served, target, ca_bundle)
     }
 
-    /// The rule of this id, in any case.
+    /// Returns the rule of this id, in any case.
     pub fn find(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
     }
 
-    /// The rule of this id or name, in any case.
+    /// Returns the rule of this id or name, in any case.
     pub fn named(&self, name: &str) -> Option<&Rule> {
         self.find(name).or_else(|| self.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)))
     }
 
-    /// Every page, in the order of their ids.
+    /// Returns every page, in the order of their ids.
     pub fn pages(&self) -> impl Iterator<Item = Page> {
         [rules::UNREADABLE_PAGE].into_iter().chain(self.rules.iter().map(Rule::page))
     }
 
-    /// The page of this id or name, in any case.
+    /// Returns the page of this id or name, in any case.
     pub fn page(&self, name: &str) -> Option<Page> {
         self.pages().find(|it| it.id.eq_ignore_ascii_case(name) || it.name.eq_ignore_ascii_case(name))
     }
 
-    /// The page of a refusal or warning, by its beginning: `[G07] …`.
+    /// Returns the page of a refusal or warning, by its beginning: `[G07] …`.
     pub fn said_by(&self, words: &str) -> Option<Page> {
         let (id, _) = words.strip_prefix('[')?.split_once("] ")?;
         self.pages().find(|page| page.id == id)
@@ -213,7 +213,8 @@ impl Rulebook {
                 let existed = finding.yields_to != YieldsTo::Nothing
                     && there.iter().any(|old| old.verdict >= finding.verdict);
                 let exception = exception.filter(|it| match finding.yields_to {
-                    // Break-glass suspends refusals, not amendments: it must not start a bootstrap node that a program applies repeatedly.
+                    // Break-glass suspends refusals, not amendments: it must not start a bootstrap node that a program applies
+                    // again.
                     YieldsTo::Exceptions => finding.verdict != Verdict::Amend || !it.is_of_all(),
                     YieldsTo::BreakGlass => it.is_of_all(),
                     YieldsTo::Nothing => false,
@@ -231,7 +232,7 @@ impl Rulebook {
     }
 }
 
-/// A warning if a cluster is created in a namespace without the mode label.
+/// Returns a warning if a cluster is created in a namespace without the mode label.
 fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
     let Some(Object::StatefulSet(new)) =
         review.new.as_ref().filter(|_| review.operation == Operation::Create)

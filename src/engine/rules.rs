@@ -1,6 +1,6 @@
 //! Galera's rules: one file each, whose documentation is the rule's page, and their table.
 //!
-//! Must not know: when rules are asked, and what happens to their findings (`rulebook.rs`).
+//! Must not know: when rules are evaluated, and what happens to their findings (`rulebook.rs`).
 
 mod anti_affinity;
 mod bootstrap_needed;

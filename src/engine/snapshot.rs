@@ -21,7 +21,7 @@ pub enum Snapshot {
     Lost,
 }
 
-/// The snapshot of a content of this source, for a cluster.
+/// Returns the snapshot of a content of this source, for a cluster.
 pub fn snapshot(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Digest) -> Snapshot {
     let ns = &*cluster.id.namespace;
     if view.copy_of(ns, source, digest).is_some() {

@@ -30,7 +30,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The name in metrics, audit annotations and JSON.
+    /// Returns the name in metrics, audit annotations and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Warn => "warn",
@@ -64,7 +64,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding that every exception softens, in the modes of its rule.
+    /// Returns a finding that every exception softens, in the modes of its rule.
     pub fn new(
         rule: &'static str,
         verdict: Verdict,
@@ -86,13 +86,13 @@ impl Finding {
         }
     }
 
-    /// The same finding with a change by the guard.
+    /// Returns the same finding with a change by the guard.
     #[must_use]
     pub fn amended_by(self, edit: Edit) -> Self {
         Self { edits: vec![edit], ..self }
     }
 
-    /// The same finding, softened by fewer exceptions.
+    /// Returns the same finding, softened by fewer exceptions.
     #[must_use]
     pub fn yielding_to(self, yields_to: YieldsTo) -> Self {
         Self { yields_to, ..self }
@@ -141,7 +141,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The name in metrics, audit annotations and JSON.
+    /// Returns the name in metrics, audit annotations and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Recorded => "recorded",
@@ -181,12 +181,12 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether no finding refuses the request.
+    /// Returns whether no finding refuses the request.
     pub fn allowed(&self) -> bool {
         self.judged.iter().all(|judged| judged.effect != Effect::Refused)
     }
 
-    /// The findings with this effect, worst first.
+    /// Returns the findings with this effect, worst first.
     pub fn with(&self, effect: Effect) -> impl Iterator<Item = &Judged> {
         self.judged.iter().filter(move |judged| judged.effect == effect)
     }

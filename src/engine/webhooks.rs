@@ -63,8 +63,8 @@ impl Destination {
     }
 }
 
-/// The `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64.
-/// `served` are the kinds of packs that the API server offers. An entry of a pack is included if its kinds are served.
+/// Returns the `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64. `served` are the kinds of packs
+/// that the API server offers; an entry of a pack is included if its kinds are served.
 pub fn entries(
     endpoint: Endpoint,
     (of_packs, kinds): (impl Iterator<Item = &'static Entry>, &Kinds),
@@ -145,7 +145,7 @@ fn rendered(
     rendered
 }
 
-/// The kind of a resource. A subresource has the version of its object; API servers convert other versions.
+/// Returns the kind of a resource. A subresource has the version of its object; API servers convert other versions.
 fn kind(kinds: &Kinds, group: &str, resource: &str) -> Kind {
     kinds.of_plural(group, resource.split('/').next().unwrap_or_default())
 }
@@ -170,7 +170,8 @@ fn not_labelled() -> Value {
     json!({ "key": MODE_LABEL, "operator": "DoesNotExist" })
 }
 
-/// The requirement that excludes namespaces with mode off: they must not wait for the guard longer than ones without the label.
+/// Returns the requirement that excludes namespaces with mode off: they must not wait for the guard longer than ones without the
+/// label.
 fn not_off() -> Value {
     json!({ "key": MODE_LABEL, "operator": "NotIn", "values": [OFF] })
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns: how many letters may be wrong. Must not know: what the names are for.
 
-/// Returns how many letters are wrong, missing, too many or swapped, if these are few for so long a name.
+/// Returns the number of wrong, missing, surplus or swapped letters; `None` if that is too many for a name of this length.
 fn slips(written: &str, known: &str) -> Option<usize> {
     let few = match known.len() {
         0..=3 => 0,
@@ -10,14 +10,15 @@ fn slips(written: &str, known: &str) -> Option<usize> {
         8..=15 => 2,
         _ => 3,
     };
-    // A cheap look first: names are compared with long lists.
+    // The lengths are compared first, because that is cheap and lists of names are long.
     let wrong = (written.len().abs_diff(known.len()) <= few).then(|| strsim::osa_distance(written, known))?;
     (wrong <= few).then_some(wrong)
 }
 
-/// Returns the name that is meant: the one with the fewest wrong letters, else one that begins like this. Case does not matter.
+/// Returns the name that is meant: the one with the fewest wrong letters, else one that begins with the written text. Case does
+/// not matter.
 pub fn meant<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    /// A shorter beginning is common to many names.
+    /// The shortest beginning that identifies a name: a shorter one is common to many.
     const SHORTEST: usize = 3;
     let written = written.to_lowercase();
     let begins = |name: &str| written.len() >= SHORTEST && name.starts_with(&written);

@@ -1,5 +1,5 @@
-//! What Gatera knows: of Galera, of one request, and of the clusters it guards. Only pure functions and values; nothing
-//! here judges.
+//! Gatera's facts about Galera, about one request, and about the clusters that it guards. This crate has only pure
+//! functions and values, and judges nothing.
 //!
 //! | room | owns |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `way_out` | what a person does instead, as steps and commands |
 //! | `view` | facts from the watches, the World of clusters, and the View of it at one moment |
 //!
-//! Each room uses those above it. Time comes in with the [`view::View`].
+//! Each room uses those above it. The time is part of the [`view::View`].
 #![forbid(unsafe_code)]
 
 pub mod alike;

@@ -1,8 +1,8 @@
 //! The names of the guard's annotations. Each begins with `gatera.dev/`.
 //!
-//! Owns: who sets each one. G18 and `amend.rs` use that to protect the guard's annotations, the webhook entries select by
-//! it, and docs/members.md lists it. Must not know: what an annotation leads to. Every annotation that people do not set is the
-//! guard's, also unknown ones: one of a later version cannot be planted before that version runs, and two versions do not undo each
+//! Owns: who sets each one. G18 and `amend.rs` use that to protect the guard's annotations, the webhook entries select by it, and
+//! docs/members.md lists it. Must not know: what an annotation leads to. Every annotation that people do not set is the guard's,
+//! also unknown ones: one of a later version cannot be planted before that version runs, and two versions do not undo each
 //! other's.
 
 pub mod overrides;
@@ -39,7 +39,7 @@ pub const PASSWORD: &str = "password";
 
 /// The version that injected a pod, and [`UNPROVEN`] if its readiness probe does not check Galera's state.
 pub const INJECTED: &str = "injected";
-/// For such a pod Ready does not prove Synced.
+/// The addition to [`INJECTED`] on a pod whose Ready does not prove Synced.
 pub const UNPROVEN: &str = "readiness unproven";
 /// The text of the script that a pod mounts.
 pub const SCRIPT: &str = "script";
@@ -54,13 +54,13 @@ pub const DATA: &str = "data";
 /// The identity of the cluster, on a StatefulSet; on a pod it may be [`UNKNOWN`], [`FOUNDS`] or [`FREE`]; on both it
 /// may be [`NONE`].
 pub const IDENTITY: &str = "identity";
-/// The guard does not know the cluster of this pod, and waits for its report.
+/// The value for a pod whose cluster the guard does not know; the guard waits for the pod's report.
 pub const UNKNOWN: &str = "unknown";
-/// This pod may found the cluster: it is a first install, or a person has taken the responsibility.
+/// The value for a pod that may found the cluster: it is a first install, or a user has taken the responsibility.
 pub const FOUNDS: &str = "founds";
-/// This pod need not report, and nothing stops it.
+/// The value for a pod that need not report, and that the step script does not stop.
 pub const FREE: &str = "free";
-/// The cluster was formed without comparing positions (after a power failure, without the step).
+/// The value for a cluster that was formed without comparing positions (after a power failure, without the step script).
 pub const NONE: &str = "none";
 /// The recovery that the guard has confirmed: [`RECOVER`], word for word. On a pod the identity begins with this word,
 /// and the position follows: from exactly there it may start the cluster again.
@@ -73,7 +73,7 @@ pub const REVISION: &str = "revision";
 pub const KEEPS: &str = "keeps";
 /// `paused`, or the revision that members are to run although the ConfigMap holds another (`view/rollout_request.rs`).
 pub const ROLLOUT: &str = "rollout";
-/// The objects of the bootstrap node that the guard removes, or that it did so (`view/bootstrap.rs`).
+/// The objects of the bootstrap node that the guard removes, or the fact that it has removed them (`view/bootstrap.rs`).
 pub const BOOTSTRAP: &str = "bootstrap";
 /// The uid of the StatefulSet whose bootstrap node this was part of: the guard is about to delete it.
 pub const REMOVING: &str = "removing";
@@ -112,7 +112,7 @@ pub const OF_GUARD: [&str; 13] = [
     REMOVING,
 ];
 
-/// Tells whether only the guard may write this annotation.
+/// Returns whether only the guard may write this annotation.
 pub fn is_guards(key: &str) -> bool {
     key.strip_prefix(PREFIX).is_some_and(|name| !OF_PEOPLE.contains(&name))
 }

@@ -5,7 +5,7 @@
 pub enum Mode {
     /// The rule is not applied.
     Off,
-    /// Findings are recorded: audit annotation and metric.
+    /// Findings are only recorded, in an audit annotation and a metric.
     Audit,
     Warn,
     Enforce,

@@ -1,4 +1,4 @@
-//! One proposed change: which user wants which operation on which object.
+//! One proposed change: a user, an operation, and the object that it changes.
 //!
 //! Owns: the [`Review`] and its construction from an AdmissionReview; `gatera check` builds the same value from files.
 //! Must not know: rules, the view, HTTP. Data: request body in; envelope first, then the objects, so that every answer
@@ -26,12 +26,12 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Tells whether the object is final, as in a validating request.
+    /// Returns whether the object is final, as in a validating request.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Validating | Self::Live)
     }
 
-    /// Tells whether an existing object of this kind is judged on its own, too. A request concerns one object: a
+    /// Returns whether an existing object of this kind is judged on its own, too. A request concerns one object: a
     /// problem of an earlier object must be reported at the object that makes it matter.
     pub fn judges_each(self, kind: Kind) -> bool {
         match self {
@@ -62,18 +62,18 @@ pub struct Review {
     pub kind: Kind,
     /// `scale`, `eviction`, `status`, or empty.
     pub subresource: String,
-    /// Empty for cluster-wide objects; a Namespace is in itself, so that its mode counts.
+    /// The namespace; empty for cluster-wide objects. A Namespace counts as inside itself, so that its mode applies.
     pub namespace: String,
-    /// May be a prefix with `generateName`; for deletecollection the old object has it.
+    /// The name. With `generateName` it may be a prefix; for deletecollection it is the name of the old object.
     pub name: String,
     pub user: String,
-    /// A dry run: nothing but the answer may happen.
+    /// A dry run: the request must have no effect except the answer.
     pub dry_run: bool,
     /// Options of the deletion, on delete and eviction.
     pub options: DeleteOptions,
-    /// The object before; absent on create, unless the object adopts running members: then it is what they run.
+    /// The object before; absent on create, unless the object adopts running members: then it is what these run.
     pub old: Option<Object>,
-    /// It creates a StatefulSet around running members.
+    /// The request creates a StatefulSet around running members.
     pub takes_over: bool,
     /// The object after; absent on delete.
     pub new: Option<Object>,
@@ -120,7 +120,7 @@ impl Review {
         }
     }
 
-    /// Tells whether the object exists and can be annotated.
+    /// Returns whether the object exists and can be annotated.
     pub fn is_there(&self) -> bool {
         self.old.is_some() && !self.takes_over
     }
@@ -185,7 +185,7 @@ pub struct Malformed {
     problem: String,
 }
 
-/// The only version there is; the webhook entries ask for no other.
+/// The only version of AdmissionReview; the webhook entries ask for no other.
 pub const API_VERSION: &str = "admission.k8s.io/v1";
 
 #[derive(Deserialize)]
@@ -224,7 +224,8 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Returns why a name is longer than any in an existing object. Messages repeat all of it.
+    /// Returns a message if a name is longer than that of any existing object, because messages repeat names
+    /// completely.
     fn overlong(&self) -> Option<String> {
         let Self { uid, name, namespace, sub_resource, .. } = self;
         let known = [
@@ -255,14 +256,14 @@ struct User {
     username: String,
 }
 
-/// Bytes of a uid; one of an API server has 36 characters.
+/// The largest length of a uid, in bytes; the uids of API servers have 36 characters.
 const LONGEST_UID: usize = 128;
-/// Bytes of a version; `admission.k8s.io/v1beta1` has 24.
+/// The largest length of a version, in bytes; `admission.k8s.io/v1beta1` has 24.
 const LONGEST_VERSION: usize = 64;
 
 impl Malformed {
-    /// Values of the body are repeated only up to the length that an API server could send: a client that reads no
-    /// answers must not be able to leave megabytes here.
+    /// Keeps values of the body only up to the length that an API server could send: a client that reads no answers
+    /// must not be able to leave megabytes here.
     fn new(uid: Option<String>, api_version: Option<String>, problem: String) -> Self {
         let uid = uid.filter(|uid| (1..=LONGEST_UID).contains(&uid.len()));
         let api_version = api_version.filter(|version| version.len() <= LONGEST_VERSION);

@@ -20,12 +20,12 @@ use objects::{ByName, ConfigMap, Container, Literal, PodSpec, SourceRef, Volume}
 
 pub use contents::{Contents, Unknown};
 
-/// What is read of one ConfigMap.
+/// The part of a ConfigMap that a server reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// `None`: all.
+    /// The names of the keys; `None`: all.
     names: Option<BTreeSet<String>>,
-    /// Pods start without it.
+    /// Pods start without the ConfigMap.
     optional: bool,
     /// The cluster address in a file has no effect: Bitnami's image passes another one to the server.
     address_is_given: bool,
@@ -63,8 +63,8 @@ pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
     all
 }
 
-/// Returns the ConfigMaps that containers of this pod see as files, and the keys of each. Of a volume that none of them
-/// mounts everything counts: it is meant to be read.
+/// Returns the ConfigMaps that containers of this pod see as files, and the keys of each. If no container mounts a
+/// volume, everything in it counts, because it is meant to be read.
 pub fn reaching(spec: &PodSpec) -> BTreeMap<String, Keys> {
     let mut all = BTreeMap::<String, Keys>::new();
     let is_mounted = |volume: &Volume| {
@@ -89,9 +89,10 @@ fn keys(source: &SourceRef, sub_path: &str) -> Keys {
     Keys { names, optional: source.optional, address_is_given: false }
 }
 
-/// Letters for the meaning: enough that collisions cannot be searched for.
+/// The number of letters for the meaning: enough that collisions cannot be found by search.
 const MEANING: usize = 24;
-/// Letters in total, with those for the spelling: the cluster's address is not part of the meaning.
+/// The number of letters in total, with those for the spelling, because the cluster's address is not part of the
+/// meaning.
 const LETTERS: usize = MEANING + 8;
 
 fn hex(sum: Context, letters: usize) -> String {
@@ -112,7 +113,7 @@ impl Digest {
         self.0.get(..MEANING).unwrap_or_default()
     }
 
-    /// Tells whether both are written in the same way.
+    /// Returns whether both are written in the same way.
     pub fn says_the_same(&self, other: &Self) -> bool {
         self.0 == other.0
     }
@@ -132,9 +133,9 @@ impl Hash for Digest {
     }
 }
 
-/// This text is in the name of every snapshot.
+/// The text that is part of the name of every snapshot.
 const KEEPS: &str = "-gatera-";
-/// The longest name of an object.
+/// The largest length of an object's name.
 const LONGEST_NAME: usize = 253;
 
 impl Digest {
@@ -182,7 +183,8 @@ pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<Strin
     all.into_iter().collect()
 }
 
-/// What servers read, by ConfigMap. Written as `nodeconfig=3fa9…`, several with a space between.
+/// The contents that servers read, by ConfigMap. A revision is written as `nodeconfig=3fa9…`, several with a space
+/// between.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Revision(ByName<Digest>);
 
@@ -244,7 +246,7 @@ impl Revision {
         self.0.get(source)
     }
 
-    /// Tells whether both are about the same ConfigMaps.
+    /// Returns whether both are about the same ConfigMaps.
     pub fn is_about_the_same(&self, other: &Self) -> bool {
         self.0.keys().eq(other.0.keys())
     }
@@ -254,7 +256,7 @@ impl Revision {
         self.iter().map(|(source, digest)| digest.copy_name(source))
     }
 
-    /// Tells whether no ConfigMap is read as an option file.
+    /// Returns whether no ConfigMap is read as an option file.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -25,12 +25,12 @@ pub struct Names {
 /// What an administrator can choose. Every setting has a safe default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Which pod templates are Galera's.
+    /// The selectors of the pod templates that are Galera's.
     pub adoption: Adoption,
     modes: BTreeMap<String, Mode>,
     /// The mode of rules that `modes` does not name.
     mode: Option<Mode>,
-    /// Where a refused person finds a rule's page.
+    /// The place where the user of a refused request finds a rule's page.
     pub pages: Pages,
     /// Pods of members are refused while no guard can inject them.
     pub injection_fails: bool,
@@ -47,7 +47,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Tells whether this pack is switched off.
+    /// Returns whether this pack is switched off.
     pub fn is_without(&self, pack: &str) -> bool {
         self.without.contains(pack)
     }
@@ -62,7 +62,7 @@ impl Settings {
         self.mode.unwrap_or(Mode::Enforce)
     }
 
-    /// Takes over new settings, except those that need another view.
+    /// Returns the other settings, except the two that need another view.
     #[must_use]
     pub fn with_choices_of(&self, others: &Self) -> Self {
         Self { adoption: self.adoption.clone(), own_user: self.own_user.clone(), ..others.clone() }
@@ -80,7 +80,8 @@ impl Settings {
         Self { mode: Some(mode), ..self.clone() }
     }
 
-    /// Returns these settings with each rule in the stricter of both modes, and only files left out that both leave out. `rules` are the ids that exist.
+    /// Returns these settings with each rule in the stricter of both modes, and with only those files left out that both leave
+    /// out. `rules` are the ids that exist.
     #[must_use]
     pub fn no_milder_than(&self, others: &Self, rules: &[&str]) -> Self {
         let stricter = |rule: &&str| ((*rule).to_owned(), self.mode(rule).max(others.mode(rule)));
@@ -100,13 +101,12 @@ impl Settings {
         Self { own_user: Some(user.to_owned()), ..self.clone() }
     }
 
-    /// Tells whether this user is the guard itself.
+    /// Returns whether this user is the guard itself.
     pub fn is_own(&self, user: &str) -> bool {
         !user.is_empty() && self.own_user.as_deref() == Some(user)
     }
 
-    /// Tells whether this user is an operator of the pack rds. If none is set, every ServiceAccount with a usual name
-    /// is.
+    /// Returns whether this user is an operator of the pack rds. If none is set, every ServiceAccount with a usual name is one.
     pub fn is_rds_operator(&self, user: &str) -> bool {
         if !self.rds_operators.is_empty() {
             return self.rds_operators.iter().any(|named| named == user);
@@ -199,13 +199,13 @@ pub enum Error {
     /// The name is not that of a ServiceAccount.
     #[error("rds: an operator cannot be {0:?}; write system:serviceaccount:NAMESPACE:NAME")]
     RdsOperator(String),
-    /// The API server would not accept it.
+    /// The API server would not accept the timeout.
     #[error("webhooks: timeoutSeconds cannot be {0}; choose 1 to 30")]
     Timeout(i64),
     /// The mode for all rules that are not named does not exist.
     #[error("mode cannot be {0:?}; choose enforce, warn, audit or off")]
     UnknownDefault(String),
-    /// Pages cannot be there.
+    /// The place of the pages is not valid.
     #[error("pages cannot be {0:?}; write NAMESPACE/NAME of a ConfigMap")]
     Pages(String),
     /// A mode that does not exist.

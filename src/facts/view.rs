@@ -65,7 +65,7 @@ pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];
 /// The label that completes the protection of a namespace, and sets how strict it is.
 pub const MODE_LABEL: &str = "gatera.dev/mode";
 
-/// Longer than a StatefulSet controller waits before it tries to create a pod again.
+/// The time for which a failed creation counts: longer than a StatefulSet controller waits before it tries again.
 const LATELY: SignedDuration = SignedDuration::from_mins(20);
 
 /// How current the facts are.
@@ -83,7 +83,8 @@ pub enum Freshness {
 }
 
 impl Freshness {
-    /// Longer than any of our watches is silent while the API server can be reached.
+    /// The age up to which facts are current: longer than any of our watches is silent while the API server can be
+    /// reached.
     const MOMENT: SignedDuration = SignedDuration::from_secs(15);
 
     /// Returns the freshness of facts by the age of their most silent watch; `None`: one of them was never complete.
@@ -114,7 +115,7 @@ fn within<'a, T>(known: &'a facts::Map<T>, namespace: &str) -> impl Iterator<Ite
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     pub world: &'a World,
-    /// The time of the question.
+    /// The time of the evaluation.
     pub now: Timestamp,
     pub settings: &'a Settings,
     /// The ids of all rules, while rules are applied: an override may name one that does not exist.
@@ -171,7 +172,7 @@ impl<'a> View<'a> {
         if partial { Self { freshness: Freshness::Partial, ..self } } else { self }
     }
 
-    /// The adoption rules in force when this World was built, even if the settings have changed since.
+    /// Returns the adoption rules in force when this World was built, even if the settings have changed since.
     pub fn adoption(&self) -> &'a adopt::Adoption {
         self.world.adoption()
     }
@@ -182,12 +183,12 @@ impl<'a> View<'a> {
         (kind == "StatefulSet").then(|| self.cluster(namespace, owner)).flatten()
     }
 
-    /// The clusters of a namespace.
+    /// Returns the clusters of a namespace.
     pub fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &'a Cluster> {
         self.world.clusters_in(namespace)
     }
 
-    /// The clusters of all namespaces.
+    /// Returns the clusters of all namespaces.
     pub fn clusters(&self) -> impl Iterator<Item = &'a Cluster> {
         self.world.clusters()
     }
@@ -197,7 +198,8 @@ impl<'a> View<'a> {
         self.world.facts.nodes.get(name).map(Arc::as_ref)
     }
 
-    /// Tells whether nodes are known, and this is none of them. Without permission to list nodes, none counts as gone.
+    /// Returns whether nodes are known, and this is not one of them. Without permission to list nodes, none counts as
+    /// gone.
     pub fn node_is_gone(&self, name: &str) -> bool {
         let nodes = &self.world.facts.nodes;
         !nodes.is_empty() && !nodes.contains_key(name)
@@ -210,12 +212,12 @@ impl<'a> View<'a> {
         all.flat_map(move |map| within(map, &namespace))
     }
 
-    /// Returns the same for every namespace.
+    /// Returns the custom resources of this kind in every namespace, like [`Self::kept`].
     pub fn kept_anywhere(&self, kind: Kind) -> impl Iterator<Item = &'a Object> + use<'a> {
         self.world.facts.kept.of(kind).into_iter().flat_map(imbl::OrdMap::values).map(|it| &**it)
     }
 
-    /// Returns the names of the custom resources of this kind in a namespace, also of those of which only the name is
+    /// Returns the names of the custom resources of this kind in a namespace, including those of which only the name is
     /// known.
     pub fn named(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let kept = self.kept(kind, namespace).map(|it| &*it.meta().name);
@@ -232,12 +234,12 @@ impl<'a> View<'a> {
         kept + facts.unreadable.keys().filter(|(of, _)| *of == kind).count()
     }
 
-    /// Tells whether there are none of this kind in any namespace, as far as is known now.
+    /// Returns whether there are none of this kind in any namespace, as far as is known now.
     pub fn has_none(&self, kind: Kind) -> bool {
         self.freshness == Freshness::Current && !self.is_unheard(kind) && self.how_many(kind) == 0
     }
 
-    /// Tells whether the API server offers this kind and does not list it.
+    /// Returns whether the API server offers this kind, but does not list it.
     pub fn is_unheard(&self, kind: Kind) -> bool {
         self.world.facts.kept.unheard().contains(&kind)
     }
@@ -247,7 +249,7 @@ impl<'a> View<'a> {
         self.world.cluster(namespace, name)
     }
 
-    /// Returns the cluster that its pods call by this name.
+    /// Returns the cluster with this name in the labels of its pods.
     pub fn cluster_called(&self, namespace: &str, instance: &str) -> Option<&'a Cluster> {
         self.world.cluster_of_instance(namespace, instance)
     }
@@ -257,7 +259,7 @@ impl<'a> View<'a> {
         self.world.cluster_of_instance(namespace, adopt::instance(labels)?)
     }
 
-    /// All claims of a namespace.
+    /// Returns all claims of a namespace.
     pub fn claims_in(&self, namespace: &str) -> impl Iterator<Item = &'a Claim> + use<'a> {
         within(&self.world.facts.claims, namespace)
     }
@@ -290,7 +292,7 @@ impl<'a> View<'a> {
         self.namespace_mode(namespace).filter(|mode| matches!(mode, Mode::Audit | Mode::Off))
     }
 
-    /// Tells whether the namespace is in mode off: there the guard does nothing at all.
+    /// Returns whether the namespace is in mode off: there the guard does nothing at all.
     pub fn left_alone(&self, namespace: &str) -> bool {
         self.namespace_mode(namespace) == Some(Mode::Off)
     }
@@ -302,7 +304,7 @@ impl<'a> View<'a> {
         all.filter(|(id, _)| !self.left_alone(&id.namespace)).map(|(id, uid)| (id, &**uid))
     }
 
-    /// Tells whether the namespace is known and lacks the mode label.
+    /// Returns whether the namespace is known and lacks the mode label.
     pub fn namespace_is_unlabelled(&self, namespace: &str) -> bool {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| !meta.labels.contains_key(MODE_LABEL))
     }
@@ -313,8 +315,8 @@ impl<'a> View<'a> {
         Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).ok()
     }
 
-    /// Returns why the break-glass annotation of this namespace suspends nothing now; `None`: there is none, or it
-    /// does.
+    /// Returns why the break-glass annotation of this namespace suspends nothing now; `None`: there is none, or it is
+    /// in effect.
     pub fn useless_break_glass(&self, namespace: &str) -> Option<overrides::Invalid> {
         let meta = self.world.facts.namespaces.get(namespace)?;
         Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).err()
@@ -332,12 +334,12 @@ impl<'a> View<'a> {
         names.filter_map(|name| Some((&**name, self.active_break_glass(name)?)))
     }
 
-    /// Tells whether the namespace is being deleted: a refusal would save nothing in it.
+    /// Returns whether the namespace is being deleted: a refusal would save nothing in it.
     pub fn namespace_going(&self, namespace: &str) -> bool {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| meta.going())
     }
 
-    /// Returns the end of an override in advice: time enough to type it, and allowed.
+    /// Returns the end of an override for advice: it is allowed, and leaves time enough to type the command.
     pub fn half_an_hour_from_now(&self) -> Timestamp {
         overrides::example_end(self.now)
     }
@@ -359,7 +361,7 @@ impl<'a> View<'a> {
         if view.freshness == Freshness::Current { cluster.state() } else { State::Unknown }
     }
 
-    /// Returns "3 of 3 members Synced, seen now", for messages that name the trouble already.
+    /// Returns "3 of 3 members Synced, seen now", for messages that already name the trouble.
     pub fn count(&self, cluster: &Cluster) -> String {
         format!("{}, {}", cluster.count(), self.seen())
     }

@@ -1,4 +1,4 @@
-//! What a person does instead of what is refused, or about what is wrong.
+//! The way out: what a user does instead of what is refused, or about what is wrong.
 //!
 //! Owns: [`WayOut`], its steps, and the commands in them. Must not know: rules, layouts; a line's end is the renderer's.
 
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::pages::Pages;
 
-/// Ways to choose from; each is a list of steps. Empty: there is nothing to do.
+/// A way out: ways to choose from, each a list of steps. Empty: there is nothing to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WayOut {
     ways: Vec<Vec<Step>>,
@@ -24,7 +24,7 @@ pub enum Word {
     Command(Command),
     /// The page with this id.
     Page(&'static str),
-    /// A change of the object in a cluster, and the edit of its manifest that comes to the same.
+    /// A change of the object in a cluster, and the edit of its manifest that has the same effect.
     Edit {
         live: Step,
         file: String,
@@ -40,27 +40,27 @@ pub enum Word {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command(Vec<String>);
 
-/// A way out that begins with these words.
+/// Returns a way out that begins with these words.
 pub fn say(text: impl Into<String>) -> WayOut {
     WayOut::default().say(text)
 }
 
-/// A way out that begins with this command.
+/// Returns a way out that begins with this command.
 pub fn run(command: Command) -> WayOut {
     WayOut::default().run(command)
 }
 
-/// A way out that begins with this page.
+/// Returns a way out that begins with this page.
 pub fn page(id: &'static str) -> WayOut {
     WayOut::default().page(id)
 }
 
-/// A way out that changes the object in a cluster, or its manifest as these words say.
+/// Returns a way out that changes the object in a cluster, or its manifest as these words say.
 pub fn edit(live: impl Into<WayOut>, file: impl Into<String>) -> WayOut {
     WayOut::default().word(Word::Edit { live: live.into().begin(), file: file.into() })
 }
 
-/// A way out that sets an exception from this rule.
+/// Returns a way out that sets an exception from this rule.
 pub fn except(rule: &str, live: impl Into<WayOut>) -> WayOut {
     WayOut::default().word(Word::Exception { live: live.into().begin(), rule: rule.to_owned() })
 }
@@ -141,17 +141,17 @@ impl WayOut {
         self
     }
 
-    /// Tells whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.ways.is_empty()
     }
 
-    /// The ways to choose from.
+    /// Returns the ways to choose from.
     pub fn ways(&self) -> &[Vec<Step>] {
         &self.ways
     }
 
-    /// The ids of the pages that it names.
+    /// Returns the ids of the pages that it names.
     pub fn pages(&self) -> impl Iterator<Item = &'static str> {
         self.ways.iter().flatten().flat_map(|step| &step.0).filter_map(|word| match word {
             Word::Page(id) => Some(*id),
@@ -159,20 +159,20 @@ impl WayOut {
         })
     }
 
-    /// The whole way out in one line.
+    /// Returns the whole way out in one line.
     pub fn line(&self, pages: &Pages) -> String {
         let way = |steps: &Vec<Step>| steps.iter().map(|it| it.line(pages)).collect::<Vec<_>>().join("; ");
         let mut ways = self.ways.iter().map(way);
         let first = ways.next().unwrap_or_default();
         ways.fold(first, |line, next| {
-            // A way that begins with its purpose reads better apart from the word.
+            // A way that begins with its purpose reads better behind a comma.
             let purpose = ["to ", "for ", "if "].iter().any(|begin| next.starts_with(begin));
             format!("{line}; or{} {next}", if purpose { "," } else { "" })
         })
     }
 }
 
-/// The comment counts where files are judged. API servers see no comments.
+/// Returns the advice to waive the rule by a comment. A comment counts only where files are judged, because API servers see none.
 fn waiver(rule: &str, removed: bool) -> String {
     let before = if removed { ", in a commit before this one" } else { "" };
     format!(
@@ -185,7 +185,7 @@ impl Step {
         &self.0
     }
 
-    /// The step in one line; a reader without the program is shown the pages elsewhere.
+    /// Returns the step in one line. Where `pages` are in a ConfigMap, a page is named without the command that prints it.
     pub fn line(&self, pages: &Pages) -> String {
         let mut line = String::new();
         for word in &self.0 {
@@ -209,7 +209,7 @@ impl Display for WayOut {
     }
 }
 
-/// As one line.
+/// Writes the way out in one line.
 impl Serialize for WayOut {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -229,25 +229,25 @@ impl From<Command> for WayOut {
 }
 
 impl Command {
-    /// A command of words without spaces.
+    /// Returns a command of words without spaces.
     pub fn new(words: impl AsRef<str>) -> Self {
         Self(words.as_ref().split(' ').map(str::to_owned).collect())
     }
 
-    /// The same with one more argument, which may hold anything.
+    /// Returns the same with one more argument, which may hold anything.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         self.0.push(argument.into());
         self
     }
 
-    /// The program and its arguments.
+    /// Returns the program and its arguments.
     pub fn words(&self) -> &[String] {
         &self.0
     }
 }
 
-/// As a shell reads it.
+/// Writes the command as a shell reads it.
 impl Display for Command {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);

@@ -45,9 +45,9 @@ pub struct Summary {
     pub state: State,
     /// The stage of its configuration's rollout, as one word.
     pub rollout: &'static str,
-    /// The members that there should be.
+    /// The number of members that there should be.
     pub members: i64,
-    /// The members that are Ready.
+    /// The number of members that are Ready.
     pub ready: usize,
     /// "3 of 3 members Synced".
     pub says: String,
@@ -66,7 +66,7 @@ pub struct Summary {
 pub struct Audited {
     pub kind: Kind,
     pub id: Id,
-    /// Differs when the object was re-created; empty if it is not known.
+    /// The uid, which differs after the object was re-created; empty if it is not known.
     pub uid: String,
     /// The object as every message names it, as in "StatefulSet db/galera".
     pub subject: String,
@@ -153,8 +153,8 @@ fn clusters(view: &View<'_>, namespace: &str) -> Vec<Summary> {
     summary.collect()
 }
 
-/// Visits every object of a namespace that a rule judges and that the view holds completely: not pods, of which it
-/// keeps a few facts. Objects without our labels count only in a guarded namespace.
+/// Visits every object of a namespace that a rule judges and that the view holds completely. Pods are left out, because the view
+/// keeps only a few facts of them. Services, claims and budgets count only in a guarded namespace.
 fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
     let judged = |kind| rulebook.rules().iter().any(|rule| rule.check(kind, Verb::Create).is_some());
     let take = &mut |kind, id: &Id, object| {
@@ -165,7 +165,7 @@ fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind
     let any = |_: &Id| true;
     all(Kind::StatefulSet, ns, &facts.stateful_sets, any, |it| Object::StatefulSet(Box::new(it)), take);
     all(Kind::Deployment, ns, &facts.deployments, any, |it| Object::Deployment(Box::new(it)), take);
-    // A snapshot says what its ConfigMap says or said.
+    // A snapshot repeats what its ConfigMap holds or held.
     let original = |id: &Id| Digest::of_copy(&id.name).is_none();
     all(Kind::ConfigMap, ns, &facts.config_maps, original, Object::ConfigMap, take);
     for (kind, kept) in facts.kept.all() {
@@ -239,7 +239,7 @@ struct Fingerprint {
     field: String,
 }
 
-/// The findings that were published: none is published twice while it lasts.
+/// The findings that were published. None is published a second time while it lasts.
 #[derive(Debug, Default)]
 pub struct Announced(BTreeSet<Fingerprint>);
 

@@ -41,7 +41,7 @@ pub use unjudged::is_galera;
 pub struct Input {
     /// The name under which it was given.
     pub name: Arc<str>,
-    /// Its path below the folder that was given, by which it is the same file in another folder; empty: it was given itself.
+    /// The path below the given folder, which identifies the same file in another folder; empty: the file itself was given.
     pub below: Arc<Path>,
     pub text: Result<String, NoText>,
 }
@@ -60,7 +60,7 @@ pub enum NoText {
 /// The settings of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// The rules that are asked.
+    /// The rules that judge.
     pub rulebook: &'a Rulebook,
     pub settings: &'a Settings,
     /// The namespace of objects that name none.
@@ -77,9 +77,9 @@ pub struct Checked {
     /// Every object and its result, in the order of the texts; removed objects last.
     pub objects: Vec<Outcome>,
     pub clusters: usize,
-    /// Documents that are not manifests: values of a chart, settings of a tool.
+    /// The number of documents that are not manifests, such as values of a chart or settings of a tool.
     pub strangers: usize,
-    /// The files that hold them.
+    /// The files that hold these documents.
     pub foreign: Vec<Arc<str>>,
     /// The pages of the rules that were applied.
     pub rules: Vec<Page>,
@@ -96,23 +96,23 @@ pub struct Outcome {
     pub object: Named,
     /// The worst finding, if there is any.
     pub worst: Option<Level>,
-    /// The object did not change, so it was not judged.
+    /// Whether the object did not change, so that it was not judged.
     pub unchanged: bool,
 }
 
 impl Outcome {
-    /// Tells whether the object was not judged because no rule covers its kind.
+    /// Returns whether the object was not judged because no rule covers its kind.
     pub fn is_of_no_rule(&self) -> bool {
         self.worst.is_none() && !self.unchanged && self.object.kind == Kind::Other
     }
 
-    /// Tells whether it was judged without a finding.
+    /// Returns whether it was judged without a finding.
     pub fn is_fine(&self) -> bool {
         self.worst.is_none() && !self.unchanged && !self.is_of_no_rule()
     }
 }
 
-/// One thing that was found.
+/// One thing that the check found.
 #[derive(Debug)]
 pub struct CheckFinding {
     pub spot: Location,
@@ -120,7 +120,7 @@ pub struct CheckFinding {
     pub what: What,
     /// The line, without values that could be secret.
     pub excerpt: Option<Excerpt>,
-    /// Where code hosts show a finding about a removed object: a file that is there, and a line of it.
+    /// The place at which code hosts show a finding about a removed object: a file that still exists, and a line of it.
     pub shown_at: Option<(Arc<str>, u64)>,
 }
 
@@ -132,7 +132,7 @@ pub struct Location {
     pub place: Option<Place>,
     /// The template that it was rendered from.
     pub template: Option<String>,
-    /// The text is in the base: the object was removed since.
+    /// Whether the text is in the base, because the object was removed since.
     pub in_base: bool,
     sheet: usize,
 }
@@ -210,7 +210,7 @@ impl CheckFinding {
         }
     }
 
-    /// The id of the rule that found it.
+    /// Returns the id of the rule that found it.
     pub fn rule(&self) -> Option<&'static str> {
         match &self.what {
             What::Finding { judged, .. } => Some(judged.finding.rule),
@@ -220,7 +220,7 @@ impl CheckFinding {
 }
 
 impl Checked {
-    /// Says in each way out what to edit in the files, instead of commands that change objects in a cluster.
+    /// Changes each way out to edits of the files, instead of commands that change objects in a cluster.
     pub fn advise_edits(&mut self) {
         for hit in &mut self.hits {
             if let What::Finding { judged, .. } = &mut hit.what {

@@ -25,7 +25,7 @@ pub enum State {
     Well,
     /// It works, and you should know about it.
     Remark,
-    /// It could not be asked.
+    /// The question could not be asked.
     NotAsked,
     /// The guard does not do what it should.
     Wrong,
@@ -54,30 +54,30 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row for a subject that is well.
+    /// Returns a row for a subject that is well.
     pub fn well(about: &'static str, says: impl Into<String>) -> Self {
         Self { about, state: State::Well, says: says.into(), instead: WayOut::default() }
     }
 
-    /// A row for a subject that works, and about which you should know.
+    /// Returns a row for a subject that works, and about which you should know.
     pub fn remark(about: &'static str, says: impl Into<String>, instead: impl Into<WayOut>) -> Self {
         Self { about, state: State::Remark, says: says.into(), instead: instead.into() }
     }
 
-    /// A row for a subject that is wrong.
+    /// Returns a row for a subject that is wrong.
     pub fn wrong(about: &'static str, says: impl Into<String>, instead: impl Into<WayOut>) -> Self {
         Self { about, state: State::Wrong, says: says.into(), instead: instead.into() }
     }
 
-    /// A row for a question that could not be asked.
+    /// Returns a row for a question that could not be asked.
     pub fn not_asked(about: &'static str, why: impl Into<String>) -> Self {
         Self { about, state: State::NotAsked, says: why.into(), instead: WayOut::default() }
     }
 }
 
-/// How an API server says that a user has no right to read something.
+/// Parts of the messages with which an API server refuses to let a user read something.
 const FORBIDDEN: [&str; 2] = [" cannot get resource ", " cannot list resource "];
-/// What is asked about the guard itself, besides the kinds that it watches.
+/// The resources that are read about the guard itself, besides the kinds that it watches.
 const OF_THE_GUARD: [&str; 4] =
     ["validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "configmaps"];
 

@@ -5,7 +5,7 @@
 //! | `audit` | what would be refused if it were applied today |
 //! | `manifest`, `stored`, `check` | YAML with its lines; what API servers make of it; what would be refused of it |
 //! | `doctor` | whether the guard guards |
-//! | `status` | how one cluster is |
+//! | `status` | the state of one cluster |
 #![forbid(unsafe_code)]
 
 pub mod audit;

@@ -25,7 +25,7 @@ pub struct Document {
     root: Spanned<Node>,
     /// The part of the text that holds it.
     text: Arc<str>,
-    /// Lines above that part.
+    /// The number of lines above that part.
     above: u64,
     /// The template that it was rendered from, as Helm notes it above each document.
     pub template: Option<String>,
@@ -75,8 +75,8 @@ fn each(part: &Part<'_>) -> Vec<Result<Document, NoYaml>> {
         .collect()
 }
 
-/// An object with `items` is a list to kubectl, whatever its kind, as deep as YAML is read; an item without a kind has
-/// the list's.
+/// Returns the items of a list, or the object itself. kubectl takes an object with `items` for a list, whatever its kind and as
+/// deep as YAML is read. An item without a kind has that of the list.
 fn opened(root: Spanned<Node>) -> Vec<Spanned<Node>> {
     let list = matches!(root.value.get("items").map(|it| &it.value), Some(Node::List(_)))
         && root.value.get("kind").is_some();
@@ -160,7 +160,7 @@ impl Document {
 
     /// Returns the place of a value's key, which may be some lines above the value, or of the value if its key is not found.
     fn key_place(&self, key: &str, value: &Spanned<Node>) -> Place {
-        /// Comments may stand between a key and its value, but not many.
+        /// The most lines between a key and its value: comments may stand there, but not many.
         const FAR: u64 = 20;
         let last = value.referenced.line();
         let of_key = |number: &u64| {
@@ -179,7 +179,7 @@ impl Document {
         self.text.lines().nth(usize::try_from(number.checked_sub(1)?).ok()?)
     }
 
-    /// Tells whether a text's lines are lines of the file, unlike a text in quotes, which has its own line breaks.
+    /// Returns whether a text's lines are lines of the file, unlike a text in quotes, which has its own line breaks.
     fn is_block(&self, node: &Spanned<Node>) -> bool {
         let before = usize::try_from(node.referenced.column()).unwrap_or_default().saturating_sub(1);
         let line = self.line(node.referenced.line());

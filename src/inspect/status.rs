@@ -15,9 +15,9 @@ use leader::recovery;
 
 #[derive(Debug)]
 pub struct ClusterStatus<'a> {
-    /// As the view has it.
+    /// The cluster, as in the view.
     pub cluster: &'a Cluster,
-    /// How it is, in a word.
+    /// The state of the cluster.
     pub state: State,
     /// Each member, with its condition.
     pub members: Vec<(&'a Member, Option<Condition>)>,
@@ -25,11 +25,11 @@ pub struct ClusterStatus<'a> {
     pub way_back: Option<WayOut>,
     /// What is wrong, with the way out.
     pub matters: Vec<Diagnosis>,
-    /// How far the removal of its bootstrap node is.
+    /// The stage of the removal of its bootstrap node.
     pub bootstrap: bootstrap::Stage,
     /// Members that run with outdated addresses.
     pub behind: Vec<&'a str>,
-    /// How far the rollout of its configuration is.
+    /// The stage of the rollout of its configuration.
     pub configuration: rollout::Stage,
     /// What to do about members whose Ready proves nothing.
     pub unverified: Option<String>,
@@ -37,7 +37,7 @@ pub struct ClusterStatus<'a> {
     pub waived: Option<Override>,
     /// The break-glass exception of its namespace that counts now.
     pub break_glass: Option<Override>,
-    /// The guard is off in its namespace.
+    /// Whether the guard is off in its namespace.
     pub left_alone: bool,
     /// The headlines of what would be refused in its namespace, if that was asked for.
     pub findings: Vec<String>,
@@ -56,7 +56,7 @@ impl<'a> ClusterStatus<'a> {
             matters: condition::matters(cluster, view),
             behind: outdated.iter().map(|(pod, _)| &*pod.name).collect(),
             configuration: rollout::stage(cluster, view),
-            // The reason that keeps the bootstrap node says so already.
+            // The reason to keep the bootstrap node says the same.
             unverified: bootstrap::unverified(cluster)
                 .filter(|_| !matches!(bootstrap, bootstrap::Stage::Kept(_))),
             waived: waived.and_then(|text| Override::read(text, view.now).ok()),

@@ -39,13 +39,13 @@ fn name(item: &Value, keys: &[&str]) -> Option<Value> {
     keys.iter().find_map(|key| item.get(key).cloned())
 }
 
-/// Tells whether an item of this list keeps only the new fields: a volume of another type is another volume
+/// Returns whether an item of this list keeps only the new fields: a volume of another type is another volume
 /// (`retainKeys`).
 fn keeps_only_what_is_said(list: &str) -> bool {
     list == "volumes"
 }
 
-/// Tells whether this map is replaced as a whole (`patchStrategy: replace`), which happens in this kind alone.
+/// Returns whether this map is replaced as a whole (`patchStrategy: replace`), which happens in this kind alone.
 fn is_replaced(object: &Value, field: &str) -> bool {
     field == "selector" && object["kind"] == "PodDisruptionBudget"
 }

@@ -1,12 +1,12 @@
 //! What the leader and `gatera recover`, `start`, `stop` and `passwd` do next: pure functions of a View and the time.
 //!
-//! | room | owns |
+//! | module | owns |
 //! |---|---|
 //! | `once_guarded` | clusters that no selector adopts any more |
 //! | `password` | changing a password that members read from a Secret |
 //! | `plan` | the next steps: bootstrap removal, rollouts, identities |
 //! | `stop` | stopping a cluster in order |
-//! | `recovery` | the way back of a cluster that is down |
+//! | `recovery` | recovering a cluster that is down |
 #![forbid(unsafe_code)]
 
 pub mod once_guarded;

@@ -2,13 +2,13 @@
 //! labels changed. An Event, `/readyz`, `gatera status` and `gatera doctor` name them until they are adopted again, or
 //! until the mark is removed.
 //!
-//! Owns: the words. Must not know: where they are printed.
+//! Owns: the texts. Must not know: where they are printed.
 
 use facts::marks::{DATA, PREFIX};
 use facts::view::{Id, View};
 use facts::way_out::{Command, WayOut, say};
 
-/// The text that says what this means.
+/// The text that explains what this means for a cluster.
 pub const SAYS: &str =
     "it was guarded, and no selector in `adopt` matches it now: the guard refuses and changes nothing there";
 

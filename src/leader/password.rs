@@ -1,9 +1,9 @@
-//! What `gatera passwd` does next: a pure function of what was looked at, asked again after every look, like a stop.
+//! What `gatera passwd` does next: a pure function of what was observed, called again after every look, like a stop.
 //!
-//! MariaDB accepts both passwords before the Secret changes, and until everything that reads it was restarted; only then
-//! the other one ends. So at every moment each password that a reader holds is accepted. Nothing is remembered between two
-//! looks: a command that was killed goes on where it was, and one that goes back is the same command with the other
-//! target.
+//! MariaDB accepts both passwords before the Secret changes, and until everything that reads it was restarted; only
+//! then is the other one no longer accepted. So at every moment each password that a reader holds is accepted. Nothing
+//! is remembered between two looks: a command that was killed continues where it was, and one that goes back is the
+//! same command with the other target.
 
 #[cfg(test)]
 mod search;
@@ -16,8 +16,8 @@ use facts::view::condition;
 use facts::view::{Cluster, Member, State, View};
 use jiff::{SignedDuration, Timestamp};
 
-/// A pod that was created within this time after the Secret was written may have been started with the earlier value: its
-/// kubelet may not have seen the write, and two API servers may disagree about the time.
+/// The time after a write of the Secret within which a new pod may still get the earlier value: its kubelet may not
+/// have seen the write, and two API servers may disagree about the time.
 pub const SETTLED: SignedDuration = SignedDuration::from_secs(5);
 
 /// One of the two passwords of a change.
@@ -37,7 +37,7 @@ impl Which {
     }
 }
 
-/// A key of a Secret, and the passwords of the account in it.
+/// A change of a password: the account, the key of the Secret that holds its password, and both passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub account: String,
@@ -58,23 +58,24 @@ impl Change {
     }
 }
 
-/// How far a change is that is under way, as its own Secret holds it.
+/// How far a change is that is under way, as the command's own Secret records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Underway {
-    /// The password that is left at the end.
+    /// The password that remains at the end.
     pub target: Which,
-    /// Differs in each change, and after it was turned round.
+    /// An id that differs in each change, and after a change was reversed.
     pub turn: String,
-    /// The Secret may have been written, so a reader may hold the new password.
+    /// Whether the Secret may have been written, so that a reader may hold the new password.
     pub touched: bool,
-    /// All readers hold the target, and the other password is about to end: the change is not turned round any more.
+    /// Whether all readers hold the target and the other password is about to end: the change can no longer be
+    /// reversed.
     pub sealed: bool,
 }
 
-/// The key of the Secret that members read.
+/// The state of the Secret's key that members read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// `None`: another value than both.
+    /// The password that the key holds; `None`: neither of the two.
     pub holds: Option<Which>,
     /// The turn in which this command wrote the Secret, and when.
     pub written: Option<(String, Timestamp)>,
@@ -99,7 +100,7 @@ pub struct ReadingPod {
     pub workload: Option<(String, String)>,
 }
 
-/// What was looked at.
+/// What one look showed, from which the next step follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// Why nothing may be done at the moment.
@@ -110,11 +111,12 @@ pub struct Observed {
     pub readers: Vec<ReadingPod>,
 }
 
+/// The next step of a change, for `gatera passwd` to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Wait(String),
     Cannot(String),
-    /// Write down both passwords in a Secret of the command's own.
+    /// Record both passwords in a Secret of the command's own.
     Begin,
     /// Let the account accept both passwords: clauses of `ALTER USER`.
     AcceptBoth(Vec<String>),
@@ -127,7 +129,7 @@ pub enum Step {
     },
     /// Every reader holds the target, and both passwords are accepted.
     Both,
-    /// Write down that the other password is about to end.
+    /// Record that the other password is about to end.
     Seal,
     /// Let the account accept the target only.
     End(Vec<String>),
@@ -146,8 +148,8 @@ pub fn next(seen: &Observed, now: Timestamp) -> Step {
     let Some(underway) = &seen.change.underway else { return Step::Begin };
     let target = underway.target;
     if target == Which::Old && !underway.touched && !underway.sealed {
-        // No reader ever held the new password. Also where no member accepts it: a statement of another run that lets it be
-        // accepted may be on its way, and changes nothing once the account was written again.
+        // No reader ever held the new password. The account is written even if no member accepts it: a statement of
+        // another run that adds it may be on its way, and changes nothing once the account was written again.
         return Step::End(seen.clauses(&[target]));
     }
     let at = seen.kept.written.as_ref().filter(|(turn, _)| *turn == underway.turn).map(|(_, at)| *at);
@@ -169,7 +171,7 @@ pub fn next(seen: &Observed, now: Timestamp) -> Step {
 }
 
 fn restart(stale: &[&ReadingPod], at: Option<Timestamp>, now: Timestamp) -> Step {
-    // Also a pod of the restart would be created too early.
+    // A pod of the restart would be created too early as well.
     if at.is_some_and(|at| now <= at + SETTLED) {
         return Step::Wait("kubelets are given a few seconds to see the Secret".to_owned());
     }
@@ -185,7 +187,7 @@ fn restart(stale: &[&ReadingPod], at: Option<Timestamp>, now: Timestamp) -> Step
 }
 
 impl Observed {
-    /// The accounts that the Secret's readers use: those at hosts with another password are not theirs.
+    /// Lists the accounts that the Secret's readers use: those at hosts with another password are not theirs.
     fn theirs<'a>(&'a self, on: &'a OnMember) -> impl Iterator<Item = &'a Account> {
         on.accounts.iter().filter(|it| self.passwords().iter().any(|password| it.accepts(password)))
     }
@@ -194,7 +196,8 @@ impl Observed {
         [&self.change.old, &self.change.new]
     }
 
-    /// Tells whether every member accepts this password. Where clients in its pod can log in at all, one did so with it.
+    /// Returns whether every member accepts this password. If clients in a member's pod can log in at all, one did so
+    /// with it.
     fn accepts(&self, which: Which) -> bool {
         let accepts = |on: &OnMember| {
             let logs_in = on.logs_in[which as usize] || on.logs_in == [false; 2];
@@ -208,7 +211,7 @@ impl Observed {
         self.members.iter().any(|on| on.accounts.iter().any(|it| it.accepts(password)))
     }
 
-    /// The clauses by which the account accepts these passwords, at each of its hosts.
+    /// Returns the clauses by which the account accepts these passwords, at each of its hosts.
     fn clauses(&self, which: &[Which]) -> Vec<String> {
         let passwords: Vec<_> = which.iter().map(|it| self.change.password(*it)).collect();
         let accounts = self.members.iter().flat_map(|on| self.theirs(on));

@@ -1,8 +1,8 @@
 //! What the leader does next: a pure function of the view.
 //!
 //! Owns: [`Step`] and [`next`]. Must not know: clients; `reconcile.rs` applies the steps. A step that is done is not
-//! planned again, so in steady state there is nothing to do and no API call is made. `plan/bootstrap.rs` knows when the
-//! bootstrap node goes, `plan/warrant.rs` what may be deleted without the view showing it.
+//! planned again, so in steady state there is nothing to do and no API call is made. `plan/bootstrap.rs` decides when
+//! the bootstrap node is removed, `plan/warrant.rs` which objects may be deleted that the view does not show.
 
 pub mod bootstrap;
 pub mod identity;
@@ -26,6 +26,7 @@ pub use incremental::IncrementalPlanner;
 pub use scheduler::StepScheduler;
 pub use warrant::{Found, Warrant, is_marked, warrant};
 
+/// One step of the plan, which the leader carries out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Write the marks of a cluster that holds data.
@@ -45,10 +46,10 @@ pub enum Step {
     Identity {
         pod: Id,
         uid: String,
-        /// The identity, or the word that stands for none.
+        /// The identity, or the value of the mark that stands for none.
         is: String,
     },
-    /// Write down which configuration members start with.
+    /// Record which configuration members start with.
     Configure(Box<Configure>),
     /// Restart a member.
     Evict {
@@ -58,7 +59,7 @@ pub enum Step {
         /// The step must be due for this long before it is done.
         patience: Duration,
     },
-    /// Write the guard's mark on an object that is about to go.
+    /// Write the guard's mark on an object that is about to be deleted.
     Condemn(PendingDeletion),
     Delete(PendingDeletion),
     /// Correct a record that names objects which must stay, and publish Events about it.
@@ -67,14 +68,14 @@ pub enum Step {
         /// The corrected mark; a mark without a record removes the record.
         mark: Mark,
     },
-    /// Finish a clean-up; each part may be done twice.
+    /// Finish a clean-up; each part of it may be repeated.
     Finish(Finish),
     /// Publish what the clean-up waits for, if it waits for long.
     Announce(Announcement),
 }
 
 impl Step {
-    /// Tells whether the step deletes or restarts something, or decides what does; such a step begins only if it still
+    /// Returns whether the step deletes or restarts something, or decides what does; such a step begins only if it still
     /// follows from the world.
     pub fn destroys(&self) -> bool {
         matches!(self, Self::Delete(_) | Self::Finish(_) | Self::Configure(_) | Self::Evict { .. })
@@ -205,7 +206,7 @@ pub struct Announcement {
     pub id: Id,
     pub uid: String,
     pub reason: &'static str,
-    /// What is to be said.
+    /// The text of the Event.
     pub note: String,
 }
 
@@ -220,7 +221,8 @@ pub fn next(view: &View<'_>) -> Vec<Step> {
     view.world.clusters().flat_map(|cluster| of(cluster, view)).chain(no_longer_adopted(view)).collect()
 }
 
-/// Clusters that the settings no longer adopt. An editor of a namespace can write the mark on any number of StatefulSets.
+/// Returns the Events about clusters that the settings no longer adopt. Their number is limited, because an editor of a
+/// namespace can write the mark on any number of StatefulSets.
 fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = Step> {
     let current = view.freshness == Freshness::Current;
     view.no_longer_adopted().filter(move |_| current).take(MOST_NO_LONGER_GUARDED).map(|(id, uid)| {
@@ -232,15 +234,15 @@ fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = Step> {
 fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
     let ns = &*cluster.id.namespace;
     let view = &view.of_namespace(ns);
-    // A member of a deleted StatefulSet is not created again.
+    // Members of a deleted StatefulSet are not created again, so nothing is planned for them.
     let over =
         cluster.left || cluster.workload.metadata.going() || view.namespace_going(ns) || view.left_alone(ns);
     if view.freshness != Freshness::Current || over {
         return Vec::new();
     }
     let mut steps = Vec::new();
-    // Verified or not: a Ready that proves nothing may still mean data, and a mark that is missing lets a second bootstrap
-    // wipe it.
+    // Unverified members count, too: a Ready that proves nothing may still mean data, and without the mark a second
+    // bootstrap can wipe it.
     let mut marks = cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.ready() > 0;
     match bootstrap::stage(cluster, view) {
         Stage::Absent | Stage::LeftAlone(_) | Stage::Removed | Stage::Going(_, None) => {}
@@ -275,21 +277,20 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
     steps
 }
 
-/// Why nothing is done in its namespace.
+/// Returns why the guard changes nothing in the cluster's namespace, if that is so.
 fn looks_only(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let ns = &*cluster.id.namespace;
     let mode = view.only_looks(ns)?;
     Some(format!("namespace {ns} is in mode {}, in which gatera changes nothing", mode.name()))
 }
 
-/// A state that lasts shorter than this is not worth an Event.
+/// The time for which a state must last to be worth an Event.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// Reasons of Events.
 const KEPT: &str = "BootstrapKept";
 const REMOVED: &str = "BootstrapRemoved";
 const NOT_REMOVED: &str = "NotRemoved";
-/// Events name at most this many clusters that no selector adopts any more; `gatera status` names all.
+/// The number of clusters that no selector adopts any more and that Events name; `gatera status` names all.
 const MOST_NO_LONGER_GUARDED: usize = 100;
 /// The Event reason for a cluster that no selector adopts any more.
 pub const NO_LONGER_GUARDED: &str = "NoLongerGuarded";

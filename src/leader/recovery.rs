@@ -5,7 +5,7 @@
 //! | `steps.rs` | what `gatera recover` does next |
 //! | `asking.rs` | what makes every member report where its data ends |
 //! | `choosing.rs` | which member starts the cluster, once all have reported |
-//! | `by_hand.rs` | clusters whose servers do not start by the step: no pod of theirs is made |
+//! | `by_hand.rs` | clusters whose servers do not start by the step script: no pods are created for them |
 //! | `pod.rs` | the pod of a member, as its StatefulSet would make it |
 //! | `reader.rs` | a pod that reads the data of a member whose own pod does not run |
 //!

@@ -1,9 +1,9 @@
-//! What `gatera stop` does next: a pure function of the view, asked again after every look, like a recovery
+//! What `gatera stop` does next: a pure function of the view, called again after every look, like a recovery
 //! (`recovery/steps.rs`).
 //!
-//! Members leave one at a time, the highest ordinal first, while all others are Ready: each member knows that the
-//! others continue, and the last one that it is the last. Each one's position is recorded on its claims. Nothing is
-//! remembered between two looks.
+//! Members leave one at a time, the highest ordinal first, while all others are Ready, so that Galera on each member
+//! knows that the others continue, and on the last one that it is the last. The position of each is recorded on its
+//! claims. Nothing is remembered between two looks.
 
 use crate::plan::bootstrap;
 use engine::exceptions::take_off;
@@ -14,6 +14,7 @@ use facts::view::condition;
 use facts::view::{Cluster, Id, Member, PodFact, State, View, back_or_out_of_service};
 use objects::Kind;
 
+/// The next step of a stop, for `gatera stop` to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing: no member is left.
@@ -54,6 +55,7 @@ impl Step {
     }
 }
 
+/// Returns the next step.
 pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
     let recorded =
         |name: &String| cluster.claims.iter().any(|claim| claim.name == *name && claim.stopped.is_some());
@@ -96,7 +98,7 @@ fn claims(cluster: &Cluster, ordinal: i64) -> Vec<String> {
 /// The reason that marks the override by which the last member leaves as gatera's own.
 pub const RELEASE: &str = "gatera stop stops the last member";
 
-/// Tells whether this override is gatera's own.
+/// Returns whether this override is gatera's own.
 pub fn is_ours(text: &str) -> bool {
     text.strip_suffix(RELEASE).is_some_and(|rest| rest.ends_with(" reason="))
 }

@@ -10,7 +10,7 @@ use super::{Labels, Present, Selector};
 #[serde(default, rename_all = "camelCase")]
 pub struct Affinity {
     pub pod_anti_affinity: AntiAffinity,
-    /// Nodes that are required; only whether there are any is read.
+    /// The nodes that are required; only whether there are any is read.
     pub node_affinity: NodeAffinity,
 }
 
@@ -50,7 +50,7 @@ pub struct Term {
     /// Namespaces of the pods; empty: the pod's own.
     #[serde(deserialize_with = "list")]
     pub namespaces: Vec<String>,
-    /// Labels whose values must be the same, too.
+    /// Labels whose values must also be the same.
     #[serde(deserialize_with = "list")]
     pub match_label_keys: Vec<String>,
 }
@@ -71,19 +71,19 @@ pub struct Spread {
 }
 
 impl AntiAffinity {
-    /// Every term, required or preferred.
+    /// Returns every term, required or preferred.
     pub fn terms(&self) -> impl Iterator<Item = &Term> {
         self.required.iter().chain(self.preferred.iter().map(|weighted| &weighted.pod_affinity_term))
     }
 }
 
 impl Term {
-    /// Tells whether it keeps pods with these labels in this namespace on different nodes.
+    /// Returns whether it keeps pods with these labels in this namespace on different nodes.
     pub fn parts(&self, labels: &Labels, namespace: &str) -> bool {
         self.on_nodes() && self.is_about(labels, namespace)
     }
 
-    /// Tells whether it keeps pods with these labels in this namespace apart by its node label.
+    /// Returns whether it keeps pods with these labels in this namespace apart by its node label.
     pub fn is_about(&self, labels: &Labels, namespace: &str) -> bool {
         let here = self.namespaces.is_empty() || self.namespaces.iter().any(|it| it == namespace);
         // A label that the template does not set may differ in each pod.
@@ -91,15 +91,15 @@ impl Term {
         here && shared && is_about(self.label_selector.as_ref(), labels)
     }
 
-    /// Tells whether the node label is the host name.
+    /// Returns whether the node label is the host name.
     pub fn on_nodes(&self) -> bool {
         self.topology_key == "kubernetes.io/hostname"
     }
 }
 
 impl Spread {
-    /// Tells whether no two pods with these labels share a value of its node label, as long as there are as many values
-    /// as pods.
+    /// Returns whether no two pods with these labels share a value of its node label, as long as there are as many
+    /// values as pods.
     pub fn parts(&self, labels: &Labels) -> bool {
         self.max_skew == 1
             && self.when_unsatisfiable == "DoNotSchedule"

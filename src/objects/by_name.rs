@@ -13,12 +13,12 @@ use serde::{Deserialize, Deserializer};
 pub struct ByName<T>(Box<[(String, T)]>);
 
 impl<T> ByName<T> {
-    /// What stands under this name.
+    /// Returns the value under this name.
     pub fn get(&self, name: &str) -> Option<&T> {
         self.0.binary_search_by(|(it, _)| it.as_str().cmp(name)).ok().map(|at| &self.0[at].1)
     }
 
-    /// Something stands under this name.
+    /// Returns whether there is a value under this name.
     pub fn contains_key(&self, name: &str) -> bool {
         self.get(name).is_some()
     }

@@ -37,7 +37,7 @@ impl fmt::Debug for Literal {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
-    /// Its name in the pod.
+    /// The container's name in the pod.
     #[serde(deserialize_with = "name")]
     pub name: String,
     pub image: String,
@@ -47,13 +47,13 @@ pub struct Container {
     pub args: Vec<Literal>,
     #[serde(deserialize_with = "list")]
     pub env: Vec<EnvVar>,
-    /// Environment, whole ConfigMaps and Secrets.
+    /// ConfigMaps and Secrets of which every key becomes a variable.
     #[serde(deserialize_with = "list")]
     pub env_from: Vec<EnvFrom>,
     #[serde(deserialize_with = "list")]
     pub ports: Vec<Port>,
     pub resources: Resources,
-    /// Whether the container restarts when those change while it runs.
+    /// Whether the container restarts when its resources change while it runs.
     #[serde(deserialize_with = "list")]
     pub resize_policy: Vec<ResizePolicy>,
     #[serde(deserialize_with = "list")]
@@ -68,7 +68,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// Tells whether a running container restarts when it gets the resources of `new`.
+    /// Returns whether a running container restarts when it gets the resources of `new`.
     pub fn is_restarted_as(&self, new: &Self) -> bool {
         let (before, after) = (&self.resources, &new.resources);
         let changes = |name: &str| {
@@ -99,7 +99,7 @@ impl Container {
     }
 }
 
-/// Tells whether a change of one resource restarts the container.
+/// The policy that decides whether a change of one resource restarts the container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResizePolicy {
@@ -142,7 +142,7 @@ pub struct EnvFrom {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Port {
-    /// By which others may refer to it.
+    /// The name by which probes and Services may refer to the port.
     pub name: String,
     pub container_port: i64,
 }
@@ -156,7 +156,7 @@ pub struct Mount {
     pub mount_path: String,
     /// One file or folder of the volume, instead of all of it.
     pub sub_path: String,
-    /// The same with variables in it.
+    /// The same as `sub_path`, with variables in it.
     pub sub_path_expr: String,
 }
 

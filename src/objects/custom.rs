@@ -17,7 +17,7 @@ use super::{Meta, Row, Unreadable};
 
 /// The type that objects of a custom kind are read into.
 pub trait Custom: Any + Debug + Send + Sync + Weigh {
-    /// The metadata that every object has.
+    /// Returns the metadata that every object has.
     fn meta(&self) -> &Meta;
 }
 

@@ -16,7 +16,7 @@ pub struct Row {
     pub version: &'static str,
     /// The `kind:` of a manifest.
     pub name: &'static str,
-    /// As URLs and roles write it.
+    /// The plural, as URLs and roles write it.
     pub plural: &'static str,
 }
 
@@ -26,9 +26,9 @@ macro_rules! kinds {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Kind {
             $($(#[$doc])* $kind,)*
-            /// a kind of a pack
+            /// A kind that a pack adds.
             Custom(&'static CustomKind),
-            /// anything else
+            /// Any other kind.
             Other,
         }
 
@@ -76,7 +76,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The metadata that every object has.
+            /// Returns the metadata that every object has.
             pub fn meta(&self) -> &Meta {
                 match self {
                     $(Self::$kind(it) => &it.metadata,)*
@@ -134,35 +134,35 @@ impl<T: Custom> Typed for T {
 }
 
 kinds! {
-    /// apps StatefulSet
+    /// A StatefulSet (apps).
     StatefulSet(Box<Workload>): "apps" "v1" "StatefulSet" "statefulsets";
-    /// apps Deployment
+    /// A Deployment (apps).
     Deployment(Box<Workload>): "apps" "v1" "Deployment" "deployments";
-    /// core Pod
+    /// A Pod (core).
     Pod(Box<Pod>): "" "v1" "Pod" "pods";
-    /// core PersistentVolumeClaim
+    /// A PersistentVolumeClaim (core).
     Claim(Claim): "" "v1" "PersistentVolumeClaim" "persistentvolumeclaims";
-    /// core Service
+    /// A Service (core).
     Service(Service): "" "v1" "Service" "services";
-    /// core ConfigMap
+    /// A ConfigMap (core).
     ConfigMap(ConfigMap): "" "v1" "ConfigMap" "configmaps";
-    /// core Secret, whose values are hashed while they are read
+    /// A Secret (core), whose values are hashed while they are read.
     Secret(Secret): "" "v1" "Secret" "secrets";
-    /// core ServiceAccount
+    /// A ServiceAccount (core).
     ServiceAccount(Plain): "" "v1" "ServiceAccount" "serviceaccounts";
-    /// policy PodDisruptionBudget
+    /// A PodDisruptionBudget (policy).
     Budget(Budget): "policy" "v1" "PodDisruptionBudget" "poddisruptionbudgets";
-    /// autoscaling HorizontalPodAutoscaler
+    /// A HorizontalPodAutoscaler (autoscaling).
     Autoscaler(Autoscaler): "autoscaling" "v2" "HorizontalPodAutoscaler" "horizontalpodautoscalers";
-    /// core Node
+    /// A Node (core).
     Node(Node): "" "v1" "Node" "nodes";
-    /// core Namespace
+    /// A Namespace (core).
     Namespace(Plain): "" "v1" "Namespace" "namespaces";
-    /// autoscaling Scale: the body of a `/scale` request
+    /// A Scale (autoscaling): the body of a `/scale` request.
     Scale(Scale): "autoscaling" "v1" "Scale" "scales";
-    /// policy Eviction: the body of a `pods/eviction` request
+    /// An Eviction (policy): the body of a `pods/eviction` request.
     Eviction(Eviction): "policy" "v1" "Eviction" "evictions";
-    /// apiextensions CustomResourceDefinition
+    /// A CustomResourceDefinition (apiextensions).
     Definition(Plain): "apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions";
 }
 
@@ -207,12 +207,12 @@ impl Kind {
         self.row().map_or("", |row| row.plural)
     }
 
-    /// The API group; empty for the core.
+    /// Returns the API group; empty for the core.
     pub fn group(self) -> &'static str {
         self.row().map_or("", |row| row.group)
     }
 
-    /// Tells whether its objects are in no namespace.
+    /// Returns whether its objects are in no namespace.
     pub fn is_cluster_wide(self) -> bool {
         match self {
             Self::Custom(custom) => custom.cluster_wide,
@@ -220,7 +220,7 @@ impl Kind {
         }
     }
 
-    /// Tells whether not every API server offers the kind: its objects are watched while it is offered.
+    /// Returns whether not every API server offers the kind: its objects are watched while it is offered.
     pub fn is_optional(self) -> bool {
         matches!(self, Self::Custom(custom) if custom.watched)
     }

@@ -1,8 +1,8 @@
 //! Kubernetes objects, as far as the guard reads them.
 //!
 //! Owns: the shape of an object once its JSON has been read, and the one function that reads it ([`Object::read`]).
-//! Must not know: rules, clusters, HTTP. JSON text in, a value or [`Unreadable`] out; nothing here keeps the text. The
-//! webhook, the watches and `gatera check` all use this function, so they cannot disagree.
+//! Must not know: rules, clusters, HTTP. The input is JSON text, the output a value or [`Unreadable`]; the text is not
+//! kept. The webhook, the watches and `gatera check` all use this function, so they cannot disagree.
 //!
 //! Only the fields that are judged have a place here; everything else is skipped while reading.
 
@@ -56,7 +56,7 @@ pub use meta::or_default;
 
 use meta::by_name;
 
-/// Marks that a field is present; its value is not read.
+/// A field that is present; its value is not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Present;
 
@@ -89,7 +89,7 @@ struct ClaimStatus {
 }
 
 impl Claim {
-    /// Tells whether the claim has a volume; whether that holds a database is recorded in the cluster's data mark.
+    /// Returns whether the claim has a volume; whether that holds a database is recorded in the cluster's data mark.
     pub fn bound(&self) -> bool {
         self.status.phase == "Bound"
     }
@@ -123,12 +123,12 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Tells whether it is a dry run. For an eviction, API servers say so only in these options.
+    /// Returns whether it is a dry run. Of an eviction, API servers show this only in these options.
     pub fn dry_run(&self) -> bool {
         self.dry_run.iter().any(|it| it == "All")
     }
 
-    /// Tells whether dependent objects stay.
+    /// Returns whether dependent objects stay.
     pub fn orphans(&self) -> bool {
         self.propagation_policy == "Orphan" || self.orphan_dependents
     }
@@ -139,18 +139,18 @@ impl DeleteOptions {
 #[serde(default)]
 pub struct ConfigMap {
     pub metadata: Meta,
-    /// File name or key, and its text.
+    /// The texts, by file name or key.
     #[serde(deserialize_with = "by_name")]
     pub data: ByName<Literal>,
     #[serde(rename = "binaryData", deserialize_with = "by_name")]
     binary_data: ByName<Fingerprint>,
 }
 
-/// Bytes that one entry of a map takes beside its text.
+/// The number of bytes that one entry of a map takes beside its text.
 const ENTRY: usize = 128;
 
 impl ConfigMap {
-    /// Tells whether it has this key.
+    /// Returns whether it has this key.
     pub fn has(&self, key: &str) -> bool {
         self.data.contains_key(key) || self.binary_data.contains_key(key)
     }
@@ -159,7 +159,7 @@ impl ConfigMap {
         self.data.is_empty() && self.binary_data.is_empty()
     }
 
-    /// Returns about the bytes that it takes in memory, with the digests of its entries.
+    /// Returns the approximate size of the ConfigMap in memory, in bytes, with the digests of its entries.
     pub fn weight(&self) -> usize {
         let Meta { labels, marks, .. } = &self.metadata;
         let data = self.data.iter().map(|(key, text)| key.len() + text.look().len());
@@ -169,7 +169,7 @@ impl ConfigMap {
         data.chain(bytes).chain(labels).chain(marks).map(|length| ENTRY + length).sum()
     }
 
-    /// Tells whether some of it is not text.
+    /// Returns whether some of it is not text.
     pub fn holds_bytes(&self) -> bool {
         !self.binary_data.is_empty()
     }

@@ -14,7 +14,7 @@ pub const PREFIX: &str = "gatera.dev/";
 /// Labels of an object or of a pod template.
 pub type Labels = ByName<String>;
 
-/// Reads the time of an object; one that is not a time is none.
+/// Reads the time of an object; a text that is not a time counts as absent.
 fn time<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Timestamp>, D::Error> {
     let text: Option<String> = Option::deserialize(input)?;
     Ok(text.and_then(|it| it.parse().ok()))
@@ -27,7 +27,8 @@ pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(inpu
 
 /// The longest name of an object, container or volume, and the longest key of a ConfigMap, that API servers accept.
 pub const LONGEST_NAME: usize = 253;
-/// API servers set no limit to the names of environment variables; all that the guard reads are shorter than this.
+/// The longest name of an environment variable that is read. API servers set no limit, but all names that the guard needs are
+/// shorter.
 const LONGEST_VARIABLE: usize = 1024;
 
 /// Reads a name. Messages repeat names, and a mutating webhook is called before the API server has validated them: a name that it
@@ -41,7 +42,7 @@ pub(super) fn variable<'de, D: Deserializer<'de>>(input: D) -> Result<String, D:
     short(or_default(input)?, LONGEST_VARIABLE)
 }
 
-/// Reads what stands under names.
+/// Reads a map of names to values.
 pub(super) fn by_name<'de, D, T>(input: D) -> Result<ByName<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -75,32 +76,32 @@ fn short<T: AsRef<str>, E: de::Error>(name: T, most: usize) -> Result<T, E> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Meta {
-    /// Empty in a request that asks for `generateName`.
+    /// The name; empty in a request with `generateName`.
     #[serde(deserialize_with = "name")]
     pub name: String,
     /// The prefix of a name that the API server will complete.
     #[serde(deserialize_with = "name")]
     pub generate_name: String,
-    /// Empty for cluster-wide objects, and in manifests that leave it to the command line.
+    /// The namespace; empty for cluster-wide objects, and in manifests that leave it to the command line.
     #[serde(deserialize_with = "name")]
     pub namespace: String,
-    /// Differs when an object was deleted and created again under the same name.
+    /// The uid, which differs after an object was deleted and created again under the same name.
     pub uid: String,
-    /// Differs after every write; empty in a manifest.
+    /// The version, which differs after every write; empty in a manifest.
     pub resource_version: String,
-    /// Counts the changes of the spec.
+    /// The number of changes of the spec.
     pub generation: i64,
     #[serde(deserialize_with = "or_default")]
     pub labels: Labels,
-    /// Only the guard's own annotations, those whose key begins with `gatera.dev/`, and Helm's.
+    /// The guard's own annotations, whose keys begin with `gatera.dev/`, and Helm's; no others are kept.
     #[serde(rename = "annotations", deserialize_with = "own_marks")]
     pub marks: ByName<String>,
     #[serde(deserialize_with = "list")]
     pub owner_references: Vec<Owner>,
-    /// Absent in a manifest.
+    /// The time of the creation; absent in a manifest.
     #[serde(deserialize_with = "time")]
     pub creation_timestamp: Option<Timestamp>,
-    /// Set once it is going away.
+    /// The time of the deletion, which is set once the object is being deleted.
     pub deletion_timestamp: Option<String>,
     /// The claim is protected: Kubernetes keeps it until no pod uses it.
     #[serde(rename = "finalizers", deserialize_with = "is_protected")]
@@ -108,18 +109,18 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Tells whether it is being deleted with nothing to delay it.
+    /// Returns whether the object is being deleted with nothing to delay it.
     pub fn going(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
-    /// The controller among the owners.
+    /// Returns the controller among the owners.
     pub fn controller(&self) -> Option<&Owner> {
         self.owner_references.iter().find(|owner| owner.controller)
     }
 
-    /// Returns the operator that manages it and knows what it is. KUDO's Instance creates it from a user's templates
-    /// and knows nothing of a database.
+    /// Returns the operator that manages the object and recognises it as a database. KUDO's Instance does not count: it creates
+    /// the object from a user's templates.
     pub fn operator(&self) -> Option<&Owner> {
         self.controller().filter(|owner| !owner.is_of("kudo.dev", "Instance"))
     }
@@ -153,12 +154,12 @@ pub struct Owner {
     pub name: String,
     #[serde(deserialize_with = "name")]
     pub uid: String,
-    /// The one owner that manages the object.
+    /// Whether this owner is the one that manages the object.
     pub controller: bool,
 }
 
 impl Owner {
-    /// Tells whether it has this group and kind.
+    /// Returns whether it has this group and kind.
     pub fn is_of(&self, group: &str, kind: &str) -> bool {
         self.kind == kind && self.api_version.split('/').next() == Some(group)
     }
@@ -167,13 +168,13 @@ impl Owner {
 /// The finalizer that keeps claims while pods use them.
 pub const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
-/// Reads finalizers, of which only this one matters.
+/// Reads whether this finalizer is set, the only one that matters.
 fn is_protected<'de, D: Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
     let finalizers: Vec<String> = or_default(input)?;
     Ok(finalizers.iter().any(|it| it == PROTECTION))
 }
 
-/// Helm writes this annotation on everything that it manages.
+/// The annotation that Helm writes on everything that it manages.
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
 /// Keeps the guard's own annotations, and Helm's, without allocating memory for the others.

@@ -42,23 +42,23 @@ pub struct NodeStatus {
 }
 
 impl Node {
-    /// Tells whether it is tainted as out of service: nothing runs there any more.
+    /// Returns whether the node is tainted as out of service: nothing runs there any more.
     pub fn out_of_service(&self) -> bool {
         self.spec.taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service")
     }
 
-    /// Tells whether its kubelet reports. A node without a report is not taken for lost.
+    /// Returns whether the node's kubelet reports. A node without a report does not count as lost.
     pub fn answers(&self) -> bool {
         let is_silent = |condition: &Condition| condition.kind == "Ready" && condition.status == "Unknown";
         !self.status.conditions.iter().any(is_silent)
     }
 
-    /// Tells whether an ordinary pod without tolerations could be placed here now.
+    /// Returns whether an ordinary pod without tolerations could be placed here now.
     pub fn schedulable(&self) -> bool {
         self.takes(&PodSpec::default())
     }
 
-    /// Tells whether this pod could be placed here now, as far as labels and taints decide.
+    /// Returns whether this pod could be placed here now, as far as labels and taints decide.
     pub fn takes(&self, pod: &PodSpec) -> bool {
         let labelled =
             pod.node_selector.iter().all(|(key, value)| self.metadata.labels.get(key) == Some(value));

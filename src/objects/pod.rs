@@ -23,7 +23,7 @@ pub struct Template {
     /// Labels and marks that every pod gets.
     pub metadata: Meta,
     pub spec: PodSpec,
-    /// A fingerprint of the whole text: every change of it restarts the pods, also of fields that are not read here.
+    /// A fingerprint of the whole text, because every change restarts the pods, even of fields that are not read here.
     pub fingerprint: Fingerprint,
 }
 
@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for Template {
 pub struct PodSpec {
     #[serde(deserialize_with = "list")]
     pub containers: Vec<Container>,
-    /// Containers that run first, or beside (restartPolicy Always).
+    /// Containers that run before the others, or beside them (restartPolicy Always).
     #[serde(deserialize_with = "list")]
     pub init_containers: Vec<Container>,
     /// Containers that were added to the running pod.
@@ -62,18 +62,18 @@ pub struct PodSpec {
     pub image_pull_secrets: Vec<SourceRef>,
     /// The Service that gives it a name in the network.
     pub subdomain: String,
-    /// Where it runs; empty before it is scheduled.
+    /// The node that the pod runs on; empty before the pod is scheduled.
     pub node_name: String,
     /// The grace period in seconds; the API server sets an absent number to 30.
     pub termination_grace_period_seconds: Option<i64>,
-    /// The pods beside which it may run.
+    /// The pods that the pod may run beside.
     pub affinity: Affinity,
     /// How evenly such pods are spread.
     #[serde(deserialize_with = "list")]
     pub topology_spread_constraints: Vec<Spread>,
-    /// Labels its node must have.
+    /// The labels that the pod's node must have.
     pub node_selector: Labels,
-    /// Taints it does not mind.
+    /// The taints that the pod tolerates.
     #[serde(deserialize_with = "list")]
     pub tolerations: Vec<Toleration>,
 }
@@ -156,7 +156,7 @@ pub struct DownwardApi {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DownwardFile {
-    /// Its name in the volume.
+    /// The file's name in the volume.
     pub path: String,
     pub field_ref: FieldRef,
 }
@@ -171,7 +171,7 @@ pub struct FieldRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClaimVolume {
-    /// Name of the claim, the same for every pod of the template.
+    /// The name of the claim, the same for every pod of the template.
     pub claim_name: String,
 }
 

@@ -12,9 +12,9 @@ pub struct PodStatus {
     pub phase: String,
     /// The reason why it failed, in one word.
     pub reason: String,
-    /// The same in a sentence.
+    /// The reason why it failed, in a sentence.
     pub message: String,
-    /// Conditions, of which Ready counts.
+    /// The conditions, of which only Ready counts.
     #[serde(deserialize_with = "list")]
     pub conditions: Vec<Condition>,
     #[serde(deserialize_with = "list")]
@@ -30,7 +30,7 @@ pub struct Condition {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: String,
-    /// Since when it is so.
+    /// The time since which the condition has this status.
     #[serde(deserialize_with = "or_default")]
     pub last_transition_time: String,
     pub message: String,
@@ -41,11 +41,11 @@ pub struct Condition {
 pub struct ContainerStatus {
     pub name: String,
     pub state: ContainerState,
-    /// How it ended the last time.
+    /// The end of the previous run.
     pub last_state: ContainerState,
     /// Its startup probe has succeeded.
     pub started: bool,
-    /// How often it was started again.
+    /// The number of restarts.
     pub restart_count: i64,
 }
 
@@ -75,7 +75,7 @@ pub struct Run {
 pub struct Waiting {
     /// `CrashLoopBackOff`, `ImagePullBackOff`, `ContainerCreating` …
     pub reason: String,
-    /// The same in a sentence.
+    /// The reason, in a sentence.
     pub message: String,
 }
 
@@ -88,12 +88,12 @@ impl ContainerStatus {
 }
 
 impl Pod {
-    /// Tells whether the pod is Ready and not being deleted.
+    /// Returns whether the pod is Ready and not being deleted.
     pub fn ready(&self) -> bool {
         !self.metadata.going() && condition(&self.status.conditions, "Ready")
     }
 
-    /// Tells whether this container runs, as far as the kubelet reports.
+    /// Returns whether this container runs, as far as the kubelet reports.
     pub fn runs(&self, container: &str) -> bool {
         self.status
             .container_statuses
@@ -115,7 +115,7 @@ impl Pod {
         runs.into_iter().flatten().next().map(|run| &*run.started_at)
     }
 
-    /// Tells whether this container has run, however shortly, or may have: a pod that a kubelet rejected after a
+    /// Returns whether this container has run, however shortly, or may have: a pod that a kubelet rejected after a
     /// restart of its node has no container status.
     pub fn has_run(&self, container: &str) -> bool {
         let ran = |status: &ContainerStatus| {
@@ -169,7 +169,7 @@ impl Pod {
         self.status.container_statuses.iter().find(|status| status.name == container)
     }
 
-    /// Tells whether a container fails again and again, or cannot start at all: this pod does not become Ready by
+    /// Returns whether a container fails again and again, or cannot start at all: this pod does not become Ready by
     /// waiting.
     pub fn stuck(&self) -> bool {
         const HOPELESS: [&str; 3] =
@@ -179,7 +179,7 @@ impl Pod {
         phase == "Failed" || all.any(|it| it.waits_for(&HOPELESS) || it.waits_for(&NO_IMAGE))
     }
 
-    /// Tells whether the image of this container, or of one before it, cannot be pulled.
+    /// Returns whether the image of this container, or of one before it, cannot be pulled.
     pub fn lacks_an_image(&self, container: &str) -> bool {
         let before = self.status.init_container_statuses.iter();
         before.chain(self.container_status(container)).any(|it| it.waits_for(&NO_IMAGE))

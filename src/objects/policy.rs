@@ -25,7 +25,7 @@ pub struct BudgetSpec {
 }
 
 impl Budget {
-    /// Tells whether it protects pods with these labels.
+    /// Returns whether it protects pods with these labels.
     pub fn protects(&self, labels: &Labels) -> bool {
         self.spec.selector.as_ref().is_some_and(|it| it.is_empty() || it.selects(labels))
     }
@@ -48,7 +48,7 @@ pub struct Autoscaler {
 }
 
 impl Autoscaler {
-    /// Tells whether it sets the replicas of this StatefulSet.
+    /// Returns whether it sets the replicas of this StatefulSet.
     pub fn scales(&self, stateful_set: &str) -> bool {
         let target = &self.spec.scale_target_ref;
         let of_kubernetes = target.api_version.is_empty() || target.api_version.starts_with("apps/");
@@ -62,11 +62,11 @@ pub struct AutoscalerSpec {
     pub scale_target_ref: ScaleTarget,
 }
 
-/// Kind and name of what is scaled.
+/// The kind and name of what is scaled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScaleTarget {
-    /// Its group and version: other groups have a StatefulSet, too.
+    /// The group and version; other groups have a StatefulSet, too.
     pub api_version: String,
     pub kind: String,
     pub name: String,

@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default)]
 pub struct Quantity(String);
 
-/// Equal amounts may be written in several forms.
+/// The hash ignores the text, because equal amounts may be written in several forms.
 impl Hash for Quantity {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
@@ -44,7 +44,7 @@ const UNITS: [(&str, i128); 16] = [
     ("", ONE),
 ];
 const ONE: i128 = 1_000_000_000;
-/// API servers accept a percentage with any number of leading zeros.
+/// The largest length of a value, in bytes: API servers accept a percentage with any number of leading zeros.
 const LONGEST: usize = 64;
 
 impl Quantity {

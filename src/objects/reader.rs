@@ -21,7 +21,7 @@ struct CronJob {
     spec: CronJobSpec,
 }
 
-/// A job template is a workload without a name.
+/// The spec of a `CronJob`, whose job template is a workload without a name.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct CronJobSpec {
@@ -53,7 +53,7 @@ impl Reader {
         Ok(Self { kind, metadata, config_maps })
     }
 
-    /// Tells whether it refers to this ConfigMap.
+    /// Returns whether it refers to this ConfigMap.
     pub fn reads(&self, config_map: &str) -> bool {
         self.config_maps.iter().any(|name| name == config_map)
     }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::meta::{list, name};
 use super::{PodSpec, Volume};
 
-/// A reference by name, and the part of the object that is used.
+/// A reference to an object by its name, and the part of the object that is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct SourceRef {
@@ -38,7 +38,7 @@ pub struct Uses<'a> {
 }
 
 impl Uses<'_> {
-    /// Tells whether the value of this key is read.
+    /// Returns whether the value of this key is read.
     pub fn reads(&self, key: &str) -> bool {
         self.whole || self.needed.contains(&key)
     }

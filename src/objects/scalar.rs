@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The value.
+/// The value of such a field.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub enum Scalar {
     #[default]
@@ -40,7 +40,7 @@ impl Scalar {
         self.look().parse().ok()
     }
 
-    /// Tells whether both mean the same: no value and an empty text do, and so do 3306 and "3306".
+    /// Returns whether both mean the same: no value and an empty text do, and so do 3306 and "3306".
     pub fn same_text(&self, other: &Self) -> bool {
         self.look() == other.look() && self.odd() == other.odd()
     }
@@ -115,9 +115,9 @@ impl<'de, T: Default + serde::de::DeserializeOwned> Deserialize<'de> for Listed<
     }
 }
 
-/// What has a weight: every type with a hash.
+/// A type whose size in memory can be estimated, as every type with a hash.
 pub trait Weigh {
-    /// Returns about the bytes that it takes in memory. Everything derived from its fields goes through here, so no field
+    /// Returns the approximate size in memory, in bytes. Everything derived from the fields goes through the hash, so no field
     /// can be forgotten.
     fn weight(&self) -> usize;
 }

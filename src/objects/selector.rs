@@ -8,9 +8,9 @@ use super::meta::list;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Selector {
-    /// Labels a pod must have.
+    /// The labels that a pod must have.
     pub match_labels: Labels,
-    /// Conditions for its labels.
+    /// The conditions that a pod's labels must meet.
     #[serde(deserialize_with = "list")]
     pub match_expressions: Vec<Expression>,
 }
@@ -26,7 +26,8 @@ pub struct Expression {
 }
 
 impl Selector {
-    /// Tells whether it has no conditions. In a budget or an affinity term that means every pod, in a workload none.
+    /// Returns whether the selector has no conditions. In a budget or an affinity term that means every pod, in a
+    /// workload none.
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
@@ -41,7 +42,7 @@ impl Selector {
         self.match_labels.iter().map(label).chain(self.match_expressions.iter().cloned()).collect()
     }
 
-    /// Tells whether it selects these labels. An empty selector selects nothing.
+    /// Returns whether it selects these labels. An empty selector selects nothing.
     pub fn selects(&self, labels: &Labels) -> bool {
         !self.is_empty()
             && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))

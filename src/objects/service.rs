@@ -18,12 +18,12 @@ pub struct Service {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
-    /// Pod labels; empty selects nothing.
+    /// The labels of the pods that it leads to; an empty selector selects nothing.
     pub selector: Labels,
     /// `None` for a headless Service, which only has names.
     #[serde(rename = "clusterIP")]
     pub cluster_ip: String,
-    /// Names of pods that are not Ready resolve, too.
+    /// Whether the names of pods that are not Ready resolve, too.
     pub publish_not_ready_addresses: bool,
     /// The ports that it has.
     #[serde(deserialize_with = "list")]
@@ -43,12 +43,12 @@ pub struct ServicePort {
 }
 
 impl Service {
-    /// Tells whether it is headless: every member has a name of its own.
+    /// Returns whether it is headless: every member has a name of its own.
     pub fn headless(&self) -> bool {
         self.spec.cluster_ip == "None"
     }
 
-    /// Tells whether it leads to pods with these labels.
+    /// Returns whether it leads to pods with these labels.
     pub fn selects(&self, labels: &Labels) -> bool {
         let selector = &self.spec.selector;
         !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))

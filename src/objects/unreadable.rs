@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Kind;
 
-/// Why only the name of an object is known.
+/// The reason why only the name of an object is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// The object does not match its kind.
@@ -19,7 +19,7 @@ pub enum Unreadable {
         /// What is wrong with it.
         problem: String,
     },
-    /// There is no room for it beside the others. It is read in a request of its own.
+    /// There is no room to keep the object beside the others; a request about it is judged by the whole object.
     #[error("is not examined: {0}")]
     TooMuch(&'static str),
 }
@@ -46,7 +46,8 @@ pub(super) fn read_as<T: for<'de> Deserialize<'de>>(kind: &'static str, json: &s
     })
 }
 
-/// A template is parsed separately, and its errors are reported for the whole object.
+/// The beginning of an error in a template: a template is parsed separately, and its errors are reported for the whole
+/// object.
 const WITHIN: &str = "within ";
 
 /// Returns the error in a part that was parsed separately.

@@ -12,19 +12,19 @@ use super::{ByName, Fingerprint, Labels, Meta, Selector, Template};
 pub struct Workload {
     pub metadata: Meta,
     pub spec: WorkloadSpec,
-    /// How far its controller is with it.
+    /// The progress of the controller.
     pub status: WorkloadStatus,
 }
 
-/// How far its controller is with it.
+/// The progress of a workload's controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadStatus {
     /// The last change that the controller has seen.
     pub observed_generation: i64,
-    /// Pods of the newest template.
+    /// The number of pods of the newest template.
     pub updated_replicas: i64,
-    /// Pods of the template that was rolled out last (StatefulSet).
+    /// The number of pods of the template that was rolled out last (StatefulSet).
     pub current_replicas: i64,
     /// The template that was rolled out last (StatefulSet).
     pub current_revision: String,
@@ -35,7 +35,7 @@ pub struct WorkloadStatus {
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadSpec {
     replicas: Option<i64>,
-    /// Which pods are its own.
+    /// The selector of the workload's own pods.
     #[serde(deserialize_with = "or_default")]
     pub selector: Selector,
     pub template: Template,
@@ -94,9 +94,9 @@ pub struct ClaimSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    /// By resource, as written: `storage: 10Gi`.
+    /// The requested amount by resource, as written: `storage: 10Gi`.
     pub requests: ByName<Quantity>,
-    /// And no more than so much.
+    /// The largest amount by resource.
     pub limits: ByName<Quantity>,
 }
 
@@ -121,7 +121,7 @@ pub struct UpdateStrategy {
 }
 
 impl UpdateStrategy {
-    /// Tells whether a new template restarts no member by itself: pods get it when a person deletes them.
+    /// Returns whether a new template restarts no member by itself: pods get it when a person deletes them.
     pub fn on_delete(&self) -> bool {
         self.kind == "OnDelete"
     }
@@ -152,7 +152,7 @@ pub struct RollingUpdate {
 pub struct Retention {
     /// When the StatefulSet is deleted: Retain (also if empty) or Delete.
     pub when_deleted: String,
-    /// When it is scaled down.
+    /// The same when the StatefulSet is scaled down.
     pub when_scaled: String,
 }
 
@@ -175,12 +175,12 @@ impl Workload {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// Tells whether all pods are started and stopped at once, without waiting for each other.
+    /// Returns whether all pods are started and stopped at once, without waiting for each other.
     pub fn parallel(&self) -> bool {
         self.spec.pod_management_policy == "Parallel"
     }
 
-    /// Tells whether pods are about to be replaced by those of a newer template, or whether that is unknown.
+    /// Returns whether pods are about to be replaced by those of a newer template, or whether that is unknown.
     pub fn rolls(&self) -> bool {
         let Self { spec, status, .. } = self;
         let reached = self.replicas().saturating_sub(spec.update_strategy.partition().max(0));
@@ -195,7 +195,7 @@ impl Workload {
         self.spec.ordinals.start.saturating_add(self.spec.update_strategy.holds_back())
     }
 
-    /// Tells whether its controller has seen the last change.
+    /// Returns whether its controller has seen the last change.
     pub fn is_observed(&self) -> bool {
         self.status.observed_generation >= self.metadata.generation
     }
@@ -207,8 +207,9 @@ impl Workload {
         (differs && !self.makes_newest(ordinal)).then_some(older)
     }
 
-    /// Tells whether a new pod of this ordinal is created from the newest template. Without details of RollingUpdate
-    /// the StatefulSet controller counts the pods that it has not reached; with OnDelete every pod gets the newest.
+    /// Returns whether a new pod of this ordinal is created from the newest template. If the StatefulSet has no details
+    /// of RollingUpdate, its controller counts the pods that it has not reached; with OnDelete every pod gets the
+    /// newest.
     pub fn makes_newest(&self, ordinal: i64) -> bool {
         let Self { spec: WorkloadSpec { update_strategy: strategy, ordinals, .. }, status, .. } = self;
         let kept = match &strategy.rolling_update {

@@ -56,13 +56,13 @@ const NAMES: &[&str] = &[
     "whenDeleted",
     "whenScaled",
 ];
-/// All values below these keys are private, whatever they are called.
+/// Keys below which all values are private, whatever their names are.
 const FREE: &[&str] = &["volumeAttributes", "options", "parameters", "nodeSelector", "flexVolume", "csi"];
 /// Annotations of the guard that hold whole scripts, which every release contains.
 const SCRIPTS: &[&str] = &["script", "start-script", "my-cnf"];
-/// Replaces a text.
+/// The placeholder for a text that is not shown.
 const TEXT: &str = "(text)";
-/// This field says who changed what, and nothing about the object's state.
+/// The field that is left out, because it says who changed what, and nothing about the object's state.
 const LEFT_OUT: &str = "managedFields";
 
 /// Returns the shape of an object.

@@ -246,7 +246,7 @@ fn objects(checked: &Checked) -> String {
 }
 
 fn strangers(checked: &Checked) -> String {
-    /// Names in the last line.
+    /// The number of files that the last line names.
     const MOST: usize = 3;
     let files: Vec<_> = checked.foreign.iter().filter(|it| &***it != "-").collect();
     let mut named = files.iter().take(MOST).map(|it| visible(it)).collect::<Vec<_>>().join(", ");

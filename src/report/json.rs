@@ -1,6 +1,6 @@
-//! What several JSON documents share. The schema of each is made of its types (`schemas` of this crate).
+//! Types that several JSON documents share. The schema of each document is generated from its types (`schemas` of this crate).
 //!
-//! The documents are a contract: fields are added, never renamed; another `version` would say that this was not kept.
+//! The documents are a contract: fields are added, never renamed. Any other change gets another `version`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use objects::Kind;
 /// The version of every document.
 pub const VERSION: u32 = 1;
 
-/// A document consists of JSON values, so it cannot fail to serialize.
+/// Returns a document as JSON. It consists of JSON values, so it cannot fail to serialize.
 pub(crate) fn value(document: impl Serialize) -> Value {
     serde_json::to_value(document).unwrap_or_default()
 }

@@ -32,9 +32,9 @@ use facts::review::{API_VERSION, Malformed, Review};
 use facts::way_out::{Step, WayOut};
 use objects::visible;
 
-/// Characters of a warning; the first line of a denial should not have many more.
+/// The most characters of a warning; the first line of a denial should not have many more.
 const LONGEST_WARNING: usize = 256;
-/// A longer way out is printed as a list.
+/// The most characters of a way out in one line; a longer one is printed as a list.
 const LONGEST_LINE: usize = 160;
 
 /// Returns the full text of one finding: what was found, why it matters, what to do instead, and the page to read.
@@ -110,7 +110,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
     ]
 }
 
-/// The schema of what is written: a field that may be null is always there.
+/// Returns the schema of the document as it is written: a field that may be null is always present.
 fn schema<T: JsonSchema>(command: &str) -> Schema {
     let mut schema = SchemaSettings::default().for_serialize().into_generator().into_root_schema_for::<T>();
     schema.insert("title".to_owned(), format!("gatera {command} --output json").into());
@@ -121,7 +121,7 @@ fn schema<T: JsonSchema>(command: &str) -> Schema {
 /// and cuts a long one.
 pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
     let warned: Vec<_> = decision.with(Effect::Warned).collect();
-    // What an object broke before is one line per rule, however often the object is labelled.
+    // Findings that existed before share one line per rule, because an object may be labelled often.
     let old = |judged: &&Judged| judged.softened == Some(Downgrade::AlreadyThere);
     let findings = warned.iter().enumerate().filter_map(|(index, judged)| {
         let Finding { rule, says, instead, .. } = &judged.finding;

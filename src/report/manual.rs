@@ -33,7 +33,7 @@ pub fn rendered(page: &str, width: usize, colour: bool) -> String {
     out
 }
 
-/// Tells whether the line begins a list item: `* one`, `1. one`.
+/// Returns whether the line begins a list item: `* one`, `1. one`.
 fn begins_item(line: &str) -> bool {
     let rest = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
     rest.starts_with("* ")
@@ -41,7 +41,7 @@ fn begins_item(line: &str) -> bool {
         || rest.len() < line.trim_start().len() && rest.starts_with(". ")
 }
 
-/// Ends a paragraph and wraps it: all lines but the first are indented to the text of the item.
+/// Ends a paragraph and wraps it. All lines but the first are indented to the text of the list item.
 fn flush(paragraph: &mut String, width: usize, colour: bool, out: &mut String) {
     if paragraph.is_empty() {
         return;

@@ -1,8 +1,8 @@
-//! Colours of a terminal for words that say how something is. Must not know: whether the terminal shows them.
+//! Terminal colours for words that name a state. Must not know: whether the terminal shows them.
 
 use facts::view::State;
 
-/// Paints if there are colours.
+/// Colours text, if colours are wanted.
 #[derive(Clone, Copy)]
 pub(super) struct Paint(pub(super) bool);
 
@@ -24,7 +24,7 @@ impl Paint {
         self.with("2", text)
     }
 
-    /// The name of a cluster's state, filled up to this width.
+    /// Returns the name of a cluster's state, padded to this width.
     pub(super) fn state(self, state: State, width: usize) -> String {
         let code = match state {
             State::Healthy => GOOD,

@@ -9,14 +9,14 @@ use facts::way_out::Command;
 use leader::password::{Change, Observed, Step, Which};
 use objects::visible;
 
-/// What a person is asked to confirm.
+/// A change of a password that a person is asked to confirm.
 pub struct Proposed<'a> {
     pub observed: &'a Observed,
-    /// The person gave the new password.
+    /// Whether the person gave the new password.
     pub given: bool,
-    /// `--abort`.
+    /// Whether `--abort` was given.
     pub goes_back: bool,
-    /// `--keep-old`.
+    /// Whether `--keep-old` was given.
     pub keeps_old: bool,
     pub step: &'a Step,
 }

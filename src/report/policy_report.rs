@@ -1,7 +1,7 @@
 //! The audit's findings of one namespace as an OpenReports Report, which web pages for policies show.
 //!
-//! Owns: what stands in it. Must not know: who writes it, or when. Its predecessor, PolicyReport of wgpolicyk8s.io/v1alpha2, reads
-//! the same fields, so one layout serves both; a field that only one of them has is not written.
+//! Owns: the contents of the report. Must not know: who writes it, or when. Its predecessor, PolicyReport of
+//! wgpolicyk8s.io/v1alpha2, has the same fields, so one layout serves both; a field that only one of them has is not written.
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
@@ -11,13 +11,14 @@ use jiff::Timestamp;
 use objects::visible;
 use serde_json::{Value, json};
 
-/// An object at the API server has at most a megabyte or so: 300 results with these texts are less than half of it.
+/// The most results in one report. An object at the API server may have about a megabyte, and 300 results with these texts have
+/// less than half of that.
 const MOST_RESULTS: usize = 300;
-/// Characters of a message.
+/// The most characters of a message.
 const LONGEST_MESSAGE: usize = 1000;
 
-/// Returns the results for the findings on these objects; those that refuse come first, and beyond the most of them one says how
-/// many more there are.
+/// Returns the results for the findings on these objects. Those that refuse come first; if there are too many results, the last
+/// one gives the number of the others.
 pub fn results(objects: &[Audited], now: Timestamp) -> Vec<Value> {
     let found =
         || objects.iter().flat_map(|object| object.decision.judged.iter().map(move |it| (object, it)));

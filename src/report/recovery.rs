@@ -136,7 +136,7 @@ pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
     text
 }
 
-/// Most of the hour that an override may last: the guard's clock may be behind.
+/// The duration of a printed override: less than the hour that it may last, because the guard's clock may be behind.
 const MOST_OF_AN_HOUR: SignedDuration = SignedDuration::from_mins(55);
 
 /// Returns the last line of a recovery.

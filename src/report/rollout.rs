@@ -20,14 +20,14 @@ pub struct Copy {
     pub made: Option<Timestamp>,
 }
 
-/// Tells whether the rollout continues by itself.
+/// Returns whether the rollout continues by itself.
 pub fn moves(cluster_status: &ClusterStatus<'_>) -> bool {
     let stage = &cluster_status.configuration;
     cluster_status.cluster.rolls()
         || matches!(stage, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
 }
 
-/// Tells whether every member runs what it should, or the guard does not manage the configuration.
+/// Returns whether every member runs what it should, or the guard does not manage the configuration.
 pub fn is_done(cluster_status: &ClusterStatus<'_>) -> bool {
     !cluster_status.cluster.rolls() && matches!(cluster_status.configuration, Stage::Settled | Stage::Absent)
 }

@@ -36,7 +36,7 @@ struct PlanStep {
     says: String,
 }
 
-/// Findings that are printed; the audit prints all.
+/// The number of findings that are printed; `gatera audit` prints all.
 const MOST_FINDINGS: usize = 5;
 const COMPLETE: &str = "COMPLETE";
 const IN_PROGRESS: &str = "IN_PROGRESS";
@@ -44,7 +44,7 @@ const PENDING: &str = "PENDING";
 const SKIPPED: &str = "SKIPPED";
 const GIVEN_UP: &str = "GIVEN_UP";
 
-/// Returns the words of a person for a status.
+/// Returns a status in words for people.
 pub(super) fn in_words(status: &str) -> &'static str {
     match status {
         COMPLETE => "done",

@@ -1,7 +1,7 @@
-//! The accept loop: TCP in, TLS, HTTP, and a way out that loses no request.
+//! The accept loop: TCP, TLS, HTTP, and a shutdown that loses no request.
 //!
-//! Owns: sockets, and what HTTP may take on each. Must not know: what is served. A connection that never finishes what it
-//! began costs a timeout, not the service; how long that is, and which connection is closed for which, is in `connections.rs`.
+//! Owns: sockets, and the limits of HTTP on each connection. Must not know: what is served. A connection that never completes
+//! costs a timeout, not the service; `connections.rs` defines the deadlines and which connection is closed for a new one.
 
 use std::io;
 use std::pin::pin;
@@ -31,50 +31,50 @@ use super::wire::{Instrumented, TrackedBody};
 use crate::act::guard::Guard;
 use crate::act::telemetry::chain;
 
-/// The API servers of a large cluster hold a few dozen.
+/// The number of open connections to the webhook port; the API servers of a large cluster hold a few dozen.
 const MOST_CONNECTIONS: usize = 512;
-/// Probes and a scrape or two.
+/// The number of open connections to the operations port: probes, and one or two scrapes of the metrics.
 const MOST_PROBES: usize = 32;
-/// Bytes of answers that clients have not taken yet, in all connections: 256 of the longest, and a quarter of what the chart allows
-/// the process.
+/// The bytes of answers that clients have not read yet, over all connections of a port: 256 answers of the maximum length, and a
+/// quarter of the memory limit in the chart.
 const MOST_UNTAKEN: usize = 256 * LONGEST_ANSWER;
-/// An API server's headers have some 500 bytes.
+/// The maximum length of a request's headers in bytes; an API server sends some 500 bytes.
 const LARGEST_HEADERS: usize = 16 * 1024;
-/// Bytes of an answer that are given out before the client takes them.
+/// The bytes of an answer that are handed to hyper at a time, before the client has read them.
 const PIECE: usize = 4 * 1024;
-/// How often deadlines are looked at.
+/// The interval at which the deadlines of connections are checked.
 const SWEEP: Duration = Duration::from_millis(500);
-/// Between two new connections, while one has to be closed for each: those that are open get time to be served in between, also after a
-/// moment in which this machine was busy with something else and a crowd came together.
+/// The pause between two new connections while each of them evicts an open one. It leaves open connections time to be served,
+/// also after this machine was busy for a moment and many connections arrived together.
 const PACE: Duration = Duration::from_millis(1);
-/// Between two looks at something that does not report its changes; and after an accept error (out of file descriptors),
-/// so that the loop does not spin.
+/// The pause after an accept error (out of file descriptors), so that the loop does not spin. During the drain, the table of
+/// connections, which does not report its changes, is polled at half this interval.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// How far the stop has come.
+/// The stages of a shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lifecycle {
-    /// Not at all.
+    /// No shutdown has begun.
     #[default]
     Serving,
-    /// Still serving, but each answer asks to go elsewhere next time.
+    /// Requests are still served, but each answer closes its connection, so that the next request goes to another replica.
     Leaving,
-    /// What is under way is finished; nothing new.
+    /// Requests in flight are finished; no new connection or request is accepted.
     Closing,
 }
 
-/// The client, as far as TLS proves it.
+/// What TLS proves about a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// No certificate was asked for.
+    /// The client was not asked for a certificate.
     Unverified,
-    /// It was asked for a client certificate and showed none.
+    /// The client was asked for a certificate and presented none.
     Unproven,
-    /// It has shown a client certificate of a CA that was chosen for this.
+    /// The client presented a certificate of a CA that was chosen for API servers.
     Proven,
 }
 
-/// Where connections are taken, and what for.
+/// A listener, with the router and the limits of its connections.
 #[derive(Debug)]
 pub struct Port {
     listener: TcpListener,
@@ -84,20 +84,20 @@ pub struct Port {
 }
 
 impl Port {
-    /// Behind TLS.
+    /// Creates the port for webhooks, which is served over TLS.
     pub fn webhooks(listener: TcpListener, tls: Arc<Tls>, router: Router) -> Self {
         let connections = Connections::new(MOST_CONNECTIONS, MOST_UNTAKEN);
         Self { listener, tls: Some(tls), router, connections }
     }
 
-    /// Without TLS, for few.
+    /// Creates the port for probes and metrics, which is served without TLS and for few connections.
     pub fn operations(listener: TcpListener, router: Router) -> Self {
         let connections = Connections::new(MOST_PROBES, MOST_UNTAKEN);
         Self { listener, tls: None, router, connections }
     }
 }
 
-/// What every connection of a port needs.
+/// The state that every connection of a port needs.
 #[derive(Clone)]
 struct Shared {
     tls: Option<Arc<Tls>>,
@@ -106,7 +106,7 @@ struct Shared {
     stage: watch::Receiver<Lifecycle>,
 }
 
-/// Serves until the stage is closing, then lets what is under way finish, for `drain` at most.
+/// Serves until the stage is [`Lifecycle::Closing`], then lets requests in flight finish, for at most `drain`.
 pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Lifecycle>, drain: Duration) {
     let Port { listener, tls, router, connections } = port;
     let shared = Shared { tls, router, connections: Arc::clone(&connections), stage: stage.clone() };
@@ -159,7 +159,7 @@ async fn serve_slot(shared: Shared, guard: Arc<Guard>, stream: TcpStream, slot: 
     }
 }
 
-/// A connection in the metric of those that are open, however it ends.
+/// A connection that counts in the metric of open connections until this is dropped, however the connection ends.
 struct OpenGauge<'a>(&'a Gauge);
 
 impl<'a> OpenGauge<'a> {
@@ -175,7 +175,7 @@ impl Drop for OpenGauge<'_> {
     }
 }
 
-/// Serves one connection from its first byte to its last, or says why its handshake failed.
+/// Serves one connection from its first byte to its last. The error is the metric label of a failed handshake.
 async fn handshake_and_serve(
     shared: &Shared,
     guard: &Guard,
@@ -186,7 +186,7 @@ async fn handshake_and_serve(
         debug!(%error, "handshake");
         "handshake"
     };
-    // Answers are small and waited for.
+    // Answers are small, and clients wait for them: no delay to fill a packet.
     stream.set_nodelay(true).map_err(failed)?;
     let Some(tls) = &shared.tls else {
         connection.open(false);
@@ -228,7 +228,7 @@ where
         }
     });
     let mut http = http1::Builder::new();
-    // Deadlines are those of `connections.rs`: hyper has one for headers and for idle connections alike.
+    // The deadlines are in `connections.rs`, because hyper has a single one for headers and for idle connections.
     http.header_read_timeout(None).max_buf_size(LARGEST_HEADERS);
     let mut connection = pin!(http.serve_connection(stream, service));
     let outcome = tokio::select! {
@@ -243,10 +243,10 @@ where
     }
 }
 
-/// Ends when a connection should take no further request. One that is idle stays to the last, because a request may be on its
-/// way to it; each answer says that it was the last.
+/// Completes when a connection should accept no further request. An idle connection stays open until then, because a request may
+/// be on its way to it; after [`Lifecycle::Serving`] each answer announces that it was the last.
 async fn closing(mut stage: watch::Receiver<Lifecycle>) {
-    // Without a sender the stage never changes.
+    // The stage never changes after its sender was dropped.
     if stage.wait_for(|stage| *stage == Lifecycle::Closing).await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -260,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// However fast a crowd comes, whoever is in has some time before it has to make way.
+    /// However fast connections arrive, each one stays open for some time before it is evicted.
     #[tokio::test]
     async fn a_crowd_comes_in_one_by_one() {
         const SLOTS: usize = 4;
@@ -277,7 +277,7 @@ mod tests {
         for _ in 0..CROWD {
             crowd.push(TcpStream::connect(to).await.unwrap());
         }
-        // Silent as they are, each makes way for the one that comes four later.
+        // None of them sends anything, so each is evicted by the one that arrives four later.
         let last_to_go = &mut crowd[CROWD - SLOTS - 1];
         assert_eq!(last_to_go.read(&mut [0]).await.unwrap_or_default(), 0, "it is closed");
         let took = begun.elapsed();

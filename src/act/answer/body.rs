@@ -1,7 +1,7 @@
-//! The body of a request: read within the budget, within its time, and weighed before it is parsed.
+//! The body of a request: read within the budget and its deadlines, and checked for its number of values before it is parsed.
 //!
-//! Owns: deadlines, sizes, and how much a text may unfold to. Must not know: reviews. Data: body in, bytes and their
-//! share of the budget out, or the reason why not, with words for the client.
+//! Owns: deadlines, sizes, and how many values a JSON text may hold. Must not know: reviews. Data: body in, bytes and their share
+//! of the budget out, or the reason for a refusal with a message for the client.
 
 use std::time::{Duration, Instant};
 
@@ -14,23 +14,24 @@ use tokio::time::timeout_at;
 
 use super::budget::{BudgetShare, ByteBudget, Full};
 
-/// An update carries the object twice, and the API server takes 3 MiB each.
+/// The maximum length of a body in bytes: an update carries the object twice, and the API server accepts 3 MiB for each.
 pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
-/// All bodies that are being read or judged. Less than a fifth of what the chart allows the process.
+/// The bytes of all bodies that are being read or judged: less than a fifth of the memory limit in the chart.
 const BUDGET: usize = 24 * 1024 * 1024;
-/// The API server gives up after 2 to 30 seconds; a client that sends more slowly than this is no API server.
+/// The time for a whole body to arrive. An API server gives up after 2 to 30 seconds; a client that sends more slowly is not an
+/// API server.
 const SLOWEST_BODY: Duration = Duration::from_secs(10);
-/// A packet that was lost twice has come again by then.
+/// The longest pause within a body; a packet that was lost twice is retransmitted within this time.
 const SILENCE: Duration = Duration::from_secs(4);
-/// Room that is taken before anything has come.
+/// The most bytes of the budget that a body takes before any of it has arrived; also the chunk in which values are counted.
 const FIRST_PIECE: usize = 64 * 1024;
-/// A review of 17 KiB unfolds to some 1,500 values, `{}` to one of a hundred times its
-/// length. Above this, one at a time.
+/// The number of JSON values above which only one body is judged at a time. A review of 17 KiB holds some 1,500 values; a list of
+/// `{}` unfolds to a hundred times its length.
 const MANY_VALUES: usize = 8 * 1024;
-/// No object that an API server stores comes near.
+/// The number of JSON values above which a body is refused; no object that an API server stores comes near it.
 const MOST_VALUES: usize = 48 * 1024;
 
-/// What bodies may take.
+/// The limits that all bodies share: the memory budget, and the permit for a body with many values.
 #[derive(Debug)]
 pub(super) struct Intake {
     budget: ByteBudget,
@@ -43,32 +44,31 @@ impl Default for Intake {
     }
 }
 
-/// A body that was read. What it holds is counted until this is dropped.
+/// A body that was read completely. Its memory counts in the budget until this is dropped.
 #[derive(Debug)]
 pub(super) struct Whole<'a> {
-    /// The bytes.
     pub(super) bytes: Vec<u8>,
     _share: BudgetShare<'a>,
     _heavy: Option<SemaphorePermit<'a>>,
 }
 
-/// Why there is no body.
+/// The reasons why a body is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It is longer than any review.
+    /// The body is longer than [`LARGEST_BODY`].
     TooLong,
-    /// It unfolds to more than any review.
+    /// The body holds more values than any review.
     TooMuch,
-    /// It came too slowly.
+    /// The body arrived too slowly.
     TooSlow,
-    /// It ended, or the connection did.
+    /// The body or its connection ended before all of it had arrived.
     TooEarly,
-    /// Others need the room more.
+    /// Other bodies need the room more, or another body with many values is being judged.
     NoRoom,
 }
 
 impl Refused {
-    /// In HTTP, for a metric, and in words.
+    /// Returns the HTTP status, the metric label and the message for the client.
     pub(super) fn response(self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "malformed", "gatera reads 8 MiB at most"),
@@ -95,7 +95,7 @@ impl From<Full> for Refused {
 }
 
 impl Intake {
-    /// The body, if it is neither too long nor too slow, and there is room for it.
+    /// Reads a body, unless it is too long or too slow or there is no room for it.
     pub(super) async fn whole(&self, mut body: Body) -> Result<Whole<'_>, Refused> {
         let now = Instant::now();
         let expected =
@@ -126,15 +126,15 @@ impl Intake {
         let heavy = match values(&bytes) {
             few if few <= MANY_VALUES => None,
             many if many > MOST_VALUES => return Err(Refused::TooMuch),
-            // To wait for a turn would be to hold room that others need.
+            // A body that waited for its turn would hold room that others need.
             _ => Some(self.heavy.try_acquire().map_err(|_| Refused::NoRoom)?),
         };
         Ok(Whole { bytes, _share: share, _heavy: heavy })
     }
 }
 
-/// How many values a JSON text holds, at most, and no further than it matters: each but the first follows one of three
-/// characters. Those in texts do not count, but are looked for only if there are many.
+/// Returns an upper bound for the number of values in a JSON text, counted no further than it matters: every value but the first
+/// follows `{`, `[` or `,`. Such characters in strings do not count, but strings are recognized only if there are many.
 fn values(json: &[u8]) -> usize {
     let begins = |byte: &&u8| matches!(byte, b'{' | b'[' | b',');
     let mut rough = 0;

@@ -1,8 +1,8 @@
-//! Memory for request bodies: one budget for all that are being read.
+//! The memory for request bodies: one budget for all that are being read.
 //!
-//! Owns: the bytes of unfinished bodies, and which body is dropped when there is no more room: the one that has held the most
-//! for the longest. A real review holds little for a millisecond, so it wins against everything that is slow or large.
-//! Must not know: HTTP, sockets, the clock. What is taken away is freed at once, so the budget is never exceeded.
+//! Owns: the bytes of unfinished bodies, and which body is dropped when there is no more room: the one that has held the most for
+//! the longest. A real review holds little for a millisecond, so it wins against every body that is slow or large. Must not know:
+//! HTTP, sockets, the clock. The memory of a dropped body is freed at once, so the budget is never exceeded.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-/// There is no room, and no body that should be dropped for this one.
+/// The error of a body without room: no other body should be dropped for it, or it was itself dropped for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// The bytes of all bodies.
+/// The bytes that all bodies share.
 #[derive(Debug)]
 pub(super) struct ByteBudget(Mutex<Buffers>);
 
@@ -32,23 +32,23 @@ struct Unfinished {
     evicted: Arc<Notify>,
 }
 
-/// One body's part of the budget. Given back when it is dropped.
+/// One body's share of the budget, returned when this is dropped.
 #[derive(Debug)]
 pub(super) struct BudgetShare<'a> {
     budget: &'a ByteBudget,
     id: u64,
-    /// What a finished body holds; an unfinished one's is in the buffers.
+    /// The bytes that a finished body holds; those of an unfinished one are in [`Buffers`].
     finished: usize,
     evicted: Arc<Notify>,
 }
 
 impl ByteBudget {
-    /// So many bytes.
+    /// Creates a budget of this many bytes.
     pub(super) fn new(bytes: usize) -> Self {
         Self(Mutex::new(Buffers { free: bytes, next: 0, unfinished: BTreeMap::new() }))
     }
 
-    /// A body begins. `expected` is what it says of its length.
+    /// Opens the share of a new body, with room for `expected` bytes at first.
     pub(super) fn open(&self, expected: usize, now: Instant) -> Result<BudgetShare<'_>, Full> {
         let mut all = self.buffers();
         let (id, evicted) = (all.next, Arc::<Notify>::default());
@@ -69,7 +69,8 @@ impl ByteBudget {
 }
 
 impl Buffers {
-    /// Room for `more` bytes of a body that then holds `all`. Takes it from a body that held more for longer.
+    /// Makes room for `more` bytes of a body that then holds `all`, by dropping bodies that have held more for longer. Returns
+    /// whether there is room.
     fn make_room(&mut self, more: usize, all: usize, since: Instant, now: Instant) -> bool {
         while self.free < more {
             let others = self.unfinished.iter();
@@ -86,13 +87,13 @@ impl Buffers {
     }
 }
 
-/// Bytes times milliseconds: what a body has cost so far.
+/// Returns what a body has cost so far: its bytes times its age in milliseconds.
 fn cost(bytes: usize, since: Instant, now: Instant) -> u128 {
     bytes as u128 * (now.duration_since(since).as_millis() + 1)
 }
 
 impl BudgetShare<'_> {
-    /// A piece has come. `most` is what the whole may hold.
+    /// Appends a piece of the body. `most` is the number of bytes that the whole body may hold.
     pub(super) fn add(&mut self, piece: &[u8], most: usize, now: Instant) -> Result<(), Full> {
         let mut all = self.budget.buffers();
         let mut own = all.unfinished.remove(&self.id).ok_or(Full)?;
@@ -111,14 +112,14 @@ impl BudgetShare<'_> {
         Ok(())
     }
 
-    /// All of it has come: from now on it is counted, but does not make way any more.
+    /// Returns the bytes of a body that has arrived completely. They still count, but are no longer dropped for another body.
     pub(super) fn finish(&mut self) -> Result<Vec<u8>, Full> {
         let own = self.budget.buffers().unfinished.remove(&self.id).ok_or(Full)?;
         self.finished = own.bytes.capacity();
         Ok(own.bytes)
     }
 
-    /// Ends when another body needed the room more.
+    /// Completes when this body was dropped because another one needed the room.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }

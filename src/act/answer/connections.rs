@@ -1,8 +1,8 @@
-//! Connections, and how long each may take for what it is doing.
+//! The open connections, and how long each may take for what it is doing.
 //!
-//! Owns: the table of open connections, the deadlines of each, and which is closed when all slots are taken (see
-//! [`EvictionRank`]). Must not know: sockets, TLS, HTTP. Nothing is limited per address: behind a Service many API servers may look
-//! like one.
+//! Owns: the table of open connections, the deadlines of each, and which one is closed when all slots are taken (see
+//! [`EvictionRank`]). Must not know: sockets, TLS, HTTP. There is no limit per address: behind a Service, many API servers may
+//! share one.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,38 +11,39 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::SetOnce;
 
-/// A handshake on the other side of the world takes one second.
+/// The time for a TLS handshake; one with a client on the other side of the world takes a second.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// From the end of the handshake, or from the first byte of the next headers, to their last.
+/// The time for the headers of a request, from the end of the handshake or from their first byte.
 const HEADERS: Duration = Duration::from_secs(10);
-/// API servers keep an idle connection for 90 seconds. They must close first, or a request gets lost on the
-/// way to a connection that is being closed.
+/// The time for which an idle connection stays open. API servers keep one for 90 seconds, and they must close it first: otherwise
+/// a request may be lost on its way to a connection that is being closed.
 const IDLE: Duration = Duration::from_secs(120);
-/// From headers to the end of the answer; a body has a shorter deadline of its own.
+/// The time from the headers to the end of the answer; the body of the request has a shorter deadline of its own.
 const REQUEST: Duration = Duration::from_secs(20);
-/// Our bytes wait this long for the client to take them.
+/// The time for which bytes of an answer wait for the client to read them.
 const UNTAKEN: Duration = Duration::from_secs(5);
-/// A real request is over long before, but for one that waits for a reservation. A longer wait protects no cluster.
+/// The age from which a request or an unread answer counts as slow when a slot is needed. A real request ends long before, unless
+/// it waits for a reservation; a longer wait protects no cluster.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// Where a connection is.
+/// The progress of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionProgress {
-    /// The end of the handshake.
+    /// Whether the handshake is complete.
     open: bool,
-    /// When it got where it is: connected, open, last answered.
+    /// When it reached its current state: connected, handshake complete, or last answered.
     since: Instant,
-    /// When the headers that are on their way began.
+    /// When the headers that are being received began.
     begun: Option<Instant>,
-    /// When the client stopped taking our bytes.
+    /// When the client stopped reading what is sent.
     untaken: Option<Instant>,
-    /// When the request began that is not over.
+    /// When the current request began.
     asked: Option<Instant>,
-    /// Bytes of its answer.
+    /// The length of its answer in bytes.
     held: usize,
-    /// It had an answer.
+    /// Whether a request on this connection was answered with success.
     served: bool,
-    /// It has shown a client certificate.
+    /// Whether the client proved with a certificate that it is an API server.
     proven: bool,
 }
 
@@ -60,7 +61,7 @@ impl ConnectionProgress {
         }
     }
 
-    /// Why it has to go, if it has.
+    /// Returns the reason to close the connection, if one of its deadlines has passed.
     fn overdue(&self, now: Instant) -> Option<&'static str> {
         let past =
             |since: Option<Instant>, limit| since.is_some_and(|since| now.duration_since(since) > limit);
@@ -78,7 +79,7 @@ impl ConnectionProgress {
         past(waiting, IDLE).then_some("idle")
     }
 
-    /// What it is worth, and since when it is what it is; `None` never makes way.
+    /// Returns the rank and the time that orders equal ranks, oldest first; `None` for a connection that is never evicted.
     fn rank(&self, now: Instant) -> Option<(EvictionRank, Instant)> {
         let slow = [self.asked, self.untaken].into_iter().flatten().min();
         let slow = slow.filter(|since| now.duration_since(*since) > SLOW);
@@ -93,25 +94,26 @@ impl ConnectionProgress {
     }
 }
 
-/// Who makes way first; among equals the oldest does. One that has shown a client certificate never does.
+/// The order in which connections are evicted: the lowest rank first, and the oldest among equals. A connection with a client
+/// certificate is never evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum EvictionRank {
-    /// It never had an answer.
+    /// No request was answered yet.
     Unserved,
-    /// It had one, and has taken suspiciously long for the next.
+    /// A request was answered before, and the current one takes suspiciously long.
     Slow,
-    /// It had one, and asks nothing.
+    /// A request was answered before, and there is no other.
     Idle,
-    /// It is being answered. It makes way when all others are, too; otherwise a client that asks something small again and again in all
-    /// slots would keep all others out.
+    /// A request was answered before, and another one is being answered. Such a connection is evicted when all others are busy,
+    /// too: otherwise a client that sends small requests again and again in all slots would keep all others out.
     Busy,
 }
 
-/// One connection: what is known of it, and the way to end it.
+/// One connection: its progress, and the means to end it.
 #[derive(Debug)]
 pub(super) struct Connection {
     progress: Mutex<ConnectionProgress>,
-    /// Why it has to end. The first reason counts.
+    /// The reason to end the connection; the first one counts.
     end_reason: SetOnce<&'static str>,
 }
 
@@ -124,13 +126,13 @@ impl Connection {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The handshake is over.
+    /// Records that the handshake is complete.
     pub(super) fn open(&self, proven: bool) {
         let mut it = self.progress();
         (it.open, it.since, it.proven) = (true, Instant::now(), proven);
     }
 
-    /// Bytes have come.
+    /// Records that bytes were received.
     pub(super) fn received(&self) {
         let mut it = self.progress();
         if it.open && it.asked.is_none() && it.begun.is_none() {
@@ -138,7 +140,7 @@ impl Connection {
         }
     }
 
-    /// Our bytes were taken, or not.
+    /// Records whether the stream takes the bytes that are sent, which it does while the client reads.
     pub(super) fn wrote(&self, taken: bool) {
         let mut it = self.progress();
         match it.untaken {
@@ -148,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Ends when the connection has to.
+    /// Waits until the connection has to end, and returns the reason.
     pub(super) async fn over(&self) -> &'static str {
         self.end_reason.wait().await
     }
@@ -158,13 +160,13 @@ impl Connection {
         let _ = self.end_reason.set(why);
     }
 
-    /// Whether it is ending, which takes a moment.
+    /// Returns whether the connection is ending, which takes a moment.
     fn ends(&self) -> bool {
         self.end_reason.initialized()
     }
 }
 
-/// All connections of a port.
+/// The connections of a port, and their limits.
 #[derive(Debug)]
 pub(super) struct Connections {
     most: usize,
@@ -179,12 +181,11 @@ struct Table {
     held: usize,
 }
 
-/// A connection's slot in the table; free again when it is dropped.
+/// A connection's slot in the table, which is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     all: Arc<Connections>,
     id: u64,
-    /// What is known of the connection.
     pub(super) connection: Arc<Connection>,
 }
 
@@ -194,12 +195,12 @@ pub(super) struct InFlight {
     all: Arc<Connections>,
     connection: Arc<Connection>,
     held: usize,
-    /// It was answered as a request that we serve.
+    /// Whether the answer has a success status.
     pub(super) served: bool,
 }
 
 impl Connections {
-    /// For so many at once, with so many bytes of answers in all of them.
+    /// Creates a table for `most` connections, with `most_held` bytes of answers in all of them.
     pub(super) fn new(most: usize, most_held: usize) -> Arc<Self> {
         Arc::new(Self { most, most_held, table: Mutex::default() })
     }
@@ -208,7 +209,8 @@ impl Connections {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot for a connection that was just accepted. If all are taken, the one that is worth least makes way.
+    /// Returns a slot for a connection that was just accepted. If all slots are taken, the one of the lowest rank is evicted;
+    /// `None` if there is none to evict.
     pub(super) fn enter(self: &Arc<Self>, now: Instant) -> Option<Slot> {
         let mut table = self.table();
         if table.open.len() >= self.most {
@@ -227,17 +229,16 @@ impl Connections {
         Some(Slot { all: Arc::clone(self), id, connection })
     }
 
-    /// Whether a new connection takes the place of another.
+    /// Returns whether a new connection evicts another.
     pub(super) fn is_full(&self) -> bool {
         self.table().open.len() >= self.most
     }
 
-    /// Whether there is no connection.
     pub(super) fn is_empty(&self) -> bool {
         self.table().open.is_empty()
     }
 
-    /// Ends those whose time is over.
+    /// Ends the connections that are past a deadline.
     pub(super) fn sweep(&self, now: Instant) {
         for connection in self.table().open.values() {
             let overdue = connection.progress().overdue(now);
@@ -247,7 +248,7 @@ impl Connections {
         }
     }
 
-    /// A request begins. Over HTTP/1.1 a connection has one at a time.
+    /// Records that a request begins. Over HTTP/1.1 a connection has one at a time.
     pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>) -> InFlight {
         let mut it = connection.progress();
         (it.begun, it.asked) = (None, Some(Instant::now()));
@@ -256,7 +257,8 @@ impl Connections {
 }
 
 impl Table {
-    /// If more bytes of answers are held than may be, and those of connections that are ending do not make up for it.
+    /// Ends the connection that holds the most bytes, if answers hold more than `most` bytes and the connections that are already
+    /// ending do not make up for it.
     fn cut_the_greediest(&self, most: usize) {
         if self.held <= most {
             return;
@@ -279,8 +281,8 @@ impl Table {
 }
 
 impl InFlight {
-    /// Its answer has so many bytes. If that is too much, with all others, the connection that holds the most makes way:
-    /// a client that takes its answers holds little.
+    /// Sets the length of the answer. If all answers together exceed the limit, the connection that holds the most is ended: a
+    /// client that reads its answers holds little.
     pub(super) fn holds(&mut self, bytes: usize) {
         self.held = bytes;
         self.connection.progress().held = bytes;

@@ -1,7 +1,7 @@
-//! From a review to the decision that is answered: judged by what is known, and reserved if a member goes.
+//! From a review to the decision: judged by what is known, and reserved if a member is removed.
 //!
-//! Must not know: HTTP. On the usual path nothing is awaited. What takes a member away is reserved at the API server before
-//! "allowed" is said, and judged again if another replica was faster.
+//! Must not know: HTTP. Usually nothing is awaited. The removal of a member is reserved at the API server before it is allowed,
+//! and judged again if another replica was faster.
 
 use engine::rules;
 use engine::verdict::Decision;
@@ -14,13 +14,13 @@ use objects::ConfigMap;
 use crate::act::guard::Guard;
 use crate::act::reserve::Reserving;
 
-/// What is the same for all that is asked in this request.
+/// What all judgements of one request have in common.
 pub(super) struct RequestContext<'a> {
     pub(super) world: &'a World,
     pub(super) now: Timestamp,
     pub(super) settings: &'a Settings,
     pub(super) freshness: Freshness,
-    /// `None`: there was no turn for it.
+    /// The ConfigMaps that were read for this request; `None` if too many requests were reading at the time.
     pub(super) fetched: Option<Vec<ConfigMap>>,
 }
 
@@ -32,7 +32,7 @@ impl RequestContext<'_> {
     }
 }
 
-/// The decision, and the reservations that it was taken by.
+/// Returns the decision, and the reservations on which it is based.
 pub(super) async fn judge(
     guard: &Guard,
     review: &Review,
@@ -47,7 +47,8 @@ pub(super) async fn judge(
     let again = |reservations: &Reservations| crate::rulebook().evaluate(review, &known.after(reservations));
     match guard.reservations.reserve(&member_removal, |reservations| again(reservations).allowed()).await {
         Reserving::Reserved => {}
-        // By the same reservations, not by those of a moment later: it was not reserved, so it must not turn into allowed.
+        // Judged by these reservations, not by those of a moment later: nothing was reserved, so the decision must not become
+        // "allowed".
         Reserving::Lost(reservations) => return (again(&reservations), reservations),
         Reserving::Unknown(problem) => {
             rules::refuse_unreserved(&member_removal, &problem, review, &view, &mut decision);

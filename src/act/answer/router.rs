@@ -1,8 +1,7 @@
 //! The two routers: admission (behind TLS) and operations (probes and metrics, on a port of their own).
 //!
-//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`judge.rs`) -> AdmissionReview.
-//! Every body that names a request gets an AdmissionReview for an answer; all others get 400, 403, 408, 413 or 503 with
-//! words.
+//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`judge.rs`) -> AdmissionReview. Every body
+//! that names a request is answered with an AdmissionReview; all others get 400, 403, 408, 413 or 503 and a message.
 
 use std::sync::Arc;
 
@@ -27,19 +26,19 @@ use super::accept::Caller;
 use super::body::Intake;
 use super::judge::{RequestContext, judge};
 
-/// The answer to a client that was asked for a certificate and has none.
+/// The answer to a client that was asked for a certificate and presented none.
 const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate of a CA that it trusts was \
     shown; the API server needs one for this webhook in its AdmissionConfiguration";
 
-/// Several times what is injected into a member, and what the rulebook says at its longest. A forged request may ask for
-/// more: a hundred findings that repeat the longest names there are.
+/// The maximum length of an answer in bytes: several times what is injected into a member, and what the rulebook reports at most.
+/// A forged request may ask for more: a hundred findings that repeat the longest names there are.
 pub(super) const LONGEST_ANSWER: usize = 128 * 1024;
-/// The same for a text in the log.
+/// The maximum length of a text in the log in characters, because a forged request may contain longer ones.
 const LONGEST_WORDS: usize = 1024;
-/// And for its lines about one request, worst first.
+/// The maximum number of log lines about one request, which are those of the worst findings.
 const MOST_LINES: usize = 20;
 
-/// `/validate` and `/mutate`.
+/// Returns the router for `/validate` and `/mutate`.
 pub fn admission(guard: Arc<Guard>) -> Router {
     let desk = Admission { guard, intake: Arc::default() };
     Router::new()
@@ -49,7 +48,7 @@ pub fn admission(guard: Arc<Guard>) -> Router {
         .with_state(desk)
 }
 
-/// Where requests are taken.
+/// The state that admission requests share.
 #[derive(Clone)]
 struct Admission {
     guard: Arc<Guard>,
@@ -81,7 +80,7 @@ async fn admit(
             return refused(status, label, words);
         }
     };
-    // Only now: a body that comes slowly must not keep others out.
+    // A request takes its place only now, so that a body that arrives slowly keeps no other request out.
     let Some(_place) = guard.place() else {
         return refused(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -92,8 +91,8 @@ async fn admit(
     answer(&guard, endpoint, caller, &body.bytes).await
 }
 
-/// One request, from body to answer. Nothing is awaited, unless a member goes, or is the first of its cluster, or a template
-/// comes that reads a ConfigMap that no cluster read before.
+/// Answers one request. Nothing is awaited, unless a member is removed, a pod is the first of its cluster or of its
+/// configuration, or a template refers to a ConfigMap that no cluster has read before.
 async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) -> Response {
     let started = (guard.clock)();
     let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
@@ -113,7 +112,8 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let freshness = guard.freshness(&world);
     if freshness == Freshness::Loading {
         guard.metrics.not_answered(endpoint.path(), "not_ready");
-        // Not an answer, so that the entry's failurePolicy speaks: strangers pass, Galera waits.
+        // An error, so that the entry's failurePolicy decides: requests about other objects pass, those about Galera clusters are
+        // refused until the guard is ready.
         return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: the first lists are not complete")
             .into_response();
     }
@@ -150,14 +150,14 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
         Ok(text) if text.len() <= LONGEST_ANSWER => {
             ([(header::CONTENT_TYPE, "application/json")], text).into_response()
         }
-        // A refusal, and not an error: an error lets pass what an entry does not insist on.
+        // A refusal, not an error: after an error, an entry with failurePolicy Ignore lets the request pass.
         _ => Json(report::unanswerable(&incoming.uid)).into_response(),
     }
 }
 
-/// Refusals, and what would be one if it were not for a mode or an override, are worth a line. Everything else is in the
-/// metrics, also what was wrong before and is no worse now: the audit reports it once, not with every change. The user is
-/// whom the request names; only a proven caller is sure to be an API server.
+/// Logs refusals, and what would be one without a mode or an override. Everything else is only counted in the metrics, also what
+/// was wrong before and is no worse now: the audit reports it once, not with every change. The user is the one that the request
+/// names; only a proven caller is certain to be an API server.
 fn log(review: &review::Review, decision: &Decision, proven: bool) {
     let let_pass =
         |judged: &Judged| matches!(judged.softened, Some(Downgrade::ByMode(_) | Downgrade::ByOverride(_)));
@@ -183,7 +183,7 @@ fn short(text: &str) -> String {
     text.chars().take(LONGEST_WORDS).collect()
 }
 
-/// `/livez`, `/readyz`, `/metrics`.
+/// Returns the router for `/livez`, `/readyz` and `/metrics`.
 pub fn operations(guard: Arc<Guard>) -> Router {
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))

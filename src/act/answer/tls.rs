@@ -1,6 +1,6 @@
-//! TLS: the leaf that new handshakes get, and whose client certificates prove an API server.
+//! TLS: the leaf for new handshakes, and the CAs whose client certificates prove an API server.
 //!
-//! Owns: the [`ServerConfig`], swapped whole when the file of client CAs changes. Must not know: connections, HTTP.
+//! Owns: the [`ServerConfig`], replaced as a whole when the file of client CAs changes. Must not know: connections, HTTP.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,47 +16,47 @@ use crate::act::certs::Leaf;
 use crate::act::reload;
 use crate::act::telemetry::chain;
 
-/// Why a file of client CAs is of no use.
+/// The reasons why a file of client CAs cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not there, or not for us.
+    /// The file does not exist, or this process may not read it.
     #[error("reading the client CAs in {0}")]
     Read(PathBuf, #[source] std::io::Error),
-    /// It holds no certificate, or something else.
+    /// The file holds no certificate, or something else.
     #[error("the client CAs in {0} are not PEM certificates of CAs: {1}")]
     Form(PathBuf, String),
 }
 
-/// What every handshake uses.
+/// The configuration that every handshake uses.
 #[derive(Debug)]
 pub struct Tls {
     config: ArcSwap<ServerConfig>,
-    /// Clients are asked for a certificate.
+    /// Whether clients are asked for a certificate.
     pub asks: bool,
 }
 
 impl Tls {
-    /// As it is now.
+    /// Returns the current configuration.
     pub fn now(&self) -> Arc<ServerConfig> {
         self.config.load_full()
     }
 }
 
-/// How the webhooks are spoken to.
+/// The options for TLS on the webhook port.
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
     leaf: Leaf,
-    /// Whose certificates prove an API server.
+    /// The file with the CAs whose certificates prove an API server.
     clients: Option<PathBuf>,
 }
 
 impl TlsOptions {
-    /// With the files that were chosen.
+    /// Creates options with this leaf and, if API servers have to prove themselves, this file of client CAs.
     pub fn new(leaf: Leaf, clients: Option<PathBuf>) -> Self {
         Self { leaf, clients }
     }
 
-    /// As the files are now.
+    /// Builds the configuration from the current content of the file.
     pub fn config(&self) -> Result<Arc<Tls>, Error> {
         let config = match &self.clients {
             None => self.for_everybody(),
@@ -65,11 +65,11 @@ impl TlsOptions {
         Ok(Arc::new(Tls { config: ArcSwap::new(config), asks: self.clients.is_some() }))
     }
 
-    /// Follows the file of client CAs until the process ends. One that is of no use changes nothing, and is said.
+    /// Follows the file of client CAs until the process ends. Content that cannot be used is logged and changes nothing.
     pub async fn follow(self, tls: Arc<Tls>) {
         let Some(file) = self.clients.clone() else { return std::future::pending().await };
         let read = || text(&file).map_err(|error| chain(&error));
-        // The first time, too: the file may have changed since the start.
+        // This includes the first content, because the file may have changed since the start.
         let take = |now: &Result<Vec<u8>, String>| {
             let config = now.as_ref().map_err(Clone::clone);
             match config.and_then(|pem| self.for_clients_of(&file, pem).map_err(|error| chain(&error))) {
@@ -88,7 +88,8 @@ impl TlsOptions {
         speaking(builder.with_cert_resolver(Arc::new(self.leaf.clone())))
     }
 
-    /// A client without a certificate gets through the handshake, because only then can an answer say what is the matter.
+    /// Builds the configuration that asks for a client certificate of these CAs. A client without one completes the handshake,
+    /// because only then can an answer explain what is wrong.
     fn for_clients_of(&self, file: &Path, pem: &[u8]) -> Result<Arc<ServerConfig>, Error> {
         let wrong = |words: String| Error::Form(file.to_owned(), words);
         let mut roots = RootCertStore::empty();
@@ -103,7 +104,7 @@ impl TlsOptions {
     }
 }
 
-/// HTTP/1.1 alone: API servers speak nothing else to a Service, so that their requests reach all replicas.
+/// Limits the protocol to HTTP/1.1: API servers use no other with a Service, so that their requests reach all replicas.
 fn speaking(mut config: ServerConfig) -> Arc<ServerConfig> {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Arc::new(config)

@@ -1,6 +1,6 @@
-//! What lies between hyper and a connection: bytes are noticed on their way in and out, and a request is under way until
-//! hyper has taken the last piece of its answer. The last few pieces may wait in hyper's buffer, which is noticed as bytes that
-//! the client does not take.
+//! The adapters between hyper and a connection. They report bytes on their way in and out, and keep a request in flight until
+//! hyper has taken the last piece of its answer. The last few pieces may wait in hyper's buffer, which is reported as bytes that
+//! the client does not read.
 //!
 //! Owns: nothing; reports to `connections.rs`. Must not know: TLS, requests.
 
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connections::{Connection, InFlight};
 
-/// A stream whose progress is noticed.
+/// A stream that reports its progress to a connection.
 #[derive(Debug)]
 pub(super) struct Instrumented<S> {
     pub(super) stream: S,
@@ -71,8 +71,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Instrumented<S> {
     }
 }
 
-/// An answer whose request is under way until hyper has all of it, in pieces that a client that takes none of them cannot
-/// hoard.
+/// The body of an answer, whose request is in flight until hyper has taken all of it. It is handed out in pieces, so that a
+/// client that reads none of them cannot pile them up.
 #[derive(Debug)]
 pub(super) struct TrackedBody {
     body: Body,

@@ -1,4 +1,4 @@
-//! The certificate that new handshakes get.
+//! The certificate that new handshakes use.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use arc_swap::ArcSwapOption;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// The leaf of the moment. Swapping it touches no connection.
+/// The current leaf, shared by all clones. Replacing it does not affect open connections.
 #[derive(Clone, Debug, Default)]
 pub struct Leaf(Arc<ArcSwapOption<CertifiedKey>>);
 
 impl Leaf {
-    /// New handshakes get this one.
+    /// Replaces the leaf that new handshakes use.
     pub fn swap(&self, leaf: Arc<CertifiedKey>) {
         self.0.store(Some(leaf));
     }

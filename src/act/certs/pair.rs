@@ -1,7 +1,7 @@
-//! One certificate and its key: made, read, checked.
+//! One certificate and its key: making, reading, checking.
 //!
-//! Owns: X.509 and PEM. Must not know: which pair plays which part (`certs.rs`). For any bytes that come in, a sentence comes
-//! out: Secrets are written by people, too.
+//! Owns: X.509 and PEM. Must not know: the role of each pair (`certs.rs`). Any bytes that cannot be used lead to a readable
+//! error: people write Secrets, too.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use x509_parser::parse_x509_certificate;
 
 use super::{Error, Lives};
 
-/// Clocks differ.
+/// The time by which a new certificate is backdated, because clocks differ.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// A certificate and its key, both PEM.
+/// A certificate and its key, both as PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pair {
     /// One certificate, or a chain with the leaf first.
@@ -39,12 +39,12 @@ impl std::fmt::Debug for Pair {
 }
 
 impl Pair {
-    /// From files that are kept from outside.
+    /// Creates a pair from the content of files that are maintained outside of the guard.
     pub fn new(certificate: String, key: String) -> Self {
         Self { certificate, key }
     }
 
-    /// What rustls shows to clients, checked: the key belongs to the certificate.
+    /// Returns the pair as rustls shows it to clients, and checks that the key belongs to the certificate.
     pub fn loaded(&self) -> Result<Arc<CertifiedKey>, Error> {
         let chain = all(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())
@@ -55,38 +55,38 @@ impl Pair {
         Ok(Arc::new(certified))
     }
 
-    /// When the leaf ends.
+    /// Returns when the leaf expires.
     pub fn ends(&self) -> Result<Timestamp, Error> {
         Ok(self.validity()?.1)
     }
 
-    /// From when to when it counts.
+    /// Returns the start and the end of the certificate's validity.
     pub fn validity(&self) -> Result<(Timestamp, Timestamp), Error> {
         validity(&self.certificate)
     }
 
-    /// It can be shown now: the key belongs to the certificate, and the certificate counts.
+    /// Checks that the pair can be shown now: the key belongs to the certificate, and the certificate is valid.
     pub fn sound(&self, now: Timestamp) -> Result<(), Error> {
         self.loaded()?;
         counts(&self.certificate, now)
     }
 
-    /// Another pair can be signed with it now.
+    /// Checks that the pair can sign another one now.
     pub(super) fn sound_ca(&self, now: Timestamp) -> Result<(), Error> {
         self.sound(now)?;
         KeyPair::from_pem(&self.key).map_err(|_| Error::Read("key: not one that can sign".into()))?;
         is_ca(&self.certificate)
     }
 
-    /// A client that trusts this bundle trusts the leaf for a server, at some time: of the dates others judge.
+    /// Returns whether a client that trusts this bundle accepts the leaf for a server at some time; other checks judge the dates.
     pub fn trusted_by(&self, bundle: &str) -> bool {
         let (Ok(cas), Ok(chain)) = (all(bundle), all(&self.certificate)) else { return false };
-        // Where all dates of a path overlap, they do so when its youngest certificate begins.
+        // Where all dates of a path overlap, they do so at the time from which its youngest certificate is valid.
         let mut begins = chain.iter().chain(&cas).filter_map(|der| Some(validity_of(der).ok()?.0));
         begins.any(|begins| accepted(&chain, &cas, None, begins).is_ok())
     }
 
-    /// API servers that are given this bundle accept this pair now, for the server of this name.
+    /// Checks that API servers with this bundle accept this pair now, for the server of this name if one is given.
     pub fn fits(&self, bundle: &str, name: Option<&str>, now: Timestamp) -> Result<(), Error> {
         self.sound(now)?;
         match all(bundle)? {
@@ -103,7 +103,7 @@ fn all(pem: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
 
 pub(super) fn new_ca(lives: Lives, now: Timestamp) -> Result<Pair, Error> {
     let mut params = params(&[], now, lives.ca)?;
-    // The name differs from CA to CA: chains are built by name, and two CAs in a bundle must not share one.
+    // Every CA has a name of its own: chains are built by name, and two CAs in a bundle must not share one.
     params.distinguished_name.push(DnType::CommonName, format!("gatera CA {now}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -125,7 +125,7 @@ pub(super) fn new_leaf(ca: &Pair, names: &[String], lives: Lives, now: Timestamp
 fn params(names: &[String], now: Timestamp, life: SignedDuration) -> Result<CertificateParams, Error> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    // rcgen counts in the `time` crate's dates; from 1970 on they are seconds.
+    // rcgen takes dates of the `time` crate, which are made here from the seconds since 1970.
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let at = |time: Timestamp| epoch + std::time::Duration::from_secs(time.as_second().max(0).unsigned_abs());
     params.not_before = at(now - SKEW);
@@ -133,7 +133,7 @@ fn params(names: &[String], now: Timestamp, life: SignedDuration) -> Result<Cert
     Ok(params)
 }
 
-/// A third of its life is left, or less.
+/// Returns whether a third of its life is left, or less.
 pub(super) fn due(certificate: &str, life: SignedDuration, now: Timestamp) -> Result<bool, Error> {
     Ok(now.duration_until(validity(certificate)?.1) <= life / 3)
 }
@@ -168,7 +168,7 @@ pub(super) fn names_of(pem: &str) -> Result<Vec<String>, Error> {
     Ok(names.iter().filter_map(text).collect())
 }
 
-/// What a client checks that trusts these CAs: the path, its dates, its use for a server and, if one is given, the name.
+/// Checks what a client that trusts these CAs checks: the path, its dates, its use for a server and, if one is given, the name.
 fn accepted(
     chain: &[CertificateDer<'_>],
     cas: &[CertificateDer<'_>],
@@ -190,13 +190,13 @@ fn accepted(
         let usage = KeyUsage::server_auth();
         leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, others, time, usage, None, None).map(drop)
     };
-    // API servers look at the dates of a CA, too; the verifier takes a CA as it is.
+    // API servers check the dates of a CA, too; the verifier does not.
     let (counting, over): (Vec<_>, Vec<_>) = cas.iter().partition(|ca| counts_at(ca, now).is_ok());
     match verified(&counting) {
         Ok(()) => Ok(()),
-        // A certificate that is its own CA: a path of one, which API servers take and the verifier does not look for.
+        // A certificate that is its own CA is a path of one, which API servers accept and the verifier does not look for.
         Err(_) if cas.contains(first) => counts_at(first, now).and(for_servers(first)),
-        // What API servers take and the verifier does not look at: a leaf that is a CA, too, and keys such as P-521.
+        // API servers accept what the verifier does not support: a leaf that is also a CA, and keys such as P-521.
         Err(error) if is_beyond_the_verifier(&error) => {
             let signed = cas.iter().chain(others).any(|ca| names_as_issuer(first, ca));
             if signed { for_servers(first) } else { Err(Error::OtherCa) }
@@ -208,7 +208,7 @@ fn accepted(
     }
 }
 
-/// The algorithm's OID, as DER.
+/// The OID of the signature algorithm, as DER.
 const ECDSA_SHA512: [u8; 10] = [0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04];
 
 fn is_beyond_the_verifier(error: &E) -> bool {
@@ -219,7 +219,7 @@ fn is_beyond_the_verifier(error: &E) -> bool {
     }
 }
 
-/// By its name alone.
+/// Returns whether a certificate names this CA as its issuer; the signature is not checked.
 fn names_as_issuer(der: &CertificateDer<'_>, ca: &CertificateDer<'_>) -> bool {
     match (parse_x509_certificate(der), parse_x509_certificate(ca)) {
         (Ok((_, it)), Ok((_, ca))) => it.issuer() == ca.subject(),
@@ -236,7 +236,7 @@ fn for_servers(der: &CertificateDer<'_>) -> Result<(), Error> {
 
 const NO_SERVER: &str = "the extended key usage of a certificate in its chain does not include serverAuth";
 
-/// An error that is too rare for words of its own: its name, taken apart.
+/// Returns the name of an error as separate words; such an error is too rare for a message of its own.
 fn plain(error: &E) -> String {
     let name = error.to_string();
     let name = name.split(['(', ' ', '{']).next().unwrap_or_default();
@@ -245,7 +245,7 @@ fn plain(error: &E) -> String {
     apart.collect::<String>().trim().to_owned()
 }
 
-/// The verifier's error, in words.
+/// Turns the verifier's error into one with a message.
 pub(super) fn refusal(error: &webpki::Error, name: Option<&str>) -> Error {
     let words = match error {
         E::UnknownIssuer | E::InvalidSignatureForPublicKey => return Error::OtherCa,
@@ -261,7 +261,7 @@ pub(super) fn refusal(error: &webpki::Error, name: Option<&str>) -> Error {
     Error::Refused(words)
 }
 
-/// Now is between its two dates.
+/// Checks that the certificate is valid now.
 pub(super) fn counts(certificate: &str, now: Timestamp) -> Result<(), Error> {
     counts_at(&first(certificate)?, now)
 }
@@ -274,7 +274,7 @@ fn counts_at(der: &CertificateDer<'_>, now: Timestamp) -> Result<(), Error> {
     }
 }
 
-/// When each certificate of a bundle ends.
+/// Returns when each certificate of a bundle expires.
 pub fn ends(bundle: &str) -> Result<Vec<Timestamp>, Error> {
     let found: Vec<_> =
         all(bundle)?.iter().map(|der| Ok(validity_of(der)?.1)).collect::<Result<_, Error>>()?;

@@ -1,7 +1,7 @@
-//! The kubeconfig: which files count, and what is wrong with them in words.
+//! The kubeconfig: which files are used, and what is wrong with them as a message.
 //!
-//! Owns: the order in which kubectl looks for them. A kubeconfig holds tokens, and its parser quotes what it reads: errors name a
-//! file, a context and a path, and never quote the text.
+//! Owns: the order in which kubectl looks for them. A kubeconfig holds tokens, and its parser quotes what it reads: errors here
+//! name a file, a context and a path, and never quote the text.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use anyhow::{Context as _, anyhow};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 
-/// A configuration, and where it comes from.
+/// A configuration, and its origin.
 pub(super) struct Found {
     pub(super) config: Config,
-    /// The context and the files, for the words of an error.
+    /// The context and the files, for error messages.
     pub(super) whence: String,
 }
 
-/// The configuration in this file, or where kubectl would look; in this context, or in the current one.
+/// Returns the configuration from this file, or from where kubectl would look; for this context, or for the current one.
 pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> anyhow::Result<Found> {
     let files = match named {
         Some(path) => vec![path.to_owned()],
@@ -33,7 +33,7 @@ pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> anyhow:
     read(&files, context).await
 }
 
-/// Files that KUBECONFIG names. As for kubectl, one of them may be missing.
+/// Returns the files that KUBECONFIG names. As with kubectl, some of them may be missing.
 fn of_the_environment() -> Vec<PathBuf> {
     let named = env::var_os("KUBECONFIG").unwrap_or_default();
     let all: Vec<_> = env::split_paths(&named).filter(|it| !it.as_os_str().is_empty()).collect();
@@ -45,11 +45,11 @@ fn usual() -> Option<PathBuf> {
     Some(env::home_dir()?.join(".kube").join("config"))
 }
 
-/// A pod has a service account instead of a file.
+/// Returns the configuration of a pod, which has a service account instead of a file.
 fn in_a_pod(home: Option<PathBuf>) -> anyhow::Result<Found> {
     let home =
         home.map_or("there is no home folder".to_owned(), |it| format!("{} does not exist", it.display()));
-    // What is missing for a service account is of no interest to a person outside of the cluster.
+    // Which part of a service account is missing does not matter to a person outside of the cluster.
     let config = Config::incluster().map_err(|_| {
         anyhow!("there is no kubeconfig: --kubeconfig and KUBECONFIG are not given, and {home}; this is not a pod with a service account, either")
     })?;
@@ -84,7 +84,7 @@ async fn read(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<Found>
     }
 }
 
-/// What is wrong with a context, without a word of its contents.
+/// Returns what is wrong with a context, without quoting any of its contents.
 fn unusable(problem: &KubeconfigError) -> String {
     let load = |what: &str, problem: &LoadDataError| match problem {
         LoadDataError::ReadFile(error, path) => format!("reading its {what} {}: {error}", path.display()),

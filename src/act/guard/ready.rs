@@ -1,7 +1,7 @@
-//! Whether the API server should be sent to this replica, and in words why not.
+//! The readiness of this replica: whether the API server should send requests to it, and if not, why.
 //!
-//! A stale view is said, but is no reason to be unready: the guard then answers UNKNOWN with words, which beats
-//! disappearing. What makes it unready is that it could not answer at all.
+//! A stale view is reported but does not make the replica unready: the guard then answers UNKNOWN and explains why, which is
+//! better than no answer. A replica is unready only if it could not answer at all.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,40 +10,40 @@ use facts::view::{Freshness, View};
 use jiff::Timestamp;
 use leader::once_guarded;
 
-/// What readiness is made of besides the view.
+/// The parts of readiness besides the view.
 #[derive(Debug, Default)]
 pub struct Readiness {
-    /// When the loaded leaf ends; `None` before there is one.
+    /// The end of the loaded leaf's validity; `None` before one is loaded.
     pub leaf_ends: ArcSwapOption<Timestamp>,
-    /// When the loaded leaf begins.
+    /// The start of the loaded leaf's validity; `None` before one is loaded.
     pub leaf_begins: ArcSwapOption<Timestamp>,
-    /// What is the matter with making and reading certificates, in words; `None` while nothing is.
+    /// The problem with issuing or reading certificates, in words; `None` while there is none.
     pub certificates: ArcSwapOption<String>,
-    /// The registered webhook entries trust another CA than the one that signed our leaf.
+    /// Whether the registered webhook entries trust another CA than the one that signed the loaded leaf.
     pub untrusted: AtomicBool,
-    /// Shutting down: endpoints should forget us while we still serve.
+    /// Whether the replica is shutting down: it should be removed from the endpoints while it still serves.
     pub leaving: AtomicBool,
-    /// How the webhook entries are, in words; `None` before anything is known.
+    /// The state of the webhook entries, in words; `None` before it is known.
     pub registration: ArcSwapOption<String>,
-    /// What is the matter with the settings file, in words; `None` while it is in effect.
+    /// The problem with the settings file, in words; `None` while the file is in effect.
     pub settings: ArcSwapOption<String>,
-    /// The watches still list what another adoption selects.
+    /// Whether the watches still list what a new adoption selects.
     pub adopting: AtomicBool,
-    /// What the view lacks, in words; `None`: nothing.
+    /// What the view lacks, in words; `None` if it lacks nothing.
     pub unheard: ArcSwapOption<String>,
 }
 
 /// The answer of `/readyz`.
 #[derive(Debug)]
 pub struct Report {
-    /// Send requests here.
+    /// Whether requests should be sent to this replica.
     pub ready: bool,
-    /// One line per part.
+    /// The state of each part, one per line.
     pub text: String,
 }
 
 impl Readiness {
-    /// Looks at every part.
+    /// Reports on every part of readiness.
     pub fn report(&self, view: &View<'_>) -> Report {
         let now = view.now;
         let lists = match view.freshness {

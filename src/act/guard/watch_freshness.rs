@@ -1,7 +1,7 @@
-//! When each watch proved last that it has missed nothing, and how old the view is therefore.
+//! The time when each watch last proved that it had missed nothing, and the resulting age of the view.
 //!
-//! Must not know: clients, facts. A watch reports each such proof; the age of the view is
-//! that of its most silent watch, of those that the rules of Galera need. Counted by a clock that cannot be set.
+//! Must not know: clients, facts. A watch reports each such proof. The view is as old as the oldest of these times, among the
+//! watches that the rules of Galera need. Time is measured by a clock that cannot be set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,36 +11,37 @@ use facts::view::Freshness;
 use jiff::SignedDuration;
 use tokio::time::Instant;
 
-/// One moment for each watch. Cloning it shares them.
+/// The time of the last proof of each watch. Clones share these times.
 #[derive(Clone, Debug)]
 pub struct WatchFreshness {
     begun: Instant,
-    /// Milliseconds since then, plus one; 0: never.
+    /// For each watch, the milliseconds from `begun` to its last proof, plus one; 0 if there was none.
     watches: Arc<[AtomicU64]>,
-    /// Whether the view is as old as this watch.
+    /// For each watch, whether the age of the view depends on it.
     needed: Arc<[bool]>,
 }
 
 impl WatchFreshness {
-    /// These watches, of which none was heard, and whether the view is as old as each.
+    /// Creates the record of watches that have reported nothing yet. Each value is whether the age of the view depends on that
+    /// watch.
     pub fn of(needed: impl IntoIterator<Item = bool>) -> Self {
         let needed: Arc<[bool]> = needed.into_iter().collect();
         Self { begun: Instant::now(), watches: needed.iter().map(|_| AtomicU64::new(0)).collect(), needed }
     }
 
-    /// This watch has missed nothing until now.
+    /// Records that this watch has missed nothing until now.
     pub fn now(&self, watch: usize) {
         self.at(watch, Instant::now());
     }
 
-    /// This watch has missed nothing until then.
+    /// Records that this watch has missed nothing until the given moment.
     pub fn at(&self, watch: usize, moment: Instant) {
         if let Some(last) = self.watches.get(watch) {
             last.fetch_max(millis(moment - self.begun).saturating_add(1), Ordering::Relaxed);
         }
     }
 
-    /// How current a view is that is made of those that are needed.
+    /// Returns how current a view from these watches is. Only the watches that are needed count.
     pub fn freshness(&self) -> Freshness {
         let needed = self.watches.iter().zip(&*self.needed).filter(|(_, needed)| **needed);
         let oldest = needed.map(|(last, _)| last.load(Ordering::Relaxed)).min();

@@ -1,6 +1,6 @@
-//! The leader's seat: who sits there, and until when.
+//! The term of the leader: whether this process leads, and until when.
 //!
-//! Must not know: leases. A task of the leader asks [`Leading::holds`] before each step; a term ends by itself.
+//! Must not know: leases. A task of the leader checks [`Leading::holds`] before each step; a term ends by itself.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use tracing::info;
 /// The end of the term; `None`: this process does not lead.
 type Term = Option<Instant>;
 
-/// The side of the candidate.
+/// The candidate's side, which begins and ends terms.
 #[derive(Debug)]
 pub struct Seat {
     term: watch::Sender<Term>,
-    /// 1 while it is taken.
+    /// 1 while this process leads.
     gauge: Gauge,
 }
 
-/// The side of those who act for the leader.
+/// The side of the leader's tasks, which read whether this process leads.
 #[derive(Clone, Debug)]
 pub struct Leading {
     term: watch::Receiver<Term>,
 }
 
-/// An empty seat, and the handle by which tasks of the leader know whether it is taken.
+/// Creates an empty seat, and the handle by which the leader's tasks read whether it is taken.
 pub fn seat(gauge: Gauge) -> (Seat, Leading) {
     let (sender, term) = watch::channel(None);
     (Seat { term: sender, gauge }, Leading { term })
 }
 
-/// What is left of a term.
+/// Returns what is left of a term, if anything.
 fn left(term: Term) -> Option<Duration> {
     term.map(|end| end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
 }
 
 impl Seat {
-    /// Leads until then.
+    /// Begins or extends the term, up to this time.
     pub(super) fn take(&self, until: Instant) {
         self.set(Some(until).filter(|end| *end > Instant::now()));
     }
@@ -53,7 +53,7 @@ impl Seat {
         left(*self.term.borrow()).is_some()
     }
 
-    /// Waits for something, and ends the term if its time is over before.
+    /// Waits for `what`, and ends the term if its time is over before that.
     pub(super) async fn stepping_down_in_time<T>(&self, what: impl Future<Output = T>) -> T {
         let mut what = pin!(what);
         loop {
@@ -71,7 +71,7 @@ impl Seat {
         }
     }
 
-    /// Announces only a beginning and an end; a renewal can be read, and wakes no task.
+    /// Sets the term. Only its beginning and its end wake the waiting tasks; a renewal can be read, and wakes none.
     fn set(&self, term: Term) {
         let leads = term.is_some();
         self.gauge.set(leads.into());
@@ -88,28 +88,28 @@ impl Seat {
 }
 
 impl Leading {
-    /// This replica leads, at this very moment.
+    /// Returns whether this replica leads at this very moment.
     pub fn holds(&self) -> bool {
         left(*self.term.borrow()).is_some()
     }
 
-    /// How long what begins now may take, so that it ends before another replica can lead.
+    /// Returns how long a step that begins now may take, so that it ends before another replica can lead.
     pub fn time_for_a_step(&self) -> Option<Duration> {
         left(*self.term.borrow()).map(|left| left + super::SPARE)
     }
 
-    /// Waits until this replica leads; false: never any more.
+    /// Waits until this replica leads; false: it will not lead any more.
     pub async fn elected(&mut self) -> bool {
         self.term.wait_for(Option::is_some).await.is_ok()
     }
 
-    /// Waits until this replica leads no more.
+    /// Waits until this replica no longer leads.
     pub async fn deposed(&mut self) {
-        // A closed channel: this process never leads again.
+        // If the channel is closed, this process never leads again.
         let _ = self.term.wait_for(Option::is_none).await;
     }
 
-    /// Waits for an election or its end; false: there will be none any more.
+    /// Waits until a term of this replica begins or ends; false: there will be none any more.
     pub async fn changed(&mut self) -> bool {
         self.term.changed().await.is_ok()
     }

@@ -1,7 +1,7 @@
-//! One step of the plan, as calls to the API server.
+//! Carrying out one step of the plan as calls to the API server.
 //!
-//! Must not know: why. Every write says which object it means by uid, and is harmless when it was done already: a leader
-//! may stop between any two of them.
+//! Must not know: why a step is planned. Every write names its object by uid and is harmless if it was already done, because a
+//! leader may stop between any two writes.
 
 use std::fmt::Debug;
 
@@ -22,7 +22,7 @@ use crate::act::events;
 use crate::act::guard::FIELD_MANAGER;
 use crate::act::watch::resource;
 
-/// Does one step.
+/// Carries out one step.
 pub(super) async fn step(context: &StepContext, step: &Step) -> kube::Result<Done> {
     let client = &context.client;
     match step {
@@ -46,7 +46,8 @@ pub(super) async fn step(context: &StepContext, step: &Step) -> kube::Result<Don
     Ok(Done::Yes)
 }
 
-/// The marks are ours alone, so ownership of them is taken by force; all of them, because what is left out goes.
+/// Applies these marks to the StatefulSet. They belong to the guard alone, so the apply takes ownership by force; both are
+/// sent, because a server-side apply removes the guard's fields that it leaves out.
 pub(super) async fn mark(client: &Client, it: &Mark) -> kube::Result<()> {
     let Mark { id, uid, version, bootstrap } = it;
     let api: Api<StatefulSet> = Api::namespaced(client.clone(), &id.namespace);
@@ -64,13 +65,13 @@ pub(super) async fn mark(client: &Client, it: &Mark) -> kube::Result<()> {
     api.patch(&id.name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&mark)).await.map(drop)
 }
 
-/// An annotation of another field manager stays if an apply leaves it out, so it is removed by name.
+/// Removes the bootstrap mark by name: an apply that leaves it out would keep an annotation of another field manager.
 async fn take_out(client: &Client, it: &Mark) -> kube::Result<()> {
     let api = Api::<StatefulSet>::namespaced(client.clone(), &it.id.namespace);
     annotate(&api, &it.id.name, &it.uid, &it.version, marks::BOOTSTRAP, None).await
 }
 
-/// One annotation of this very object in this version, or none of that name.
+/// Sets one annotation of exactly this object, or removes it if `value` is `None`. An empty version means any version.
 pub(super) async fn annotate<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
     name: &str,
@@ -92,7 +93,7 @@ async fn condemn(client: &Client, it: &PendingDeletion) -> kube::Result<()> {
     set_removing(client, it, Some(&it.owner)).await
 }
 
-/// What stays is not marked for removal.
+/// Removes the mark for removal from an object that stays.
 pub(super) async fn spare(client: &Client, it: &PendingDeletion) -> kube::Result<()> {
     set_removing(client, it, None).await
 }
@@ -101,20 +102,20 @@ async fn set_removing(client: &Client, it: &PendingDeletion, value: Option<&str>
     annotate(&like(client, it), &it.target.name, &it.target.uid, &it.version, marks::REMOVING, value).await
 }
 
-/// Objects of the target's kind, in its namespace.
+/// Returns the API for objects of the target's kind in its namespace.
 fn like(client: &Client, it: &PendingDeletion) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), &it.id.namespace, &resource(it.target.kind))
 }
 
-/// In the background: that a Deployment's pods are gone is seen by the pods. This very object, in the version that was
-/// judged: an object that was changed or applied again meanwhile is judged again.
+/// Deletes exactly this object, in the version that was judged: one that was changed or applied again meanwhile is judged
+/// again. Deletion is in the background, because the guard watches the pods of a Deployment to see when they are gone.
 pub(super) async fn delete(client: &Client, it: &PendingDeletion) -> kube::Result<()> {
     let target = &it.target;
     let this = Exactly { name: &target.name, uid: &target.uid, version: &it.version };
     api::delete(&like(client, it), this).await
 }
 
-/// Creates an Event whose name follows from what it says: the next leader does not create it again.
+/// Creates an Event whose name is derived from its text, so that the next leader does not create it again.
 pub(super) async fn announce(client: &Client, event: &Announcement) -> kube::Result<()> {
     let api: Api<Event> = Api::namespaced(client.clone(), &event.id.namespace);
     match api.create(&PostParams::default(), &events::once(event, Timestamp::now())).await {

@@ -1,7 +1,7 @@
-//! The leader's audit: judges what changed, and says what it found in gauges and Events.
+//! The leader's audit: judges the objects that changed, and publishes the findings as gauges and Events.
 //!
-//! Must not know: what is found, or where to look again (`inspect::audit` does). It asks the API server nothing, publishes only
-//! what is new, and hands what it found to `policy_reports.rs` if there are reports.
+//! Must not know: how findings are made, or which namespaces to judge again (`inspect::audit` does). It reads nothing from the
+//! API server, publishes only new findings, and passes its findings to `policy_reports.rs` if Reports can be written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -20,17 +20,18 @@ use crate::act::events::{self, Notice};
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 
-/// Under a storm of events there is a round this often, no more,
+/// The shortest pause after a round, for a storm of watch events.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
-/// and judging never takes more than a tenth of the time.
+/// The pause after a round, as a multiple of the time that it took, which is therefore at most a tenth of the whole.
 const REST: u32 = 9;
-/// Overrides end without an event.
+/// The longest wait for a change before the next round: overrides expire without a watch event.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
-/// A guard with new rules finds much at once in a big cluster: so many Events in so long a time, the others later.
+/// The number of Events about findings in each period of [`IN`]; the others follow later. A guard with new rules may have many
+/// new findings at once in a big cluster.
 const MOST_EVENTS: usize = 50;
 const IN: Duration = Duration::from_secs(60);
 
-/// Audits while `leading`, whenever the world has `changed`.
+/// Audits while this replica leads, each time the world has `changed` and at least once a minute.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
     while leading.elected().await {
         tokio::select! {
@@ -41,8 +42,8 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
     }
 }
 
-/// One round after the other, until nothing changes the world any more. What a round finds is reported after it, so that a
-/// replica that no longer leads reports nothing.
+/// Runs one round after the other, until `changed` is closed. The findings of a round are reported after it, so that a replica
+/// that no longer leads reports nothing.
 async fn audits(client: Client, guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     let began = Instant::now();
     let rounds = Arc::new(Mutex::new(IncrementalAudit::default()));
@@ -54,9 +55,9 @@ async fn audits(client: Client, guard: &Arc<Guard>, changed: &mut watch::Receive
         let (looked, most) = (Instant::now(), reported.events_left());
         let reported_in = reports.namespaces().await;
         let (judging, rounds) = (Arc::clone(guard), Arc::clone(&rounds));
-        // Requests are answered meanwhile.
+        // Judging runs on a thread of its own, so that requests are answered meanwhile.
         let judged = tokio::task::spawn_blocking(move || {
-            // A round that panicked was reported up to there.
+            // A round that panicked was logged; what it had judged until then is kept.
             let mut rounds = rounds.lock().unwrap_or_else(PoisonError::into_inner);
             judge(&judging, &mut rounds, began.elapsed(), most, reported_in.as_ref())
         });
@@ -79,15 +80,16 @@ async fn audits(client: Client, guard: &Arc<Guard>, changed: &mut watch::Receive
     }
 }
 
-/// Namespaces in which nothing is refused for now, and the annotation that says so.
+/// The namespaces in which break-glass suspends refusals, each with the exception in its annotation.
 type OpenNamespaces = BTreeMap<String, Override>;
 
-/// What stands now, and what is new.
+/// The result of one round: all findings, and those that are new.
 struct Judged {
     round: Round,
     open: OpenNamespaces,
     news: Vec<Notice>,
-    /// For reports: of the namespaces that were judged, and of those that have a report and no finding any more.
+    /// The findings for Reports: of each namespace that was judged, and an empty list for each that has a report and no finding
+    /// any more.
     findings: Findings,
 }
 
@@ -108,7 +110,7 @@ fn judge(
         }
     };
     let round = rounds.next(crate::rulebook(), &view, now, most, see, |it| news.push(events::found(it)));
-    // An old view does not prove that a finding is gone.
+    // A stale view does not prove that a finding is gone.
     if round.counts.is_some() {
         for namespace in reported_in.into_iter().flatten().filter(|it| !rounds.has_findings(it)) {
             findings.insert(namespace.clone(), Vec::new());
@@ -118,7 +120,7 @@ fn judge(
     Judged { round, open, news, findings }
 }
 
-/// What was reported already.
+/// What has been reported so far.
 struct Reported {
     counts: Counts,
     open: OpenNamespaces,
@@ -134,7 +136,7 @@ impl Reported {
         self.events_left
     }
 
-    /// A suspension by break-glass is reported at once, however many other Events wait.
+    /// Reports each break-glass that began or ended, at once, however many other Events wait.
     fn say_open(&mut self, guard: &Guard, open: OpenNamespaces) {
         guard.metrics.break_glass.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
         for (namespace, release) in

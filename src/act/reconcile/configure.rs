@@ -1,7 +1,8 @@
-//! A step of a rollout: the copies that it needs, its Events, and the note. And a member's eviction.
+//! Carrying out a step of a rollout: it makes the snapshots that are needed, writes the Events and the record, or evicts a
+//! member.
 //!
-//! Must not know: when it is due (`plan/rollout.rs`). An eviction is requested like that of any user: the guard itself judges it,
-//! and writes it down for all replicas.
+//! Must not know: when a step is due (`plan/rollout.rs` does). An eviction is requested like that of any user: the guard itself
+//! judges it, and reserves the removal for all replicas.
 
 use engine::snapshot::{Snapshot, snapshot};
 use facts::marks::{self, PREFIX};
@@ -20,10 +21,10 @@ use crate::act::api::{self, Exactly, Fault};
 use crate::act::config_maps::make;
 use crate::act::telemetry::chain;
 
-/// Unused copies that are kept, the newest of them.
+/// The number of unused snapshots that are kept, the newest ones.
 const HISTORY: usize = 5;
 
-/// Makes copies of what the note names, then writes it.
+/// Makes the snapshots that the record names and that are missing, then writes the record.
 pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure) -> kube::Result<Done> {
     let (client, ns) = (&context.client, &it.id.namespace);
     let next = it.note.next.iter().map(|next| &next.revision);
@@ -65,7 +66,7 @@ pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure
     Ok(Done::Yes)
 }
 
-/// No member goes on without a copy, and an Event says why there is none.
+/// Returns the refusal of the step, with its Event, if a snapshot was refused: no member restarts without a snapshot.
 fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<Option<Done>> {
     let why = match made {
         Ok(()) => return Ok(None),
@@ -90,7 +91,7 @@ fn first_line(error: &kube::Error) -> String {
     chain(error).lines().next().unwrap_or_default().to_owned()
 }
 
-/// Takes away copies that neither the note nor a pod names, the oldest first.
+/// Deletes the snapshots that neither the record nor a pod names, except for the newest [`HISTORY`].
 async fn sweep(context: &StepContext, id: &Id, note: &RolloutRecord) -> kube::Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &id.namespace);
     let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, id.name));
@@ -111,11 +112,11 @@ async fn sweep(context: &StepContext, id: &Id, note: &RolloutRecord) -> kube::Re
     Ok(())
 }
 
-/// Budgets, and the guard itself, may have something against it.
+/// Evicts a member's pod. A PodDisruptionBudget, or the guard itself, may refuse that.
 pub(super) async fn evict(context: &StepContext, id: &Id, pod: &str, uid: &str) -> kube::Result<Done> {
     let client = &context.client;
     let api: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
-    // kube writes the options of an eviction under another name than API servers read.
+    // kube serializes the options of an eviction under a name that API servers do not read.
     let eviction = json!({
         "apiVersion": "policy/v1",
         "kind": "Eviction",

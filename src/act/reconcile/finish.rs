@@ -1,7 +1,7 @@
-//! The end of a clean-up: what no watch shows is looked up, judged, and deleted if it may be.
+//! The end of a clean-up: objects that no watch shows are looked up, judged, and deleted if they may be.
 //!
-//! Must not know: what may be deleted (`plan/warrant.rs` does). Looks right before each deletion at the object and at
-//! everything that could read it; in steady state nothing of this is asked.
+//! Must not know: what may be deleted (`plan/warrant.rs` does). The object and everything that could read it are looked up
+//! right before each deletion; in steady state none of these requests is sent.
 
 use facts::view::{Id, RemovalTarget};
 use kube::Client;
@@ -16,10 +16,11 @@ use crate::act::watch::pages::Pages;
 use super::apply::{announce, delete, mark, spare};
 use super::{Done, StepContext};
 
-/// So many bytes are kept of what reads a ConfigMap, or makes what may read it: some thousand ReplicaSets.
+/// The number of bytes that may be kept of the objects of one kind that read a ConfigMap, or that create objects which may:
+/// some thousand ReplicaSets.
 const ROOM: usize = 8 << 20;
 
-/// Deletes what may be deleted, publishes what became of each, and records that it is over.
+/// Deletes the objects that may be deleted, publishes Events about what became of each, and records the end of the clean-up.
 pub(super) async fn finish(context: &StepContext, step: &Step, it: &Finish) -> kube::Result<Done> {
     let client = &context.client;
     let mut left = it.left.clone();
@@ -61,7 +62,7 @@ fn condemned(it: &Finish, target: &RemovalTarget, version: String) -> PendingDel
     PendingDeletion { id: it.id.clone(), owner: it.uid.clone(), target: target.clone(), version }
 }
 
-/// Takes our own mark off what stays.
+/// Removes the guard's mark for removal from an object that stays.
 async fn let_be(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Meta) -> kube::Result<()> {
     if target.is(target.kind, meta) && plan::is_marked(meta, &it.uid) {
         spare(client, &condemned(it, target, meta.resource_version.clone())).await?;
@@ -69,7 +70,7 @@ async fn let_be(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Met
     Ok(())
 }
 
-/// The ConfigMap, and all that may read it.
+/// Looks up a ConfigMap and everything that may read it, or the Deployments of the namespace if the target is a Deployment.
 async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> kube::Result<Found> {
     let map = if target.kind == Kind::ConfigMap {
         config_maps::get(client, &Id::new(namespace, &target.name)).await?
@@ -82,7 +83,7 @@ async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> ku
     };
     let mut all = Vec::new();
     for (kind, api, plural) in Reader::KINDS {
-        // A Deployment is only asked whether it is there.
+        // Of a Deployment only its existence matters, not its readers.
         let asked = target.kind == Kind::ConfigMap || target.kind.name() == kind;
         if !asked {
             continue;
@@ -95,7 +96,7 @@ async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> ku
     Ok(Found { map, readers: unreadable.map_or(Ok(all), Err) })
 }
 
-/// Of one kind all that reads this ConfigMap, or makes what may read it; or why that cannot be known.
+/// Lists the objects of one kind that read this ConfigMap, or that create objects which may; or returns why they are unknown.
 async fn readers(
     client: &Client,
     namespace: &str,
@@ -114,9 +115,9 @@ async fn readers(
             Ok(reader) => reader,
             Err(problem) => return Ok(Err(format!("a {kind} {problem}"))),
         };
-        // Pods come from ReplicaSets, and those from Deployments: these matter also if they read something else.
+        // Deployments create ReplicaSets, and those create pods, so both are kept even if they do not read it themselves.
         if reader.reads(config_map) || ["Deployment", "ReplicaSet"].contains(&kind) {
-            // Most of an object's text is not kept.
+            // Only the part of an object's text that is kept counts, which is small.
             let Some(left) = room.checked_sub(format!("{reader:?}").len()) else {
                 return Ok(Err(format!("the {plural} of {namespace} are larger than gatera can look at")));
             };
@@ -127,7 +128,7 @@ async fn readers(
     match outcome {
         Ok(()) => Ok(Ok(found)),
         Err(error) => match Fault::of(&error) {
-            // An API server that does not serve this kind has none.
+            // An API server that does not serve this kind has no such objects.
             Fault::NotFound => Ok(Ok(Vec::new())),
             Fault::Forbidden => Ok(Err(format!("gatera may not list {plural}"))),
             _ => Err(error),

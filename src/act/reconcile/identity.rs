@@ -1,4 +1,4 @@
-//! Reads what members reported of their cluster's id, and records what follows.
+//! Reads the cluster identity that members reported, and records what follows from the reports.
 //!
 //! Must not know: what follows (`plan/identity.rs` does). Only kubelets may write the Events that are read here.
 
@@ -15,7 +15,8 @@ use super::apply::annotate;
 use super::{Done, StepContext};
 use crate::act::watch::member_events::{Topic, events_of};
 
-/// Lists the Events and records the cluster's id, if they report one. An Event then names a new founding.
+/// Lists the Events of the cluster's pods, and records the identity that follows from their reports, if one does. An Event is
+/// published about each pod that serves another cluster.
 pub(super) async fn ask(context: &StepContext, id: &Id, uid: &str) -> kube::Result<Done> {
     let pods: Vec<String> = context.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).into_iter();
@@ -52,7 +53,7 @@ pub(super) async fn ask(context: &StepContext, id: &Id, uid: &str) -> kube::Resu
     Ok(Done::Yes)
 }
 
-/// The kubelet shows it to the pod in the course of a minute.
+/// Writes the cluster's identity on a pod. The kubelet shows it inside the pod within about a minute.
 pub(super) async fn tell_pod(client: &Client, pod: &Id, uid: &str, is: &str) -> kube::Result<()> {
     let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace);
     annotate(&api, &pod.name, uid, "", marks::IDENTITY, Some(is)).await

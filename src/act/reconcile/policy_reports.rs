@@ -1,8 +1,8 @@
-//! The audit for web pages: one Report in each namespace with findings, where the API server knows Reports.
+//! The audit for web pages: one Report in each namespace with findings, if the API server serves Reports.
 //!
-//! Owns: whether there are Reports, which ones are the guard's, and writing what changed. Must not know: what stands in them
-//! (`report::policy_report` does). The guard does not depend on them: a failure is logged once, and then no request is sent for a
-//! while. Every full audit, once a minute, tries again to write what is missing.
+//! Owns: whether the API server serves Reports, which ones are the guard's, and writing those that changed. Must not know:
+//! their content (`report::policy_report` does). The guard does not depend on Reports: a failure is logged once, and then no
+//! request is sent for a while. Every full audit, once a minute, tries again to write the reports that are missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +19,8 @@ use crate::act::api::Fault;
 use crate::act::guard::FIELD_MANAGER;
 use crate::act::telemetry::chain;
 
-/// The kinds that web pages read. Where both exist the first is written: it replaces the other one.
+/// The kinds of Report that web pages read. If the API server serves both, only the first is written: it replaces the other
+/// one.
 const KINDS: [(&str, &str, &str, &str); 2] = [
     ("openreports.io", "v1alpha1", "Report", "reports"),
     ("wgpolicyk8s.io", "v1alpha2", "PolicyReport", "policyreports"),
@@ -27,24 +28,25 @@ const KINDS: [(&str, &str, &str, &str); 2] = [
 /// The name of the guard's report in every namespace.
 const NAME: &str = "gatera";
 const OURS: &str = "app.kubernetes.io/managed-by=gatera";
-/// After an answer that the same request may not get again: the API server is busy, or does not answer.
+/// The pause after a failure that the same request may not meet again: the API server is busy, or does not answer.
 const SHORT_PAUSE: Duration = Duration::from_secs(30);
-/// After most other failures, and where there are no Reports.
+/// The pause after most other failures, and if the API server does not serve Reports.
 const PAUSE: Duration = Duration::from_secs(300);
-/// So often it looks again which reports there are: another writer may have changed one, a kind was installed, or a right given.
+/// The time after which the reports are listed again: another writer may have changed one, a kind may have been installed, or a
+/// permission granted.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
-/// The audit waits for one round of writes no longer than this.
+/// The longest time that the audit waits for one round of requests.
 const ROUND: Duration = Duration::from_secs(10);
 
-/// The findings of namespaces that were judged; none: their report is deleted.
+/// The findings of each namespace that was judged; a namespace with an empty list loses its report.
 pub(super) type Findings = BTreeMap<String, Vec<Value>>;
 
-/// The Reports of the guard.
+/// The Reports that the guard writes.
 pub(super) struct PolicyReports {
     client: Client,
-    /// The kind, once it is known.
+    /// The kind that is written, once it is known that the API server serves it.
     kind: Option<ApiResource>,
-    /// The fingerprint of every report.
+    /// The fingerprint of each report that exists, by namespace.
     written: BTreeMap<String, u64>,
     again: Instant,
     /// The last failure that was logged.
@@ -57,14 +59,14 @@ impl PolicyReports {
         Self { client, kind, written, again: Instant::now(), failure }
     }
 
-    /// The namespaces with a report; nothing while none can be written.
+    /// Returns the namespaces that have a report; `None` while no report can be written.
     pub(super) async fn namespaces(&mut self) -> Option<BTreeSet<String>> {
         if Instant::now() >= self.again {
             match timeout(ROUND, self.find()).await {
                 Ok(Ok(())) => {
                     let pause = if self.kind.is_some() { LOOK_AGAIN } else { PAUSE };
                     self.again = Instant::now() + pause;
-                    // What goes wrong there harms no report that is read, and the next look tries it again.
+                    // A failure here harms no report that is read, and the next look tries again.
                     if let Ok(Err(error)) = timeout(ROUND, self.delete_replaced()).await {
                         warn!(error = chain(&error), "reports of the kind that was replaced are not deleted");
                     }
@@ -76,7 +78,7 @@ impl PolicyReports {
         self.kind.as_ref().map(|_| self.written.keys().cloned().collect())
     }
 
-    /// Looks which kind there is, and which reports an earlier leader wrote.
+    /// Finds out which kind the API server serves, and which reports an earlier leader wrote.
     async fn find(&mut self) -> kube::Result<()> {
         self.kind = None;
         for kind in KINDS.map(resource) {
@@ -91,7 +93,7 @@ impl PolicyReports {
         Ok(())
     }
 
-    /// The guard's reports of this kind, by namespace, with their fingerprints.
+    /// Lists the guard's reports of this kind: the fingerprint of each, by namespace.
     async fn list(&self, kind: &ApiResource) -> kube::Result<BTreeMap<String, u64>> {
         let all = Api::<DynamicObject>::all_with(self.client.clone(), kind);
         let reports = all.list(&ListParams::default().labels(OURS)).await?;
@@ -103,7 +105,7 @@ impl PolicyReports {
         Ok(known.collect())
     }
 
-    /// Deletes the reports of the kind that was replaced, where the one that replaces it is written.
+    /// Deletes the guard's reports of the older kind, if the newer kind is the one that is written.
     async fn delete_replaced(&self) -> kube::Result<()> {
         let [newer, kind] = KINDS.map(resource);
         if self.kind.as_ref() != Some(&newer) {
@@ -116,7 +118,7 @@ impl PolicyReports {
         Ok(())
     }
 
-    /// Writes what changed.
+    /// Writes the reports that changed.
     pub(super) async fn write(&mut self, findings: Findings) {
         let Some(kind) = self.kind.clone() else { return };
         let before = self.written.clone();
@@ -124,7 +126,7 @@ impl PolicyReports {
             let mut first = None;
             for (namespace, results) in findings {
                 match self.write_one(&kind, &namespace, &results).await {
-                    // One namespace that takes none, such as one that is being deleted, keeps no other from its report.
+                    // A namespace that refuses its report, such as one that is being deleted, must not keep others from theirs.
                     Err(error) if !Fault::of(&error).is_away() => first = first.or(Some((namespace, error))),
                     written => written.map_err(|error| (namespace, error))?,
                 }
@@ -139,7 +141,7 @@ impl PolicyReports {
             }
             Ok(Err((_, error))) if Fault::of(&error).is_away() => self.failed(&error),
             Ok(Err((namespace, error))) => self.says(&format!("namespace {namespace}: {}", chain(&error))),
-            // Many reports take several rounds.
+            // A large number of reports takes several rounds.
             Err(_) if self.written != before => {}
             Err(_) => self.gave_up("no answer in time", SHORT_PAUSE),
         }
@@ -178,7 +180,7 @@ impl PolicyReports {
 
     fn failed(&mut self, error: &kube::Error) {
         let pause = match Fault::of(error) {
-            // As where the chart's policyReports.enabled is false.
+            // This is also the case where the chart's policyReports.enabled is false.
             Fault::Forbidden => LOOK_AGAIN,
             fault if fault.is_away() => SHORT_PAUSE,
             _ => PAUSE,
@@ -186,7 +188,7 @@ impl PolicyReports {
         self.gave_up(&chain(error), pause);
     }
 
-    /// Says that one is not written, unless that is what it said last.
+    /// Logs that a report is not written, unless the same was logged last.
     fn says(&mut self, why: &str) {
         if self.failure != why {
             warn!(error = why, "a report of the audit is not written");
@@ -194,7 +196,7 @@ impl PolicyReports {
         }
     }
 
-    /// Says so, and asks nothing for a while.
+    /// Logs that no reports are written for a while, unless the same was logged last, and pauses all requests.
     fn gave_up(&mut self, why: &str, pause: Duration) {
         if self.failure != why {
             warn!(error = why, seconds = pause.as_secs(), "the audit's reports are not written for a while");

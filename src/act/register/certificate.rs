@@ -1,6 +1,6 @@
-//! The Secret and the leaf: what is in it is shown, and the leader sees to it that it can be.
+//! The Secret and the leaf: every replica serves with what the Secret holds, and the leader keeps its content usable.
 //!
-//! Must not know: entries, but for the CA that they trust. Every replica keeps what it took from the Secret last, so that
+//! Must not know: entries, except for the CA that they trust. Every replica remembers what it took from the Secret last, so that
 //! nothing that happens to the Secret takes a good leaf out of use.
 
 use std::path::Path;
@@ -24,11 +24,11 @@ use crate::act::telemetry::Trouble;
 use super::watch::Watched;
 use super::{Error, Registrar, Registration, words};
 
-/// So long after the entries have changed, every API server has noticed.
+/// The time after which every API server has noticed a change of the entries.
 const SETTLE: Duration = Duration::from_secs(30);
 
 impl Registrar {
-    /// The leaf is shown and the bundle known; if we lead, the Secret holds what it should.
+    /// Puts the leaf into use and learns its bundle; on the leader, first writes what the Secret should hold.
     pub(super) async fn certificate(&mut self, leads: bool) -> Result<(), Error> {
         if let Some(folder) = self.registration.folder.clone() {
             return self.show_files(&folder);
@@ -38,7 +38,7 @@ impl Registrar {
         made.and(taken)
     }
 
-    /// Leader: the Secret is there and holds what it should.
+    /// Creates the Secret if it is gone, and writes what it should hold. Only the leader does this.
     async fn make(&mut self) -> Result<(), Error> {
         if self.known.secret.is_gone() {
             self.known.secret = Watched::There(self.create().await?);
@@ -55,14 +55,15 @@ impl Registrar {
                 self.known.secret = Watched::There(secret);
                 Ok(())
             }
-            // Another writer changed or deleted it meanwhile; the watch brings what is there now.
+            // Another writer changed or deleted the Secret meanwhile; the watch delivers its current state.
             Err(error) if Fault::of(&error).is_overtaken() => Ok(()),
             Err(error) => Err(Error::WriteSecret(self.registration.secret.clone(), error)),
         }
     }
 
-    /// It is there again, empty, as the chart makes it; or as another writer made it meanwhile. RBAC cannot limit a POST to
-    /// a name, and can limit an apply. It says nothing of the content: two who create it at once do no harm.
+    /// Creates the Secret again, empty, as the chart does, or returns the one that another writer created meanwhile. It is
+    /// applied because RBAC can limit an apply to a name, but not a POST. The apply sets no content: two writers at once do no
+    /// harm.
     async fn create(&self) -> Result<Secret, Error> {
         let Registration { namespace, release, secret, .. } = &self.registration;
         let metadata = ownership::metadata(release, namespace, secret);
@@ -72,7 +73,7 @@ impl Registrar {
         created.map_err(|error| Error::WriteSecret(secret.clone(), error))
     }
 
-    /// Replaces a Secret that is immutable and cannot be used.
+    /// Deletes an immutable Secret whose content has to change, and creates it again.
     async fn create_anew(&self, frozen: &Secret) -> Result<Secret, Error> {
         let name = &self.registration.secret;
         let (uid, version) =
@@ -86,7 +87,7 @@ impl Registrar {
         Api::namespaced(self.client.clone(), &self.registration.namespace)
     }
 
-    /// Every replica: what the Secret holds now is in use, if it can be.
+    /// Puts what the Secret holds into use, if it can be used. Every replica does this.
     fn take(&mut self, leads: bool) -> Result<(), Error> {
         let (pair, outcome) = self.known.take(leads, &self.registration.secret, Timestamp::now());
         match pair {
@@ -95,7 +96,7 @@ impl Registrar {
         }
     }
 
-    /// New handshakes get this pair from now on, if it is another one.
+    /// Shows this pair in new handshakes, unless it is already in use.
     fn show(&mut self, pair: Pair) -> Result<(), Error> {
         if self.known.shown.as_ref() != Some(&pair) {
             let (begins, ends) = pair.validity()?;
@@ -110,7 +111,8 @@ impl Registrar {
         Ok(())
     }
 
-    /// A half-written set of files is an error that passes; what was shown before stays, and so does what is registered.
+    /// Puts the files of a folder into use. A half-written set of files is a temporary error: the pair in use and the registered
+    /// bundle stay.
     fn show_files(&mut self, folder: &Path) -> Result<(), Error> {
         let read = |name: &str| {
             std::fs::read_to_string(folder.join(name)).map_err(|error| Error::Read(folder.join(name), error))
@@ -122,7 +124,7 @@ impl Registrar {
         Ok(())
     }
 
-    /// Every replica: would an API server accept our leaf?
+    /// Records whether API servers would accept the leaf. Every replica does this.
     pub(super) fn judge_trust(&self) {
         self.guard.ready.untrusted.store(self.known.untrusted(), Ordering::Relaxed);
         let early =
@@ -130,7 +132,7 @@ impl Registrar {
         self.guard.metrics.trouble(Trouble::LeafNotYetValid, early);
     }
 
-    /// In `/readyz` and the metrics, until it is over.
+    /// Reports the outcome in `/readyz` and the metrics, where a failure stays until it is over.
     pub(super) fn tell_certificate(&self, outcome: Result<(), Error>) {
         let unusable = matches!(outcome, Err(Error::Unusable(..) | Error::Empty(_) | Error::NoSecret(_)));
         self.guard.metrics.trouble(Trouble::SecretUnusable, unusable);
@@ -147,7 +149,7 @@ mod tests {
     use engine::webhooks::Destination;
     use facts::settings::Settings;
 
-    /// A folder of certificates counts as a whole: neither half of a set that does not fit is used, and `/readyz` says why.
+    /// A folder of certificates counts as a whole: no file of a set that does not fit is used, and `/readyz` reports why.
     #[tokio::test]
     async fn files_that_do_not_fit_change_nothing() {
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,8 +1,8 @@
-//! The entries of both webhook configurations: what is there, what should be, and which CA API servers know by now.
+//! The entries of both webhook configurations: what is registered, what should be, and which CA API servers know by now.
 //!
-//! Must not know: how certificates are made. The leader writes the whole list at once, by a merge patch: server-side apply
-//! leaves what another manager added to an entry of ours, and a foreign condition can switch an entry off. A patch of this
-//! kind never creates anything, so a configuration that was deleted stays deleted.
+//! Must not know: how certificates are made. The leader writes the whole list at once, by a merge patch: server-side apply leaves
+//! what another manager added to an entry of the guard, and a foreign condition can switch an entry off. A patch of this kind
+//! never creates an object, so a configuration that was deleted stays deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,17 +27,18 @@ use super::known::{CONFIGURATIONS, Configuration};
 use super::watch::Watched;
 use super::{Error, Registrar, words};
 
-/// What became of a write.
+/// The outcome of a write.
 enum Filled {
     Written(Configuration),
-    /// No endpoint of our Service is ready: an entry would block all requests.
+    /// The guard's Service has no ready endpoint, so an entry would block all requests.
     Waits,
-    /// Another writer was faster; the watch brings what is there now.
+    /// Another writer was faster; the watch delivers the current state.
     Overtaken,
 }
 
 impl Registrar {
-    /// Both configurations hold exactly the entries of the table, or it is said what they hold. Only the leader writes.
+    /// Compares both configurations with the table of entries and returns their state for `/readyz`. Differences are corrected if
+    /// `writes` is set, which it is only on the leader.
     pub(super) async fn register(&mut self, writes: bool) -> Result<String, Error> {
         let name = self.registration.configuration.clone();
         let Some(bundle) = self.known.bundle.clone() else { return Ok(self.known.summary(&name, None)) };
@@ -56,7 +57,7 @@ impl Registrar {
             } else if self.paces[index].wait(now, empty).is_zero() {
                 match self.fill(kind, &found, &wanted).await {
                     Ok(Filled::Written(written)) => {
-                        // Some clusters amend what is written; then it is said what is in the way.
+                        // Some clusters change what is written; the difference is then reported.
                         difference = foreign(&written.entries, &wanted);
                         self.paces[index].wrote(self.begun.elapsed());
                         self.known.entries[index] = Watched::There(written);
@@ -87,7 +88,7 @@ impl Registrar {
         Ok(contested.map_or_else(|| summary.clone(), |contest| format!("{summary}; {contest}")))
     }
 
-    /// Writes all entries of a configuration, if it is still the one that we have seen.
+    /// Writes all entries of a configuration, unless it has changed since it was read.
     async fn fill(&self, kind: &str, found: &Configuration, entries: &[Value]) -> Result<Filled, Error> {
         if found.entries.is_empty() && !self.has_endpoint().await? {
             return Ok(Filled::Waits);
@@ -114,7 +115,7 @@ impl Registrar {
         }
     }
 
-    /// API servers can reach us: asked once, before the first entry exists.
+    /// Returns whether API servers can reach the guard. This is checked only before the first entry exists.
     async fn has_endpoint(&self) -> Result<bool, Error> {
         let Destination::Service { namespace, name } = &self.registration.target else { return Ok(true) };
         let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), namespace);
@@ -129,13 +130,13 @@ impl Registrar {
         Ok(slices.items.iter().any(ready))
     }
 
-    /// In `/readyz`, until it is over.
+    /// Reports the outcome in `/readyz`, where a failure stays until it is over.
     pub(super) fn tell_entries(&self, outcome: Result<String, Error>) {
         let words = outcome.unwrap_or_else(|error| format!("{}; trying again", words(&error)));
         self.guard.ready.registration.store(Some(Arc::new(words)));
     }
 
-    /// The end of a configuration shows in the metrics; the leader publishes an Event.
+    /// Reports deleted configurations in the metrics and, on the leader, by an Event.
     pub(super) fn tell_deletions(&mut self, leads: bool) {
         let gone = self.known.gone().len();
         self.guard.metrics.trouble(Trouble::ConfigurationDeleted, gone == 1);
@@ -147,7 +148,7 @@ impl Registrar {
     }
 }
 
-/// What is said while another writer undoes ours.
+/// Returns the message that is shown while another writer undoes each write.
 fn contest(kind: &str, name: &str, pause: Duration) -> String {
     format!(
         "another writer changes the entries of {kind} {name} again and again; they are written again in {} s; `kubectl get \

@@ -1,8 +1,8 @@
-//! What is known of our Secret and our entries, and what follows from it.
+//! The known state of the guard's Secret and entries, and what follows from it.
 //!
-//! Owns: every decision of the registration: which certificates the Secret should hold, which leaf is shown, whom API servers
-//! trust by now, what `/readyz` says. Pure: the time is an argument. Must not know: clients, metrics;
-//! `certificate.rs` and `entries.rs` do what is decided here.
+//! Owns: every decision of the registration: which certificates the Secret should hold, which leaf is shown, which CAs API
+//! servers trust by now, what `/readyz` reports. Pure: the time is an argument. Must not know: clients, metrics; `certificate.rs`
+//! and `entries.rs` carry out what is decided here.
 
 use std::time::{Duration, Instant};
 
@@ -21,18 +21,18 @@ use crate::act::certs::{self, Lives, Material, Pair};
 use super::Error;
 use super::watch::Watched;
 
-/// What `/readyz` says when all is well.
+/// The text in `/readyz` when all is well.
 const REGISTERED: &str = "registered";
-/// What it says before anything is.
+/// The text in `/readyz` before all entries are registered.
 const NOT_YET: &str = "not registered yet";
 
-/// Both configurations: what their entries are for, their kind, and what is lost without each.
+/// Both configurations: the endpoint of their entries, their kind, and what is lost without each.
 pub(super) const CONFIGURATIONS: [(Endpoint, &str, &str); 2] = [
     (Endpoint::Mutate, "MutatingWebhookConfiguration", "pods get nothing injected"),
     (Endpoint::Validate, "ValidatingWebhookConfiguration", "deletions, scaling and evictions are not judged"),
 ];
 
-/// A configuration as far as it concerns us.
+/// The parts of a webhook configuration that concern the guard.
 #[derive(Clone, Debug)]
 pub(super) struct Configuration {
     pub(super) version: String,
@@ -51,33 +51,33 @@ impl From<ValidatingWebhookConfiguration> for Configuration {
     }
 }
 
-/// Which bundle is registered, and for how long we have seen it there.
+/// The registered bundle, since when this replica has seen it, and the last one that every API server has noticed.
 #[derive(Debug, Default)]
 struct Settling {
     since: Option<(String, Instant)>,
     done: Option<String>,
 }
 
-/// All of it.
+/// Everything that the registration knows.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The pair that new handshakes get.
+    /// The pair that new handshakes use.
     pub(super) shown: Option<Pair>,
-    /// What was taken from the Secret last, when it could be used.
+    /// The last usable content that was taken from the Secret.
     pub(super) held: Option<Material>,
     pub(super) secret: Watched<Secret>,
-    /// What API servers should trust.
+    /// The bundle that API servers should trust.
     pub(super) bundle: Option<String>,
-    /// The configurations: mutating, validating.
+    /// The mutating and the validating configuration, in this order.
     pub(super) entries: [Watched<Configuration>; 2],
-    /// Which bundle every API server is sure to know.
+    /// The progress towards a registered bundle that every API server is sure to know.
     settling: Settling,
-    /// The configurations about whose end an Event was published.
+    /// The configurations about whose deletion an Event was published.
     told_gone: Vec<&'static str>,
 }
 
 impl Known {
-    /// What the Secret should hold instead of what it holds.
+    /// Returns what the Secret should hold instead of what it holds.
     pub(super) fn next(
         &self,
         names: &[String],
@@ -93,7 +93,7 @@ impl Known {
         }
     }
 
-    /// What the Secret holds now is in use, if it can be. The pair that comes with it is to be shown.
+    /// Puts what the Secret holds into use, if it can be used. Returns the pair to show from now on, if there is a new one.
     pub(super) fn take(
         &mut self,
         leads: bool,
@@ -108,11 +108,11 @@ impl Known {
         let now = time_by(secret, now);
         let Some(found) = Material::read(secret) else { return (None, Err(Error::Empty(name.to_owned()))) };
         let sound = found.sound(now).map_err(|error| Error::Unusable(name.to_owned(), error));
-        // What cannot be used is shown only in the place of nothing: our clock may be the one that is wrong.
+        // A pair that cannot be used is shown only if there is no other: the clock of this process may be the one that is wrong.
         if sound.is_err() && self.shown.is_some() {
             return (None, sound);
         }
-        // Not written by us, and we could not join it to ours: entries go on with what is held.
+        // Another writer's content that could not be joined to the held one: the entries keep what is held.
         if leads && self.held.as_ref().is_some_and(|held| !found.continues(held, now)) {
             return (None, Ok(()));
         }
@@ -127,7 +127,7 @@ impl Known {
         (leaf, sound)
     }
 
-    /// API servers would not accept the leaf that is shown.
+    /// Returns whether API servers would reject the leaf that is shown.
     pub(super) fn untrusted(&self) -> bool {
         match (&self.shown, self.registered()) {
             (Some(shown), Some(bundle)) => !shown.trusted_by(&bundle),
@@ -135,7 +135,7 @@ impl Known {
         }
     }
 
-    /// The bundle that every registered entry trusts; `None` while there are no entries.
+    /// Returns the bundle of the registered entries (an outdated one if they differ); `None` while there are no entries.
     pub(super) fn registered(&self) -> Option<String> {
         let entries = self.entries.iter().filter_map(|it| it.there()).flat_map(|it| &it.entries);
         let bundles = entries.filter_map(|entry| entry.pointer("/clientConfig/caBundle")?.as_str());
@@ -144,8 +144,8 @@ impl Known {
         Some(decoded(oldest))
     }
 
-    /// The registered bundle that every API server has had the time to notice: they read the entries by a watch of
-    /// their own, and a leaf they cannot trust yet would fail every new connection.
+    /// Returns the registered bundle that every API server has had time to notice, empty if there is none yet: API servers read
+    /// the entries by their own watch, and a leaf that they do not trust yet would fail every new connection.
     pub(super) fn settled(&mut self, takes: Duration, now: Instant) -> Option<String> {
         let registered = self.registered()?;
         let since = match &self.settling.since {
@@ -158,7 +158,7 @@ impl Known {
         Some(self.settling.done.clone().unwrap_or_default())
     }
 
-    /// What there is, in words. `strange` is what another writer made of our entries.
+    /// Returns the state as a message. `strange` is what another writer changed in the entries.
     pub(super) fn summary(&self, name: &str, strange: Option<String>) -> String {
         let gone = self.gone();
         if gone.len() == CONFIGURATIONS.len() {
@@ -177,13 +177,13 @@ impl Known {
         if self.entries.iter().all(filled) { REGISTERED } else { NOT_YET }.to_owned()
     }
 
-    /// The configurations that do not exist, with what is lost without each.
+    /// Returns the kinds of the configurations that do not exist, with what is lost without each.
     pub(super) fn gone(&self) -> Vec<(&'static str, &'static str)> {
         let both = self.entries.iter().zip(CONFIGURATIONS);
         both.filter(|(it, _)| it.is_gone()).map(|(_, (_, kind, lost))| (kind, lost)).collect()
     }
 
-    /// The configurations about whose end the leader has to publish an Event now, once: a person's way out, or an accident.
+    /// Returns the deleted configurations when the leader has to publish an Event: once, be the deletion deliberate or not.
     pub(super) fn deleted(&mut self, leads: bool) -> Option<Vec<&'static str>> {
         let gone: Vec<_> = self.gone().into_iter().map(|(kind, _)| kind).collect();
         let news = leads && !gone.iter().all(|kind| self.told_gone.contains(kind));
@@ -194,14 +194,15 @@ impl Known {
     }
 }
 
-/// Now, but never before the API server last wrote this Secret: a clock that fell behind would take good certificates for
-/// ones whose time has not come, and make others that ended long ago.
+/// Returns the time, but never one before the API server last wrote this Secret: a clock that fell behind would consider good
+/// certificates not yet valid, and make new ones that expired long ago.
 fn time_by(secret: &Secret, now: Timestamp) -> Timestamp {
     let written = secret.metadata.managed_fields.iter().flatten().filter_map(|it| it.time.as_ref());
     written.map(|time| time.0).fold(now, Timestamp::max)
 }
 
-/// A leaf takes the place of another one when API servers trust it already, or do not trust the other one either.
+/// Returns whether a new leaf replaces the shown one: API servers trust it already or do not trust the shown one either, or the
+/// shown one is missing or unusable.
 fn takes_over(new: &Pair, shown: Option<&Pair>, registered: Option<&str>, now: Timestamp) -> bool {
     let trusted = |pair: &Pair| registered.is_none_or(|bundle| pair.trusted_by(bundle));
     shown.is_none_or(|shown| trusted(new) || !trusted(shown) || shown.sound(now).is_err())
@@ -223,7 +224,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
-    /// An API server adds and leaves out what says nothing.
+    /// Empty fields that an API server adds or omits are not a difference.
     #[test]
     fn what_the_api_server_sends_back_is_what_was_written() {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };

@@ -1,17 +1,18 @@
-//! How often the entries of one configuration are written.
+//! The pace at which the entries of one configuration are written.
 //!
-//! Owns: the pause against another writer. Pure: the caller says how long the process has run, on a clock that never jumps. Must not
-//! know: entries, clients. Each write makes every API server compile all entries anew; two writers that each undo the
-//! other's work would do so at full speed.
+//! Owns: the pause while another writer undoes each write. Pure: the caller passes how long the process has run, on a clock that
+//! never jumps. Must not know: entries, clients. Each write makes every API server compile all entries anew; two writers that
+//! each undo the other's work would do so at full speed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// No pause is longer.
+/// The period in which writes are counted, and the longest pause.
 const WINDOW: Duration = Duration::from_secs(60);
-/// So many writes in that time go without a pause: people who try things do not wait, and a fight reaches it within seconds.
+/// The number of writes within [`WINDOW`] that need no pause: a person who experiments does not wait, and two writers that
+/// compete reach it within seconds.
 const FREE: usize = 100;
-/// The first pause.
+/// The first pause between two writes.
 const FIRST: Duration = super::LOOK;
 
 /// The writes of the last minute, and the pause that follows from them.
@@ -19,19 +20,19 @@ const FIRST: Duration = super::LOOK;
 pub(super) struct Pace {
     writes: VecDeque<Duration>,
     pause: Duration,
-    /// The contest was announced.
+    /// Whether the contest was announced.
     announced: bool,
 }
 
 impl Pace {
-    /// Another write may follow now, or after this time: soon where there are no entries, because then nothing is guarded.
+    /// Returns how long the next write has to wait: not for long if there are no entries, because then nothing is guarded.
     pub(super) fn wait(&self, now: Duration, empty: bool) -> Duration {
         let pause = if empty { self.pause.min(FIRST) } else { self.pause };
         let due = self.writes.back().map_or(Duration::ZERO, |last| *last + pause);
         due.saturating_sub(now)
     }
 
-    /// It was written now. After [`FREE`] writes in a minute the pause is a look, and each further write doubles it.
+    /// Records a write. After [`FREE`] writes within a minute the pause is [`FIRST`], and each further write doubles it.
     pub(super) fn wrote(&mut self, now: Duration) {
         self.rest(now);
         self.writes.retain(|write| now.saturating_sub(*write) < WINDOW);
@@ -41,7 +42,7 @@ impl Pace {
         }
     }
 
-    /// The other writer stopped: a minute went by after the pause, and nothing was to be written.
+    /// Resets the pace if the other writer has stopped: nothing had to be written for a minute after the pause.
     pub(super) fn rest(&mut self, now: Duration) {
         let over = self.writes.back().is_none_or(|last| now.saturating_sub(*last) > self.pause + WINDOW);
         if over {
@@ -49,12 +50,12 @@ impl Pace {
         }
     }
 
-    /// Another writer undoes what is written here.
+    /// Returns whether another writer undoes what is written here.
     pub(super) fn contested(&self) -> bool {
         !self.pause.is_zero()
     }
 
-    /// The contest is new: the leader announces it once.
+    /// Returns whether the contest is new, which it is only once: the leader then announces it.
     pub(super) fn news(&mut self) -> bool {
         self.contested() && !std::mem::replace(&mut self.announced, true)
     }

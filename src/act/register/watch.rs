@@ -1,9 +1,9 @@
-//! One object, watched by its name.
+//! The watch of a single object, selected by its name.
 //!
-//! Owns: the stream, and the three things it can say. kube's `watch_object` asks for watches of five minutes; on a link
-//! that stalled without closing it would hear nothing for as long. These watches end after seconds and begin again where
-//! they ended: one request each time, and bookmarks keep the place without a new list. kube gives a watch up five
-//! seconds after it should have ended.
+//! Owns: the stream, and the three states that it reports. kube's `watch_object` requests watches of five minutes; on a link that
+//! stalled without closing it would receive nothing for that time. These watches end after seconds and continue where they ended:
+//! one request each time, and bookmarks keep the position without a new list. kube abandons a watch five seconds after it should
+//! have ended.
 
 use std::fmt::Debug;
 use std::future::ready;
@@ -17,20 +17,20 @@ use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde::de::DeserializeOwned;
 
-/// A dead link is noticed five seconds after this.
+/// The duration of one watch in seconds; a dead link is noticed at most five seconds later.
 const WATCH_SECONDS: u32 = 8;
-/// Between two attempts while the API server cannot be reached: three small requests.
+/// The pause between two attempts while the API server cannot be reached; each attempt of the three watches is a small request.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What is known of an object.
+/// The last known state of an object.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Watched<T> {
-    /// No watch has said anything yet.
+    /// No watch has reported anything yet.
     #[default]
     NotYet,
-    /// There is none.
+    /// The object does not exist.
     Gone,
-    /// As it was last.
+    /// The object, as it was last reported.
     There(T),
 }
 
@@ -55,7 +55,7 @@ impl<T> Watched<T> {
     }
 }
 
-/// Every change of the object of this name, its end included.
+/// Returns a stream of every change of the object of this name, including its deletion.
 pub(super) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = watcher::Result<Watched<K>>> + use<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -74,7 +74,7 @@ where
                 Some(Ok(Watched::There(object)))
             }
             Ok(Event::Apply(object)) => Some(Ok(Watched::There(object))),
-            // It was deleted between two watches.
+            // The object was deleted between two watches, or never existed.
             Ok(Event::InitDone) if !listed => Some(Ok(Watched::Gone)),
             Ok(Event::InitDone) => None,
             Ok(Event::Delete(_)) => Some(Ok(Watched::Gone)),
@@ -83,7 +83,7 @@ where
     watcher(api, wanted).backoff(Steadily).filter_map(seen)
 }
 
-/// The same pause again and again: a registration that waits for half a minute after an outage is one more outage.
+/// A pause that never grows: a registration that waits for half a minute after an outage is one more outage.
 struct Steadily;
 
 impl Iterator for Steadily {

@@ -1,9 +1,9 @@
-//! What one replica knows of reservations: whose each is and when it ends.
+//! The reservations that one replica knows: whose each is and when it ends.
 //!
-//! Must not know: clients, or the clock of this machine. The age of another replica's reservation is measured by
-//! the API server's clock alone: its writer put the time into the note, as the `Date` of the answer before showed it, and the
-//! reader compares that with the `Date` of the answer in which it found the note. Between two answers time is counted by
-//! this process, which no step of a clock changes. What is not exact errs towards a reservation that counts longer.
+//! Must not know: clients, or the clock of this machine. The age of another replica's reservation is measured by the API
+//! server's clock alone: the writer of a note takes its time from the `Date` of the answer before, and the reader compares that
+//! with the `Date` of the answer in which it found the note. Between two answers, time is counted by this process, so that
+//! setting a clock changes nothing. Where a time is not exact, the reservation counts for longer.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,32 +16,32 @@ use tokio::time::Instant;
 use super::note::ReservationNote;
 use super::{SHARDS, shard_of};
 
-/// How long a reservation counts. Longer than an API server lets another webhook think after we said "allowed" (10 s by
-/// default, 30 s at most), and than a view may be old that still counts as current.
+/// The time for which a reservation counts. It is longer than an API server waits for another webhook after the guard has
+/// allowed the request (10 s by default, 30 s at most), and than the age up to which a view counts as current.
 pub(super) const LASTS: Duration = Duration::from_secs(30);
-/// The same member again within this time needs no second note.
+/// The time within which another removal of the same member needs no second note.
 const AGAIN: Duration = Duration::from_secs(2);
-/// So much may lie between the clocks of two API servers, an answer under way included.
+/// The tolerated difference between the clocks of two API servers, including the time that an answer takes.
 pub(super) const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(5);
 
-/// The API server's clock, as an answer showed it.
+/// The API server's clock, as read from the date of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerClock {
     /// The `Date` of the answer, in whole seconds: it was written then, or up to a second later.
     pub(super) date: Timestamp,
-    /// When its question was sent: not after that date.
+    /// When the request was sent: not after that date.
     pub(super) asked: Instant,
-    /// When it was here: not before that date.
+    /// When the answer arrived: not before that date.
     pub(super) answered: Instant,
 }
 
 impl ServerClock {
-    /// What that clock shows at least by now.
+    /// Returns the earliest time that the API server's clock may show now.
     fn at_least(&self, now: Instant) -> Timestamp {
         later(self.date, now.duration_since(self.answered).as_secs())
     }
 
-    /// What it shows at most.
+    /// Returns the latest time that the API server's clock may show now.
     fn at_most(&self, now: Instant) -> Timestamp {
         later(self.date, now.duration_since(self.asked).as_secs() + 2)
     }
@@ -56,9 +56,9 @@ fn later(time: Timestamp, seconds: u64) -> Timestamp {
 #[derive(Debug)]
 struct KnownNote {
     shard: usize,
-    /// What is over stays as long as it is in its Lease, or it would begin anew.
+    /// When the reservation ends. An ended note is kept while its Lease contains it, or it would count again as a new one.
     ends: Instant,
-    /// This replica wrote it, and said "allowed".
+    /// Whether this replica wrote the note and allowed the removal.
     own: bool,
 }
 
@@ -72,30 +72,30 @@ impl KnownNote {
     }
 }
 
-/// What comes next for a departure.
+/// The next step of a reservation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LedgerStep {
-    /// It is reserved: this replica wrote that moments ago.
+    /// The removal is reserved: this replica wrote that moments ago.
     Reserved,
-    /// It may not leave: a Lease was deleted, and with it what other replicas reserved.
+    /// The member may not leave: a Lease was deleted, and with it the reservations of other replicas.
     Unsure,
-    /// These notes are to be written, the first of which reserves it.
+    /// These notes are to be written; the first one reserves the removal.
     Write(Vec<ReservationNote>),
 }
 
-/// See the head of this file.
+/// The notes that this replica knows, and the API server's clock by which they age.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     known: HashMap<ReservationNote, KnownNote>,
     shown: Option<ServerClock>,
-    /// When each Lease was asked for last.
+    /// When each Lease was last requested.
     seen: [Option<Instant>; SHARDS as usize],
-    /// When the API server's clock was found to have been set, or another one answered.
+    /// When the API server's clock was last found to have been set, or an API server with another clock to have answered.
     set: Option<Instant>,
 }
 
 impl Ledger {
-    /// All that count now.
+    /// Returns all reservations that count now.
     pub(super) fn reservations(&self, now: Instant) -> Reservations {
         let counts = self.known.iter().filter(|(note, it)| it.counts(now) && !note.is_lost());
         counts
@@ -108,7 +108,7 @@ impl Ledger {
             .collect()
     }
 
-    /// The API server's clock showed this; `None`: its answer has no date.
+    /// Takes in the API server's clock from an answer; `None`: the answer has no date.
     pub(super) fn hears(&mut self, shown: Option<ServerClock>) {
         if let (Some(before), Some(shown)) = (self.shown, shown) {
             let behind = before.at_least(shown.asked).duration_since(shown.date);
@@ -120,8 +120,9 @@ impl Ledger {
         self.shown = shown;
     }
 
-    /// The notes of a Lease, requested at `asked`. A new note counts for the rest of its life; one that has ended and is gone is
-    /// forgotten. A note that was missing at the last read is no older than that read, even if the clocks say otherwise.
+    /// Takes in the notes of a Lease that was requested at `asked`. A new note counts for the rest of its lifetime; one that
+    /// has ended and is gone is forgotten. A note that was missing at the last read is not older than that read, even if the
+    /// clocks show more.
     pub(super) fn learn(&mut self, shard: usize, notes: Vec<ReservationNote>, asked: Instant, now: Instant) {
         let before = self.seen.get_mut(shard).and_then(|seen| seen.replace(asked));
         let most = before.map_or(LASTS, |before| now.duration_since(before));
@@ -132,8 +133,8 @@ impl Ledger {
         }
     }
 
-    /// How old a note is at least that was never seen before. One without a time may have been written just now, and so may one
-    /// whose time has not come, or which was written before the clock was set.
+    /// Returns the least age of a note that was never seen before. A note without a time may have been written just now, and so
+    /// may one whose time lies in the future, or one that was written before the clock was set.
     fn age(&self, note: &ReservationNote, now: Instant) -> Duration {
         if self.set.is_some_and(|set| now.duration_since(set) < LASTS) {
             return Duration::ZERO;
@@ -143,7 +144,7 @@ impl Ledger {
         age.and_then(|age| age.try_into().ok()).unwrap_or_default()
     }
 
-    /// What comes next for this departure; `dated`: the API server's clock can be relied on.
+    /// Returns the next step for this removal. `dated`: the API server's clock is reliable, so the note carries a time.
     pub(super) fn next(&self, member_removal: &MemberRemoval, dated: bool, now: Instant) -> LedgerStep {
         let shard = shard_of(&member_removal.cluster);
         let here = |it: &KnownNote| it.shard == shard && it.counts(now);
@@ -152,18 +153,18 @@ impl Ledger {
         }
         let same = self.known.iter().filter(|(note, _)| note.uid == member_removal.uid);
         let before = same.max_by_key(|(note, _)| note.times);
-        // What another replica wrote, or this one before it was refused, may be over for others.
+        // A note of another replica, or one that this replica wrote before the removal was refused, may have ended for others.
         if before.is_some_and(|(_, it)| it.own && it.age(now) < AGAIN) {
             return LedgerStep::Reserved;
         }
         let times = before.map_or(1, |(note, _)| note.times.saturating_add(1));
         let own = ReservationNote::of(member_removal, times, self.stamp(now).filter(|_| dated));
-        // Not what the Lease holds: it may have been deleted.
+        // The other notes come from memory and not from the Lease, which may have been deleted.
         let others = self.known.iter().filter(|(note, it)| here(it) && note.uid != member_removal.uid);
         LedgerStep::Write([own].into_iter().chain(others.map(|(note, _)| note.clone())).collect())
     }
 
-    /// What is written in place of a Lease that was deleted: what is known, and that more may have been in it.
+    /// Returns the notes for a Lease that replaces a deleted one: those that are known, and one for others it may have held.
     pub(super) fn remains(&self, shard: usize, now: Instant) -> Vec<ReservationNote> {
         let known = self.known.iter().filter(|(_, it)| it.shard == shard && it.counts(now));
         [ReservationNote::lost(self.stamp(now))]
@@ -172,13 +173,13 @@ impl Ledger {
             .collect()
     }
 
-    /// What the API server's clock shows now, at most.
+    /// Returns the latest time that the API server's clock may show now, if it is known.
     fn stamp(&self, now: Instant) -> Option<Timestamp> {
         Some(self.shown?.at_most(now))
     }
 
-    /// These notes were written, and the answer showed the API server's clock: true if the first one's time is right by it, so
-    /// that its pod may leave. A process that was stopped for a while counted too little.
+    /// Takes in notes that were written. Returns whether the time of the first one is right by the date of the answer, so that
+    /// its pod may leave: a process that was suspended for a while has counted too little time.
     pub(super) fn wrote(
         &mut self,
         shard: usize,

@@ -1,4 +1,4 @@
-//! A reservation as it stands in a Lease: an annotation with a list of notes.
+//! Reservations as a Lease contains them: an annotation with a list of notes.
 
 use engine::rules::MemberRemoval;
 use facts::marks::PREFIX;
@@ -8,20 +8,20 @@ use k8s_openapi::api::coordination::v1::Lease;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-/// The annotation's name, behind the prefix of all of ours.
+/// The annotation's name, after the prefix that all annotations of the guard have.
 const LET_GO: &str = "let-go";
 
-/// One reservation.
+/// One reservation, as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub(super) struct ReservationNote {
     namespace: String,
     stateful_set: String,
     pub(super) pod: String,
     pub(super) uid: String,
-    /// Counts how often its pod was reserved: each time begins anew for all replicas.
+    /// How often the removal of this pod was reserved: a higher number is a new reservation for all replicas.
     #[serde(default)]
     pub(super) times: u64,
-    /// When it was made, by the API server's clock. `None`: its writer did not know.
+    /// When the reservation was made, by the API server's clock. `None`: the writer of the note did not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) at: Option<Timestamp>,
 }
@@ -32,12 +32,12 @@ impl ReservationNote {
         Self { namespace, stateful_set: name, pod, uid, times, at }
     }
 
-    /// Stands for all reservations that may have been in a Lease that was deleted, or cannot be read.
+    /// Returns the note that stands for all reservations that may have been in a Lease that was deleted or cannot be read.
     pub(super) fn lost(at: Option<Timestamp>) -> Self {
         Self { at, ..Self::default() }
     }
 
-    /// See [`ReservationNote::lost`].
+    /// Returns whether this is the note for lost reservations (see [`ReservationNote::lost`]).
     pub(super) fn is_lost(&self) -> bool {
         self.pod.is_empty()
     }
@@ -47,7 +47,8 @@ impl ReservationNote {
     }
 }
 
-/// The notes in a Lease. What cannot be read may have been reservations, and the next write replaces it.
+/// Returns the notes in a Lease. Notes that cannot be read may have been reservations, so they count as lost; the next write
+/// replaces them.
 pub(super) fn of(lease: &Lease) -> Vec<ReservationNote> {
     let text = lease.metadata.annotations.as_ref().and_then(|all| all.get(&format!("{PREFIX}{LET_GO}")));
     let Some(text) = text else { return Vec::new() };
@@ -57,9 +58,9 @@ pub(super) fn of(lease: &Lease) -> Vec<ReservationNote> {
     })
 }
 
-/// The Lease with these notes instead.
+/// Returns the Lease with these notes in place of its own.
 pub(super) fn with(mut lease: Lease, notes: &[ReservationNote]) -> Lease {
-    // A list of plain texts and numbers can always be written.
+    // A list of plain texts and numbers can always be serialized.
     let text = serde_json::to_string(notes).unwrap_or_default();
     lease.metadata.annotations.get_or_insert_default().insert(format!("{PREFIX}{LET_GO}"), text);
     lease

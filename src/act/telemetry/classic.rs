@@ -1,11 +1,12 @@
 //! The text format of Prometheus before OpenMetrics, for scrapers that ask for it.
 //!
-//! Must not know: what is counted. The library writes OpenMetrics only. Of what it writes for our metrics two things differ: a
-//! counter is declared under the name of its samples, with `_total`, and no line marks the end. We use no unit and no exemplar.
+//! Must not know: what is counted. The library writes OpenMetrics only. For the guard's metrics, two things differ in the older
+//! format: a counter is declared under the name of its samples, with `_total`, and no line marks the end. The guard uses
+//! neither units nor exemplars.
 
 use std::collections::BTreeSet;
 
-/// The same metrics as `version=0.0.4`.
+/// Converts OpenMetrics text to the format `version=0.0.4`.
 pub(super) fn classic(text: &str) -> String {
     let declared = |line: &'_ str| line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(str::to_owned);
     let counters: BTreeSet<_> = text.lines().filter_map(declared).collect();

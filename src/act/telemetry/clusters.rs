@@ -1,13 +1,13 @@
-//! The metrics that name clusters. Only the leader knows them; the other replicas have none of these series.
+//! The metrics that name clusters. Only the leader has these series; the other replicas have none.
 //!
 //! Must not know: what a state means. A scrape reads the last round of the audit as it is, so a cluster that is gone has no series,
 //! and no scrape shows a cluster in two states.
 //!
-//! `gatera_cluster_state` has one series for each cluster: its present state, with the value 1. Eight series, seven of them 0,
-//! would make 80,000 of 10,000 clusters. Every query works without the zeros: `gatera_cluster_state{state="DOWN"} == 1` lists the
-//! clusters that are down, a state timeline of Grafana gives each state a number (`… * 1 or … * 2`), and Prometheus ends the
-//! series of the previous state at the next scrape. The price: `last_over_time` still finds the previous state, so alerts look back
-//! over `gatera_clusters`, which has the zeros.
+//! `gatera_cluster_state` has one series for each cluster: its present state, with the value 1. Eight series for each, seven of
+//! them 0, would be 80,000 series for 10,000 clusters. Every query works without the zeros:
+//! `gatera_cluster_state{state="DOWN"} == 1` lists the clusters that are down, a state timeline of Grafana gives each state a
+//! number (`… * 1 or … * 2`), and Prometheus ends the series of the previous state at the next scrape. The drawback:
+//! `last_over_time` still finds the previous state, so alerts look back over `gatera_clusters`, which has the zeros.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-/// The clusters of the last round. Clones share them.
+/// The clusters of the audit's last round, shared by all clones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterGauges(Arc<ArcSwap<Vec<Arc<ClusterReading>>>>);
 

@@ -1,6 +1,6 @@
 //! An error and its causes as one line for a log or a terminal.
 //!
-//! Must not know: who failed, or where the line is printed.
+//! Must not know: what failed, or where the line is printed.
 
 use std::error::Error;
 use std::io;
@@ -9,7 +9,7 @@ use kube::client::AuthError;
 use kube::runtime::watcher;
 use rustls::CertificateError;
 
-/// An error with everything behind it, once: `a: b: c`. Some libraries repeat their source in their own words.
+/// Returns an error and its sources as `a: b: c`, each once: some libraries repeat their source in their own text.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
@@ -25,34 +25,34 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// One error of a chain, in words that its reader knows.
+/// The text of one error of a chain, in terms that an operator knows.
 struct Words {
     says: String,
-    /// The errors behind it add nothing, or more than may be printed.
+    /// Whether the chain ends here: the sources of this error add nothing, or more than may be printed.
     ends: bool,
 }
 
-/// How layers of the HTTP client call themselves.
+/// Error texts that only name a layer of the HTTP client.
 const LAYERS: [&str; 3] = ["client error (Connect)", "client error (SendRequest)", "tcp connect error"];
 
 impl Words {
     fn of(error: &(dyn Error + 'static)) -> Self {
         let last = |says: &str| Self { says: says.to_owned(), ends: true };
         match error.downcast_ref::<kube::Error>() {
-            // The API server's answer is a sentence; kube prints all of its fields around it.
+            // The API server's answer contains a sentence; kube prints all other fields around it.
             Some(kube::Error::Api(status)) if !status.message.is_empty() => return last(&status.message),
             Some(kube::Error::Service(_)) => {
                 return Self { says: "the API server does not answer".to_owned(), ends: false };
             }
             _ => {}
         }
-        // kube's watcher prints all fields of its cause into its own words.
+        // kube's watcher prints all fields of its cause in its own text.
         match error.downcast_ref::<watcher::Error>() {
             Some(watcher::Error::WatchError(status)) => return last(&status.message),
             Some(_) if error.source().is_some() => return Self { says: String::new(), ends: false },
             _ => {}
         }
-        // A plugin that fails is quoted with its environment, and with everything that it printed.
+        // The error of a plugin that failed quotes its environment, and everything that it printed.
         if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) || error.is::<AuthError>() {
             return last(
                 "the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file",
@@ -68,9 +68,9 @@ impl Words {
     }
 }
 
-/// What is wrong with the certificate of a server, if that is what this error says.
+/// Returns what is wrong with the certificate of a server, if this error is about that.
 fn certificate(error: &(dyn Error + 'static)) -> Option<&'static str> {
-    // rustls hands its errors over inside an io::Error.
+    // rustls wraps its errors in an io::Error.
     let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
     let rustls::Error::InvalidCertificate(problem) = inner.downcast_ref()? else { return None };
     Some(match problem {

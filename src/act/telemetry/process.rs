@@ -1,7 +1,7 @@
-//! The guard as a process, under the names that every exporter uses: `process_*`.
+//! The metrics of the guard's process, under the names that every exporter uses: `process_*`.
 //!
-//! Must not know: the guard. By hand: it is four numbers of /proc, and a crate for them brings more than it saves. Where there is
-//! no /proc, as on a Mac, there are none of these metrics.
+//! Must not know: the guard. The four numbers are read from /proc by hand, because a crate for them adds more than it saves.
+//! Without /proc, as on macOS, these metrics are missing.
 
 use std::{fmt, fs};
 
@@ -10,13 +10,13 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// The unit of CPU times in /proc, on every processor that we build for.
+/// The unit of CPU times in /proc, on every architecture that the guard is built for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Debug)]
 pub(super) struct ProcessMetrics;
 
-/// What /proc says of a process.
+/// The resource usage of a process, from /proc.
 #[derive(Debug, PartialEq)]
 struct Usage {
     cpu_seconds: f64,

@@ -1,26 +1,26 @@
-//! Failures that repeat: a line for the first one, and then, at growing intervals, how often it occurred.
+//! Logging of failures that repeat: a line for the first one, and then, at growing intervals, how often it occurred.
 //!
-//! Must not know: what failed. A watch without rights is tried twice a second, and thirty of them fill a log within seconds, so
-//! that its first line cannot be found.
+//! Must not know: what failed. A watch without permission is tried twice a second, and thirty of them fill a log within
+//! seconds, so that its first line cannot be found.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pause between the first line and the second; each later pause is twice as long,
+/// The pause between the first line about a failure and the second; each later pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
-/// but no longer than this.
+/// The limit to which the pause between two lines about a failure grows.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// A failure that did not occur for this long counts as new.
+/// The time after which a failure that has not occurred again counts as new.
 const FORGOTTEN: Duration = Duration::from_secs(600);
-/// Failures that are remembered: their texts can name objects, so there is no end of them.
+/// The number of failures that are remembered: their texts can name objects, so any number of them may occur.
 const MOST: usize = 1000;
 
-/// One for the whole process, as there is one log.
+/// The failures of the whole process, because it has one log.
 static FAILURES: LazyLock<Mutex<Failures>> = LazyLock::new(Mutex::default);
 
-/// Returns how often this failed since the last line about it, if it is time for another line. `doing`: what failed, as different
-/// things fail with the same words.
+/// Returns how often this failure occurred since the last line about it, if another line is due. `doing` names what failed,
+/// because different operations fail with the same text.
 pub fn times(doing: &str, failure: &str) -> Option<u64> {
     let failure = format!("{doing}: {failure}");
     FAILURES.lock().unwrap_or_else(PoisonError::into_inner).times(&failure, Instant::now())
@@ -30,7 +30,7 @@ pub fn times(doing: &str, failure: &str) -> Option<u64> {
 struct Failures(HashMap<String, Failure>);
 
 struct Failure {
-    /// Since the last line.
+    /// How often the failure occurred since the last line about it.
     times: u64,
     last: Instant,
     next_line: Instant,

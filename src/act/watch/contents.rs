@@ -1,9 +1,9 @@
-//! Contents of ConfigMaps: only of those that a cluster or a bootstrap node reads.
+//! The contents of those ConfigMaps that a cluster or a bootstrap node reads.
 //!
-//! All ConfigMaps are watched by their metadata alone, which is little; the text of one is fetched when a workload of
-//! ours refers to it and its version changed. In steady state nothing is fetched. How much is kept is bounded
-//! ([`Room`]), and so is how many are looked at: the people of one namespace can make any number of them. Namespaces take turns,
-//! and a text that does not come is missing in its own namespace only.
+//! All ConfigMaps are watched by their metadata alone, which is small; the text of one is fetched when a guarded workload
+//! refers to it and its version has changed. In steady state nothing is fetched. The size of the texts that are kept is
+//! bounded ([`Room`]), and so is the number of ConfigMaps that are looked at, because users of one namespace can create any
+//! number of them. Namespaces take turns, and a text that does not arrive is missing in its own namespace only.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -21,49 +21,50 @@ use super::Message;
 use crate::act::config_maps;
 use crate::act::telemetry::{chain, repeated};
 
-/// One look asks for so many at once,
+/// The number of ConfigMaps that a command fetches at the same time (`once.rs`).
 pub(super) const AT_ONCE: usize = 16;
-/// and the guard, which has little memory: each may be a megabyte and a half.
+/// The number of fetches that the guard has under way: it has little memory, and a ConfigMap may have 1.5 MB.
 const MOST_UNDER_WAY: usize = 2;
-/// So many of one namespace are looked at.
+/// The number of ConfigMaps of one namespace whose text is kept or fetched.
 const MOST: usize = 256;
 const BEYOND: Unreadable = Unreadable::TooMuch("256 ConfigMaps of its namespace are looked at already");
-/// What does not come within this time is not waited for.
+/// The time after which the view no longer waits for a text.
 const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const LATE: Unreadable = Unreadable::TooMuch("the API server has not sent it within 10 seconds");
-/// A fetch that failed is tried again.
+/// The pause before a fetch that failed is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Which versions exist, and of which the text is known.
+/// The versions of ConfigMaps that exist, and those whose text is known.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     exist: HashMap<Id, String>,
-    /// The last version that needs no fetch: its text is kept, or found no room, or cannot be read.
+    /// The last version that needs no fetch: its text is kept, has no room, or cannot be read.
     known: HashMap<Id, String>,
-    /// Fetches under way, when each began, and what existed then. One for each ConfigMap at most, so no answer overtakes another.
+    /// The fetches under way: when each began, and the version that existed then. Each ConfigMap has at most one, so that
+    /// no answer overtakes another.
     asked: HashMap<Id, (Instant, Option<String>)>,
     shares: BTreeMap<String, NamespaceQueue>,
     /// The namespace of the last fetch.
     last: String,
-    /// Since when it is known that a text is not the one that exists.
+    /// When each text was found not to be of the version that exists.
     since: HashMap<Id, Instant>,
     room: Room,
-    /// When one that found no room was tried again.
+    /// When a ConfigMap beyond a limit was last tried again.
     tried: Option<Instant>,
 }
 
-/// One namespace.
+/// The ConfigMaps of one namespace.
 #[derive(Debug, Default)]
 struct NamespaceQueue {
-    /// Those whose text is known or wanted,
+    /// Those whose text is known or requested; at most `MOST`.
     looked_at: HashSet<Id>,
-    /// and those that are too many.
+    /// Those that are needed beyond that number.
     beyond: BTreeSet<Id>,
-    /// To be fetched, the longest wanted first.
+    /// Those to be fetched, the oldest request first.
     queue: VecDeque<Id>,
 }
 
-/// What came of a fetch.
+/// The outcome of a fetch.
 pub(super) enum Fetched {
     Text(Box<ConfigMap>),
     Unreadable(Unreadable),
@@ -72,17 +73,17 @@ pub(super) enum Fetched {
 }
 
 impl Contents {
-    /// The metadata watch saw this version.
+    /// Records a version that the metadata watch reported.
     pub(super) fn saw(&mut self, id: Id, version: String) {
         self.exist.insert(id, version);
     }
 
-    /// The metadata watch saw it go.
+    /// Records that the ConfigMap is gone, according to the metadata watch.
     pub(super) fn gone(&mut self, id: &Id) {
         self.exist.remove(id);
     }
 
-    /// Its text is not kept any more, and what is under way comes for nothing. False: nothing was known or awaited of it.
+    /// Drops the text, and the answer of a fetch that is under way. Returns false if nothing was known or awaited.
     pub(super) fn forget(&mut self, id: &Id) -> bool {
         self.room.leave(id);
         self.known.remove(id);
@@ -96,7 +97,8 @@ impl Contents {
         was
     }
 
-    /// An object reads it: if it exists in a version whose text is not known, that one is wanted. True: it is awaited.
+    /// Requests the text of a ConfigMap that an object reads, if the version that exists is not known. Returns whether the text
+    /// is awaited, or an error if its namespace has too many.
     pub(super) fn want(&mut self, id: &Id) -> Result<bool, Unreadable> {
         let Some(version) = self.exist.get(id).filter(|version| self.known.get(id) != Some(version)) else {
             self.since.remove(id);
@@ -121,7 +123,8 @@ impl Contents {
         Ok(true)
     }
 
-    /// What to fetch now, which then counts as under way: the next of the next namespace that has none under way.
+    /// Returns the ConfigMap to fetch now, which then counts as under way: the next one of the next namespace that has no fetch
+    /// under way.
     pub(super) fn ask(&mut self) -> Option<Id> {
         while self.asked.len() < MOST_UNDER_WAY {
             let waits = |(namespace, share): &(&String, &NamespaceQueue)| {
@@ -138,13 +141,13 @@ impl Contents {
         None
     }
 
-    /// Behind all others of its namespace.
+    /// Queues the ConfigMap behind all others of its namespace.
     fn queue(&mut self, id: &Id) {
         self.shares.entry(id.namespace.clone()).or_default().queue.push_back(id.clone());
     }
 
-    /// An answer came. True: it may be taken. It is no older than what existed when it was asked for, so what was seen since then is
-    /// asked for anew, unless this is it.
+    /// Ends a fetch with its answer. Returns whether the answer may be used. It is not older than the version that existed when
+    /// the fetch began; if another version was reported since then, the text is fetched again, unless the answer is that version.
     pub(super) fn came(&mut self, id: &Id, answer: &Fetched) -> bool {
         let asked = self.asked.remove(id);
         let (Some((begun, then)), Some(now), Some(&since)) = (asked, self.exist.get(id), self.since.get(id))
@@ -166,12 +169,13 @@ impl Contents {
         true
     }
 
-    /// Takes room for this text.
+    /// Reserves room for this text.
     pub(super) fn take(&mut self, map: &ConfigMap) -> Result<(), Unreadable> {
         self.room.take(map)
     }
 
-    /// One that was not looked at and may be now, as if it had never been fetched: one a second, and only when no other is awaited.
+    /// Returns a ConfigMap that was beyond a limit and no longer is, and forgets it as if it had never been fetched. There is at
+    /// most one a second, and none while another text is awaited.
     pub(super) fn that_fits(&mut self) -> Option<Id> {
         if self.tried.is_some_and(|tried| tried.elapsed() < PAUSE) || self.lack().is_some() {
             return None;
@@ -184,18 +188,18 @@ impl Contents {
         Some(id)
     }
 
-    /// Since when a text is not the one that exists; `None`: all are that can be waited for.
+    /// Returns since when a text that is still waited for is not of the version that exists; `None` if there is no such text.
     pub(super) fn lack(&self) -> Option<Instant> {
         self.since.values().filter(|since| since.elapsed() < PATIENCE).min().copied()
     }
 
-    /// Those that have not come in time.
+    /// Returns the ConfigMaps whose text has not arrived in time.
     pub(super) fn late(&self) -> impl Iterator<Item = &Id> {
         self.since.iter().filter(|(_, since)| since.elapsed() >= PATIENCE).map(|(id, _)| id)
     }
 }
 
-/// Fetches the ConfigMaps that it is asked for, until the sender is gone.
+/// Fetches the requested ConfigMaps until the sender of requests is gone.
 pub(super) async fn fetch(
     client: Client,
     wanted: mpsc::UnboundedReceiver<Id>,
@@ -208,14 +212,14 @@ pub(super) async fn fetch(
             let (client, sender) = (client.clone(), sender.clone());
             async move {
                 let answer = one(&client, &id).await;
-                // The receiver is gone: the process ends.
+                // If the receiver is gone, the process is ending.
                 let _ = sender.send((source, Message::Fetched(id, answer))).await;
             }
         })
         .await;
 }
 
-/// One ConfigMap. What fails is put behind all others, so that it holds up none of them.
+/// Fetches one ConfigMap. After a failure the keeper queues it behind all others, so that it delays none of them.
 async fn one(client: &Client, id: &Id) -> Fetched {
     match config_maps::get(client, id).await {
         Ok(Some(Ok(map))) => Fetched::Text(Box::new(map)),

@@ -1,9 +1,9 @@
-//! One list and watch that knows when it was heard last.
+//! One list and watch that records up to when it has missed nothing.
 //!
-//! Must not know: what becomes of its messages. A link that stalls without closing is not reported, and a proxy goes on
-//! acknowledging TCP for it. So a watch is asked for in rounds of some seconds: the API server ends each by itself, and
+//! Must not know: what becomes of its messages. A connection that stalls without closing is not reported, and a proxy goes
+//! on acknowledging TCP for it. So a watch is requested in rounds of some seconds: the API server ends each round, and
 //! that end, like an event or a bookmark, proves that nothing was missed. A watch that is silent for longer is cut off and
-//! begun again. kube's own `watcher` hides bookmarks and ends, and takes a broken stream for one that ended.
+//! started again. kube's own `watcher` hides bookmarks and ends, and treats a broken stream as one that ended.
 
 #[cfg(test)]
 mod tests;
@@ -31,40 +31,41 @@ use crate::act::api::{Fault, refusal};
 use crate::act::guard::{Guard, WatchFreshness};
 use crate::act::telemetry::{chain, repeated};
 
-/// One round of a watch. Each watch asks the API server so often, on a connection that stays open.
+/// The length of one round of a watch, in seconds. Each watch sends a request this often, on a connection that stays open.
 const ROUND: u32 = 8;
-/// Where something may have been missed the round is short: its end proves that everything was sent.
+/// The length of a round after something may have been missed, in seconds: short, because its end proves that everything
+/// was sent.
 const CATCH_UP: u32 = 1;
-/// Beyond a round's end a live API server is never so silent.
+/// The time past the end of a round within which a live API server always ends it.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Neither a round nor a list of what packs look after takes longer, unless something is wrong.
+/// The time within which a round, or a list of a pack's kind, ends unless something is wrong.
 const LONGEST_ROUND: Duration = Duration::from_secs(15);
-/// The first word of a watch.
+/// The time within which the API server must begin its answer to a watch.
 const ANSWER: Duration = Duration::from_secs(10);
-/// A round that ends so much earlier than it was to end was not ended by its time.
+/// The tolerance for the end of a round: one that ends earlier than this before its time did not end because of its timeout.
 const EARLY: Duration = Duration::from_millis(500);
-/// After a failure it is begun again, a little later each time.
+/// The pause after a first failure. It doubles with each further one, up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// One collection, as far as a selector goes.
+/// Follows one collection, or the part of it that a selector matches.
 pub(super) struct Follower {
     pub(super) client: Client,
     pub(super) kind: Kind,
-    /// Where its collection is.
+    /// The URL path of the collection.
     pub(super) url: String,
     pub(super) selector: Option<String>,
-    /// Which of the watches this is.
+    /// The index of this watch among all watches.
     pub(super) watch: usize,
     pub(super) freshness: WatchFreshness,
-    /// Its settings say which packs are on.
+    /// The guard, whose settings determine which packs are on.
     pub(super) guard: Arc<Guard>,
-    /// What found no room may find it now: it is listed again.
+    /// Whether to list again: objects for which there was no room may have room now.
     pub(super) again: Arc<AtomicBool>,
     pub(super) messages: mpsc::Sender<(usize, Message)>,
 }
 
-/// What the keeper knows of a pack's kind.
+/// The last report to the keeper about a pack's kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KindReport {
     None,
@@ -73,16 +74,16 @@ enum KindReport {
     Absent,
 }
 
-/// Where a watch is.
+/// The state of a watch between two rounds.
 struct Reached {
     version: String,
-    /// Nothing was missed up to the last word,
+    /// Whether nothing was missed up to `came`.
     caught_up: bool,
-    /// which came then.
+    /// When the last data arrived.
     came: Instant,
 }
 
-/// Why a list or a round did not come to its end.
+/// The reason why a list or a round was not completed.
 #[derive(Debug, thiserror::Error)]
 enum Interruption {
     #[error("the API server no longer has this version")]
@@ -100,7 +101,7 @@ enum Interruption {
 }
 
 impl Interruption {
-    /// There is no such collection, or its pack is switched off.
+    /// Returns whether there is no such collection, or its pack is switched off.
     fn is_absent(&self) -> bool {
         match self {
             Self::Off => true,
@@ -142,7 +143,7 @@ impl Follower {
                 Err(Interruption::Over) => return,
                 Err(trouble) => trouble,
             };
-            // It may be installed or switched on later, so it is asked for once a round.
+            // The kind may be installed or switched on later, so it is requested once a round.
             if self.kind.is_optional() && trouble.is_absent() {
                 place = None;
                 if reported != KindReport::Absent && self.absent().await.is_err() {
@@ -162,7 +163,7 @@ impl Follower {
                 (_, Some(place)) => place.caught_up = false,
                 (_, None) => {}
             }
-            // One failure is nothing new where all is known, for it is tried again at once.
+            // For a kind that was reported before, a first failure is not news: the request is soon repeated.
             if (reported == KindReport::None || pause > FIRST_PAUSE)
                 && self.report_unreachable(&mut reported).await.is_err()
             {
@@ -173,12 +174,12 @@ impl Follower {
         }
     }
 
-    /// Its pack is switched off. Settings can be read again at any time.
+    /// Returns whether the pack of this kind is switched off. The answer may change: settings can be reloaded at any time.
     fn is_off(&self) -> bool {
         self.kind.is_optional() && !crate::rulebook().reads(self.kind, &self.guard.settings.load())
     }
 
-    /// It is not offered, or not asked for, so there is nothing.
+    /// Reports that there are no objects of this kind, because it is not offered or its pack is switched off.
     async fn absent(&self) -> Result<(), Interruption> {
         for message in [Message::Begun, Message::Serves(false), Message::Listed] {
             self.send(message).await?;
@@ -186,8 +187,8 @@ impl Follower {
         Ok(())
     }
 
-    /// The kind of a pack cannot be listed now: no other kind waits for it, and its rules are to know. It is offered: of what is not, an API
-    /// server says so.
+    /// Reports that the kind of a pack cannot be listed now, so that no other kind waits for it and its rules answer UNKNOWN.
+    /// The kind counts as offered: if it were not, the API server would answer that it does not exist.
     async fn report_unreachable(&self, reported: &mut KindReport) -> Result<(), Interruption> {
         if self.kind.is_optional() && *reported != KindReport::Unreachable {
             *reported = KindReport::Unreachable;
@@ -197,7 +198,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The same as `turn`, and a word to the keeper while a pack's kind has it wait.
+    /// Does the same as `turn`, and reports to the keeper if a pack's kind takes too long.
     async fn turn_or_word(
         &self,
         place: &mut Option<Reached>,
@@ -214,7 +215,7 @@ impl Follower {
         turn.await
     }
 
-    /// One list, or one round of the watch.
+    /// Runs one list, or one round of the watch.
     async fn turn(&self, place: &mut Option<Reached>) -> Result<(), Interruption> {
         if self.again.swap(false, Ordering::Relaxed) {
             *place = None;
@@ -225,14 +226,14 @@ impl Follower {
         };
         let (begun, seconds) = (Instant::now(), if place.caught_up { ROUND } else { CATCH_UP });
         self.round(place, seconds).await?;
-        // A proxy that ends rounds at once is not asked again without a pause.
+        // A proxy may end rounds at once; without a pause it would be flooded with requests.
         if begun.elapsed() < Duration::from_secs(u64::from(seconds)) / 2 {
             sleep(FIRST_PAUSE).await;
         }
         Ok(())
     }
 
-    /// Everything there is; the version from which the watch goes on.
+    /// Lists the collection, and returns the version from which the watch continues.
     async fn list(&self) -> Result<String, Interruption> {
         self.send(Message::Begun).await?;
         let asked = Instant::now();
@@ -247,12 +248,12 @@ impl Follower {
             self.send(Message::Serves(true)).await?;
         }
         self.send(Message::Listed).await?;
-        // All pages show what there was when the first one was asked for.
+        // All pages show the state at the time when the first one was requested.
         self.freshness.at(self.watch, asked);
         Ok(pages.version())
     }
 
-    /// The watch for so many seconds.
+    /// Watches for this number of seconds.
     async fn round(&self, place: &mut Reached, seconds: u32) -> Result<(), Interruption> {
         let params = WatchParams {
             label_selector: self.selector.clone(),
@@ -293,12 +294,12 @@ impl Follower {
             }
             seen = text.len();
             turn = turn.filter(|_| seen > pages::LITTLE);
-            // What was not taken for so long may have been cut off.
+            // If the keeper accepted no messages for this long, the API server may have cut off the watch.
             if asked.elapsed() > silence + SILENCE {
                 return Err(Interruption::Silent(asked.elapsed()));
             }
         }
-        // API servers also end the watch of a client that reads too slowly, and then something is missing.
+        // API servers also end the watch of a client that reads too slowly, and then events are missing.
         if begun.elapsed() + EARLY >= Duration::from_secs(u64::from(seconds)) {
             self.up_to_date(place);
         } else {
@@ -307,7 +308,7 @@ impl Follower {
         Ok(())
     }
 
-    /// One line of a watch.
+    /// Handles one line of a watch.
     async fn line(&self, line: &[u8], place: &mut Reached) -> Result<(), Interruption> {
         let Line { kind, object } = serde_json::from_slice(line).map_err(Interruption::Line)?;
         if kind == "ERROR" {
@@ -324,7 +325,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Something happened; after a break it may be one of many that happened meanwhile.
+    /// Sends a change to the keeper. After an interruption it may be one of many, so it does not prove that the watch caught up.
     async fn event(&self, message: Message, place: &Reached) -> Result<(), Interruption> {
         self.send(message).await?;
         if place.caught_up {
@@ -350,7 +351,7 @@ impl Follower {
     }
 }
 
-/// What stands in a line of a watch.
+/// The content of one line of a watch.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(rename = "type")]
@@ -359,7 +360,8 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
-/// The outcome, if it comes in time. A process that stood still meanwhile does not take what has lain there for news.
+/// Returns the outcome if it arrives within the limit. If the process was suspended meanwhile, data that waited for it is
+/// not accepted as new.
 async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, Interruption> {
     let begun = Instant::now();
     match timeout(limit, what).await {

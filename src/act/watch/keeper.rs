@@ -1,4 +1,5 @@
-//! The keeper of the facts: hears every watch, forgets what is gone, and builds a World when something changed.
+//! The keeper of the facts: applies the messages of every watch, drops objects that are gone, and builds a World when
+//! something has changed.
 //!
 //! Must not know: clients, and where a World goes.
 
@@ -24,22 +25,22 @@ use super::member_events::{MemberEvent, Topic};
 use super::{LOOK, MESSAGES, Message};
 use crate::act::guard::Guard;
 
-/// Under a storm of events a World is drawn this often, no more,
+/// The shortest pause between two Worlds, under a storm of events.
 const AT_MOST_EVERY: Duration = Duration::from_millis(1);
-/// and drawing never takes more than a fifth of the time.
+/// The pause after a World, as a multiple of the time that building it took: building takes at most a fifth of the time.
 const REST: u32 = 4;
-/// What found no room is listed again this often at most.
+/// The shortest interval at which kinds with objects that had no room are listed again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// One list and watch, and what it holds.
+/// One list and watch, and the objects that it holds.
 pub(super) struct Source {
     kind: Kind,
     listed: bool,
-    /// The objects of this source, and their versions; another source may know the same object by another selector.
+    /// The objects of this source, and their versions. Another source may have the same object by another selector.
     holds: HashMap<Id, Option<u64>>,
-    /// From the begin of a list to the end of one: what was held before and has not come again.
+    /// While a list is not complete: the objects that were held before and that it has not named yet.
     before: HashSet<Id>,
-    /// It is to be listed again.
+    /// Whether this source is to be listed again.
     pub(super) again: Arc<AtomicBool>,
 }
 
@@ -48,7 +49,7 @@ impl Source {
         Self { kind, listed: false, holds: HashMap::new(), before: HashSet::new(), again: Arc::default() }
     }
 
-    /// It is there, in this version, as far as that is a number.
+    /// Records that the object exists in this version. Returns the version, if it is a number.
     fn has(&mut self, id: &Id, version: &str) -> Option<u64> {
         self.before.remove(id);
         let version = version.parse().ok();
@@ -56,37 +57,37 @@ impl Source {
         version
     }
 
-    /// Whether this source has the object, as far as it has reported.
+    /// Returns whether this source has the object, as far as it has reported.
     fn knows(&self, id: &Id) -> bool {
         self.holds.contains_key(id) || self.before.contains(id)
     }
 }
 
-/// The one owner of the facts.
+/// The only owner of the facts.
 pub(super) struct Keeper {
     sources: Vec<Source>,
     facts: Facts,
-    /// The last that was drawn from them.
+    /// The last World that was built from the facts.
     world: World,
     contents: Contents,
-    /// Asks for the content of a ConfigMap.
+    /// Sends requests for the content of a ConfigMap.
     want: mpsc::UnboundedSender<Id>,
-    /// When every list was complete for the first time,
+    /// When every list was complete for the first time.
     listed: Option<Instant>,
-    /// and then every text once.
+    /// Whether, after that, every text was known once.
     loaded: bool,
-    /// When it was looked last whether something finds room now.
+    /// When it was last checked whether objects that had no room have room now.
     looked: Instant,
 }
 
 impl Keeper {
-    /// Knows only these facts yet.
+    /// Creates a keeper that has only these facts.
     pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, facts: Facts) -> Self {
         let (world, contents) = (World::empty(facts.adoption(), Freshness::Current), Contents::default());
         Self { sources, facts, world, contents, want, listed: None, loaded: false, looked: Instant::now() }
     }
 
-    /// Applies the messages of the watches, and shows every World that follows.
+    /// Applies the messages of the watches, and sends every World that results.
     pub(super) async fn run(
         mut self,
         mut messages: mpsc::Receiver<(usize, Message)>,
@@ -94,7 +95,7 @@ impl Keeper {
         show: &mpsc::Sender<World>,
     ) {
         let mut batch = Vec::new();
-        // In silence texts become late, too.
+        // The timeout is needed because texts also become late while no message arrives.
         while !matches!(timeout(LOOK, messages.recv_many(&mut batch, MESSAGES)).await, Ok(0)) {
             let mut news = false;
             for (source, message) in batch.drain(..) {
@@ -104,11 +105,11 @@ impl Keeper {
                 news |= self.apply(source, message);
             }
             news |= self.look();
-            // Before the first lists are complete no request is answered, so no World is drawn.
+            // Before the first lists are complete no request is answered, so no World is built.
             if news && self.knows_everything() {
                 let begun = Instant::now();
                 let (before, mut facts) = (self.world.clone(), take(&mut self.facts));
-                // The first one is made of everything, and this thread also answers requests.
+                // The first World is built from everything, and this thread also answers requests.
                 let drawn = spawn_blocking(move || (before.after(&mut facts), facts)).await;
                 let Ok((world, facts)) = drawn else { return };
                 (self.world, self.facts) = (world.clone(), facts);
@@ -116,13 +117,13 @@ impl Keeper {
                 if show.send(world).await.is_err() {
                     return;
                 }
-                // What comes meanwhile waits in the channel and costs one World together.
+                // Messages that arrive meanwhile wait in the channel and together cost one World.
                 sleep(AT_MOST_EVERY.max(cost * REST)).await;
             }
         }
     }
 
-    /// What changes by time alone. False: nothing did.
+    /// Applies changes that come with time alone, such as late texts. Returns false if the facts did not change.
     fn look(&mut self) -> bool {
         let known = &self.facts.unreadable;
         let is_new = |id: &&Id| known.get(&(Kind::ConfigMap, (*id).clone())) != Some(&LATE);
@@ -141,7 +142,7 @@ impl Keeper {
         !late.is_empty()
     }
 
-    /// To what one pod said. Only its last words may be news.
+    /// Applies the probe Events of one pod. Returns whether its last report is new; those in between do not count.
     fn listen(&mut self, events: &[MemberEvent]) -> bool {
         let Some(first) = events.first() else { return false };
         let known = |facts: &Facts| facts.pod(&first.about).cloned();
@@ -153,11 +154,11 @@ impl Keeper {
         before.as_ref().map(|pod| pod.words()) != after.as_ref().map(|pod| pod.words())
     }
 
-    /// False: it was known.
+    /// Applies one message. Returns false if it brought nothing new.
     fn apply(&mut self, index: usize, message: Message) -> bool {
         let source = &mut self.sources[index];
         match message {
-            // After a list that failed, what it has not named yet is still to be named by this one, or gone.
+            // `before` may still hold objects that an earlier, failed list did not name: this list names them, or they are gone.
             Message::Begun => {
                 source.before.extend(take(&mut source.holds).into_keys());
                 return false;
@@ -218,14 +219,15 @@ impl Keeper {
         true
     }
 
-    /// No other selector of this kind has reported a newer version. Where versions are no numbers the last word counts.
+    /// Returns whether no source of this kind has reported a newer version. Where versions are not numbers, the last message
+    /// counts.
     fn is_newest(&self, index: usize, id: &Id, version: Option<u64>) -> bool {
         let kind = self.sources[index].kind;
         let same = self.sources.iter().filter(|source| source.kind == kind);
         !same.filter_map(|source| *source.holds.get(id)?).any(|other| version.is_some_and(|own| own < other))
     }
 
-    /// Changes an object: what it reads from now on is asked for, and what nothing reads any more is forgotten.
+    /// Changes an object, then requests the ConfigMaps that it reads now, and forgets those that no object reads any more.
     fn reading_anew(&mut self, kind: Kind, id: &Id, change: impl FnOnce(&mut Facts)) {
         let before: Vec<_> = self.facts.config_maps_of(kind, id).collect();
         change(&mut self.facts);
@@ -235,7 +237,7 @@ impl Keeper {
         }
     }
 
-    /// Asks for the text of this ConfigMap if some object reads it and it is not known, and forgets it if nothing does.
+    /// Requests the text of this ConfigMap if an object reads it and it is not known; forgets it if no object reads it.
     fn want(&mut self, id: &Id) {
         if self.facts.reads(id) {
             let awaited = self.contents.want(id);
@@ -250,7 +252,8 @@ impl Keeper {
         }
     }
 
-    /// Asks for as many as may be under way, and for one that was not looked at and may be now. The fetcher ends with the process.
+    /// Requests as many texts as may be under way, after one that was beyond a limit and no longer is. The result of `send` is
+    /// ignored because the fetcher ends only with the process.
     fn ask(&mut self) {
         if let Some(next) = self.contents.that_fits() {
             self.want(&next);
@@ -260,7 +263,7 @@ impl Keeper {
         }
     }
 
-    /// Takes in a text, if it may be, and if there is room for it.
+    /// Stores the text from a fetch, if the answer may be used and there is room for it.
     fn fetched(&mut self, id: &Id, answer: Fetched) {
         if self.contents.came(id, &answer) {
             let problem = match answer {
@@ -289,7 +292,7 @@ impl Keeper {
         }
     }
 
-    /// Gone for this source; gone altogether unless another selector still has it.
+    /// Removes an object that this source no longer has from the facts, unless another source of its kind still has it.
     fn forget(&mut self, index: usize, id: &Id) {
         let kind = self.sources[index].kind;
         if self.sources.iter().any(|source| source.kind == kind && source.knows(id)) {
@@ -303,7 +306,7 @@ impl Keeper {
         }
     }
 
-    /// Every list was complete once, and then every text that was missed. How old that is by now the watches say.
+    /// Returns whether every list was complete once, and after that every text. The watches measure how old this is.
     fn knows_everything(&mut self) -> bool {
         if self.listed.is_none() && self.sources.iter().all(|source| source.listed) {
             self.listed = Some(Instant::now());

@@ -1,9 +1,9 @@
-//! Events that others make of our members and that last an hour: what probes said when they failed (kubelets), and why a
-//! member could not be created (the StatefulSet controller).
+//! Events about members, which the API server keeps for an hour: the output of failed probes (from kubelets), and the
+//! reasons why a member could not be created (from the StatefulSet controller).
 //!
-//! Listed when they are needed, not watched: API servers keep no cache of Events, and in a large cluster most of them are
-//! of this kind. Who may write Events of probes is for a policy of the chart to say (`policy-events.yaml`); why a pod was not
-//! created is only repeated, and decides nothing.
+//! They are listed when they are needed, not watched: API servers keep no cache of Events, and in a large cluster most
+//! Events are of these kinds. A policy of the chart (`policy-events.yaml`) restricts which users may write Events of probes;
+//! the reason why a pod was not created is only repeated, and decides nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use super::pages::Pages;
 use crate::act::guard::Guard;
 use crate::act::telemetry::{chain, repeated};
 
-/// Members that are not Ready are asked for this often at first: a recovery waits for what they report,
+/// The interval at which the Events of a member that is not Ready are listed at first: a recovery waits for its reports.
 const EVERY: Duration = Duration::from_secs(10);
-/// so many times,
+/// The number of listings at that interval. After them it grows.
 const EAGER: u32 = 4;
-/// and this often after some time.
+/// The longest interval between two listings for the same member.
 const MOST_PATIENT: Duration = Duration::from_secs(120);
-/// A pod is missing for a moment whenever one restarts: the reason is asked for only after that.
+/// The delay before the reason for a missing pod is listed: a pod is also missing for a moment whenever it restarts.
 const MISSES: Duration = Duration::from_secs(30);
-/// So many Events of one object are read,
+/// The number of Events of one object that are read.
 const MOST: usize = 1000;
-/// and no probe of ours says more than this.
+/// The size of the longest message that is kept, in bytes: no probe of the guard prints more.
 const LONGEST_MESSAGE: usize = 2048;
 
-/// What Events are about.
+/// The topic of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
     /// A probe of a pod that failed.
@@ -54,20 +54,20 @@ impl Topic {
     }
 }
 
-/// One such Event.
+/// One Event about a member.
 #[derive(Clone, Debug)]
 pub struct MemberEvent {
-    /// Whose: a pod's, or of a StatefulSet whose pods cannot be created.
+    /// The object of the Event: a pod, or a StatefulSet whose pods cannot be created.
     pub about: Id,
-    /// Its uid.
+    /// The uid of that object.
     pub uid: String,
-    /// When it last said so, by the kubelet's clock.
+    /// When it was last reported, by the clock of the reporter (for a probe, the kubelet).
     pub at: Timestamp,
-    /// What the probe printed, and the kubelet's own words before it.
+    /// The reporter's message; for a probe, the kubelet's own text and then the output of the probe.
     pub message: String,
 }
 
-/// All that are remembered, oldest first.
+/// Returns all Events of this topic that the API server still has, oldest first.
 pub async fn events(
     client: &Client,
     about: Topic,
@@ -76,7 +76,8 @@ pub async fn events(
     list(client, namespace, about.fields(), usize::MAX).await
 }
 
-/// Those of one object, by its uid. Users who may write Events must not be able to fill up the guard.
+/// Returns a limited number of Events about one object, by its uid: users who may write Events must not be able to fill the
+/// guard's memory.
 pub async fn events_of(
     client: &Client,
     about: Topic,
@@ -112,7 +113,7 @@ fn event(event: Event) -> Option<MemberEvent> {
     Some(MemberEvent { about: id, uid, at, message })
 }
 
-/// Lists the Events of members that are not Ready, as long as there are any, and hands them on.
+/// Lists the Events of members that are not Ready or are missing, while there are any, and sends them to the keeper.
 pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Sender<(usize, Message)>) {
     let mut look = interval(EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -138,7 +139,7 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Send
             }
             let listing = events_of(&client, run.about, &namespace, &run.uid);
             let error = match timeout(EVERY, listing).await {
-                // No source of the keeper's: it stands for no object.
+                // Index 0 has no meaning here: these Events belong to no source of the keeper.
                 Ok(Ok(events)) => {
                     if sender.send((0, Message::MemberEvents(run.about, events))).await.is_err() {
                         return;
@@ -155,7 +156,7 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Send
     }
 }
 
-/// One run of a server: its pod's uid, and since when its container runs; or a StatefulSet of which a pod is missing.
+/// One run of a server: its pod's uid, and when its container started; or a StatefulSet that lacks a pod.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct WatchedRun {
     uid: String,
@@ -163,14 +164,14 @@ struct WatchedRun {
     about: Topic,
 }
 
-/// A member that is not Ready for long is asked about less and less often.
+/// When the Events of one run are listed next. The pause grows while the member stays not Ready.
 struct ListingPause {
     until: Instant,
     pause: Duration,
     looks: u32,
 }
 
-/// Members whose server runs and is not Ready, StatefulSets of which a member is missing, and their namespaces.
+/// Returns the members whose server runs and is not Ready, and the StatefulSets that lack a member, with their namespaces.
 fn waiting(guard: &Guard) -> Vec<(WatchedRun, String)> {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View::new(&world, (guard.clock)(), &settings);
@@ -180,7 +181,7 @@ fn waiting(guard: &Guard) -> Vec<(WatchedRun, String)> {
         let namespace = cluster.id.namespace.clone();
         let server =
             |pod: &PodFact| WatchedRun { uid: pod.uid.clone(), since: pod.since, about: Topic::Probes };
-        // Before it holds data, a member that is missing is of no interest here.
+        // Before the cluster has data, a missing member does not matter here.
         let missing =
             !cluster.left && cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
         let set = &cluster.workload.metadata.uid;

@@ -1,6 +1,6 @@
-//! One look: what the watches would list, listed once, with an error instead of patience.
+//! Lists once, for commands, what the watches would list. A failure is an error, where a watch would try again.
 //!
-//! For commands. A person with rights in one namespace only asks for that one.
+//! A user who has rights in one namespace only can list that namespace alone.
 
 use std::collections::BTreeSet;
 
@@ -20,16 +20,16 @@ use super::{Message, read, resource, unreadable};
 use crate::act::api::Fault;
 use crate::act::config_maps;
 
-/// What was listed.
+/// The outcome of listing everything once.
 #[derive(Debug)]
 pub struct Listed {
-    /// All of it.
+    /// The facts from all objects that were listed.
     pub facts: Facts,
-    /// What is not in it: in a namespace of their own people often may not list nodes; a pack's kind may be broken.
+    /// The kinds that could not be listed: a user of one namespace often may not list nodes, and a pack's kind may be broken.
     pub unseen: Vec<&'static str>,
 }
 
-/// Why there is no answer.
+/// The reason why the objects could not be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A list failed.
@@ -38,13 +38,13 @@ pub enum Error {
     /// The content of a ConfigMap could not be read.
     #[error("reading ConfigMap {0}")]
     Content(Id, #[source] kube::Error),
-    /// A namespace was named that is not there.
+    /// The requested namespace does not exist.
     #[error("there is no namespace {0}")]
     NoNamespace(String),
 }
 
 impl Error {
-    /// It is not allowed to know.
+    /// Returns whether the caller lacks the right to list or read something.
     pub fn forbidden(&self) -> bool {
         matches!(self, Self::List(_, error) | Self::Content(_, error) if is_forbidden(error))
     }
@@ -71,7 +71,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                 Err(error) if kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
                     listed.unseen.push(plural);
                 }
-                // Without the right to see them, only a remark about autoscalers is missing.
+                // Without the right to list them, only a remark about autoscalers is missing.
                 Err(error) if kind == Kind::Autoscaler && is_forbidden(&error) => {
                     listed.unseen.push(plural);
                 }
@@ -81,12 +81,12 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                         listed.unseen.push(plural);
                     }
                 }
-                // What is wrong with another system's kind is no reason to judge nothing.
+                // A broken kind of another system must not prevent the examination of all others.
                 Err(error) if kind.is_optional() && Fault::of(&error) == Fault::Broken => {
                     listed.facts.kept.hears(kind, false);
                     listed.unseen.push(plural);
                 }
-                // It is not installed.
+                // The kind is not installed.
                 Err(error) if kind.is_optional() && Fault::of(&error) == Fault::NotFound => {}
                 Ok(()) if kind.is_optional() => listed.facts.kept.serves(kind, true),
                 result => result.map_err(|error| Error::List(plural, error))?,
@@ -104,7 +104,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
     Ok(listed)
 }
 
-/// The kinds of packs that the API server offers, as far as it answers.
+/// Returns the kinds of packs that the API server offers, as far as it answers.
 pub async fn served(client: &Client) -> BTreeSet<Kind> {
     let mut served = BTreeSet::new();
     for kind in crate::rulebook().kinds().watched() {
@@ -121,8 +121,8 @@ async fn offers(client: &Client, kind: Kind) -> bool {
     offered.is_ok_and(|all| all.resources.iter().any(|it| it.name == kind.plural()))
 }
 
-/// Reads what servers that are not Ready answered their probes, and why pods were not created. Without the right to list Events, or
-/// when they are gone, less is known.
+/// Reads the probe output of servers that are not Ready, and the reasons why pods were not created. Without the right to list
+/// Events, or when they are gone, the facts lack these details.
 async fn read_member_events(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     if facts.pods().any(|pod| pod.server && !pod.ready) {
         let found = events(client, Topic::Probes, namespace).await.unwrap_or_default();
@@ -146,7 +146,7 @@ async fn namespace_named(client: &Client, name: &str, facts: &mut Facts) -> kube
     Ok(())
 }
 
-/// Never in memory as text altogether.
+/// Lists all objects of one kind. Their text is never in memory as a whole.
 async fn all(client: &Client, namespace: Option<&str>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
     let namespace = namespace.filter(|_| !kind.is_cluster_wide());
     let url = DynamicObject::url_path(&resource(kind), namespace);

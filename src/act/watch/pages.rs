@@ -1,8 +1,8 @@
-//! A list as it comes from the API server: page by page, and of a page one object at a time.
+//! A list from the API server, read page by page and, within a page, one object at a time.
 //!
-//! Owns: how much text of lists and watches is in memory at once. One object may be three megabytes of text that people wrote, and
-//! all kinds are listed at the same time, so no page is ever held whole, and few large objects are. Must not know: what is read
-//! of an object.
+//! Owns: how much text of lists and watches is in memory at once. One object may be three megabytes of text that users wrote,
+//! and all kinds are listed at the same time, so a page is never held as a whole, and only few large objects are held at once.
+//! Must not know: what is read of an object.
 
 mod split;
 
@@ -21,24 +21,26 @@ use super::sent::RawObject;
 use crate::act::api::refusal;
 use split::Split;
 
-/// Until a page begins to come,
+/// The time within which a page must begin to arrive.
 const PAGE_DEADLINE: Duration = Duration::from_secs(60);
-/// and the silence within a page.
+/// The longest silence within a page.
 const SILENCE: Duration = Duration::from_secs(10);
-/// So many objects in the first page. API servers hold a whole page, so there are more in the next one while pages are small,
+/// The number of objects in the first page. API servers hold a whole page in memory, so the number grows only while pages
+/// are small.
 const FIRST: u32 = 64;
-/// up to so many,
+/// The largest number of objects in a page.
 const MOST: u32 = 500;
-/// and fewer when a page has more bytes than this.
+/// The size of a page in bytes below which the next page has more objects; above four times this size it has fewer.
 const PAGE_SIZE: usize = 1 << 20;
-/// More text than this of one object is held only in turn,
+/// The bytes of one object's text that may be held at any time. More are held only in turn.
 pub(super) const LITTLE: usize = 64 << 10;
-/// by so many lists and watches at once. The process has one memory, so this is for all of it.
+/// The turns: the number of lists and watches that may hold a larger text at the same time. It bounds the memory of the
+/// process, so all of them share it.
 static TURNS: Semaphore = Semaphore::const_new(2);
 
 /// Waits until another large text may be held.
 pub(super) async fn turn() -> Option<SemaphorePermit<'static>> {
-    // It is never closed.
+    // The semaphore is never closed.
     TURNS.acquire().await.ok()
 }
 
@@ -53,22 +55,22 @@ pub(crate) struct Pages {
     version: Option<String>,
 }
 
-/// The text of one object. Where it is long, others wait until it is dropped.
+/// The text of one object. While a long text is held, others may have to wait until it is dropped.
 pub(crate) struct Piece {
-    /// The JSON.
+    /// The object as JSON.
     pub(crate) text: String,
-    /// Drop it after the text.
+    /// The turn of a long text. It is declared after the text, so that it is dropped after it.
     _turn: Option<SemaphorePermit<'static>>,
 }
 
 impl Piece {
-    /// Its name, and the rest unread.
+    /// Reads the name and version of the object, and leaves the rest unparsed.
     pub(super) fn read(&self) -> serde_json::Result<RawObject<'_>> {
         RawObject::of(&self.text)
     }
 }
 
-/// One answer.
+/// The answer to one request.
 struct Page {
     body: Body,
     data: Bytes,
@@ -78,23 +80,23 @@ struct Page {
 }
 
 impl Pages {
-    /// Asks for nothing yet.
+    /// Prepares a list. The first request is sent by `next`.
     pub(crate) fn of(client: &Client, url: String, params: ListParams) -> Self {
         let (client, params) = (client.clone(), params.limit(FIRST));
         Self { client, url, params, metadata_only: false, page: None, version: None }
     }
 
-    /// Of each object the API server sends its metadata alone.
+    /// Sets whether the API server sends only the metadata of each object.
     pub(crate) fn metadata_only(self, is_so: bool) -> Self {
         Self { metadata_only: is_so, ..self }
     }
 
-    /// The version of the list, from which a watch goes on.
+    /// Returns the version of the list, from which a watch can continue; empty before the end of the list.
     pub(crate) fn version(self) -> String {
         self.version.unwrap_or_default()
     }
 
-    /// The next object; `None` after the last one.
+    /// Returns the next object; `None` after the last one.
     pub(crate) async fn next(&mut self) -> kube::Result<Option<Piece>> {
         while self.version.is_none() {
             let page = match &mut self.page {
@@ -160,7 +162,7 @@ impl Page {
     }
 }
 
-/// How many objects to ask for after a page of so many, which had so many bytes.
+/// Returns the number of objects to request after a page with this limit and this number of bytes.
 fn next_limit(limit: u32, bytes: usize) -> u32 {
     match bytes {
         _ if bytes < PAGE_SIZE => (limit * 2).min(MOST),

@@ -1,7 +1,7 @@
-//! An object as the API server sent it: which one it is, and its text for the reader.
+//! An object as the API server sent it: its name and version, and its text for the reader.
 //!
-//! kube would have us choose a type; then one odd object ends a whole watch, and reviews and watches would read by two
-//! different doors. So nothing but its name and version is read here, and `Object::read` gets the text.
+//! kube's watches parse objects into a type, so that one malformed object ends a whole watch, and objects of reviews and of
+//! watches would be read by different code. So only the name and version are read here, and `Object::read` gets the text.
 
 use facts::view::Id;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ pub(super) struct RawObject<'a> {
 }
 
 impl<'a> RawObject<'a> {
-    /// Fails if the text is not an object of Kubernetes.
+    /// Reads the name and version. Fails if the text is not an object of Kubernetes.
     pub(super) fn of(text: &'a str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Named {

@@ -1,6 +1,6 @@
-//! How it was before: what `--against` names.
+//! The earlier state of the manifests, which `--against` names.
 //!
-//! Owns: reading a revision of the repository that the paths are in, by the `git` that is there. Must not know: what changed.
+//! Owns: reading a revision of the repository that the paths are in, with the installed `git`. Must not know: what changed.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -15,12 +15,12 @@ use super::exclusions::Exclusions;
 use super::{input, sources};
 use crate::command::terminal::progress::Progress;
 
-/// What `--against` names.
+/// The earlier state that `--against` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// Files as they were.
+    /// A file or folder with the earlier state.
     Path(PathBuf),
-    /// A revision of the repository.
+    /// A revision of the repository that the paths are in.
     Git(String),
 }
 
@@ -40,7 +40,7 @@ impl FromStr for Base {
 }
 
 impl Base {
-    /// Every text of the base below these paths.
+    /// Reads every text of the base below these paths.
     pub(super) fn read(
         &self,
         paths: &[PathBuf],
@@ -69,14 +69,14 @@ impl Base {
 /// A path in a revision.
 struct Tree<'a> {
     path: &'a Path,
-    /// Where `git` is asked: the folder, or the nearest one above what is not there any more.
+    /// The folder in which `git` runs: that of the path, or the nearest one above it that still exists.
     folder: &'a Path,
     commit: String,
 }
 
-/// What is no file of text in a revision, and what is to be said of it.
+/// A path in a revision that cannot be compared, such as a link or a submodule, and the text about it.
 type Other = (PathBuf, String);
-/// A file in a revision: its content's id, and its path below the folder.
+/// A file in a revision: the id of its content, and its path below the folder.
 type Blob = (String, PathBuf);
 
 impl<'a> Tree<'a> {
@@ -90,7 +90,7 @@ impl<'a> Tree<'a> {
         Ok(Self { path, folder, commit: commit(folder, path, revision)? })
     }
 
-    /// Every manifest below the path, and a word about what is none.
+    /// Reads every manifest below the path, and adds a note for each path that cannot be compared.
     fn texts(&self) -> anyhow::Result<Vec<Input>> {
         let (blobs, others) = self.blobs()?;
         let contents = self.contents(&blobs)?;
@@ -104,7 +104,7 @@ impl<'a> Tree<'a> {
         Ok(blobs.into_iter().zip(contents).map(named).chain(left_out).collect())
     }
 
-    /// As the same file is named now.
+    /// Returns the name under which the same file is given now.
     fn name(&self, below: PathBuf) -> PathBuf {
         let here = self.folder == Path::new(".") && !self.path.starts_with(".");
         if here { below } else { self.folder.join(below) }
@@ -151,7 +151,7 @@ impl<'a> Tree<'a> {
         Ok((blobs, others))
     }
 
-    /// What is in them, by one process.
+    /// Reads the contents of these files, with one process.
     fn contents(&self, blobs: &[Blob]) -> anyhow::Result<Vec<Vec<u8>>> {
         let mut child = command(self.folder, &["cat-file", "--batch"])
             .stdin(Stdio::piped())
@@ -159,7 +159,7 @@ impl<'a> Tree<'a> {
             .spawn()
             .context("running git")?;
         let mut asked = child.stdin.take().context("git takes no input")?;
-        // It answers while it is asked: neither may wait for the other.
+        // git writes answers while it still reads ids, so another thread writes the ids: otherwise both sides could wait.
         let ids: String = blobs.iter().map(|(id, _)| format!("{id}\n")).collect();
         let asking = std::thread::spawn(move || asked.write_all(ids.as_bytes()));
         let output = child.wait_with_output().context("running git")?;
@@ -181,7 +181,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The commit that a revision is; of `REV...` and `A...B` the one where the branches parted.
+/// Returns the commit that a revision names; for `REV...` and `A...B`, the one where the branches parted.
 fn commit(folder: &Path, path: &Path, revision: &str) -> anyhow::Result<String> {
     let shown = path.display();
     let inside = git(folder, &["rev-parse", "--git-dir"])?;
@@ -204,7 +204,7 @@ fn commit(folder: &Path, path: &Path, revision: &str) -> anyhow::Result<String> 
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What a file said in a revision; `None`: there was none.
+/// Returns the text of a file in a revision; `None`: there was no such file, or it was not UTF-8.
 pub(super) fn text_of(revision: &str, path: &Path) -> anyhow::Result<Option<String>> {
     let tree = Tree::of(path, revision)?;
     let (blobs, _) = tree.blobs()?;
@@ -212,7 +212,7 @@ pub(super) fn text_of(revision: &str, path: &Path) -> anyhow::Result<Option<Stri
     Ok(text.and_then(|bytes| String::from_utf8(bytes).ok()))
 }
 
-/// Hooks of git run with variables that name another repository than the one that a path is in.
+/// Variables that git sets for its hooks. They may name another repository than the one that a path is in.
 const OF_HOOKS: [&str; 6] =
     ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"];
 
@@ -221,7 +221,7 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     for name in OF_HOOKS {
         command.env_remove(name);
     }
-    // The folder's author must not choose programs that git starts, nor that another repository in it counts.
+    // The author of the folder must not choose programs that git starts, or make git use another repository inside the folder.
     command.args(["-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit"]);
     command.arg("-C").arg(folder).args(arguments).env("GIT_OPTIONAL_LOCKS", "0").stderr(Stdio::piped());
     command

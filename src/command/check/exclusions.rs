@@ -8,12 +8,12 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// Patterns as in a .gitignore, each set below a folder.
+/// Patterns as in a .gitignore; each set of them is relative to a folder.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exclusions(Arc<[(PathBuf, Gitignore)]>);
 
 impl Exclusions {
-    /// Patterns of the command line are below the current folder, those of a settings file below its own.
+    /// Collects the patterns of the command line, relative to the current folder, and of a settings file, relative to its own.
     pub(super) fn of(typed: &[String], settings: &[String], beside: Option<&Path>) -> anyhow::Result<Self> {
         let here = std::env::current_dir().context("looking for the current folder")?;
         let folder =
@@ -23,14 +23,14 @@ impl Exclusions {
         Ok(Self(all.collect::<anyhow::Result<Vec<_>>>()?.into()))
     }
 
-    /// Tells whether a path, or a folder above it, is left out. `top`: the path that the user gave.
+    /// Returns whether a path, or a folder above it, is left out. `top` is the path that the user gave.
     pub(super) fn hold(&self, top: &Path, path: &Path, is_folder: bool) -> bool {
         if self.0.is_empty() {
             return false;
         }
         let Ok(whole) = std::path::absolute(path).map(|it| plain(&it)) else { return false };
         self.0.iter().any(|(folder, globs)| {
-            // A base in another folder is read as if it were here.
+            // Files of a base in another folder are matched by their path below that folder, as if they were here.
             let below = whole.strip_prefix(folder).or_else(|_| path.strip_prefix(top));
             below.is_ok_and(|it| globs.matched_path_or_any_parents(it, is_folder).is_ignore())
         })
@@ -47,7 +47,7 @@ fn matcher(folder: &Path, globs: &[String]) -> anyhow::Result<Gitignore> {
     builder.build().context("reading the patterns of files to leave out")
 }
 
-/// The path without `.` and `..`: it may be of a file that is not there any more.
+/// Returns the path without `.` and `..`. It does not look at the disk, because the file may not exist any more.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

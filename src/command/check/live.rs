@@ -1,6 +1,6 @@
-//! The cluster that `--live` compares with: what of the manifests is there, and all that the guard would know.
+//! The cluster that `--live` compares with: which objects of the manifests exist there, and everything that the guard would know.
 //!
-//! Owns: asking for it, read-only, with the rights of the person who runs it. Must not know: what changes.
+//! Owns: reading the cluster with the rights of the person who runs the command; nothing is written. Must not know: what changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
@@ -25,7 +25,7 @@ use crate::command::look::{Access, all_or_one, block_on};
 use crate::command::site::Site;
 use crate::command::terminal::progress::Progress;
 
-/// How many objects are asked for at once.
+/// The number of objects that are read at the same time.
 const AT_ONCE: usize = 8;
 
 /// Options that name the cluster of `--live`.
@@ -38,22 +38,22 @@ pub(super) struct LiveArgs {
     pub(super) access: Access,
 }
 
-/// The cluster as it is.
+/// The current state of the cluster.
 pub(super) struct Cluster {
     pub(super) world: World,
     pub(super) objects: BTreeMap<(Kind, Id), Found>,
-    /// What could not be listed.
+    /// The kinds that could not be listed.
     pub(super) unseen: Vec<&'static str>,
     /// The namespace of objects that name none.
     pub(super) namespace: String,
-    /// What time it is there.
+    /// The current time by the API server's clock.
     pub(super) now: Timestamp,
-    /// By these settings it was looked at.
+    /// The settings by which the cluster was listed.
     pub(super) chosen: Chosen,
 }
 
-/// Looks at the whole cluster, or, without the right to, at the namespace that all of these objects are in. `names` are theirs, in the
-/// namespace that kubectl would take if `namespace` is none.
+/// Lists the whole cluster, or, without the right to do so, the namespace that all of these objects are in. `names` returns the
+/// objects, given the settings, the namespace of objects that name none, and the time.
 pub(super) fn look(
     options: &Options,
     beside: Chosen,
@@ -64,7 +64,7 @@ pub(super) fn look(
         let client = options.live.access.client().await?;
         let site = &Site::that_judges(client, options.config.as_deref()).await?;
         let (client, now, chosen) = (&site.client, site.clock.now(), beside.or_of(site));
-        // With --verbose it is said whose settings count, and always where they may not be the guard's.
+        // `--verbose` prints the origin of the settings at the end; if they may not be the guard's, it is always printed.
         if site.guesses() {
             writeln!(io::stderr(), "gatera: {}", visible(&chosen.says(None)))?;
         }
@@ -86,9 +86,9 @@ pub(super) fn look(
     })
 }
 
-/// One object. The rest is judged also if this one may not be read.
+/// Reads one object. If that is forbidden, the other objects are still judged.
 async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kind, Id), Found)>> {
-    // In a path it would mean something else.
+    // Other characters would have another meaning in the path of the request.
     if !id.name.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._:".contains(&it)) {
         let words = format!("{:?} is not a name that an API server takes", id.name);
         return Ok(Some(((kind, id), Found::Unseen(words))));

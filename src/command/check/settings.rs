@@ -1,8 +1,9 @@
-//! The settings that count for a check: those that are named, or those that lie beside the manifests. With `--live` those of the guard
-//! come before the latter.
+//! The settings of a check: those in the file that `--config` names, or those in a file beside the manifests. With `--live` the
+//! guard's settings come before the latter.
 //!
-//! Owns: where they are looked for, and whose count. Not above the top of a repository, and outside of one only in the folder itself;
-//! the owner of the manifests owns their settings: no other user's file makes a check milder, and no change makes its own.
+//! Owns: where the file is searched for, and whose settings count. The search does not go above the top of a repository, and
+//! outside of a repository it stays in the folder itself. The owner of the manifests must own their settings: no other user's
+//! file makes a check milder, and no change makes its own check milder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,13 +18,13 @@ use crate::act::reload;
 use crate::command::installed::SettingsSource;
 use crate::command::site::Site;
 
-/// How the file is called.
+/// The name of the settings file.
 const NAME: &str = ".gatera.yaml";
 
-/// The settings, and whose they are.
+/// The settings, and where they come from.
 pub(super) struct Chosen {
     pub(super) settings: Settings,
-    /// The file that they came from.
+    /// The file that they come from.
     pub(super) file: Option<String>,
     whose: String,
 }
@@ -34,7 +35,8 @@ impl Chosen {
         Self { settings, whose: format!("{file}, {whose}"), file: Some(file) }
     }
 
-    /// With `--live`, if the guard's are known or a file is named; else what lies beside the manifests counts.
+    /// Returns the settings for `--live`: the file that `--config` names, or the guard's settings, or, if those are unknown, the
+    /// file beside the manifests.
     pub(super) fn or_of(self, site: &Site) -> Self {
         match &site.source {
             SettingsSource::Defaults(_) if self.file.is_some() => self,
@@ -43,14 +45,14 @@ impl Chosen {
         }
     }
 
-    /// Where they come from, for `--verbose`.
+    /// Returns the origin of the settings, for `--verbose`.
     pub(super) fn says(&self, mode: Option<Mode>) -> String {
         let mode = mode.map(|mode| format!("; --mode {}", mode.name())).unwrap_or_default();
         format!("settings: {}{mode}", self.whose)
     }
 }
 
-/// The settings for these paths.
+/// Returns the settings for these paths.
 pub(super) fn of(named: Option<&Path>, paths: &[PathBuf], base: Option<&Base>) -> anyhow::Result<Chosen> {
     const BESIDE: &str = "which lies beside the manifests or above them";
     if let Some(path) = named {
@@ -77,14 +79,14 @@ pub(super) fn of(named: Option<&Path>, paths: &[PathBuf], base: Option<&Base>) -
     };
     let settings = reload::load(&path)?;
     let Some(Base::Git(revision)) = base else { return Ok(Chosen::of(settings, &path, BESIDE)) };
-    // A change that makes rules milder does not make itself fine.
+    // A change that makes rules milder must not thereby pass its own check.
     let before = super::base::text_of(revision, &path)?;
     let before = before.map_or_else(|| Ok(Settings::default()), |text| reload::parse(&path, &text));
     let ids: Vec<_> = rulebook().rules().iter().map(|rule| rule.id).collect();
     Ok(Chosen::of(settings.no_milder_than(&before.unwrap_or_default(), &ids), &path, BESIDE))
 }
 
-/// The nearest one; of what is not there any more, from where it was.
+/// Returns the settings file that is nearest to the path, or to its former place if it does not exist any more.
 fn beside(path: &Path) -> anyhow::Result<Option<PathBuf>> {
     let path = if sources::is_standard_input(path) { Path::new(".") } else { path };
     let exists = |it: &&Path| it.as_os_str().is_empty() || it.exists();

@@ -15,13 +15,13 @@ use super::exclusions::Exclusions;
 use super::input;
 use crate::command::terminal::progress::Progress;
 
-/// No person writes a longer file by hand, and an API server takes no object of more than three.
+/// The size limit of one file, 64 MiB. Files that people write are shorter, and an API server takes no object of more than 3 MiB.
 const LONGEST: u64 = 64 << 20;
 const LEADS_OUT: &str =
     "is a link that leads out of this folder, so it was not followed; name what it leads to as well";
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Every text below the paths, each once, those of a folder in the order of their names.
+/// Reads every text below the paths once. The texts of a folder are in the order of their names.
 pub(super) fn read(paths: &[PathBuf], exclusions: &Exclusions, progress: &Progress) -> Vec<Input> {
     let mut found = InputList {
         inputs: Vec::new(),
@@ -46,7 +46,7 @@ pub(super) fn read(paths: &[PathBuf], exclusions: &Exclusions, progress: &Progre
             }
         } else if is_standard_input(path) || found.first_time(path) {
             if is_standard_input(path) {
-                // A person who types manifests at a terminal is not interrupted.
+                // The progress line must not disturb a person who types manifests at a terminal.
                 progress.says(String::new);
             }
             found.push(path, one(path));
@@ -58,9 +58,9 @@ pub(super) fn read(paths: &[PathBuf], exclusions: &Exclusions, progress: &Progre
 /// The inputs so far, and the progress line that counts them.
 struct InputList<'a> {
     inputs: Vec<Input>,
-    /// The path that is read now.
+    /// The path that is being read.
     given: &'a Path,
-    /// What git ignores in it is left out.
+    /// Whether files in it that git ignores are left out.
     asks_git: bool,
     exclusions: &'a Exclusions,
     seen: HashSet<PathBuf>,
@@ -74,23 +74,23 @@ impl InputList<'_> {
         self.progress.says(|| format!("reading: {files} file{} …", if files == 1 { "" } else { "s" }));
     }
 
-    /// A link may lead to what was read before, or to a folder above it.
+    /// Returns whether the path was not read before: a link may lead to the same file, or to a folder above it.
     fn first_time(&mut self, path: &Path) -> bool {
         fs::canonicalize(path).map_or(true, |path| self.seen.insert(path))
     }
 }
 
-/// `-` is a pipe.
+/// Returns whether the path is `-`, which stands for standard input.
 pub(super) fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// A file that is read as manifests when it lies in a folder.
+/// Returns whether a file in a folder is read as a manifest, judged by its extension.
 pub(super) fn is_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|it| ENDINGS.iter().any(|known| it.eq_ignore_ascii_case(known)))
 }
 
-/// Reads what is in a folder, without what git ignores there.
+/// Reads the files in a folder, except those that git ignores.
 fn below(folder: &Path, top: &Path, found: &mut InputList<'_>) {
     if !found.first_time(folder) {
         return;
@@ -117,14 +117,14 @@ fn below(folder: &Path, top: &Path, found: &mut InputList<'_>) {
         } else if fs::canonicalize(path).is_ok_and(|it| it.starts_with(top)) {
             below(path, top, found);
         } else {
-            // The author of a link must not choose what else of a machine is read.
+            // The author of a link must not choose what else on this machine is read.
             found.push(path, unread(LEADS_OUT.to_owned()));
         }
     }
 }
 
-/// Goes through a folder by the names in it. Only the rules of git count, and only in a repository: a person's own rules for all
-/// repositories would make the same check differ on another machine.
+/// Walks through a folder in the order of names. Of the ignore rules only those of git count, and only in a repository: a
+/// person's global rules would make the same check differ on another machine.
 fn walk(folder: &Path, found: &InputList<'_>) -> ignore::Walk {
     let (exclusions, given) = (found.exclusions.clone(), found.given.to_owned());
     let mut walk = WalkBuilder::new(folder);
@@ -142,12 +142,12 @@ fn walk(folder: &Path, found: &InputList<'_>) -> ignore::Walk {
     walk.build()
 }
 
-/// The templates of a chart. The path itself is shown, and what is in it is not.
+/// Returns whether the path is the folder of a chart's templates. The folder itself is listed, and its contents are not.
 fn is_templates(path: &Path) -> bool {
     path.ends_with(TEMPLATES) && path.with_file_name(CHART).is_file() && path.is_dir()
 }
 
-/// The path that an error is about.
+/// Returns the path that an error is about.
 fn place_of(error: &ignore::Error) -> Option<PathBuf> {
     match error {
         ignore::Error::WithPath { path, .. } => Some(path.clone()),
@@ -156,8 +156,8 @@ fn place_of(error: &ignore::Error) -> Option<PathBuf> {
     }
 }
 
-/// Files that were committed although git ignores them: for git they are not ignored. `None`: git cannot be asked, or ignores the folder
-/// that was named: then nothing is left out.
+/// Returns the files that were committed although git ignores them; git does not treat them as ignored. `None`: nothing is left
+/// out, because git cannot be asked, or ignores the folder that was named.
 fn tracked_though_ignored(folder: &Path, top: &Path) -> Option<Vec<PathBuf>> {
     if !top.ancestors().any(|it| it.join(".git").exists()) {
         return None;
@@ -172,7 +172,7 @@ fn tracked_though_ignored(folder: &Path, top: &Path) -> Option<Vec<PathBuf>> {
     Some(paths.filter(|path| path.exists()).collect())
 }
 
-/// Reads a file in a folder, if it is one that holds manifests.
+/// Reads a file in a folder, if it is a manifest by its name.
 fn file_below(path: &Path, top: &Path, found: &mut InputList<'_>) {
     if !is_manifest(path) || !found.first_time(path) {
         return;
@@ -196,8 +196,9 @@ fn unread(why: String) -> Result<String, NoText> {
     Err(NoText::Unread(why))
 }
 
-/// Below a folder with a file of the first name, a folder of the second one holds no manifests.
+/// The file that makes a folder a chart.
 pub(super) const CHART: &str = "Chart.yaml";
+/// The folder in a chart that holds templates, which are not manifests.
 pub(super) const TEMPLATES: &str = "templates";
 
 fn file(path: &Path) -> Result<Vec<u8>, String> {
@@ -213,7 +214,7 @@ fn limited(source: impl Read) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The text that these bytes are.
+/// Returns these bytes as text, or the reason why they are not text.
 pub(super) fn text(bytes: Vec<u8>) -> Result<String, String> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return Err("this is UTF-16, which kubectl does not read; save it as UTF-8".to_owned());

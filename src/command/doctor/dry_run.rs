@@ -1,4 +1,4 @@
-//! The doctor's dry run: what the answer has to be by the settings, and the row about it.
+//! The doctor's dry run: which answer the settings require, and the row about it.
 //!
 //! Must not know: what is sent (`command/canary.rs`).
 
@@ -14,7 +14,7 @@ use super::super::site::Site;
 
 const CANARY: &str = "canary";
 
-/// Sends the canary, for a while where its answer is not as it should be. `own` is the guard's namespace.
+/// Sends the canary, and repeats it for up to `wait` until the answer is as it should be. `own` is the guard's namespace.
 pub(super) async fn row(
     site: &Site,
     namespace: &str,
@@ -54,7 +54,7 @@ fn judged(answer: &CanaryAnswer, namespace: &str, mode: impl Fn(&str) -> Mode) -
     otherwise(answer, namespace)
 }
 
-/// The guard's words in one line, if they are as they should be by the mode of the rule: one whose mode is `warn` has to warn.
+/// Returns the guard's message in one line if it fits the rule's mode: a rule whose mode is `warn` has to warn.
 fn as_it_should_be(answer: &CanaryAnswer, mode_of: impl Fn(&str) -> Mode) -> Option<String> {
     let is = |words: &str, mode| canary::rule(words).is_some_and(|rule| mode_of(rule.id) == mode);
     match answer {
@@ -69,7 +69,7 @@ fn as_it_should_be(answer: &CanaryAnswer, mode_of: impl Fn(&str) -> Mode) -> Opt
     }
 }
 
-/// The answer where it is not as it should be. Where the request never reached a guard, nothing is known of the guard.
+/// Returns the row about a wrong answer. If the request never reached a guard, nothing is known about the guard.
 fn otherwise(answer: &CanaryAnswer, namespace: &str) -> Row {
     let not_asked = |why: String| Row::not_asked(CANARY, format!("not asked: {why}"));
     let not_refused = |why: String| Row::wrong(CANARY, format!("not refused by the guard: {why}"), "");

@@ -1,6 +1,6 @@
-//! May the guard's account do what the guard does? Asked of the API server, which knows of every role.
+//! The rights of the guard's account, checked by the API server, which knows every role.
 //!
-//! The table says what the chart's roles grant; a test holds it to them.
+//! The table lists what the chart's roles grant; a test compares it with them.
 
 use futures_util::{StreamExt as _, stream};
 use inspect::doctor::Right;
@@ -11,23 +11,23 @@ use kube::{Api, Client};
 use crate::act::telemetry::chain;
 use crate::rulebook;
 
-/// Verbs, group, resources, the one name or all; in every namespace, or in its own.
+/// A grant in the table: verbs, API group, resources, the name of the only object or `None` for all, and the scope.
 pub type Grant =
     (&'static [&'static str], &'static str, &'static [&'static str], Option<&'static str>, Where);
 
-/// Where it is granted.
+/// The scope of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
-    /// In the cluster.
+    /// In the whole cluster.
     Everywhere,
     /// In the guard's namespace.
     Own,
 }
 
-/// So many questions at once.
+/// The number of rights that are checked at the same time.
 const AT_ONCE: usize = 8;
 
-/// The rights that the guard needs, apart from those to look at what packs read.
+/// The rights that the guard needs, except those to list and watch the kinds that packs read.
 const GRANTS: &[Grant] = &[
     (
         &["list", "watch"],
@@ -68,10 +68,10 @@ const GRANTS: &[Grant] = &[
     (&["list"], "discovery.k8s.io", &["endpointslices"], None, Where::Own),
 ];
 
-/// A right, as the API server is asked about it: verb, group, resource, the one name or all, where.
+/// One right, as the API server is asked about it: verb, API group, resource, the only object or `None` for all, scope.
 pub type Needed = (&'static str, &'static str, &'static str, Option<&'static str>, Where);
 
-/// Every right that the guard needs.
+/// Returns every right that the guard needs.
 pub fn needed() -> impl Iterator<Item = Needed> {
     let own = GRANTS.iter().flat_map(|(verbs, group, resources, name, place)| {
         resources
@@ -84,7 +84,7 @@ pub fn needed() -> impl Iterator<Item = Needed> {
     own.chain(of_packs)
 }
 
-/// Each of them, and whether it is granted.
+/// Asks the API server which of the rights that the guard needs `user` has.
 pub async fn asked(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
     let ask = |(verb, group, resource, name, place): Needed| {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));

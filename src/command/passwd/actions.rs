@@ -1,7 +1,7 @@
-//! The steps of a change of password, with the rights of the person who runs it.
+//! The steps of a password change, with the rights of the person who runs the command.
 //!
-//! Must not know: which step comes next. Each write names the version that was looked at, so a run that was asleep changes
-//! nothing that another one has done since.
+//! Must not know: which step comes next. Each write names the version that was looked at, so a run that was asleep does not
+//! overwrite what another run has written since.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub(super) async fn act(seen: &ObservedCluster, looked: &Looked, step: &Step) ->
         Step::Write => {
             let underway = looked.underway()?;
             if !underway.touched {
-                // Before that: a run that turns the change round has to know, and this one that it was turned round.
+                // Noted before the write, so that a run that reverses the change sees it. The note fails if one has done so.
                 note(seen, looked, &[("touched", "yes")]).await?;
             }
             write(seen, looked, underway.target, &underway.turn).await
@@ -67,7 +67,7 @@ async fn begin(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
     ensure_unchanged(seen, &looked.secret, &changed).await?;
     let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     match secrets(seen).create(&parameters, &own).await {
-        // Another run was faster, and the next look finds its change.
+        // Another run was faster; the next look finds its change.
         Err(error) if Fault::of(&error) == Fault::Conflict => Ok(()),
         created => created.map(drop).context("writing down the passwords"),
     }
@@ -81,7 +81,7 @@ async fn ensure_unchanged(seen: &ObservedCluster, secret: &Secret, why: &str) ->
     Ok(())
 }
 
-/// Changes the account, unless another run has written something since the look.
+/// Changes the account in MariaDB, unless another run has written something since the look.
 async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> anyhow::Result<()> {
     ensure_unchanged(seen, looked.own()?, "another run is at the same change").await?;
     let OnMember { member, accounts, .. } = looked.observed.members.first().context("it has no member")?;
@@ -94,7 +94,7 @@ async fn alter(seen: &ObservedCluster, looked: &Looked, clauses: &[String]) -> a
     Ok(())
 }
 
-/// Writes a password to the Secret that members read. The guard knows by the mark that MariaDB accepts it.
+/// Writes a password to the Secret that members read. The mark shows the guard that MariaDB accepts the password.
 async fn write(seen: &ObservedCluster, looked: &Looked, which: Which, turn: &str) -> anyhow::Result<()> {
     let Looked { observed: Observed { change, .. }, secret, .. } = looked;
     let name = &change.secret;
@@ -121,7 +121,7 @@ async fn write(seen: &ObservedCluster, looked: &Looked, which: Which, turn: &str
     written.map(drop).with_context(|| format!("writing Secret {name}"))
 }
 
-/// Restarts these workloads, as `kubectl rollout restart` does. The same time again changes nothing.
+/// Restarts these workloads, as `kubectl rollout restart` does. Repeating it with the same time changes nothing.
 async fn restart(
     seen: &ObservedCluster,
     workloads: &BTreeSet<(String, String)>,
@@ -142,7 +142,7 @@ async fn restart(
     Ok(())
 }
 
-/// Notes this in the command's own Secret as it was looked at.
+/// Writes these values to the command's own Secret. Fails if the Secret has changed since the look.
 async fn note(seen: &ObservedCluster, looked: &Looked, values: &[(&str, &str)]) -> anyhow::Result<()> {
     let own = looked.own()?;
     let patch =
@@ -151,7 +151,7 @@ async fn note(seen: &ObservedCluster, looked: &Looked, values: &[(&str, &str)]) 
     noted.map(drop).context("noting it in the command's own Secret")
 }
 
-/// Turns the change round.
+/// Reverses the change: the old password becomes the target.
 pub(super) async fn turn_round(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
     if looked.underway()?.target == Which::Old {
         return Ok(());
@@ -159,7 +159,7 @@ pub(super) async fn turn_round(seen: &ObservedCluster, looked: &Looked) -> anyho
     note(seen, looked, &[("target", "old"), ("turn", &new_turn()?)]).await
 }
 
-/// Removes the mark, and then the command's own Secret: until that is gone, a later run goes on here.
+/// Removes the mark, and then the command's own Secret: until the Secret is gone, a later run continues the change.
 async fn finish(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
     let key = format!("{PREFIX}{PASSWORD}");
     if looked.secret.annotations().contains_key(&key) {

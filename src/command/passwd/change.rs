@@ -1,7 +1,7 @@
-//! The Secret of the command's own, in which a change that is under way is written down: both passwords, and which of them
-//! is left at the end. It is created and never written over, so two runs do the same change; it goes with the StatefulSet.
+//! The command's own Secret, which records a change that is under way: both passwords, and which of them is left at the end. It
+//! is created and never replaced, so two runs do the same change; it is deleted with the StatefulSet.
 //!
-//! Must not know: what comes next.
+//! Must not know: which step comes next.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use kube::api::ObjectMeta;
 use leader::password::{Change, Underway, Which};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// Characters of a password that is made here.
+/// The number of characters of a random password.
 const MADE: usize = 24;
 const CHARACTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// Characters of a word that differs in each change.
+/// The number of characters of the random word that differs in each change.
 const TURN: usize = 8;
 
-/// Reads what an earlier run wrote down.
+/// Reads the change that an earlier run recorded.
 pub(super) fn read(own: &Secret) -> anyhow::Result<Change> {
     let name = own.name_any();
     let value = |key: &str| {
@@ -40,7 +40,7 @@ pub(super) fn read(own: &Secret) -> anyhow::Result<Change> {
     Ok(Change { account, secret, key, old, new, underway })
 }
 
-/// Returns the Secret that writes down a change that begins.
+/// Returns the Secret that records a change that begins.
 pub(super) fn written_down(change: &Change, name: &str, owner: OwnerReference) -> anyhow::Result<Secret> {
     let own = [
         ("account", &*change.account),
@@ -66,13 +66,13 @@ pub(super) fn written_down(change: &Change, name: &str, owner: OwnerReference) -
     })
 }
 
-/// Returns the text of a value of a Secret.
+/// Returns the value of a key in a Secret as text.
 pub(super) fn text(secret: &Secret, key: &str) -> Option<String> {
     let ByteString(bytes) = secret.data.as_ref()?.get(key)?;
     String::from_utf8(bytes.clone()).ok()
 }
 
-/// Values as a Secret holds them.
+/// Returns the values as a Secret holds them.
 pub(super) fn bytes(values: &[(&str, &str)]) -> BTreeMap<String, ByteString> {
     let value = |text: &str| ByteString(text.as_bytes().to_vec());
     values.iter().map(|(key, text)| ((*key).to_owned(), value(text))).collect()
@@ -83,7 +83,7 @@ pub(super) fn made() -> anyhow::Result<Password> {
     Password::new(&random(MADE)?).map_err(anyhow::Error::msg)
 }
 
-/// Returns a word that differs in each change.
+/// Returns a random word that differs in each change.
 pub(super) fn new_turn() -> anyhow::Result<String> {
     random(TURN)
 }
@@ -93,7 +93,7 @@ fn random(length: usize) -> anyhow::Result<String> {
     while text.len() < length {
         let mut bytes = [0; 64];
         system.fill(&mut bytes).ok().context("asking the system for random bytes")?;
-        // Each character is as likely as any other: 64 values, of which two are none.
+        // Every character is equally likely: of the 64 values, 62 are characters, and the other two are skipped.
         let characters = bytes.iter().filter_map(|byte| CHARACTERS.get(usize::from(byte & 63)));
         text.extend(characters.take(length - text.len()).map(|byte| char::from(*byte)));
     }

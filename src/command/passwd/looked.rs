@@ -1,6 +1,6 @@
-//! One look at a password: which key of which Secret holds it, what of a change is done, and what members accept.
+//! One look at a password: which key of which Secret holds it, how far a change is, and which passwords members accept.
 //!
-//! Must not know: what comes next.
+//! Must not know: which step comes next.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,21 +20,21 @@ use super::change::{self, text};
 use crate::act::exec::{ExecError, shell};
 use crate::command::look::ObservedCluster;
 
-/// Runs a statement, and tries to log in.
+/// The script that runs a statement in a server's container, and tries two logins.
 const STATEMENT: &str = include_str!("statement.sh");
 
-/// What was looked at.
+/// The result of one look.
 pub(super) struct Looked {
-    /// The Secret of the command's own; `None`: no change is under way.
+    /// The command's own Secret; `None`: no change is under way.
     pub own: Option<Secret>,
     /// The Secret that members read.
     pub secret: Secret,
     pub observed: Observed,
-    /// The account is the one that was asked for.
+    /// Whether the account is the one that was asked for.
     pub is_asked_for: bool,
     /// The user that changes accounts.
     root: String,
-    /// One of them is root's.
+    /// Two passwords, of which at least one is root's.
     root_passwords: [Password; 2],
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn look(seen: &ObservedCluster, user: &str, new: &Password) -> 
     Ok(looked)
 }
 
-/// The Secrets to which the template of the server refers.
+/// Reads the Secrets to which the server's pod template refers.
 async fn read_by_the_server(seen: &ObservedCluster) -> anyhow::Result<BTreeMap<String, Secret>> {
     let (spec, _) = seen.cluster()?.server().context("its template has no server")?;
     let names: BTreeSet<_> = spec.secrets().filter(|name| !name.is_empty()).collect();
@@ -95,7 +95,7 @@ fn found(seen: &ObservedCluster, all: &BTreeMap<String, Secret>) -> anyhow::Resu
     Ok(credentials::of(spec, server, &values))
 }
 
-/// The credentials of the account with this name; without one, of the account with this role.
+/// Returns the credentials of the account with this name; if there is none, of the account with this role.
 fn called<'a>(credentials: &'a [Credential], user: &'a str) -> impl Iterator<Item = &'a Credential> {
     let by_name = credentials.iter().any(|it| it.account == user);
     credentials
@@ -103,7 +103,7 @@ fn called<'a>(credentials: &'a [Credential], user: &'a str) -> impl Iterator<Ite
         .filter(move |it| if by_name { it.account == user } else { it.role.word() == Some(user) })
 }
 
-/// The change of this account that would begin, or why none can.
+/// Returns the change of this account that would begin, or why none can.
 fn begun(
     seen: &ObservedCluster,
     user: &str,
@@ -144,7 +144,7 @@ fn begun(
     })
 }
 
-/// Whether nothing else decides about the Secret.
+/// Fails if the Secret must not be written, because it is immutable, has a controller, or is read by another cluster.
 fn may_be_written(seen: &ObservedCluster, secret: &Secret, key: &str) -> anyhow::Result<()> {
     let name = secret.name_any();
     anyhow::ensure!(secret.immutable != Some(true), "Secret {name} is immutable: no value of it can change");
@@ -167,7 +167,7 @@ fn may_be_written(seen: &ObservedCluster, secret: &Secret, key: &str) -> anyhow:
     Ok(())
 }
 
-/// Root's name, and two passwords of which one is right.
+/// Returns root's name, and two passwords, of which at least one is root's.
 fn root(credentials: &[Credential], change: &Change) -> anyhow::Result<(String, [Password; 2])> {
     let root = credentials.iter().find(|it| it.role == Role::Root).context(
         "no password of root was found in a Secret (MARIADB_ROOT_PASSWORD of the server), and root changes the others",
@@ -189,7 +189,7 @@ fn kept(seen: &ObservedCluster, secret: &Secret, change: &Change) -> Kept {
     Kept { holds, written: written.map(|it| (it.turn, it.at)) }
 }
 
-/// The pods that read the key and have not ended.
+/// Returns the pods that read the key and have not ended.
 async fn readers(seen: &ObservedCluster, change: &Change) -> anyhow::Result<Vec<ReadingPod>> {
     let pods =
         seen.pods().list(&ListParams::default()).await.context("listing the pods that read the Secret")?;
@@ -209,7 +209,7 @@ async fn readers(seen: &ObservedCluster, change: &Change) -> anyhow::Result<Vec<
     Ok(readers)
 }
 
-/// Kind and name of the workload whose restart replaces this pod.
+/// Returns kind and name of the workload whose restart replaces this pod.
 fn restarted_with(pod: &Pod) -> Option<(String, String)> {
     let owner = pod.owner_references().iter().find(|it| it.controller == Some(true))?;
     match &*owner.kind {
@@ -224,7 +224,7 @@ fn restarted_with(pod: &Pod) -> Option<(String, String)> {
 }
 
 impl Looked {
-    /// The Secret of the change that is under way.
+    /// Returns the Secret of the change that is under way.
     pub(super) fn own(&self) -> anyhow::Result<&Secret> {
         self.own.as_ref().context("no change is under way")
     }
@@ -243,7 +243,7 @@ impl Looked {
         let (_, server) = seen.cluster()?.server().context("its template has no server")?;
         let Self { root, root_passwords: [first, second], observed, .. } = self;
         let Change { account, old, new, .. } = &observed.change;
-        // A password that nothing knows yet is not tried.
+        // A new password that is not recorded yet is not tried.
         let (second, new) = if self.own.is_some() { (second, new) } else { (first, old) };
         let [first, second, old, new] = [first, second, old, new].map(|it| credentials::quoted(it.look()));
         let lines = [root, &first, &second, statement, account, &old, &new].map(|it| format!("{it}\n"));
@@ -281,7 +281,7 @@ impl Looked {
     }
 }
 
-/// What the client says of an error. Before it the client prints the statement, and after it a part of it: both have hashes.
+/// Returns the client's error message without the statement before it and the quoted part of it at the end: both contain hashes.
 pub(super) fn without_statement(said: &str) -> &str {
     let said = said.find("ERROR ").map_or(said, |at| &said[at..]);
     said.split(" near '").next().unwrap_or_default()

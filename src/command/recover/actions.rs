@@ -1,7 +1,6 @@
-//! The steps of a recovery, with the rights of the person who runs it.
+//! The steps of a recovery, with the rights of the person who runs the command.
 //!
-//! Must not know: which step comes next, and what is printed about it. Each step writes to the objects that were looked at, and to
-//! no others.
+//! Must not know: which step comes next, and what is printed about it. Each step writes only to the objects that were looked at.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +19,9 @@ use crate::act::api::{self, Exactly};
 use crate::command::guided::MANAGER;
 use crate::command::look::ObservedCluster;
 
-/// A member may start first for this long; the transfers that follow need no permission.
+/// The time for which a recovery request lets a member start first; the transfers that follow need no permission.
 const VALID: SignedDuration = SignedDuration::from_mins(30);
-/// A member may be restarted for this long, to report where its data ends.
+/// The time for which the override lets a member be restarted to report where its data ends.
 const ASKED: SignedDuration = SignedDuration::from_mins(5);
 
 /// Does this step.
@@ -40,7 +39,7 @@ pub(super) async fn act(seen: &ObservedCluster, step: &Step) -> anyhow::Result<(
         }
         Step::TakeBack(_) => take_off(seen).await,
         Step::Finish { .. } => {
-            // Until all of that is done a recovery is under way, and a later run goes on with it.
+            // The request is removed last: until then a recovery is under way, and a later run continues it.
             let recorded = seen.cluster()?.claims.iter().filter(|claim| claim.stopped.is_some());
             seen.record(&recorded.map(|claim| claim.name.clone()).collect::<Vec<_>>(), None).await?;
             take_off(seen).await
@@ -49,7 +48,7 @@ pub(super) async fn act(seen: &ObservedCluster, step: &Step) -> anyhow::Result<(
     }
 }
 
-/// Sets the recovery request. It is taken back unless the guard confirmed it; an earlier grant stays.
+/// Sets the recovery request. If the guard did not confirm it, withdraws it, and restores an earlier one that was granted.
 async fn ask(seen: &ObservedCluster, asked: &str) -> anyhow::Result<()> {
     let set = seen.annotate(json!({ format!("{PREFIX}{RECOVER}"): asked })).await?;
     let granted = set.annotations().get(&format!("{PREFIX}{RECOVERY}")).cloned();
@@ -72,12 +71,12 @@ pub(super) async fn take_off(seen: &ObservedCluster) -> anyhow::Result<()> {
     seen.annotate(nothing).await.map(drop)
 }
 
-/// Objects as the API server holds them: types would lose the fields that are newer than they are.
+/// Returns an API for untyped objects, because types would lose fields that are newer than they are.
 fn untyped<K: Resource<DynamicType = ()>>(seen: &ObservedCluster) -> Api<DynamicObject> {
     Api::namespaced_with(seen.client.clone(), &seen.id.namespace, &ApiResource::erase::<K>(&()))
 }
 
-/// The member's pod, as its StatefulSet would make it.
+/// Creates the member's pod, as its StatefulSet would.
 async fn create(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
     let mut set = serde_json::to_value(untyped::<StatefulSet>(seen).get(&seen.id.name).await?)?;
     if let Some(older) = seen.cluster()?.workload.makes_older(ordinal) {
@@ -88,7 +87,7 @@ async fn create(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
             recovery::at_revision(set, older, &data).with_context(|| format!("{older} holds no template"))?;
     }
     let pod = recovery::member_pod(&set, ordinal).context("it is no StatefulSet")?;
-    // Without the step it would go on without comparing what it has. What becomes of it is asked first.
+    // Without the start step the server would start without comparing its data. A dry run shows what becomes of the pod.
     let dry = PostParams { dry_run: true, ..posted() };
     if let Some(made) = make(seen, &pod, &dry).await? {
         anyhow::ensure!(
@@ -99,7 +98,7 @@ async fn create(seen: &ObservedCluster, ordinal: i64) -> anyhow::Result<()> {
     make(seen, &pod, &posted()).await.map(drop)
 }
 
-/// The pod that reads what a member has. An image that cannot be had is the one that all others run, if they run the same.
+/// Creates the pod that reads a member's data. If its image cannot be had, it runs that of the others, if they run the same.
 async fn read(seen: &ObservedCluster, member: &str) -> anyhow::Result<()> {
     let (cluster, pods) = (seen.cluster()?, seen.pods());
     let server = cluster.server().context("its template has no server")?.1.name.clone();
@@ -116,7 +115,7 @@ async fn read(seen: &ObservedCluster, member: &str) -> anyhow::Result<()> {
     make(seen, &recovery::reader_pod(&own, &server, image)?, &posted()).await.map(drop)
 }
 
-/// Pods that read what members have are of no use when this run does not go on. Those with these uids are of another run.
+/// Deletes the reader pods, which are useless if this run does not continue. The pods with these uids belong to another run.
 pub(super) async fn stop_reading(seen: &ObservedCluster, spared: &[String]) -> anyhow::Result<()> {
     for reader in seen.cluster()?.readers.iter().filter(|it| !spared.contains(&it.uid)) {
         delete(seen, &reader.name, &reader.uid).await?;
@@ -128,7 +127,7 @@ fn posted() -> PostParams {
     PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
 }
 
-/// A name is given once: `None`, if another one has made it.
+/// Creates a pod. Returns `None` if a pod with this name exists already.
 async fn make(
     seen: &ObservedCluster,
     pod: &Value,
@@ -141,8 +140,8 @@ async fn make(
     }
 }
 
-/// The very pod that was looked at. Before anything is asked for, the guard would keep a server that runs, and rightly: so the
-/// person's word stands on the pod, and goes with it.
+/// Deletes exactly the pod that was looked at, so that it restarts. Before a recovery is requested, the guard rightly protects a
+/// running server, so an override on the pod states the person's decision; it disappears with the pod.
 async fn restart(seen: &ObservedCluster, member: &str, uid: &str) -> anyhow::Result<()> {
     let pods = seen.pods();
     if seen.cluster()?.recovery().is_none() {

@@ -1,13 +1,13 @@
-//! Where the guard listens.
+//! The listening sockets of the guard.
 //!
-//! Owns: both families of addresses behind one. Must not know: what is served there.
+//! Owns: accepting IPv4 and IPv6 on one socket. Must not know: what is served there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 
-/// `[::]` takes connections over IPv6 and IPv4; where the kernel has no IPv6, it means every address of IPv4.
+/// Listens at an address. `[::]` accepts connections over IPv6 and IPv4; without IPv6 it stands for every IPv4 address.
 pub(super) async fn at(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let bound = match TcpListener::bind(address).await {
         Err(error)
@@ -21,8 +21,9 @@ pub(super) async fn at(address: SocketAddr) -> anyhow::Result<TcpListener> {
     bound.with_context(|| format!("listening at {address}"))
 }
 
-/// EAFNOSUPPORT and EADDRNOTAVAIL of Linux: what `[::]` meets where IPv6 is not there, or switched off.
+/// Linux's EAFNOSUPPORT: the kernel has no IPv6.
 const NO_FAMILY: i32 = 97;
+/// Linux's EADDRNOTAVAIL: IPv6 is switched off.
 const NO_ADDRESS: i32 = 99;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who the guard is to the API server.
+//! The guard's own user at the API server.
 //!
 //! Must not know: what follows from it.
 
@@ -12,7 +12,7 @@ use crate::act::connect;
 use crate::act::guard::Guard;
 use crate::act::telemetry::{chain, repeated};
 
-/// Who we are to the API server: our own writes are not judged.
+/// Returns the guard's own user at the API server, whose writes are not judged.
 pub(super) async fn ask(client: &Client) -> Option<String> {
     match connect::user(client).await {
         Ok(user) => Some(user).filter(|it| !it.is_empty()),
@@ -29,7 +29,7 @@ pub(super) async fn ask(client: &Client) -> Option<String> {
     }
 }
 
-/// Asks until the API server answers: without its own name the guard would refuse its own clean-up.
+/// Asks for the guard's own user until the API server answers: without it, the guard would refuse its own clean-up.
 pub(super) async fn learn(client: Client, guard: Arc<Guard>) {
     let user = loop {
         tokio::time::sleep(Duration::from_secs(2)).await;

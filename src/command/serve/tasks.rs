@@ -1,6 +1,6 @@
-//! The tasks that make up the guard, by name: none of them ends unless all of them do.
+//! The tasks that make up the guard, by name. When one of them ends, all of them do.
 //!
-//! Owns: starting them, and noticing that one has ended, in whichever way. A guard that lost a part would go on answering
+//! Owns: starting them, and noticing that one has ended, for whatever reason. A guard that lost a part would continue to answer
 //! with what that part knew last; a process that ends is started again. Must not know: what the tasks do.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::future::Future;
 
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// All of them. Dropping this ends them.
+/// All running tasks. Dropping this ends them.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     running: JoinSet<()>,
@@ -21,17 +21,17 @@ pub(super) struct Tasks {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the guard's task \"{name}\" ended: {why}; without it the guard would be blind or mute, so it stops")]
 pub(super) struct Ended {
-    /// Which.
+    /// The name of the task.
     pub(super) name: &'static str,
-    /// Why, in words.
+    /// The reason why it ended.
     pub(super) why: String,
 }
 
-/// Why a task ended that was not stopped.
+/// The reason of a task that returned by itself.
 const RETURNED: &str = "it returned";
 
 impl Tasks {
-    /// Starts one.
+    /// Starts a task.
     pub(super) fn start(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let handle = self.running.spawn(task);
         self.names.insert(handle.id(), name);
@@ -39,19 +39,19 @@ impl Tasks {
         self.handles.insert(name, handle);
     }
 
-    /// Who runs.
+    /// Returns the names of the running tasks.
     #[cfg(test)]
     pub(super) fn names(&self) -> Vec<&'static str> {
         self.names.values().copied().collect()
     }
 
-    /// Ends one from outside.
+    /// Ends a task from outside.
     #[cfg(test)]
     pub(super) fn end(&self, name: &'static str) {
         self.handles[name].abort();
     }
 
-    /// Ends with the first of them that does; never, while all are running.
+    /// Waits for the first task that ends. While all of them run, it does not return.
     pub(super) async fn ended(&mut self) -> Ended {
         let Some(end) = self.running.join_next_with_id().await else { std::future::pending().await };
         let (id, why) = match end {
@@ -61,7 +61,7 @@ impl Tasks {
         Ended { name: self.names.remove(&id).unwrap_or("?"), why }
     }
 
-    /// Waits for these, which were asked to end. What they say last is of interest only if they broke.
+    /// Waits for these tasks, which were asked to end. Returns those that broke instead of returning.
     pub(super) async fn finish(mut self, names: &[&'static str]) -> Vec<Ended> {
         let mut broken = Vec::new();
         while names.iter().any(|name| self.names.values().any(|running| running == name)) {

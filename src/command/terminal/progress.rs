@@ -1,7 +1,7 @@
-//! One line on standard error for a person who waits at a terminal: what is being done now.
+//! One line on standard error that shows a person at a terminal what is being done now.
 //!
-//! Owns: when that line is there. It comes when the work has lasted for a second, and goes before anything else is printed: the code that
-//! prints drops it first. Must not know: what the work is. Where standard error is no terminal there is nothing of it.
+//! Owns: when that line is shown. It appears when the work has lasted for a second, and is cleared before anything else is
+//! printed: the code that prints drops it first. Must not know: what the work is. Only a terminal shows it.
 
 use std::env;
 use std::io::{self, IsTerminal as _, Write};
@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// Who waits for less wants no word about it.
+/// The time before the line appears: shorter work needs none.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// More often than this no eye follows.
+/// The shortest time between two changes of the line: faster ones cannot be read.
 const PAUSE: Duration = Duration::from_millis(100);
-/// To the beginning of the line, and nothing behind it.
+/// The escape sequence that moves to the beginning of the line, and clears it.
 const CLEAR: &str = "\r\u{1b}[K";
 
 /// The line that says what is being done. It is cleared when this is dropped.
 #[derive(Debug, Default)]
 pub struct Progress(Option<Teller>);
 
-/// A thread of its own has the clock: work that hangs cannot print a line.
+/// The thread that shows the line. It keeps its own time, because work that hangs cannot print a line.
 #[derive(Debug)]
 struct Teller {
     words_sender: Sender<String>,
@@ -30,13 +30,13 @@ struct Teller {
 }
 
 impl Progress {
-    /// Of work that begins now.
+    /// Shows the progress of work that begins now.
     pub fn start() -> Self {
         let shows = io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|it| it != "dumb");
         if shows { Self::shown_on(io::stderr(), PATIENCE) } else { Self::off() }
     }
 
-    /// Prints nothing: no person waits, or another line is printed.
+    /// Returns a progress that prints nothing, because no person waits, or another line is printed.
     pub fn off() -> Self {
         Self(None)
     }
@@ -44,7 +44,7 @@ impl Progress {
     fn shown_on(mut out: impl Write + Send + 'static, patience: Duration) -> Self {
         let (words_sender, words_receiver) = mpsc::channel();
         let thread = thread::Builder::new().spawn(move || {
-            // A terminal that cannot be written to costs only this line.
+            // If the terminal cannot be written to, only this line is lost.
             let _ = show(&words_receiver, patience, &mut out);
         });
         Self(thread.ok().map(|thread| Teller { words_sender, thread: Some(thread) }))
@@ -74,7 +74,7 @@ fn show(words_receiver: &Receiver<String>, patience: Duration, out: &mut impl Wr
     loop {
         match words_receiver.recv_timeout(due.saturating_sub(began.elapsed())) {
             Ok(new) => {
-                // Time without words was spent waiting for input, not for us.
+                // While the text was empty, the program waited for input, so that time does not count.
                 if words.is_empty() && !new.is_empty() {
                     due = began.elapsed() + patience;
                 }
@@ -98,7 +98,7 @@ fn show(words_receiver: &Receiver<String>, patience: Duration, out: &mut impl Wr
     Ok(())
 }
 
-/// At once, so that nothing flickers.
+/// Replaces the line in a single write, so that nothing flickers.
 fn print(words: &str, out: &mut impl Write) -> io::Result<()> {
     out.write_all(format!("{CLEAR}{words}").as_bytes())?;
     out.flush()
@@ -108,7 +108,7 @@ fn columns() -> usize {
     terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0))
 }
 
-/// What fits in one line, but for its last column, in which some terminals begin another one.
+/// Cuts a text to one line without its last column, in which some terminals begin the next line.
 fn cut(words: &str, columns: usize) -> String {
     let mut room = columns.saturating_sub(1);
     let fits = |c: &char| {

@@ -1,7 +1,8 @@
-//! Long lines of what is for people, broken at spaces where the terminal ends.
+//! Breaks long lines for people at spaces, at the width of the terminal.
 //!
-//! Owns: where a line may be broken, and how far the rest of it is set in. What people paste into a shell stays in one piece: a
-//! terminal folds it by itself, and hands it out whole. Must not know: which command wrote the line, and what a terminal is.
+//! Owns: where a line may be broken, and how far the rest of it is indented. Commands that people paste into a shell stay in one
+//! piece: a terminal folds them by itself, and copies them whole. Must not know: which command wrote the line, and what a
+//! terminal is.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -11,12 +12,12 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::command::Cli;
 
-/// Text that is narrower than this is hard to read, so it is set in less.
+/// The smallest width of indented text; narrower text is hard to read, so the indentation is reduced.
 const NARROWEST: usize = 20;
-/// So far what follows is set in, if nothing else says how far.
+/// The indentation of the lines that follow, if the line itself does not determine it.
 const INDENT: usize = 2;
 
-/// One line, without its end, on so many columns.
+/// Folds one line, without its line break, to this many columns.
 pub fn fold(line: &str, columns: usize) -> Cow<'_, str> {
     let shown = plain(line);
     if shown.width() <= columns || is_excerpt(&shown) {
@@ -29,7 +30,7 @@ pub fn fold(line: &str, columns: usize) -> Cow<'_, str> {
     for (number, Unbroken { gap, text: piece }) in pieces.iter().enumerate() {
         let wide = plain(piece).width();
         let too_long = column + gap + wide > columns;
-        // One that would begin no further to the left stays.
+        // A piece stays in the line if it would not begin further to the left in a new one.
         if number > 0 && too_long && hang < column + gap {
             text.push('\n');
             text.push_str(&indent);
@@ -44,14 +45,14 @@ pub fn fold(line: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// What is not to be broken, and how many spaces stand before it.
+/// A piece of text that is not broken, and the number of spaces before it.
 #[derive(Debug, PartialEq, Eq)]
 struct Unbroken<'a> {
     gap: usize,
     text: &'a str,
 }
 
-/// The words of a line; a command to paste is one word.
+/// Splits a line into words; a command to paste is one piece.
 fn pieces(line: &str) -> Vec<Unbroken<'_>> {
     let words = words(line);
     let (mut pieces, mut run, mut begin) = (Vec::<Unbroken<'_>>::new(), RunKind::Prose, 0);
@@ -72,7 +73,7 @@ fn pieces(line: &str) -> Vec<Unbroken<'_>> {
     pieces
 }
 
-/// Each word of a line, and where it begins.
+/// Returns each word of a line, and where it begins.
 fn words(line: &str) -> Vec<(usize, &str)> {
     let mut at = 0;
     let parts = line.split(' ').map(|word| {
@@ -83,18 +84,18 @@ fn words(line: &str) -> Vec<(usize, &str)> {
     parts.filter(|(_, word)| !word.is_empty()).collect()
 }
 
-/// What the words that come next are part of.
+/// The kind of text to which the next words belong.
 enum RunKind {
-    /// Of nothing that has to stay whole.
+    /// Ordinary text, which may be broken.
     Prose,
-    /// Of what stands between backticks.
+    /// Text between backticks.
     Backticks,
-    /// Of a command, in these quotes and so many parentheses of its own.
+    /// A command, with the quote that is open and the number of its own parentheses that are open.
     Command { quote: Option<char>, depth: usize },
 }
 
 impl RunKind {
-    /// What this word begins.
+    /// Returns the kind of text that begins with this word.
     fn at(word: &str, next: Option<&str>) -> Self {
         match (word.trim_start_matches(['(', '[']), next) {
             ("kubectl" | "helm", Some(_)) => Self::Command { quote: None, depth: 0 },
@@ -103,7 +104,7 @@ impl RunKind {
         }
     }
 
-    /// This word is part of it. Words in parentheses are about a command.
+    /// Returns whether this word belongs to the piece. Words in parentheses after a command are a remark about it.
     fn takes(&self, word: &str) -> bool {
         match self {
             Self::Prose => false,
@@ -112,7 +113,8 @@ impl RunKind {
         }
     }
 
-    /// Whether it ends with this word. A quote that is never closed keeps the rest of the line whole, which does no harm.
+    /// Reads a word, and ends the piece if this is its last one. A quote that is never closed keeps the rest of the line whole,
+    /// which does no harm.
     fn read(&mut self, word: &str) {
         let odd = word.matches('`').count() % 2 == 1;
         let over = match self {
@@ -133,7 +135,7 @@ impl RunKind {
     }
 }
 
-/// A parenthesis is closed that the command did not open.
+/// Returns whether the word closes a parenthesis that the command did not open.
 fn closes(word: &str, quote: &mut Option<char>, depth: &mut usize) -> bool {
     let mut before = ' ';
     for c in word.chars() {
@@ -141,7 +143,7 @@ fn closes(word: &str, quote: &mut Option<char>, depth: &mut usize) -> bool {
             *quote = Some(open).filter(|open| *open != c);
         } else {
             match c {
-                // After a letter it is an apostrophe.
+                // After a letter the character is an apostrophe.
                 '\'' | '"' if !before.is_alphanumeric() => *quote = Some(c),
                 '(' => *depth += 1,
                 ')' if *depth == 0 => return true,
@@ -154,7 +156,7 @@ fn closes(word: &str, quote: &mut Option<char>, depth: &mut usize) -> bool {
     false
 }
 
-/// `gatera status` is a command, "gatera knows" is not.
+/// Returns whether the word after `gatera` is a subcommand: `gatera status` is a command, "gatera knows" is not.
 fn is_asked(word: &str) -> bool {
     static NAMES: LazyLock<Vec<String>> =
         LazyLock::new(|| Cli::command().get_subcommands().map(|it| it.get_name().to_owned()).collect());
@@ -162,20 +164,20 @@ fn is_asked(word: &str) -> bool {
     NAMES.iter().any(|name| name == word)
 }
 
-/// A line of a file with its number, or the mark below it: it means something by its columns.
+/// Returns whether the line is a numbered line of a file, or the mark below one: its columns have a meaning.
 fn is_excerpt(shown: &str) -> bool {
     let number = shown.strip_prefix("  ").map(|it| it.trim_start_matches(|c: char| c.is_ascii_digit()));
     number.is_some_and(|rest| rest.trim_start().starts_with("| "))
 }
 
-/// What a line begins with before its first word: spaces, and the branches of a tree.
+/// Returns what stands before the first word of a line: spaces, and the branches of a tree.
 fn stem(shown: &str) -> &str {
     let end = shown.find(|c| !matches!(c, ' ' | '│' | '├' | '└' | '─'));
     &shown[..end.unwrap_or_default()]
 }
 
-/// What stands before the rest of a line: it hangs below the last column that has room for it, else below the line's own beginning.
-/// A tree goes on beside it.
+/// Returns the indentation of the lines that follow: below the last column that has room for them, otherwise below the beginning
+/// of the line. The branches of a tree continue in it.
 fn indent(stem: &str, pieces: &[Unbroken<'_>], columns: usize) -> String {
     let fits = |at: &usize| at + NARROWEST <= columns;
     let mut column = 0;
@@ -196,7 +198,7 @@ fn indent(stem: &str, pieces: &[Unbroken<'_>], columns: usize) -> String {
     beside.chain(std::iter::repeat(' ')).take(far).collect()
 }
 
-/// Without what sets colours and moves the cursor, which takes no room.
+/// Returns the text without escape sequences for colours and the cursor, which take no room.
 fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{1b}') {
         return Cow::Borrowed(text);

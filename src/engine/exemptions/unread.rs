@@ -1,7 +1,7 @@
 //! Common objects that no server reads. They are not judged, and the API server does not send requests about them, so that
 //! a `helm upgrade` or a new ServiceAccount succeeds while the guard is down.
 //!
-//! Owns: the table [`UNREAD`]. Must not know: clusters. `rulebook.rs` asks it, `webhooks.rs` turns it into a condition. A name
+//! Owns: the table [`UNREAD`]. Must not know: clusters. `rulebook.rs` applies it, `webhooks.rs` turns it into a condition. A name
 //! alone is enough only for objects that the platform itself writes; a Secret also needs its type, which cannot change.
 
 use facts::review::Review;
@@ -44,7 +44,7 @@ impl Unread {
         of_type && if self.begins() { name.starts_with(self.name) } else { name == self.name }
     }
 
-    /// CEL: the object is in this row.
+    /// Returns the CEL condition that the object is in this row.
     fn condition(&self, object: &str) -> String {
         let mut all = vec![format!("request.resource.resource == '{}'", self.kind.plural())];
         if !self.of_type.is_empty() {
@@ -60,13 +60,13 @@ impl Unread {
     }
 }
 
-/// Whether no server reads the object of this request, before and after.
+/// Returns whether no server reads the object of this request, before and after.
 pub fn is(review: &Review) -> bool {
     let is = |object: &Object| UNREAD.iter().any(|row| row.is(object));
     review.subresource.is_empty() && review.objects().next().is_some() && review.objects().all(is)
 }
 
-/// CEL: a server may read the object of this request, before or after.
+/// Returns the CEL condition that a server may read the object of this request, before or after.
 pub fn condition() -> String {
     let any = |object: &str| {
         let rows = UNREAD.iter().map(|row| format!("({})", row.condition(object))).collect::<Vec<_>>();

@@ -1,9 +1,9 @@
 //! Exempt users: components of the control plane that complete changes which were judged before.
 //!
 //! Owns: the table [`EXEMPT`]. The request that *causes* a controller's delete (a new template, a scale, the deletion of a
-//! namespace) is judged; refusing the controller afterwards would only leave the change incomplete. Scaling and
-//! the bootstrap pod's CREATE are never exempt. Must not know: clusters. `rulebook.rs` asks it, `webhooks.rs` turns it into
-//! conditions, so that these requests succeed while the guard is down.
+//! namespace) is judged; refusing the controller afterwards would only leave the change incomplete. Scaling and the bootstrap
+//! pod's CREATE are never exempt. Must not know: clusters. `rulebook.rs` applies it, `webhooks.rs` turns it into conditions, so
+//! that these requests succeed while the guard is down.
 
 use facts::review::Operation;
 use objects::Kind;
@@ -63,13 +63,13 @@ pub const EXEMPT: &[Exempt] = &[
 ];
 
 impl Exempt {
-    /// Whether the row is about this user.
+    /// Returns whether the row is about this user.
     fn is(&self, user: &str) -> bool {
         if self.user.ends_with(':') { user.starts_with(self.user) } else { user == self.user }
     }
 }
 
-/// Whether this user is exempt for this operation.
+/// Returns whether this user is exempt for this operation.
 pub fn passes(user: &str, operation: Operation, kind: Kind) -> bool {
     let may = |row: &&Exempt| row.deletes.is_empty() || row.deletes.contains(&kind);
     operation == Operation::Delete && EXEMPT.iter().filter(may).any(|row| row.is(user))
@@ -78,12 +78,12 @@ pub fn passes(user: &str, operation: Operation, kind: Kind) -> bool {
 /// The controller that removes the finalizer from a claim when no pod uses it any more.
 const PROTECTION_CONTROLLER: &str = "system:serviceaccount:kube-system:pvc-protection-controller";
 
-/// Whether this user may remove the finalizer of a claim.
+/// Returns whether this user may remove the finalizer of a claim.
 pub fn may_unprotect(user: &str) -> bool {
     user == PROTECTION_CONTROLLER || passes(user, Operation::Delete, Kind::Claim)
 }
 
-/// CEL: an exempt user deletes a pod.
+/// Returns the CEL condition that an exempt user deletes a pod.
 pub fn pod_delete_condition() -> String {
     format!("request.operation == 'DELETE' && ({})", controllers(""))
 }
@@ -91,12 +91,13 @@ pub fn pod_delete_condition() -> String {
 /// The controller that creates the claims of generic ephemeral volumes, owned by their pods.
 const EPHEMERAL_CONTROLLER: &str = "system:serviceaccount:kube-system:ephemeral-volume-controller";
 
-/// Whether this user may set owners, because it sets only owners that exist.
+/// Returns whether this user may set owners, because it sets only owners that exist.
 pub fn may_own(user: &str, kind: Kind) -> bool {
     user == EPHEMERAL_CONTROLLER || passes(user, Operation::Delete, kind)
 }
 
-/// CEL: the caller is an exempt user, or a controller that creates claims with owners or removes their finalizers.
+/// Returns the CEL condition that the caller is an exempt user, or a controller that creates claims with owners or removes their
+/// finalizers.
 pub fn controller_condition() -> String {
     controllers(&format!("', '{PROTECTION_CONTROLLER}', '{EPHEMERAL_CONTROLLER}"))
 }

@@ -39,7 +39,8 @@ pub enum DataEnd<'a> {
     NotYet(String),
 }
 
-/// The word for a table that was being changed when the server crashed: of two members with the same position the other one is better.
+/// The word for a table that was being changed when the server crashed: of two members with the same position, the other is
+/// better.
 const DDL: &str = "DDL";
 
 impl<'a> DataEnd<'a> {
@@ -107,7 +108,7 @@ impl<'a> DataEnd<'a> {
         }
     }
 
-    /// The position at which the data ends.
+    /// Returns the position at which the data ends.
     pub fn position(&self) -> Option<&'a Position> {
         match self {
             Self::Position { position, .. } => Some(position),
@@ -115,7 +116,7 @@ impl<'a> DataEnd<'a> {
         }
     }
 
-    /// The value by which members are ranked, best last.
+    /// Returns the value by which members are ranked, best last.
     fn worth(&self) -> Option<(u64, bool, bool)> {
         match self {
             Self::Position { position, how, safe } => Some((position.seqno, !how.contains(DDL), *safe)),
@@ -138,7 +139,7 @@ impl fmt::Display for DataEnd<'_> {
     }
 }
 
-/// A row for every member that should exist.
+/// Returns a row for every member that should exist.
 pub fn rows<'a>(cluster: &'a Cluster, view: &View<'_>) -> Vec<MemberData<'a>> {
     cluster
         .members
@@ -193,7 +194,7 @@ impl fmt::Display for Newer {
 }
 
 impl DataLoss {
-    /// The loss as the user has to write it to accept it.
+    /// Returns the loss as the user has to write it to accept it.
     pub fn loss(&self) -> Option<String> {
         match self {
             Self::Nothing => None,
@@ -215,7 +216,7 @@ impl fmt::Display for DataLoss {
     }
 }
 
-/// The data that is lost by starting from this member.
+/// Returns the data that is lost by starting from this member.
 pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) -> DataLoss {
     let name = |row: &MemberData<'_>| row.member.name.clone();
     let Some(own) = from.data_end.position() else {
@@ -272,8 +273,8 @@ pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) 
     }
 }
 
-/// The best member to start from: the newest of the recorded history; among equals one without an unfinished table change, then one
-/// that was stopped last, then the lowest ordinal. A member whose pod does not run cannot start the cluster.
+/// Returns the best member to start from: the newest of the recorded history; among equals one without an unfinished table
+/// change, then one that was stopped last, then the lowest ordinal. A member whose pod does not run cannot start the cluster.
 pub fn best<'r, 'a>(rows: &'r [MemberData<'a>], cluster: &Cluster) -> Option<&'r MemberData<'a>> {
     let own = |row: &&MemberData<'_>| {
         let id = row.data_end.position().map(|it| &*it.id);

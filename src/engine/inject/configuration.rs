@@ -13,7 +13,7 @@ use facts::marks;
 use facts::revision::{self, Digest, Revision};
 use objects::{Container, Pod};
 
-/// The revision that this pod starts with, if snapshots are used.
+/// Returns the revision that this pod starts with, if snapshots are used.
 fn read(patient: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
     let InjectTarget { read, cluster, member, view, namespace, .. } = patient;
     let looks_only = view.only_looks(namespace).is_some();
@@ -50,7 +50,7 @@ fn is_there(patient: &InjectTarget<'_>, source: &str, digest: &Digest) -> bool {
     patient.view.copy_of(patient.namespace, source, digest).is_some() || made()
 }
 
-/// The snapshots that this pod needs and that have to be created.
+/// Returns the snapshots that this pod needs and that have to be created.
 pub(super) fn wanted(patient: &InjectTarget<'_>, server: &Container) -> Vec<Value> {
     let (Some(revision), Some(cluster)) = (read(patient, server), patient.cluster) else { return Vec::new() };
     let copy = |(source, digest)| match snapshot(cluster, patient.view, source, digest) {
@@ -80,7 +80,7 @@ fn rename(source: Option<&mut Value>, revision: &Revision) {
     }
 }
 
-/// Whether the server of this pod reads the snapshots of this revision.
+/// Returns whether the server of this pod reads the snapshots of this revision.
 pub(super) fn reads_copies(pod: &Pod, server: &Container, mark: &str) -> bool {
     let read = revision::sources(&pod.spec, server);
     Revision::read(mark).is_some_and(|it| it.copies().all(|copy| read.contains_key(&copy)))

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use facts::marks;
 
-/// The value at a path of keys and list indexes. Absent and null values on the path become objects; other values that are not
-/// containers give `None`.
+/// Returns the value at a path of keys and list indexes. Absent and null values on the path become objects; other values that are
+/// not containers give `None`.
 pub fn at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     path.iter().try_fold(value, |value, key| {
         if let Value::Array(items) = value {

@@ -35,8 +35,8 @@ fn field(mark: &str) -> String {
     format!("metadata.annotations['{}{mark}']", marks::PREFIX)
 }
 
-/// A volume or mount of the user's with a name or path that injection needs: one of the two would be hidden or overwritten.
-/// `claims` are the volumes that a StatefulSet creates from its own templates.
+/// Returns a volume or mount of the user's with a name or path that injection needs: one of the two would be hidden or
+/// overwritten. `claims` are the volumes that a StatefulSet creates from its own templates.
 pub(super) fn conflict<'a>(
     server: &Container,
     spec: &PodSpec,
@@ -53,7 +53,7 @@ pub(super) fn conflict<'a>(
     volume.map(taken).or_else(|| covered(server))
 }
 
-/// Whether a volume is the guard's, possibly of another version: it holds only the guard's marks.
+/// Returns whether a volume is the guard's, possibly of another version: it holds only the guard's marks.
 fn shows_marks(volume: &Volume) -> bool {
     let ours = format!("metadata.annotations['{}", marks::PREFIX);
     let files = volume.downward_api.as_ref().map_or(&[][..], |it| &it.items);
@@ -65,7 +65,7 @@ fn mounts(server: &Container, volume: &str, path: &str) -> bool {
     server.volume_mounts.iter().any(ours)
 }
 
-/// Whether both volumes are as this guard injects them, and the server container mounts them at their paths.
+/// Returns whether both volumes are as this guard injects them, and the server container mounts them at their paths.
 pub(super) fn are_there(server: &Container, spec: &PodSpec) -> bool {
     let named = |name: &str| spec.volumes.iter().find(|volume| volume.name == name);
     let files = named(VOLUME).and_then(|volume| volume.downward_api.as_ref()).map_or(&[][..], |it| &it.items);
@@ -79,7 +79,7 @@ pub(super) fn are_there(server: &Container, spec: &PodSpec) -> bool {
         && mounts(server, RUN_VOLUME, RUN)
 }
 
-/// A mount of the user's at, above or below one of gatera's, which would hide one of the two.
+/// Returns a mount of the user's at, above or below one of gatera's, which would hide one of the two.
 fn covered(server: &Container) -> Option<String> {
     let ours = |mount: &Mount| {
         (mount.name == VOLUME && mount.mount_path == FOLDER)
@@ -125,7 +125,8 @@ pub(super) fn add_mounts(container: &mut Value, patient: &InjectTarget<'_>) {
     }
 }
 
-/// The text of the option file. The server reads it after the user's files, so it wins, and no ConfigMap has to be edited.
+/// Returns the text of the option file. The server reads it after the user's files, so it wins, and no ConfigMap has to be
+/// edited.
 fn option_file(patient: &InjectTarget<'_>) -> String {
     let text = bare_option_file();
     match address(patient) {
@@ -138,7 +139,7 @@ fn bare_option_file() -> String {
     format!("# written by gatera\n[mysqld]\nloose-wsrep_status_file = {STATUS_FILE}\n")
 }
 
-/// Whether the text is an option file of this guard, for any members: the view may have changed since it was written.
+/// Returns whether the text is an option file of this guard, for any members: the view may have changed since it was written.
 pub(super) fn is_option_file(text: &str) -> bool {
     let bare = bare_option_file();
     let address = text.lines().last().and_then(|line| line.strip_prefix(KEY)?.strip_prefix(" = gcomm://"));
@@ -150,7 +151,7 @@ pub(super) fn is_option_file(text: &str) -> bool {
 
 const KEY: &str = "wsrep_cluster_address";
 
-/// The address that a member starts with. None for the bootstrap node itself, which creates the cluster, and none with
+/// Returns the address that a member starts with. None for the bootstrap node itself, which creates the cluster, and none with
 /// `gatera.dev/address: keep`.
 fn address(patient: &InjectTarget<'_>) -> Option<String> {
     let InjectTarget { read, view, namespace, .. } = patient;
@@ -161,7 +162,7 @@ fn address(patient: &InjectTarget<'_>) -> Option<String> {
     if founds { None } else { members(cluster, view) }
 }
 
-/// The address with the stable names of the members, and with the bootstrap node's Service while it is needed.
+/// Returns the address with the stable names of the members, and with the bootstrap node's Service while it is needed.
 pub(super) fn members(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let service = &cluster.workload.spec.service_name;
     let bootstrap = view.bootstrap_service(cluster);
@@ -176,7 +177,7 @@ pub(super) fn members(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     (!hosts.is_empty()).then(|| format!("gcomm://{}{}", hosts.join(","), options(cluster, view)))
 }
 
-/// The provider options in the user's own address: `?gmcast.segment=1`.
+/// Returns the provider options in the user's own address: `?gmcast.segment=1`.
 fn options(cluster: &Cluster, view: &View<'_>) -> String {
     let own = view.cluster_address(&cluster.id.namespace, &cluster.workload);
     let (_, options) = own.as_ref().and_then(|it| it.text.trim().split_once('?')).unwrap_or_default();
@@ -187,7 +188,7 @@ fn options(cluster: &Cluster, view: &View<'_>) -> String {
     if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) }
 }
 
-/// The option file with this address, and otherwise unchanged.
+/// Returns the option file with this address, and otherwise unchanged.
 pub(super) fn with_address(text: &str, address: &str) -> String {
     let others = text.lines().filter(|line| !line.starts_with(KEY));
     let line = format!("{KEY} = {address}");

@@ -19,8 +19,8 @@ use objects::{Container, Meta, Pod};
 /// The rule that refuses a second bootstrap. The step script follows its override and its mode.
 pub const SECOND_BOOTSTRAP: &str = "G04";
 
-/// The value at a pod's CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, allows it to create the cluster
-/// anew.
+/// Returns the value at a pod's CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, allows it to create
+/// the cluster anew.
 pub(super) fn of<'a>(patient: &InjectTarget<'a>, server: &Container) -> Cow<'a, str> {
     match leads(patient, server) {
         Some(right) => right.into(),
@@ -28,21 +28,21 @@ pub(super) fn of<'a>(patient: &InjectTarget<'a>, server: &Container) -> Cow<'a, 
     }
 }
 
-/// The value with which the step script starts a cluster that is down, once, if its position has not changed.
+/// Returns the value with which the step script starts a cluster that is down, once, if its position has not changed.
 fn leads(patient: &InjectTarget<'_>, server: &Container) -> Option<String> {
     let InjectTarget { read, cluster, member, view, .. } = patient;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
     grant::leads(cluster, &read.metadata.name, view).map(Recovery::of_pod)
 }
 
-/// The node for a pod that starts its cluster.
+/// Returns the node for a pod that starts its cluster.
 pub(super) fn place<'a>(patient: &InjectTarget<'a>, server: &Container) -> Option<&'a str> {
     let InjectTarget { read, cluster, member, view, .. } = patient;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
     grant::place(cluster, read, view)
 }
 
-/// Whether the server starts by the step script after injection.
+/// Returns whether the server starts by the step script after injection.
 fn begins_by_the_step(read: &Pod, server: &Container) -> bool {
     let Prospect { start, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
     start == Start::Prepended || EntryPoint::of(server) == EntryPoint::Step
@@ -73,43 +73,44 @@ fn knows<'a>(patient: &InjectTarget<'a>, server: &Container) -> &'a str {
     }
 }
 
-/// Whether G04 is enforced. If it is not, the step script does not need the cluster id either.
+/// Returns whether G04 is enforced. If it is not, the step script does not need the cluster id either.
 pub fn asked(cluster: &Cluster, view: &View<'_>) -> bool {
     view.mode(SECOND_BOOTSTRAP, &cluster.id.namespace) == Mode::Enforce
 }
 
-/// Whether the step script keeps the pods from creating another cluster. A single member may create its cluster at every start, but
-/// not the first one of several that were stopped: another may have newer data.
+/// Returns whether the step script keeps the pods from creating another cluster. A single member may create its cluster at every
+/// start, but not the first one of several that were stopped: another may have newer data.
 fn gated(cluster: &Cluster, view: &View<'_>) -> bool {
     let members = cluster.stopped_members().unwrap_or(0).max(cluster.workload.replicas());
     asked(cluster, view) && members > 1
 }
 
-/// Whether pods serve, but none of them is known to be in the recorded cluster: it may have been created anew while the guard was
-/// down.
+/// Returns whether pods serve, but none of them is known to be in the recorded cluster: it may have been created anew while the
+/// guard was down.
 fn looks_old(cluster: &Cluster, record: &Identity) -> bool {
     let mut serves = cluster.pods().filter(|pod| pod.ready).peekable();
     serves.peek().is_some() && serves.all(|pod| pod.identity.as_deref() != Some(record.as_str()))
 }
 
-/// The value of the mark for a cluster with this id, or with none.
+/// Returns the value of the mark for a cluster with this id, or with none.
 pub fn mark(is: Option<&Identity>) -> &str {
     is.map_or(NONE, Identity::as_str)
 }
 
-/// The value for a pod that reported the id of its cluster, or none.
+/// Returns the value for a pod that reported the id of its cluster, or none.
 pub fn heard<'i>(cluster: &Cluster, view: &View<'_>, is: Option<&'i Identity>) -> &'i str {
     if gated(cluster, view) { mark(is) } else { FREE }
 }
 
-/// The pods of a cluster. A bootstrap node is found only by its label, so it belongs to none of two clusters with the same label.
+/// Returns the pods of a cluster. A bootstrap node is found only by its label, so it belongs to none of two clusters with the
+/// same label.
 pub fn pods<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a PodFact> {
     let shared = view.twin(cluster).is_some();
     cluster.pods().filter(move |pod| !shared || cluster.pod(&pod.name).is_some())
 }
 
-/// Pods whose value is out of date, with the new one. A pod that has not reported its cluster is asked first (`plan/identity.rs`), or
-/// an old record would make it unready.
+/// Returns the pods whose value is out of date, each with the new one. A pod that has not reported its cluster has to report it
+/// first (`plan/identity.rs`), or an old record would make it unready.
 pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, &'a str)> {
     let (asked, gated) = (asked(cluster, view), gated(cluster, view));
     let record = cluster.identity().map(Identity::as_str);
@@ -128,7 +129,7 @@ pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, 
     pods(cluster, view).filter(|pod| !pod.going).filter_map(|pod| Some((pod, wants(pod)?))).collect()
 }
 
-/// Whether the guard could have written this value.
+/// Returns whether the guard could have written this value.
 pub(super) fn is_known(text: &str) -> bool {
     matches!(text, UNKNOWN | FOUNDS | FREE | NONE)
         || Identity::read(text).is_some()

@@ -20,8 +20,8 @@ pub enum Doubt<'p> {
     Forged { mark: &'p str, why: &'static str },
 }
 
-/// The first doubt about the marks of a new pod, if it carries any. Other webhooks may add containers, volumes and annotations,
-/// so only the guard's own parts are compared.
+/// Returns the first doubt about the marks of a new pod, if it carries any. Other webhooks may add containers, volumes and
+/// annotations, so only the guard's own parts are compared.
 pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let meta = &pod.metadata;
     let mut guards = meta.marks.keys().filter(|key| marks::is_guards(key)).map(|key| &key[PREFIX.len()..]);

@@ -78,7 +78,7 @@ fn readiness(
     true
 }
 
-/// The fault of a readiness probe of the user's, which injection replaces.
+/// Returns the fault of a readiness probe of the user's, which injection replaces.
 pub(super) fn replaces_readiness(server: &Container, meta: &Meta) -> Option<&'static str> {
     let kept = meta.mark(marks::READINESS) == Some("keep");
     let own = server.readiness_probe.as_ref().filter(|probe| !kept && !sees_galera(probe))?;
@@ -89,28 +89,28 @@ pub(super) fn replaces_readiness(server: &Container, meta: &Meta) -> Option<&'st
     })
 }
 
-/// Whether a probe asks for Galera's state, by gatera's script at any path or in another way. The seed documents' script of that
-/// name takes no argument, and only waits.
+/// Returns whether a probe asks for Galera's state, by gatera's script at any path or in another way. The seed documents' script
+/// of that name takes no argument, and only waits.
 pub(super) fn sees_galera(probe: &Handler) -> bool {
     let words: Vec<_> = probe.exec.command.iter().map(Literal::look).collect();
     let command = words.join(" ");
     ["wsrep", "galera_online", SCRIPT, "/wait-for-sync.sh ready"].iter().any(|known| command.contains(known))
 }
 
-/// Whether the transfer method blocks the donor: rsync and mysqldump do.
+/// Returns whether the transfer method blocks the donor: rsync and mysqldump do.
 fn donor_blocks(patient: &InjectTarget<'_>) -> bool {
     let texts = patient.view.option_files(patient.namespace, &patient.read.spec);
     let method = texts.filter_map(|text| options::effective(text, "wsrep_sst_method")).last();
     method.is_some_and(|method| matches!(method.look(), "rsync" | "rsync_wan" | "mysqldump"))
 }
 
-/// The seconds that a member may take to start.
+/// Returns the seconds that a member may take to start.
 fn startup_limit(meta: &Meta) -> i64 {
     let said = meta.mark(marks::STARTUP_LIMIT).and_then(|text| text.parse().ok());
     said.unwrap_or(0).clamp(STARTUP_LIMIT, LONGEST_START)
 }
 
-/// The seconds that the user's startup probe waits, and those of its replacement; `None` if it waits long enough.
+/// Returns the seconds that the user's startup probe waits, and those of its replacement; `None` if it waits long enough.
 pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, i64)> {
     let ours = |probe: &Handler| probe.exec.command.first().is_some_and(|it| it.look() == SCRIPT);
     let own = server.startup_probe.as_ref().filter(|probe| !ours(probe))?;
@@ -139,7 +139,7 @@ fn startup(container: &mut Value, server: &Container, patient: &InjectTarget<'_>
     );
 }
 
-/// Whether a probe's command may ask the database; replacing one too many does no harm.
+/// Returns whether a probe's command may ask the database; replacing one too many does no harm.
 pub(super) fn asks_the_database(probe: &Handler) -> bool {
     let asks = |word: &str| {
         ["mysql", "mariadb", "wsrep", "healthcheck.sh", "wait-for-sync.sh"]

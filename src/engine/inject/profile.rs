@@ -27,7 +27,7 @@ pub(super) enum Profile {
 }
 
 impl Profile {
-    /// The profile that `gatera.dev/profile` names, or else the one that fits the container.
+    /// Returns the profile that `gatera.dev/profile` names, or else the one that fits the container.
     pub(super) fn of(server: &Container, meta: &Meta) -> Self {
         let own = |name, ours| server.env.iter().any(|var| var.name == name && var.value.look() != ours);
         let own_file = |flag: &Flag<'_>| {
@@ -79,7 +79,7 @@ impl Profile {
         }
     }
 
-    /// Why a container keeps its probes. `None`: the server writes its status file to the path that the script reads.
+    /// Returns why a container keeps its probes. `None`: the server writes its status file to the path that the script reads.
     pub(super) fn keeps_probes(self) -> Option<String> {
         match self {
             Self::Official | Self::Bitnami => None,

@@ -27,7 +27,7 @@ pub enum Start {
 }
 
 impl Start {
-    /// The start of this container, in a pod with these annotations.
+    /// Returns the start of this container, in a pod with these annotations.
     pub(super) fn of(server: &Container, meta: &Meta) -> Self {
         match EntryPoint::of(server) {
             front if front.recovers() => Self::Recovers,
@@ -57,8 +57,8 @@ fn is_bitnamis(server: &Container, meta: &Meta) -> bool {
     Profile::by_looks(server, meta.mark(marks::PROFILE)) == Profile::Bitnami
 }
 
-/// Whether the entry point is known: a user set the profile, or it is the official image, from any mirror. Other images of the same
-/// name may have another entry point.
+/// Returns whether the entry point is known: a user set the profile, or it is the official image, from any mirror. Other images
+/// of the same name may have another entry point.
 fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
     let named = meta.mark(marks::PROFILE);
     let official = Profile::by_looks(server, named) == Profile::Official;

@@ -104,7 +104,7 @@ fn apart(ns: &str, template: &Template) -> Apart {
     }
 }
 
-/// Findings about the new template alone.
+/// Returns findings about the new template alone.
 fn in_template(ns: &str, template: &Template) -> Findings {
     let why =
         "with two members on one node, the loss of that node leaves a cluster of three without a majority";
@@ -129,7 +129,7 @@ fn in_template(ns: &str, template: &Template) -> Findings {
     vec![found]
 }
 
-/// Whether two members can share a node: neither the template nor what injection adds keeps them apart.
+/// Returns whether two members can share a node: neither the template nor what injection adds keeps them apart.
 pub(super) fn may_share_a_node(ns: &str, new: &Workload, view: &View<'_>) -> bool {
     let kept_apart = match apart(ns, &new.spec.template) {
         Apart::Required => true,
@@ -143,7 +143,7 @@ pub(super) fn may_share_a_node(ns: &str, new: &Workload, view: &View<'_>) -> boo
     !kept_apart && !by_domains(ns, new, view)
 }
 
-/// Whether another node label keeps the members apart: it has at least as many values as there are members.
+/// Returns whether another node label keeps the members apart: it has at least as many values as there are members.
 fn by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
     let Template { metadata, spec, .. } = &new.spec.template;
     let terms =
@@ -157,7 +157,7 @@ fn by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
     view.freshness == Freshness::Current && keys.any(enough)
 }
 
-/// A finding if what kept the members apart no longer does.
+/// Returns a finding if what kept the members apart no longer does.
 fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
     if by_domains(ns, new, view) {
         return None;
@@ -189,7 +189,7 @@ fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option
     ))
 }
 
-/// A finding if a running cluster newly requires more nodes than there are, or grows beyond them.
+/// Returns a finding if a running cluster newly requires more nodes than there are, or grows beyond them.
 fn crowded(
     ns: &str,
     old: &Workload,
@@ -214,7 +214,7 @@ fn crowded(
     })
 }
 
-/// The finding for nodes that exist, but are all excluded by the selector or the tolerations.
+/// Returns the finding for nodes that exist, but are all excluded by the selector or the tolerations.
 fn nowhere() -> Finding {
     RULE.finding(
         Verdict::Deny,
@@ -225,12 +225,12 @@ fn nowhere() -> Finding {
     )
 }
 
-/// The finding for a cluster that grows: only more nodes help.
+/// Returns the finding for a cluster that grows: only more nodes help.
 fn grown(few: Finding) -> Finding {
     Finding { instead: "add nodes first".into(), ..few }
 }
 
-/// A finding if there are fewer nodes than members. None if the view is out of date.
+/// Returns a finding if there are fewer nodes than members. None if the view is out of date.
 fn too_few_nodes(ns: &str, template: &Template, members: i64, view: &View<'_>) -> Option<Finding> {
     let required = apart(ns, template) == Apart::Required && view.freshness == Freshness::Current;
     let nodes = required.then(|| nodes_for(&template.spec, view)).flatten()?;

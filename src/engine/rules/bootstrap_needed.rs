@@ -66,7 +66,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     still_needed(review, bootstrapped_with(review, view)?, view)
 }
 
-/// A finding about an edit that stops the bootstrap node, or replaces it by another, empty one.
+/// Returns a finding about an edit that stops the bootstrap node, or replaces it by another, empty one.
 fn updated(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else { return None };
     let restarts = new.replicas() == 0 || old.spec.template.fingerprint != new.spec.template.fingerprint;
@@ -78,7 +78,7 @@ fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
     check(review, view).filter(|_| new.spec.replicas == 0)
 }
 
-/// The cluster whose bootstrap node this object belongs to, while that node exists.
+/// Returns the cluster whose bootstrap node this object belongs to, while that node exists.
 fn bootstrapped_with<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster> {
     let (ns, name) = (&*review.namespace, &*review.name);
     let mut there = view.clusters_in(ns).filter(|cluster| !cluster.bootstrap.pods.is_empty());

@@ -77,7 +77,7 @@ fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
 /// The field of a finding about a StatefulSet whose address is in a ConfigMap.
 const IN_A_FILE: &str = "spec.template.wsrep_cluster_address";
 
-/// Findings about a ConfigMap from which members read their address.
+/// Returns findings about a ConfigMap from which members read their address.
 fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
     let mut found = Findings::new();
     for cluster in view.readers_of(ns, &map.metadata.name) {
@@ -111,7 +111,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
     found
 }
 
-/// Findings about the address that a StatefulSet gives its members, from any source.
+/// Returns findings about the address that a StatefulSet gives its members, from any source.
 fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Findings {
     let (ns, template) = (&*review.namespace, &workload.spec.template);
     let Some(server) = server::of(template) else {
@@ -159,7 +159,8 @@ fn judge(
     found.collect()
 }
 
-/// Whether several members without data would each create a cluster. G04 judges clusters with data; one member may create one.
+/// Returns whether several members without data would each create a cluster. G04 judges clusters with data; one member may create
+/// one.
 fn founds_too_many(ns: &str, workload: &Workload, view: &View<'_>) -> bool {
     let claims = || view.claims_of(ns, workload).iter().any(|claim| claim.bound);
     let data = view.cluster(ns, &workload.metadata.name).map_or_else(claims, Cluster::has_data);
@@ -168,7 +169,7 @@ fn founds_too_many(ns: &str, workload: &Workload, view: &View<'_>) -> bool {
     workload.replicas() > 1 && !data && !variables.any(|var| bootstraps(&var.name))
 }
 
-/// Whether the server may read another address than the one found here: a script creates it, or an init container mounts
+/// Returns whether the server may read another address than the one found here: a script creates it, or an init container mounts
 /// the ConfigMap.
 fn is_made_elsewhere(spec: &PodSpec, map: Option<&str>) -> bool {
     let mut words =

@@ -80,7 +80,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// The policy in force; `OrderedReady` is the default.
+/// Returns the policy in force; `OrderedReady` is the default.
 fn policy(written: &str) -> &str {
     if written.is_empty() { "OrderedReady" } else { written }
 }
@@ -132,7 +132,7 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
     found.collect()
 }
 
-/// The parts of a claim template that differ: "labels and annotations".
+/// Returns the parts of a claim template that differ: "labels and annotations".
 fn changed(one: &ClaimTemplate, other: &ClaimTemplate) -> String {
     let [was, is] = [&one.spec, &other.spec];
     let parts = [

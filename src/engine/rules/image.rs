@@ -87,7 +87,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found.into_iter().chain(step.flatten()).collect()
 }
 
-/// A finding if the image of a running pod changes: this restarts its server at once, regardless of the other members.
+/// Returns a finding if the image of a running pod changes: this restarts its server at once, regardless of the other members.
 fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Change { old: Some(old), new: Some(new) } = review.change::<Pod>() else { return None };
     let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
@@ -116,7 +116,7 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// Findings about the new template alone.
+/// Returns findings about the new template alone.
 fn in_template(template: &Template, server: &Container, view: &View<'_>) -> Findings {
     let mut found: Findings = unheard_of(server, view).into_iter().collect();
     for (list, container) in template.spec.all_containers() {
@@ -155,7 +155,7 @@ fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding>
     Some(RULE.finding(verdict, format!("{place}image"), says, why, instead))
 }
 
-/// A warning about a release that can hardly exist yet.
+/// Returns a warning about a release that can hardly exist yet.
 fn unheard_of(server: &Container, view: &View<'_>) -> Option<Finding> {
     let year = view.now.to_zoned(jiff::tz::TimeZone::UTC).year();
     let (release, most) = Image::read(&server.image).release(year)?;
@@ -191,14 +191,14 @@ fn missing_programs(place: &str, container: &Container) -> Findings {
     calls.map(missing).collect()
 }
 
-/// Whether no member ever ran the old image, because it could not be pulled; members that ran used the new image.
+/// Returns whether no member ever ran the old image, because it could not be pulled; members that ran used the new image.
 fn never_ran(cluster: &Cluster, old: &Container, new: &Container) -> bool {
     let pods = || cluster.members.iter().map(|member| member.pod.as_deref());
     pods().all(|pod| pod.is_some_and(|pod| !pod.has_run || pod.image == new.image))
         && pods().flatten().any(|pod| pod.image == old.image && pod.lacks_an_image)
 }
 
-/// The most severe finding of the version changes from the images that run to the new one, for a cluster with data.
+/// Returns the most severe finding of the version changes from the images that run to the new one, for a cluster with data.
 fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> Option<Finding> {
     let cluster = view.cluster(&review.namespace, &review.name);
     if old.image == new.image || cluster.is_some_and(|cluster| !cluster.has_data()) {

@@ -6,7 +6,7 @@
 use facts::way_out::{Command, WayOut, edit, run};
 use objects::Meta;
 
-/// The command that scales a StatefulSet to this number of replicas.
+/// Returns the command that scales a StatefulSet to this number of replicas.
 pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i64) -> WayOut {
     let Some((set, release)) = set.and_then(|set| Some((set, set.helm_release()?))) else {
         let command = format!("kubectl -n {namespace} scale statefulset {name} --replicas={replicas}");

@@ -116,7 +116,7 @@ fn retention(new: &Workload) -> Findings {
     found.collect()
 }
 
-/// A finding if the data directory is lost with the pod, or shared.
+/// Returns a finding if the data directory is lost with the pod, or shared.
 fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
     let template = &new.spec.template;
     let server = server::of(&new.spec.template)?;
@@ -134,7 +134,7 @@ fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>)
     Some(of_two(volume, finding(verdict, field, format!("{directory} {says}"), CLAIMS)))
 }
 
-/// The finding with another reason if several servers can open the volume, which is not created for each pod.
+/// Returns the finding with another reason if several servers can open the volume, which is not created for each pod.
 fn of_two(volume: &Volume, found: Finding) -> Finding {
     let lasts = volume.empty_dir.is_none() && volume.ephemeral.is_none();
     if lasts && found.verdict == Verdict::Deny {
@@ -144,7 +144,7 @@ fn of_two(volume: &Volume, found: Finding) -> Finding {
     }
 }
 
-/// A finding if the data directory is unknown, and one volume for all members is mounted where images keep the data.
+/// Returns a finding if the data directory is unknown, and one volume for all members is mounted where images keep the data.
 fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Option<Finding> {
     DATA_DIRECTORIES.into_iter().find_map(|directory| {
         let place = Place::at(new, server, directory.to_owned());
@@ -161,7 +161,7 @@ fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Opti
     })
 }
 
-/// A finding if no volume holds the data. A volume at another path may hold it, because of an option that is not visible.
+/// Returns a finding if no volume holds the data. A volume at another path may hold it, because of an option that is not visible.
 fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Option<Finding> {
     let (template, claims) = (&new.spec.template.spec, &new.spec.volume_claim_templates);
     let lasts = |volume: &Volume| {
@@ -246,7 +246,7 @@ fn unsafe_volume(
     }
 }
 
-/// A finding if every member would start with another folder than the one that holds its data.
+/// Returns a finding if every member would start with another folder than the one that holds its data.
 fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -> Option<Finding> {
     let old = review.change::<Workload>().old?;
     let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data())?;
@@ -292,7 +292,7 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
     Some(finding(verdict, MOVED.to_owned(), says, instead))
 }
 
-/// A warning if it is not known where the data is, and a volume that may hold it is no longer mounted at its path.
+/// Returns a warning if it is not known where the data is, and a volume that may hold it is no longer mounted at its path.
 fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
     let (before, after) = (server::of(&old.spec.template)?, server::of(&new.spec.template)?);
     let mut mounts =
@@ -305,7 +305,7 @@ fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
     Some(finding(Verdict::Warn, MOVED.to_owned(), says, stay()))
 }
 
-/// Whether the volume loses its content with every pod anyway.
+/// Returns whether the volume loses its content with every pod anyway.
 fn goes_with_the_pod(workload: &Workload, place: &Place) -> bool {
     let mut volumes = workload.spec.template.spec.volumes.iter();
     let volume = volumes.find(|it| Some(&it.name) == place.volume.as_ref());
@@ -320,7 +320,7 @@ fn stay() -> WayOut {
         .or("to move the data, fill a new cluster from a backup")
 }
 
-/// A finding if a StatefulSet is created while claims of its name exist, and its server keeps its data elsewhere.
+/// Returns a finding if a StatefulSet is created while claims of its name exist, and its server keeps its data elsewhere.
 fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
     // The audit looks at what exists already.
     if review.operation != Operation::Create || review.origin == Origin::Audit {
@@ -342,7 +342,8 @@ fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &
     Some(finding(verdict, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
 
-/// A finding if a StatefulSet is created and would use none of the existing claims of the same cluster: it would start empty.
+/// Returns a finding if a StatefulSet is created and would use none of the existing claims of the same cluster: it would start
+/// empty.
 fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     if review.operation != Operation::Create || review.old.is_some() {
         return None;
@@ -361,7 +362,8 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
     Some(finding(Verdict::Deny, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
 
-/// A warning if a deleted StatefulSet is created again with its claims: no pod runs, and no member starts first by itself.
+/// Returns a warning if a deleted StatefulSet is created again with its claims: no pod runs, and no member starts first by
+/// itself.
 fn comes_back(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&review.namespace, &review.name);
     let Backing::Template(template) = &place?.backing else { return None };

@@ -1,8 +1,8 @@
 //! Removals: which member stops if a request is allowed.
 //!
-//! Not a rule: what rules need to know about each other's answers. A deletion, an eviction, fewer replicas and a changed
-//! template each remove a member, and of two requests at the same moment only one may be allowed. Before such a request is
-//! allowed, its member is reserved (`reserve.rs`). A request about an object that differs from the one in the view reserves
+//! Not a rule: it holds what rules need to know about each other's verdicts. A deletion, an eviction, fewer replicas and a
+//! changed template each remove a member, and of two requests at the same moment only one may be allowed. Before such a request
+//! is allowed, its member is reserved (`reserve.rs`). A request about an object that differs from the one in the view reserves
 //! nothing: it may be forged. (An eviction names no uid, so a forged one can make others wait.)
 
 use super::one_at_a_time;
@@ -25,7 +25,7 @@ pub struct MemberRemoval {
     pub rule: &'static str,
 }
 
-/// The member that this request removes, if it is a real one and the request is allowed.
+/// Returns the member that this request removes, if it is a real one and the request is allowed.
 pub fn member_removal(review: &Review, view: &View<'_>) -> Option<MemberRemoval> {
     let taken_over = view.taken_over(review);
     let review = taken_over.as_ref().unwrap_or(review);
@@ -51,7 +51,7 @@ pub fn member_removal(review: &Review, view: &View<'_>) -> Option<MemberRemoval>
     counts.then(|| MemberRemoval { cluster: cluster.id.clone(), pod, uid: uid.clone(), rule })
 }
 
-/// The pod that a request deletes or evicts, or whose server a resize restarts.
+/// Returns the pod that a request deletes or evicts, or whose server a resize restarts.
 fn deleted(review: &Review) -> Option<String> {
     let ends = review.operation == Operation::Delete
         || review.subresource == "eviction"
@@ -60,7 +60,7 @@ fn deleted(review: &Review) -> Option<String> {
     (ends && !terminating).then(|| review.name.clone())
 }
 
-/// The first member that the StatefulSet controller stops because of this change.
+/// Returns the first member that the StatefulSet controller stops because of this change.
 fn stopped(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
     match (review.old.as_ref()?, review.new.as_ref()?) {
         (Object::Scale(old), Object::Scale(new)) if new.spec.replicas < old.spec.replicas => {
@@ -77,7 +77,7 @@ fn stopped(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
     }
 }
 
-/// The first member that gets a changed template, or one that a partition held back.
+/// Returns the first member that gets a changed template, or one that a partition held back.
 pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let from = new.reaches_from();
@@ -86,7 +86,7 @@ pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
     ((changed || goes_on) && from <= last && new.replicas() > 0).then_some(last)
 }
 
-/// The command that pauses a template rollout that hangs, so that its StatefulSet restarts no other member meanwhile.
+/// Returns the command that pauses a template rollout that hangs, so that its StatefulSet restarts no other member meanwhile.
 pub(super) fn hold(cluster: &Cluster) -> WayOut {
     let Cluster { id, workload, .. } = cluster;
     let held = workload.replicas();

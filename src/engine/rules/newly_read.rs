@@ -1,8 +1,8 @@
 //! ConfigMaps that a new template begins to read.
 //!
-//! Not a rule: rules that judge the text of a ConfigMap also ask this about the template, so that the order in which objects
-//! are applied does not matter. The guard reads the text from the API server, because its view holds only ConfigMaps that
-//! a cluster reads. `gatera check` knows all of its files at once, and judges each ConfigMap itself.
+//! Not a rule: rules that judge the text of a ConfigMap also apply this to the template, so that the order in which objects are
+//! applied does not matter. The guard reads the text from the API server, because its view holds only ConfigMaps that a cluster
+//! reads. `gatera check` has all of its files at once, and judges each ConfigMap itself.
 
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
@@ -10,7 +10,7 @@ use facts::revision;
 use facts::view::View;
 use objects::{ConfigMap, Kind, Object, Workload};
 
-/// Findings about these ConfigMaps, reported for the template.
+/// Returns findings about these ConfigMaps, reported for the template.
 pub(super) fn judged(
     review: &Review,
     view: &View<'_>,
@@ -40,7 +40,8 @@ fn adopted<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<&'a Worklo
     Some(&**it).filter(|it| view.adoption().adopts(&it.spec.template.metadata.labels))
 }
 
-/// The finding, reported for the template. The field does not name the ConfigMap, so the same fault under another name is not new.
+/// Returns the finding, reported for the template. The field does not name the ConfigMap, so the same fault under another name is
+/// not new.
 pub(super) fn of_template(finding: Finding, map: &str) -> Finding {
     Finding {
         field: format!("spec.template.spec.volumes: {}", finding.field),

@@ -118,7 +118,7 @@ fn removed(review: &Review, view: &View<'_>) -> Findings {
     found.unwrap_or_else(|| leaving.uncertain())
 }
 
-/// A finding if a member gets an owner with which it would be deleted, regardless of the other members.
+/// Returns a finding if a member gets an owner with which it would be deleted, regardless of the other members.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     // Owners that a pod has are not added.
     review.old.as_ref()?;
@@ -128,7 +128,7 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(added.finding(&end, review, view))
 }
 
-/// Findings about a resize that restarts the server in its pod: the member is missing meanwhile.
+/// Returns findings about a resize that restarts the server in its pod: the member is missing meanwhile.
 fn resized(review: &Review, view: &View<'_>) -> Findings {
     let Some(old) = review.change::<Pod>().old.filter(|_| restarts_its_server(review)) else {
         return Findings::new();
@@ -147,7 +147,7 @@ fn resized(review: &Review, view: &View<'_>) -> Findings {
     found.unwrap_or_default().into_iter().map(because).collect()
 }
 
-/// Whether a change of resources restarts the server of this pod.
+/// Returns whether a change of resources restarts the server of this pod.
 pub(super) fn restarts_its_server(review: &Review) -> bool {
     let Change { old: Some(old), new: Some(new) } = review.change::<Pod>() else { return false };
     let Some(server) = server::in_pod(&old.metadata, &old.spec) else { return false };
@@ -155,7 +155,7 @@ pub(super) fn restarts_its_server(review: &Review) -> bool {
     review.subresource == "resize" && resized.is_some_and(|new| server.is_restarted_as(new))
 }
 
-/// The cluster of the pod that is deleted.
+/// Returns the cluster of the pod that is deleted.
 fn cluster_of<'a>(review: &Review, shown: Option<&PodFact>, view: &View<'a>) -> Option<&'a Cluster> {
     match shown.and_then(|pod| pod.owner.as_ref()) {
         Some((kind, owner)) => view.cluster(&review.namespace, owner).filter(|_| kind == "StatefulSet"),
@@ -190,22 +190,22 @@ impl<'a> Leaving<'a> {
         self.view.count(self.cluster)
     }
 
-    /// Whether the pod is being deleted already.
+    /// Returns whether the pod is being deleted already.
     fn is_terminating(&self) -> bool {
         self.pod.going
     }
 
-    /// Whether the view does not hold this pod yet.
+    /// Returns whether the view does not hold this pod yet.
     fn is_another(&self) -> bool {
         self.member.pod.as_ref().is_none_or(|known| known.uid != self.pod.uid)
     }
 
-    /// Whether the server does not run: deleting the pod costs nothing and may help.
+    /// Returns whether the server does not run: deleting the pod costs nothing and may help.
     fn nothing_runs(&self) -> bool {
         !self.pod.running
     }
 
-    /// Whether a recovery restarts this pod.
+    /// Returns whether a recovery restarts this pod.
     fn is_led(&self) -> bool {
         !self.pod.ready && grant::restarts(self.cluster, &self.member.name, self.view)
     }
@@ -214,13 +214,13 @@ impl<'a> Leaving<'a> {
         self.member.ready() || self.pod.ready
     }
 
-    /// Whether the copy that it receives may never end: the way out is to restart it, regardless of the other members.
+    /// Returns whether the copy that it receives may never end: the way out is to restart it, regardless of the other members.
     fn hangs(&self) -> bool {
         let known = !self.is_another() && self.view.state(self.cluster) != State::Unknown;
         known && transfer::hangs(self.cluster, self.member, self.view.now).is_some()
     }
 
-    /// Findings if the member's claim is being deleted: it is removed with the pod.
+    /// Returns findings if the member's claim is being deleted: it is removed with the pod.
     fn loses_its_data(&self) -> Option<Findings> {
         let own = |claim: &&facts::view::ClaimOf| claim.ordinal == self.member.ordinal && claim.going;
         let claim = self.cluster.claims.iter().find(own)?;
@@ -244,12 +244,12 @@ impl<'a> Leaving<'a> {
         Some(vec![finding(verdict, format!("{says} ({})", self.seen()), why, instead)])
     }
 
-    /// The requested grace period, if it is shorter than the pod's own.
+    /// Returns the requested grace period, if it is shorter than the pod's own.
     fn shorter_grace(&self) -> Option<i64> {
         self.review.options.grace_period_seconds.filter(|grace| *grace < self.pod.grace)
     }
 
-    /// Findings if the grace period is cut short: the server may still run when its successor opens the same files.
+    /// Returns findings if the grace period is cut short: the server may still run when its successor opens the same files.
     fn is_forced(&self) -> Option<Findings> {
         let grace = self.shorter_grace().filter(|grace| *grace < LEAST_GRACE)?;
         if self.nothing_runs() {
@@ -293,7 +293,7 @@ impl<'a> Leaving<'a> {
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
-    /// How to repeat the request.
+    /// Returns how to repeat the request.
     fn again(&self) -> WayOut {
         let Review { namespace, name, subresource, .. } = self.review;
         match &**subresource {
@@ -306,7 +306,7 @@ impl<'a> Leaving<'a> {
         }
     }
 
-    /// Findings if no member would be left: a member that finds no peer does not start.
+    /// Returns findings if no member would be left: a member that finds no peer does not start.
     fn is_the_last(&self) -> Option<Findings> {
         let size = i64::try_from(self.cluster.members.len()).unwrap_or(i64::MAX);
         if survives(size, 1, 0) || !self.cluster.has_data() || !self.is_ready() {
@@ -321,7 +321,7 @@ impl<'a> Leaving<'a> {
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
-    /// Findings if the cluster has no identity: positions cannot be compared ("IST started with wrong seqno").
+    /// Returns findings if the cluster has no identity: positions cannot be compared ("IST started with wrong seqno").
     fn never_comes_back(&self) -> Option<Findings> {
         let lost = self.cluster.has_no_identity() && self.is_ready() && !self.nothing_runs();
         lost.then(|| {
@@ -333,7 +333,7 @@ impl<'a> Leaving<'a> {
         })
     }
 
-    /// Warnings for a removal that is allowed, where Ready does not prove enough.
+    /// Returns warnings for a removal that is allowed, where Ready does not prove enough.
     fn uncertain(&self) -> Findings {
         let unverified =
             self.cluster.unverified().filter(|member| member.ordinal != self.member.ordinal).count();

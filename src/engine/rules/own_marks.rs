@@ -106,7 +106,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// A finding about an override that has no effect. One that has ended is allowed.
+/// Returns a finding about an override that has no effect. One that has ended is allowed.
 fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     let text = meta.mark(marks::OVERRIDE)?;
     let problem = match Override::read(text, view.now) {
@@ -128,8 +128,8 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// A finding about a break-glass annotation that has no effect, or begins later: an exception that begins later is not wanted
-/// then. An unchanged annotation is not judged again. On other objects it has no effect.
+/// Returns a finding about a break-glass annotation that has no effect, or begins later: an exception that begins later is not
+/// wanted then. An unchanged annotation is not judged again. On other objects it has no effect.
 fn useless_break_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<Finding> {
     let text = meta.mark(marks::BREAK_GLASS)?;
     let of_namespace = review.kind == Kind::Namespace;
@@ -161,7 +161,7 @@ fn break_glass_field() -> String {
     format!("{ANNOTATIONS}[{PREFIX}{}]", marks::BREAK_GLASS)
 }
 
-/// The advice, with the rule that is probably meant.
+/// Returns the advice, with the rule that is probably meant.
 fn corrected_override(text: &str, view: &View<'_>) -> String {
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
     let known = |word: &str| view.known_rules.iter().copied().find(|id| id.eq_ignore_ascii_case(word));
@@ -174,7 +174,7 @@ fn corrected_override(text: &str, view: &View<'_>) -> String {
     )
 }
 
-/// Findings about the mode label of a namespace, which makes protection complete.
+/// Returns findings about the mode label of a namespace, which makes protection complete.
 fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findings {
     let (before, after) = (old.labels.get(MODE_LABEL), new.labels.get(MODE_LABEL));
     let guarded = view.clusters_in(&review.name).next();
@@ -214,7 +214,7 @@ fn unknown_mode(new: &Meta) -> Option<Finding> {
     })
 }
 
-/// A finding if an object of a cluster would no longer be recognised.
+/// Returns a finding if an object of a cluster would no longer be recognised.
 fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (before, after, field) = match (old, new) {
         (Object::StatefulSet(old), Object::StatefulSet(new)) => {
@@ -270,7 +270,7 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
     })
 }
 
-/// Whether a pod or claim would leave its cluster, although it is still recognised as Galera's.
+/// Returns whether a pod or claim would leave its cluster, although it is still recognised as Galera's.
 fn renamed(new: &Object, before: &Labels, after: &Labels, review: &Review, view: &View<'_>) -> bool {
     let member = matches!(new, Object::Pod(_) | Object::Claim(_));
     let orphaned = |cluster: &Cluster| {
@@ -282,7 +282,7 @@ fn renamed(new: &Object, before: &Labels, after: &Labels, review: &Review, view:
             || view.concerned(review).into_iter().any(orphaned))
 }
 
-/// Findings about annotations of the guard that another user writes.
+/// Returns findings about annotations of the guard that another user writes.
 fn claimed(review: &Review, new: &Object, view: &View<'_>) -> Findings {
     match (&review.old, new) {
         (_, Object::StatefulSet(_) | Object::Deployment(_)) => corrected(review, new, view),
@@ -303,7 +303,7 @@ fn claimed(review: &Review, new: &Object, view: &View<'_>) -> Findings {
 
 const ANNOTATIONS: &str = "metadata.annotations";
 
-/// Findings about annotations of a StatefulSet, a Deployment and their template: corrected while the object can still be
+/// Returns findings about annotations of a StatefulSet, a Deployment and their template: corrected while the object can still be
 /// changed, refused afterwards.
 fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
     // A status update is not corrected.
@@ -335,7 +335,7 @@ fn is_data(key: &str) -> bool {
     key.strip_prefix(PREFIX) == Some(marks::DATA)
 }
 
-/// A finding about forged marks on a pod that starts, or that becomes Galera's: marks must match what was injected.
+/// Returns a finding about forged marks on a pod that starts, or that becomes Galera's: marks must match what was injected.
 fn doubted(review: &Review, pod: &Pod, view: &View<'_>) -> Option<Finding> {
     let doubt = inject::doubt(pod, view)?;
     let mark = if let Doubt::Forged { mark, .. } = doubt { mark } else { marks::INJECTED };
@@ -353,7 +353,7 @@ fn doubted(review: &Review, pod: &Pod, view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// Findings about changed annotations of a running pod: they count when it starts, and must not change later.
+/// Returns findings about changed annotations of a running pod: they count when it starts, and must not change later.
 fn rewritten(old: &Pod, new: &Pod) -> Findings {
     let keys = old.metadata.marks.keys().chain(new.metadata.marks.keys());
     let fixed = |key: &&String| {

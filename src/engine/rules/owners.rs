@@ -1,9 +1,9 @@
 //! Owners that a request adds to an object that a cluster needs, and with which the object would be deleted.
 //!
-//! Not a rule: each rule that protects an object from deletion asks this when the object is written, and says what its
-//! deletion would mean. Kubernetes deletes an object with owners when none of them is left, and at once if none ever existed.
-//! The garbage collector does this, and no rule stops it, so the owner is judged when it is written. An owner that exists
-//! today is no safer: it may be deleted later, and no rule judges that. Must not know: what a deletion means.
+//! Not a rule: each rule that protects an object from deletion uses this when the object is written, and adds what its deletion
+//! would mean. Kubernetes deletes an object with owners when none of them is left, and at once if none ever existed. The garbage
+//! collector does this, and no rule stops it, so the owner is judged when it is written. An owner that exists today is no safer:
+//! it may be deleted later, and no rule judges that. Must not know: what a deletion means.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ pub struct Added<'a> {
     absent: bool,
 }
 
-/// The first owner that this request adds and with which the object would be deleted. These are harmless:
+/// Returns the first owner that this request adds and with which the object would be deleted. These are harmless:
 ///
 /// * owners that the control plane's own controllers write: they follow from requests that were judged;
 /// * owners that live as long as the cluster: the StatefulSet, and KUDO's Instance, whose deletion is judged. A claim
@@ -61,12 +61,12 @@ pub fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<Added<'a>> {
     })
 }
 
-/// The fields by which the garbage collector looks for an owner.
+/// Returns the fields by which the garbage collector looks for an owner.
 fn coordinates(owner: &Owner) -> [&str; 4] {
     [&owner.api_version, &owner.kind, &owner.name, &owner.uid]
 }
 
-/// Whether the owner exists where the garbage collector looks for it; `None`: the view does not show this kind.
+/// Returns whether the owner exists where the garbage collector looks for it; `None`: the view does not show this kind.
 fn is_there(owner: &Owner, review: &Review, view: &View<'_>) -> Option<bool> {
     let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let kind = view.world.facts().kind_named(group, &owner.kind);
@@ -79,7 +79,7 @@ fn is_there(owner: &Owner, review: &Review, view: &View<'_>) -> Option<bool> {
     }
 }
 
-/// The owner that hands a cluster to another operator, whose clusters the guard ignores.
+/// Returns the owner that hands a cluster to another operator, whose clusters the guard ignores.
 pub fn takes_over<'a>(old: &Workload, new: &'a Workload, view: &View<'_>) -> Option<Added<'a>> {
     let adoption = view.adoption();
     let lost =
@@ -91,7 +91,7 @@ pub fn takes_over<'a>(old: &Workload, new: &'a Workload, view: &View<'_>) -> Opt
 const WHY: &str = "Kubernetes deletes an object when none of its owners exists, and these rules cannot stop its garbage collector";
 
 impl Added<'_> {
-    /// The finding for this owner, made from the rule's finding for a deletion.
+    /// Returns the finding for this owner, made from the rule's finding for a deletion.
     pub fn finding(&self, end: &Finding, review: &Review, view: &View<'_>) -> Finding {
         let Owner { kind, name, .. } = self.owner;
         let says = if self.absent {

@@ -127,8 +127,8 @@ fn secret(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// Findings about values that the server reads from another Secret or key than before. If both Secrets are known (files), a value that
-/// differs is judged as one that changes in place. Otherwise a password gets a warning.
+/// Returns findings about values that the server reads from another Secret or key than before. If both Secrets are known (files),
+/// a value that differs is judged as one that changes in place. Otherwise a password gets a warning.
 fn taken_from_elsewhere(
     old: &Workload,
     new: &Workload,
@@ -168,14 +168,14 @@ fn taken_from_elsewhere(
     found
 }
 
-/// The Secret of this name; `None` if folders for several clusters hold different ones.
+/// Returns the Secret of this name; `None` if folders for several clusters hold different ones.
 fn the_one<'a>(all: impl Iterator<Item = &'a Secret>, name: &str) -> Option<&'a Secret> {
     let mut named = all.filter(|it| it.metadata.name == name);
     let first = named.next()?;
     named.all(|it| it.data == first.data).then_some(first)
 }
 
-/// A warning about a password that the server reads from another place, while its values are not known.
+/// Returns a warning about a password that the server reads from another place, while its values are not known.
 fn may_differ(moved: &Moved<'_>) -> Option<Finding> {
     let ((from, key), (to, its)) = (moved.from, moved.to);
     let name = moved.variable.filter(|name| is_secret_name(name))?;
@@ -200,13 +200,13 @@ struct Users<'a> {
 }
 
 impl Users<'_> {
-    /// Tells whether the password in this key may change in this write.
+    /// Returns whether the password in this key may change in this write.
     fn may_change(&self, key: &str) -> bool {
         self.prepared.as_deref() == Some(key)
     }
 }
 
-/// The pod spec with only the server, the init containers and their volumes.
+/// Returns the pod spec with only the server, the init containers and their volumes.
 fn of_server(template: &Template) -> PodSpec {
     let mut spec = template.spec.clone();
     if let Some(server) = server::of(template) {
@@ -221,7 +221,7 @@ fn of_server(template: &Template) -> PodSpec {
     spec
 }
 
-/// Findings about a key that a member reads and that changes or is removed.
+/// Returns findings about a key that a member reads and that changes or is removed.
 fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Findings {
     let (stays, cluster) = (is.is_some(), users.cluster);
     match (&was.form, is.map_or(&Form::Plain, |it| &it.form)) {
@@ -252,7 +252,7 @@ fn judge(key: &str, was: &Hidden, is: Option<&Hidden>, users: &Users<'_>) -> Fin
     }
 }
 
-/// The account whose password a variable reads from this key, if `gatera passwd` can change it.
+/// Returns the account whose password a variable reads from this key, if `gatera passwd` can change it.
 fn of_variable(key: &str, users: &Users<'_>) -> Option<String> {
     users.spec.containers.iter().find_map(|it| credentials::reader_of(it, users.secret, key))
 }
@@ -268,7 +268,7 @@ fn names_another_thing(name: &str) -> bool {
     NO_PASSWORDS.iter().any(|word| last.eq_ignore_ascii_case(word)) && !is_secret_name(name)
 }
 
-/// Whether only variables read the key, and none of them holds a password: a name, a host, a size.
+/// Returns whether only variables read the key, and none of them holds a password: a name, a host, a size.
 fn names_no_password(key: &str, spec: &PodSpec, secret: &str) -> bool {
     let files = PodSpec { volumes: spec.volumes.clone(), ..PodSpec::default() };
     let of_containers = || spec.all_containers().map(|(_, it)| it);
@@ -282,7 +282,7 @@ fn names_no_password(key: &str, spec: &PodSpec, secret: &str) -> bool {
     !files.uses_of_secret(secret).reads(key) && !whole && variables
 }
 
-/// Findings about an option file: its passwords, and options that are fixed for data or common to all members.
+/// Returns findings about an option file: its passwords, and options that are fixed for data or common to all members.
 fn options(
     key: &str,
     old: &BTreeMap<String, Fingerprint>,
@@ -322,12 +322,12 @@ fn options(
     changed.filter_map(judge).collect()
 }
 
-/// Whether the key is a certificate: these are renewed regularly, and the server reloads them.
+/// Returns whether the key is a certificate: these are renewed regularly, and the server reloads them.
 fn is_certificate(key: &str) -> bool {
     [".crt", ".pem", ".p12", ".jks"].iter().any(|end| key.ends_with(end))
 }
 
-/// The finding for a removed key without a password: a pod that refers to it cannot start.
+/// Returns the finding for a removed key without a password: a pod that refers to it cannot start.
 fn taken_away(key: &str, cluster: &Cluster) -> Finding {
     RULE.finding(
         Verdict::Deny,
@@ -354,7 +354,7 @@ fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {
 const WHY: &str = "the image reads passwords from the Secret only when it initialises an empty data directory; afterwards \
     they are in the database, and a login with another one fails on all members at once";
 
-/// The finding about a password; `user` is the account, if `gatera passwd` can change it.
+/// Returns the finding about a password; `user` is the account, if `gatera passwd` can change it.
 fn finding(key: &str, keeps_key: bool, users: &Users<'_>, user: Option<String>) -> Finding {
     let (name, action) = (&users.cluster.id.name, if keeps_key { "changing" } else { "removing" });
     let says = format!(

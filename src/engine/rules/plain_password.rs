@@ -68,7 +68,7 @@ fn in_workload(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// Findings about a new pod without a controller: with one, it is a copy of a template that was judged.
+/// Returns findings about a new pod without a controller: with one, it is a copy of a template that was judged.
 fn in_bare_pod(review: &Review, view: &View<'_>) -> Findings {
     match review.change::<Pod>() {
         Change { old: None, new: Some(it) }
@@ -116,7 +116,8 @@ fn in_environment(place: &str, container: &Container) -> Findings {
     written_out.map(finding).collect()
 }
 
-/// The largest number of findings for one ConfigMap. An answer about all of a hostile text would be larger than the API server accepts.
+/// The largest number of findings for one ConfigMap: about a hostile text, an answer could otherwise be too large for the API
+/// server.
 const MOST: usize = 100;
 /// The longest group name that is shown; `mariabackup-10.11` has 17 characters.
 const LONGEST_GROUP: usize = 40;
@@ -167,12 +168,12 @@ fn is_comment(line: &str) -> bool {
     ["--", "#", "/*"].iter().any(|begin| line.trim_start().starts_with(begin))
 }
 
-/// Whether a variable names a data source, as exporters and applications have one.
+/// Returns whether a variable names a data source, as exporters and applications have one.
 fn names_a_source(name: &str) -> bool {
     ["DATA_SOURCE_NAME", "DSN", "URL", "URI"].iter().any(|end| name.ends_with(end))
 }
 
-/// Whether the value is `user:password@host`, with or without `mysql://`.
+/// Returns whether the value is `user:password@host`, with or without `mysql://`.
 fn has_login(value: &str) -> bool {
     let rest = value.split_once("://").map_or(value, |(_, rest)| rest);
     let login = rest.rsplit_once('@').map(|(login, _)| login);
@@ -188,7 +189,7 @@ fn is_secret_option(key: &str, value: &str) -> bool {
     }
 }
 
-/// The password in a program's arguments. The word after `sh -c` is a script of its own.
+/// Returns the password in a program's arguments. The word after `sh -c` is a script of its own.
 fn in_words(words: &[Literal]) -> Option<&'static str> {
     let mut words = words.iter().map(Literal::look);
     let script = words.clone().find_map(|word| word.lines().find_map(in_shell));
@@ -196,7 +197,7 @@ fn in_words(words: &[Literal]) -> Option<&'static str> {
     script.or_else(|| words.find_map(|word| in_argument(word, client)))
 }
 
-/// The password in one line of a shell script: commands end at `;`, `|`, `&`.
+/// Returns the password in one line of a shell script: commands end at `;`, `|`, `&`.
 fn in_shell(line: &str) -> Option<&'static str> {
     if line.trim_start().starts_with('#') {
         return None;
@@ -232,7 +233,7 @@ fn in_argument(word: &str, client: bool) -> Option<&'static str> {
     is_written_out(short).then_some("a password (-p)")
 }
 
-/// Whether the word is a MariaDB or MySQL program, for which `-p…` is a password; for most others it is a port or a path.
+/// Returns whether the word is a MariaDB or MySQL program, for which `-p…` is a password; for most others it is a port or a path.
 fn is_client(word: &str) -> bool {
     let program = word.trim_matches(['"', '\'']).rsplit('/').next().unwrap_or_default();
     ["mysql", "mariadb"].iter().any(|prefix| program.starts_with(prefix)) && !program.contains('=')

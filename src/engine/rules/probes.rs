@@ -79,7 +79,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// A warning if the template's own startup probe is removed or becomes too short.
+/// Returns a warning if the template's own startup probe is removed or becomes too short.
 fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Option<Finding> {
     let patience = before.startup_probe.as_ref()?.patience();
     if let Some(now) = server.startup_probe.as_ref().map(Handler::patience) {
@@ -128,7 +128,7 @@ fn in_template(server: &Container, prospect: &Prospect) -> Findings {
     found.chain(replaced(&place, server, prospect)).collect()
 }
 
-/// Warnings about probes that injection replaces when the pod starts, besides those of [`demanding`].
+/// Returns warnings about probes that injection replaces when the pod starts, besides those of [`demanding`].
 fn replaced(place: &str, server: &Container, prospect: &Prospect) -> Findings {
     let of = |probe: &str, says: String, why: &str, instead: &str| {
         let says = format!("{probe} of container {} {says}", server.name);
@@ -161,7 +161,7 @@ fn replaced(place: &str, server: &Container, prospect: &Prospect) -> Findings {
 const LEAVE_OUT: &str = "leave it out";
 const GOES_ON: &str = "as soon as a member is Ready, a rollout continues, and clients are sent to it";
 
-/// A finding about a liveness probe that fails while the server is alive.
+/// Returns a finding about a liveness probe that fails while the server is alive.
 fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
     let demand = programs::demand(&probe.exec.command)?;
     let says = format!("livenessProbe of container {} needs {demand}", server.name);
@@ -183,7 +183,7 @@ fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
     Some(RULE.finding(verdict, format!("{place}livenessProbe.exec.command"), says, why, instead))
 }
 
-/// A finding about a liveness probe that kills a member that is still copying its data.
+/// Returns a finding about a liveness probe that kills a member that is still copying its data.
 fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
     let kept = prospect.kept.as_ref()?;
     // The probe checks the state transfer's own file, which exists during the transfer.
@@ -206,7 +206,7 @@ fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
     })
 }
 
-/// A finding about a probe that kills the server because it asks a port on which no server listens.
+/// Returns a finding about a probe that kills the server because it asks a port on which no server listens.
 fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &View<'_>) -> Option<Finding> {
     let probes = [("livenessProbe", &server.liveness_probe), ("startupProbe", &server.startup_probe)];
     let asked = |probe: &Handler| {
@@ -227,7 +227,7 @@ fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &V
     Some(RULE.finding(Verdict::Deny, place, says, why, format!("set its port to {port}")))
 }
 
-/// A finding about a ConfigMap that changes the servers' port to one that their probes do not ask.
+/// Returns a finding about a ConfigMap that changes the servers' port to one that their probes do not ask.
 fn moves_the_port(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, new) = (&review.namespace, review.change::<ConfigMap>().new?);
     let with = view.with(new);
@@ -244,7 +244,7 @@ fn moves_the_port(review: &Review, view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// A warning if Ready will not mean Synced.
+/// Returns a warning if Ready will not mean Synced.
 fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding> {
     let says = format!("Ready will not prove that container {} is Synced", server.name);
     let (says, instead) = match &prospect.kept {

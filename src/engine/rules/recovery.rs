@@ -121,7 +121,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     refused(asked(review)?, review, view)
 }
 
-/// The recovery that this change requests. An earlier request was judged when it was written.
+/// Returns the recovery that this change requests. An earlier request was judged when it was written.
 fn asked(review: &Review) -> Option<&str> {
     let now = of_set(review.new.as_ref())?.mark(marks::RECOVER)?;
     let before = of_set(review.old.as_ref()).and_then(|old| old.mark(marks::RECOVER));
@@ -132,8 +132,8 @@ fn of_set(object: Option<&Object>) -> Option<&Meta> {
     object.filter(|it| matches!(it, Object::StatefulSet(_))).map(Object::meta)
 }
 
-/// The value of the guard's mark: the requested recovery, if it is right; the old value, if nothing new is requested; none without a
-/// request.
+/// Returns the value of the guard's mark: the requested recovery, if it is right; the old value, if nothing new is requested;
+/// none without a request.
 pub(super) fn granted(review: &Review, view: &View<'_>) -> Option<String> {
     of_set(review.new.as_ref())?.mark(marks::RECOVER)?;
     match asked(review).filter(|text| refused(text, review, view).is_none()) {
@@ -159,7 +159,7 @@ pub enum Turn {
     TakenBack(Recovery),
 }
 
-/// The change of a recovery that is reported as an Event.
+/// Returns the change of a recovery that is reported as an Event.
 pub fn turn(review: &Review, view: &View<'_>) -> Option<Turn> {
     let mark = |object| of_set(object)?.mark(marks::RECOVERY);
     match (mark(review.old.as_ref()), mark(review.new.as_ref())) {

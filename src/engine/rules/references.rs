@@ -65,7 +65,7 @@ fn config_map(review: &Review, view: &View<'_>) -> Findings {
     owned(review, view).into_iter().chain(incomplete(review, view)).collect()
 }
 
-/// A finding if the object would be deleted with a new owner.
+/// Returns a finding if the object would be deleted with a new owner.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     let added = owners::added(review, view)?;
     Some(added.finding(&deleted(review, view)?, review, view))
@@ -131,7 +131,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(finding(String::new(), says, why, instead))
 }
 
-/// Findings about a ConfigMap without a key that its readers mount.
+/// Returns findings about a ConfigMap without a key that its readers mount.
 fn incomplete(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = review.change::<ConfigMap>().new else { return Findings::new() };
     let name = &review.name;
@@ -161,7 +161,7 @@ fn incomplete(review: &Review, view: &View<'_>) -> Findings {
 const SCRIPT: &str = "wait-for-sync.sh";
 const FOLDER: &str = "a missing file becomes an empty folder, and the hook that should run it fails silently";
 
-/// Findings about a template that mounts keys that its known ConfigMaps do not have.
+/// Returns findings about a template that mounts keys that its known ConfigMaps do not have.
 fn missing_keys(review: &Review, view: &View<'_>) -> Findings {
     let new = review.change::<Workload>().new.filter(|it| is_cluster(it, view.adoption()));
     let Some(new) = new else { return Findings::new() };

@@ -9,7 +9,7 @@ use facts::revision::{self, Contents, Unknown};
 use facts::view::{Cluster, RolloutRequest, View};
 use objects::ConfigMap;
 
-/// The effect of a change of a ConfigMap; `None`: it restarts no member, as expected.
+/// Returns the effect of a change of a ConfigMap; `None`: it restarts no member, as expected.
 pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
     let Change { old: Some(old), new: Some(new) } = review.change::<ConfigMap>() else {
         return None;
@@ -70,10 +70,10 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
     })
 }
 
-/// The number of options that are named; more are counted.
+/// The largest number of options that the warning names; it counts the others.
 const MOST: usize = 3;
 
-/// Why no member is restarted.
+/// Returns why no member is restarted.
 fn no_restart(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if let Some(mode) = view.only_looks(&cluster.id.namespace) {
         return Some(format!("the namespace is in mode {}", mode.name()));

@@ -114,8 +114,8 @@ fn scaled(review: &Review, view: &View<'_>) -> Findings {
     template.into_iter().flat_map(|it| budgets::outgrown(review, it, from, to, view)).collect()
 }
 
-/// A warning if a StatefulSet takes over the only pod, which it restarts if the templates differ. This is not always known,
-/// because not all annotations are kept.
+/// Returns a warning if a StatefulSet takes over the only pod, which it restarts if the templates differ. This is not always
+/// known, because not all annotations are kept.
 fn takes_the_only_one(cluster: &Cluster, new: &Workload) -> Option<Finding> {
     let [only] = &cluster.members[..] else { return None };
     let reached = only.ordinal >= new.reaches_from() && new.ordinals().contains(&only.ordinal);
@@ -136,7 +136,7 @@ fn takes_the_only_one(cluster: &Cluster, new: &Workload) -> Option<Finding> {
     })
 }
 
-/// A finding if the update restarts members and must not do so now.
+/// Returns a finding if the update restarts members and must not do so now.
 fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let strategy = &new.spec.update_strategy;
@@ -181,7 +181,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     }
 }
 
-/// A finding if another member was allowed to leave moments ago, which the view does not show yet.
+/// Returns a finding if another member was allowed to leave moments ago, which the view does not show yet.
 fn reserved_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) -> Option<Finding> {
     let first = format!("{}-{first}", cluster.id.name);
     let (other, seconds) = view.reservations.besides(cluster, &first)?;
@@ -253,7 +253,7 @@ fn joins(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
 
 const ONLY: &str = "a member that starts and finds no peer gives up after 30 seconds: the cluster would need a manual bootstrap";
 
-/// The finding for a cluster of one member, which could join no peer after a restart.
+/// Returns the finding for a cluster of one member, which could join no peer after a restart.
 fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let Cluster { id, .. } = cluster;
     deny(
@@ -265,8 +265,8 @@ fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     )
 }
 
-/// A member that does not become Ready by waiting, if this holds for all that are not Ready. A pod without a node counts only
-/// if the controller waits for it before it restarts others.
+/// Returns a member that does not become Ready by waiting, if this holds for all that are not Ready. A pod without a node counts
+/// only if the controller waits for it before it restarts others.
 fn hopeless(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
     let stands_still = |pod: &PodFact| !pod.going && (pod.stuck || pod.node.is_empty() && !parallel);
     let pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
@@ -275,7 +275,8 @@ fn hopeless(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
     waiting.next().filter(|_| all)
 }
 
-/// Whether the only missing member is the first to restart, and receives no copy: the controller continues when it is Ready.
+/// Returns whether the only missing member is the first to restart, and receives no copy: the controller continues when it is
+/// Ready.
 fn begins_with_the_missing(cluster: &Cluster, first: i64) -> bool {
     let is_missing = |member: &Member| match &member.pod {
         Some(pod) => pod.going || pod.restarts > 0 && !pod.ready && pod.doing() != Some(JoinPhase::Receives),
@@ -285,7 +286,7 @@ fn begins_with_the_missing(cluster: &Cluster, first: i64) -> bool {
     cluster.leaving.is_empty() && cluster.members.iter().all(goes_on)
 }
 
-/// Findings about the new StatefulSet alone.
+/// Returns findings about the new StatefulSet alone.
 fn shape(new: &Workload) -> Findings {
     let at_once = new.spec.update_strategy.rolling_update.as_ref().and_then(|it| it.max_unavailable.as_ref());
     let at_once = at_once.filter(|most| most.of(new.replicas()).is_some_and(|most| most > 1)).map(|most| {
@@ -326,7 +327,7 @@ fn grace(new: &Workload) -> Option<Finding> {
     }
 }
 
-/// A warning about a stop signal that the server cannot handle.
+/// Returns a warning about a stop signal that the server cannot handle.
 fn killed(new: &Workload) -> Option<Finding> {
     let server = server::of(&new.spec.template).filter(|it| it.lifecycle.stop_signal == "SIGKILL")?;
     Some(warn(
@@ -350,7 +351,7 @@ fn autoscaled(review: &Review, view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-/// A finding about an autoscaler that was created before its StatefulSet.
+/// Returns a finding about an autoscaler that was created before its StatefulSet.
 fn waited_for(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Review { namespace, name, .. } = review;
     let autoscaler =

@@ -115,7 +115,7 @@ fn scaled(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// A warning about a size that Helm does not know of.
+/// Returns a warning about a size that Helm does not know of.
 fn behind_helm(step: Resize<'_>) -> Option<Finding> {
     let release = step.set?.helm_release().filter(|_| step.to != step.from && step.to > 0)?;
     Some(finding(
@@ -126,14 +126,14 @@ fn behind_helm(step: Resize<'_>) -> Option<Finding> {
     ))
 }
 
-/// Findings about a resize that is requested in another way than by `replicas`.
+/// Returns findings about a resize that is requested in another way than by `replicas`.
 pub fn resized(review: &Review, cluster: &Cluster, to: i64, view: &View<'_>) -> Findings {
     let (set, from) = (Some(&cluster.workload.metadata), cluster.workload.replicas());
     let (arbitrators, parallel) = (cluster.arbitrators, cluster.workload.parallel());
     changed(Resize { review, set, arbitrators, from, to, parallel }, Some(cluster), view)
 }
 
-/// Findings about the size of a new cluster.
+/// Returns findings about the size of a new cluster.
 pub fn chosen(replicas: i64) -> Findings {
     created(replicas)
 }
@@ -152,7 +152,7 @@ struct Resize<'a> {
 }
 
 impl Resize<'_> {
-    /// The advice for the next allowed step, which begins with a command.
+    /// Returns the advice for the next allowed step, which begins with a command.
     fn instead(&self, replicas: i64) -> WayOut {
         self.scale(replicas).say(", wait until all members are Ready, then continue")
     }
@@ -188,7 +188,7 @@ fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Find
     }
 }
 
-/// A finding about a step that is never safe, in any state of the cluster.
+/// Returns a finding about a step that is never safe, in any state of the cluster.
 fn too_far_down(step: Resize<'_>) -> Option<Finding> {
     let Resize { from, to, parallel, arbitrators, .. } = step;
     let floor = (floor_of_one_step(from + arbitrators) - arbitrators).max(1);
@@ -223,7 +223,7 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
     })
 }
 
-/// A finding if the cluster must not shrink now: all remaining members must be Ready, as the removed one may be a donor.
+/// Returns a finding if the cluster must not shrink now: all remaining members must be Ready, as the removed one may be a donor.
 fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
     let why = "the removed member may be sending its data to another, and a member that is not Ready counts as lost for the majority";
     let asked = format!("{} -> {} replicas", step.from, step.to);
@@ -301,7 +301,7 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
     }
 }
 
-/// A finding if the cluster must not grow now: a new member needs a cluster to join.
+/// Returns a finding if the cluster must not grow now: a new member needs a cluster to join.
 fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
     let cluster = cluster?;
     let asked = format!("{} -> {} replicas", step.from, step.to);
@@ -352,7 +352,7 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
     }
 }
 
-/// A warning if the claims of the removed members are deleted.
+/// Returns a warning if the claims of the removed members are deleted.
 fn claims_go(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
     let cluster = cluster.filter(|_| step.to < step.from)?;
     let retention = &cluster.workload.spec.persistent_volume_claim_retention_policy;
@@ -372,7 +372,7 @@ fn claims_go(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
     })
 }
 
-/// A warning for a step that is allowed on weak evidence: a probe that cannot see Galera's state, or an old view.
+/// Returns a warning for a step that is allowed on weak evidence: a probe that cannot see Galera's state, or an old view.
 fn uncertain(cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
     let cluster = cluster?;
     let (says, why, instead) = match (view.state(cluster), cluster.unverified().count()) {

@@ -156,15 +156,15 @@ fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
     grows.then(|| each_founds(&review.namespace, &cluster.workload, new.spec.replicas, view)).flatten()
 }
 
-/// The finding that keeps the replicas of this Deployment at 0, because it would create a second cluster.
+/// Returns the finding that keeps the replicas of this Deployment at 0, because it would create a second cluster.
 pub fn held_at_zero(decision: &Decision) -> Option<&Finding> {
     let held = |judged: &&Judged| judged.finding.rule == RULE.id && judged.finding.verdict == Verdict::Amend;
     let mut judged = decision.judged.iter().filter(held);
     judged.find(|judged| judged.softened.is_none()).map(|judged| &judged.finding)
 }
 
-/// A finding about a bootstrap Deployment that is applied again: kept at 0 with a warning while the object can still be changed,
-/// refused afterwards.
+/// Returns a finding about a bootstrap Deployment that is applied again: kept at 0 with a warning while the object can still be
+/// changed, refused afterwards.
 fn deployment_applied(
     review: &Review,
     old: Option<&Workload>,
@@ -196,13 +196,13 @@ fn deployment_applied(
     })
 }
 
-/// The switch with which this pod creates a cluster, if the pod is adopted.
+/// Returns the switch with which this pod creates a cluster, if the pod is adopted.
 fn founder(ns: &str, meta: &Meta, spec: &PodSpec, view: &View<'_>) -> Option<String> {
     let adopted = view.adoption().adopts(&meta.labels);
     adopted.then(|| view.founds_new_cluster(ns, meta, spec)).flatten()
 }
 
-/// A finding about a switch in the template, with which a member creates a cluster at every restart.
+/// Returns a finding about a switch in the template, with which a member creates a cluster at every restart.
 fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let template = &new.spec.template;
     let by = founder(ns, &template.metadata, &template.spec, view)?;
@@ -218,7 +218,7 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     member_refused(&by, &format!("spec.template: {by}"), fact, new)
 }
 
-/// A finding about several members with such a switch. A single member may create its cluster at every start.
+/// Returns a finding about several members with such a switch. A single member may create its cluster at every start.
 fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) -> Option<Finding> {
     let template = &workload.spec.template;
     let by = founder(ns, &template.metadata, &template.spec, view).filter(|_| replicas > 1)?;
@@ -231,7 +231,7 @@ fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) ->
     })
 }
 
-/// A finding about two clusters with the same label: a bootstrap node of the new one would count as the old one's.
+/// Returns a finding about two clusters with the same label: a bootstrap node of the new one would count as the old one's.
 fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let labels = &new.spec.template.metadata.labels;
     let other = view.cluster_of(&review.namespace, labels).filter(|it| it.id.name != review.name)?;
@@ -251,7 +251,7 @@ fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding
     ))
 }
 
-/// A finding if a bootstrap node runs while members start again with their data: they would join its empty cluster.
+/// Returns a finding if a bootstrap node runs while members start again with their data: they would join its empty cluster.
 fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let (ns, labels) = (&*review.namespace, &new.spec.template.metadata.labels);
     if review.old.is_some() || review.origin == Origin::Audit || new.replicas() == 0 {
@@ -271,7 +271,7 @@ fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
     Some(Finding { says, field: "spec.template.metadata.labels".into(), instead, ..refusal(&by) })
 }
 
-/// The data that a second bootstrap would wipe: on the members, or on claims of a deleted StatefulSet.
+/// Returns the data that a second bootstrap would wipe: on the members, or on claims of a deleted StatefulSet.
 fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
     match view.cluster_of(ns, labels) {
         Some(cluster) => data_of(cluster, view),
@@ -300,7 +300,7 @@ fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<Data> {
     cluster.has_data().then_some(Data { says, instead })
 }
 
-/// Another bootstrap pod: a Deployment replaces a deleted pod before it is gone, so for a while there would be two.
+/// Returns another bootstrap pod: a Deployment replaces a deleted pod before it is gone, so for a while there would be two.
 fn other_founder(ns: &str, meta: &Meta, view: &View<'_>) -> Option<Data> {
     // In files, the pod itself is in the view.
     let mut pods = view.cluster_of(ns, &meta.labels)?.bootstrap.pods.iter();
@@ -324,7 +324,7 @@ fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
     Some(Finding { says, field: field.to_owned(), instead, ..refusal(by) })
 }
 
-/// A finding if the view is old: a cluster without data may have some by now.
+/// Returns a finding if the view is old: a cluster without data may have some by now.
 fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
     (view.freshness != Freshness::Current).then(|| Finding {
         verdict: Verdict::Unknown,
@@ -340,7 +340,7 @@ fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// The finding for a member with data of its own: it would create another cluster, not an empty one.
+/// Returns the finding for a member with data of its own: it would create another cluster, not an empty one.
 fn member_refused(by: &str, field: &str, data: Option<Data>, workload: &Workload) -> Option<Finding> {
     let finding = refused(by, field, data)?;
     let why = format!(
@@ -351,10 +351,10 @@ fn member_refused(by: &str, field: &str, data: Option<Data>, workload: &Workload
     Some(Finding { why, instead, ..finding })
 }
 
-/// The number of members that an advice lists.
+/// The largest number of members that the advice lists.
 const MOST_NAMED: usize = 9;
 
-/// The advice that replaces this switch.
+/// Returns the advice that replaces this switch.
 fn instead_of(by: &str, workload: &Workload) -> String {
     if by.contains("wsrep_cluster_address") {
         let (name, service) = (&workload.metadata.name, &workload.spec.service_name);

@@ -84,7 +84,7 @@ fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-/// Findings about the new Service alone.
+/// Returns findings about the new Service alone.
 fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
     let governed = view.governed_by(ns, &service.metadata.name);
     let others = view.clusters_for(ns, &service.spec.selector).filter(|it| !governs(service, it));
@@ -117,8 +117,8 @@ fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
     })
 }
 
-/// A warning about a governing Service without `publishNotReadyAddresses`. It is judged by its selector, because it is usually
-/// created before its cluster. A Service that does not govern its members may publish only Ready ones.
+/// Returns a warning about a governing Service without `publishNotReadyAddresses`. It is judged by its selector, because it is
+/// usually created before its cluster. A Service that does not govern its members may publish only Ready ones.
 fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
     let selector = &service.spec.selector;
     let led_to = view.clusters_for(ns, selector);
@@ -142,7 +142,7 @@ fn founds(labels: &Labels) -> bool {
     labels.get("app").is_some_and(|app| app == "galera-bootstrap")
 }
 
-/// A warning if clients would write to the bootstrap node, which will be removed.
+/// Returns a warning if clients would write to the bootstrap node, which will be removed.
 fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
     if !service.selects(members(cluster)) {
         return None;
@@ -164,7 +164,7 @@ fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option
     })
 }
 
-/// A warning if the servers listen on another port than the one to which the Service leads.
+/// Returns a warning if the servers listen on another port than the one to which the Service leads.
 fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
     let (spec, server) = cluster.server().filter(|_| service.selects(members(cluster)))?;
     let led = service.spec.ports.iter().find(|it| leads_to(it, server) == Some(USUAL_PORT))?;
@@ -181,14 +181,14 @@ fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -
     ))
 }
 
-/// The port of this server that a port of a Service leads to.
+/// Returns the port of this server that a port of a Service leads to.
 fn leads_to(port: &ServicePort, server: &Container) -> Option<i64> {
     let Some(target) = &port.target_port else { return Some(port.port) };
     let named = server.ports.iter().find(|port| port.name == target.text());
     named.map_or_else(|| target.text().parse().ok(), |port| Some(port.container_port))
 }
 
-/// A finding if a change of the Service removes the members, or the names of members that are not Ready.
+/// Returns a finding if a change of the Service removes the members, or the names of members that are not Ready.
 fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
     let name = &cluster.id.name;
     let lost = old.selects(members(cluster)) && !new.selects(members(cluster));
@@ -228,8 +228,8 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
     })
 }
 
-/// A finding if the template has the labels of the new selector, but running members do not have them yet. A client Service may lose
-/// some members as long as it leads to one; the governing Service needs all of them.
+/// Returns a finding if the template has the labels of the new selector, but running members do not have them yet. A client
+/// Service may lose some members as long as it leads to one; the governing Service needs all of them.
 fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
     let names = governs(new, cluster);
     let leads = |service: &Service, pod: &PodFact| pod.is_selected_by(&service.spec.selector);
@@ -258,7 +258,7 @@ fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -
     Some(RULE.finding(Verdict::Deny, SELECTOR, says, why, instead))
 }
 
-/// The command with which members, this one first, get the labels of their template.
+/// Returns the command with which members, this one first, get the labels of their template.
 fn restart(cluster: &Cluster, first: &str) -> WayOut {
     let (ns, name, strategy) =
         (&cluster.id.namespace, &cluster.id.name, &cluster.workload.spec.update_strategy);
@@ -277,7 +277,7 @@ fn restart(cluster: &Cluster, first: &str) -> WayOut {
 /// The label of the StatefulSet controller by which a Service leads to one member.
 const ONE_POD: &str = "statefulset.kubernetes.io/pod-name";
 
-/// A finding if the members of a new cluster would have no names.
+/// Returns a finding if the members of a new cluster would have no names.
 fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let name = &new.spec.service_name;
     let service = view.service(ns, name)?;
@@ -308,7 +308,7 @@ fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-/// Findings about new labels that the members' Services and budgets do not select.
+/// Returns findings about new labels that the members' Services and budgets do not select.
 fn relabelled(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Findings {
     let ns = &*review.namespace;
     let (before, after) = (&old.spec.template.metadata.labels, &new.spec.template.metadata.labels);

@@ -104,7 +104,7 @@ fn workload(review: &Review, view: &View<'_>) -> Findings {
 /// A new template that reads the ConfigMap.
 type Coming<'a> = Option<(Kind, &'a Workload)>;
 
-/// Findings about the files of a ConfigMap, and about the options that one server reads from them.
+/// Returns findings about the files of a ConfigMap, and about the options that one server reads from them.
 fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> Findings {
     let files = texts(map).map(|(file, _)| file).collect();
     let sets = Sets::of(ns, map, &files, view, coming.map(|(_, it)| it));
@@ -162,26 +162,27 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
     worst(found)
 }
 
-/// The options in effect for a server that reads these files.
+/// Returns the options in effect for a server that reads these files.
 fn effective<'m>(known: &BTreeMap<&'m str, &'m str>, files: &BTreeSet<&'m str>) -> Effective<'m> {
     Effective::of_files(
         files.iter().filter_map(|file| known.get_key_value(file).map(|(file, text)| (*file, *text))),
     )
 }
 
-/// The keys that are option files, in the order in which a server reads them.
+/// Returns the keys that are option files, in the order in which a server reads them.
 fn texts(map: &ConfigMap) -> impl Iterator<Item = (&str, &str)> {
     let all = map.data.iter().map(|(key, text)| (&**key, text.look()));
     all.filter(|(key, text)| options::is_file(key, text))
 }
 
-/// Whether members do not share this file, as far as is known: no server reads it directly. A file that has no reader yet is judged
-/// again when a template begins to read it.
+/// Returns whether members do not share this file, as far as is known: no server reads it directly. A file that has no reader yet
+/// is judged again when a template begins to read it.
 fn of_one_member(ns: &str, map: &ConfigMap, view: &View<'_>) -> bool {
     view.readers_of(ns, &map.metadata.name).all(|cluster| is_source(&cluster.workload, &map.metadata.name))
 }
 
-/// Whether an init container reads the ConfigMap and the server does not: the init container creates each member's file from it.
+/// Returns whether an init container reads the ConfigMap and the server does not: the init container creates each member's file
+/// from it.
 fn is_source(workload: &Workload, map: &str) -> bool {
     let template = &workload.spec.template;
     let reads = |it: &Container| revision::sources(&template.spec, it).contains_key(map);
@@ -220,32 +221,32 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
     found
 }
 
-/// The options that a server of this workload reads from its files.
+/// Returns the options that a server of this workload reads from its files.
 fn of_files<'s>(ns: &str, workload: &'s Workload, view: &View<'s>) -> Effective<'s> {
     let files = view.files(ns, &workload.spec.template.spec);
     let files = files.iter().filter(|file| options::is_file(file.key, file.text));
     Effective::of_files(files.map(|file| (file.key, file.text)))
 }
 
-/// The options that a server of this workload reads from its files and its command line.
+/// Returns the options that a server of this workload reads from its files and its command line.
 fn all_settings<'s>(ns: &str, workload: &'s Workload, view: &View<'s>) -> Effective<'s> {
     let flags = command_line(workload, view).map(|(_, flags)| flags).unwrap_or_default();
     of_files(ns, workload, view).then(flags)
 }
 
-/// The server container of an adopted template.
+/// Returns the server container of an adopted template.
 fn server_of<'a>(workload: &'a Workload, view: &View<'_>) -> Option<&'a Container> {
     let template = &workload.spec.template;
     server::of(template).filter(|_| view.adoption().adopts(&template.metadata.labels))
 }
 
-/// The server container of an adopted template, and the options on its command line.
+/// Returns the server container of an adopted template, and the options on its command line.
 fn command_line<'a>(workload: &'a Workload, view: &View<'_>) -> Option<(&'a str, Effective<'a>)> {
     let server = server_of(workload, view)?;
     Some((&server.name, Effective::of_flags(options::flags(server))))
 }
 
-/// The findings in order of severity, cut to a readable number.
+/// Returns the findings in order of severity, cut to a readable number.
 fn worst(mut found: Findings) -> Findings {
     found.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
     found.truncate(MOST);

@@ -1,4 +1,4 @@
-//! A kind that the API server offers but cannot list. Not a rule: rules use it if they need to know which objects exist.
+//! A kind that the API server offers but cannot list. Not a rule: rules use it if they depend on which objects exist.
 
 use crate::exceptions::confirmation;
 use crate::rule::Rule;
@@ -8,7 +8,7 @@ use facts::view::View;
 use facts::way_out::{Command, say};
 use objects::Kind;
 
-/// A finding if the objects of this kind cannot be listed.
+/// Returns a finding if the objects of this kind cannot be listed.
 pub fn unlisted(rule: &Rule, kind: Kind, review: &Review, view: &View<'_>) -> Option<Finding> {
     let called = format!("{}.{}", kind.plural(), kind.group());
     let says = format!("{called} cannot be listed, so it is not known whether there are any");

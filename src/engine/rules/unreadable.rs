@@ -52,7 +52,7 @@ pub const UNREADABLE: &str = "G00";
 /// The page about objects that cannot be read.
 pub const PAGE: Page = Page { id: UNREADABLE, name: "unreadable", source: include_str!("unreadable.rs") };
 
-/// The finding for a template that reads ConfigMaps which no cluster read before, and which could not be read in time.
+/// Returns the finding for a template that reads ConfigMaps which no cluster read before, and which could not be read in time.
 pub fn busy() -> Finding {
     Finding::new(
         UNREADABLE,
@@ -67,7 +67,8 @@ pub fn busy() -> Finding {
 const BOUNDED: &str =
     "gatera keeps a limited amount per object and namespace, so that no namespace can exhaust its memory";
 
-/// A warning about a template that is judged without ConfigMaps that are not kept: it names the first, and counts the others.
+/// Returns a warning about a template that is judged without ConfigMaps that are not kept: it names the first, and counts the
+/// others.
 pub fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return None };
     let template = &new.spec.template;
@@ -98,7 +99,7 @@ pub fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
     ))
 }
 
-/// The finding for an object that cannot be read: allowing it would be a guess.
+/// Returns the finding for an object that cannot be read: allowing it would be a guess.
 pub fn found(review: &Review) -> Option<Finding> {
     let problem = review.unreadable.as_ref()?;
     let (verdict, why, instead) = match problem {

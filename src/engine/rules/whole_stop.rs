@@ -69,7 +69,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     }
 }
 
-/// A finding about an owner with which the namespace would be deleted.
+/// Returns a finding about an owner with which the namespace would be deleted.
 fn namespace_owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     // Owners that it has are not added.
     review.old.as_ref()?;
@@ -115,7 +115,7 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
     Some(finding(Verdict::Deny, says, instead))
 }
 
-/// A finding if a member is missing: without the StatefulSet it is not created, and one that fails is not replaced.
+/// Returns a finding if a member is missing: without the StatefulSet it is not created, and one that fails is not replaced.
 fn not_now(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Finding> {
     let why = "without its StatefulSet nothing starts the missing member, and the next one that fails is not replaced either";
     let (verdict, instead) = match view.state(cluster) {
@@ -138,7 +138,7 @@ fn not_now(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Findin
     Some(Finding { why: why.to_owned(), ..finding(verdict, says, instead) })
 }
 
-/// A finding about a StatefulSet that the view does not show yet: it may have taken over running members.
+/// Returns a finding about a StatefulSet that the view does not show yet: it may have taken over running members.
 fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
     let old = review.change::<Workload>().old?;
     let counts = !review.options.orphans() && is_cluster(old, view.adoption());
@@ -170,7 +170,7 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
-/// A finding if the view is partial: a StatefulSet of this namespace may be among the objects that are not kept.
+/// Returns a finding if the view is partial: a StatefulSet of this namespace may be among the objects that are not kept.
 fn unseen(review: &Review, view: &View<'_>) -> Option<Finding> {
     let view = view.of_namespace(&review.name);
     (view.freshness == Freshness::Partial).then(|| {
@@ -182,7 +182,7 @@ fn unseen(review: &Review, view: &View<'_>) -> Option<Finding> {
 const EVERYTHING: &str =
     "everything in a namespace is deleted with it, in no order: members, claims and the data on them";
 
-/// A finding about the claims of a stopped cluster whose StatefulSet is gone.
+/// Returns a finding about the claims of a stopped cluster whose StatefulSet is gone.
 fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let mut claims = view.waiting_claims(&review.name);
     let (first, others) = (claims.next()?, claims.count());
@@ -199,7 +199,7 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
-/// A finding about an owner with which the StatefulSet would be deleted, or which hands it to another operator.
+/// Returns a finding about an owner with which the StatefulSet would be deleted, or which hands it to another operator.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(new)) = &review.new else { return None };
     let says = match &review.old {
@@ -219,7 +219,7 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(added.finding(&finding(Verdict::Deny, says.to_owned(), String::new()), review, view))
 }
 
-/// Whether the cluster holds data, or may.
+/// Returns whether the cluster holds data, or may.
 fn lives(cluster: &Cluster, view: &View<'_>) -> bool {
     cluster.has_data() || view.state(cluster) == State::Unknown
 }

@@ -1,11 +1,11 @@
-//! The comparison of registered entries with the wanted ones. Defaults that the API server adds are not a difference; additions by
-//! others are, because a foreign condition could turn off an entry unnoticed.
+//! The comparison of registered entries with the wanted ones. Defaults that the API server adds are not a difference; additions
+//! by others are, because a foreign condition could turn off an entry unnoticed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-/// A list of entries as JSON values.
+/// Returns a list of entries as JSON values.
 pub fn as_values<T: serde::Serialize>(webhooks: Option<&Vec<T>>) -> Vec<Value> {
     match serde_json::to_value(webhooks) {
         Ok(Value::Array(entries)) => entries,
@@ -13,12 +13,12 @@ pub fn as_values<T: serde::Serialize>(webhooks: Option<&Vec<T>>) -> Vec<Value> {
     }
 }
 
-/// Whether the registered entries are exactly the wanted ones.
+/// Returns whether the registered entries are exactly the wanted ones.
 pub fn same(found: &[Value], wanted: &[Value]) -> bool {
     found.len() == wanted.len() && found.iter().map(stripped).eq(wanted.iter().map(stripped))
 }
 
-/// The first difference besides the CA, as a message.
+/// Returns the first difference besides the CA, as a message.
 pub fn foreign(found: &[Value], wanted: &[Value]) -> Option<String> {
     let name = |entry: &Value| entry["name"].as_str().unwrap_or_default().to_owned();
     for found in found {
@@ -51,7 +51,7 @@ fn without_bundle(entry: &Value) -> Value {
     entry
 }
 
-/// The value without empty fields: API servers may replace `{}`, `[]` and null by each other.
+/// Returns the value without empty fields: API servers may replace `{}`, `[]` and null by each other.
 fn stripped(value: &Value) -> Value {
     let is_set = |value: &Value| match value {
         Value::Null => false,
@@ -69,12 +69,12 @@ fn stripped(value: &Value) -> Value {
     }
 }
 
-/// A bundle in the encoding of an entry.
+/// Returns a bundle in the encoding of an entry.
 pub fn encoded(bundle: &str) -> String {
     STANDARD.encode(bundle)
 }
 
-/// The bundle of an entry; empty if it is invalid.
+/// Returns the bundle of an entry; empty if it is invalid.
 pub fn decoded(bundle: &str) -> String {
     let bytes = STANDARD.decode(bundle).unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default()

@@ -7,8 +7,8 @@ use crate::exemptions::users;
 use facts::galera::adopt::{Requirement, Selector};
 use facts::marks::{self, OF_PEOPLE, PREFIX};
 
-/// CEL: one of these selectors selects the labels at this path, before or after. Keys and values are plain words
-/// (`adopt.rs` ensures this), so they need no escaping.
+/// Returns the CEL condition that one of these selectors selects the labels at this path, before or after. Keys and values are
+/// plain words (`adopt.rs` ensures this), so they need no escaping.
 pub(super) fn selected(selectors: &[Selector], place: &str) -> String {
     let by_one = |object: &str| {
         let labels = format!("{object}.{place}");
@@ -32,7 +32,7 @@ pub(super) fn selected(selectors: &[Selector], place: &str) -> String {
     format!("{} || {}", by_one("object"), by_one("oldObject"))
 }
 
-/// CEL: the pod does not belong to a StatefulSet, or it carries marks of the guard.
+/// Returns the CEL condition that the pod does not belong to a StatefulSet, or carries marks of the guard.
 pub(super) fn no_plain_member() -> String {
     let of_people = OF_PEOPLE.map(|name| format!("'{PREFIX}{name}'"));
     let (owners, annotations) = ("object.metadata.ownerReferences", "object.metadata.annotations");
@@ -43,9 +43,9 @@ pub(super) fn no_plain_member() -> String {
     )
 }
 
-/// CEL: labels, the guard's annotations, owners or a pod's images change. Other fields change often, and network and volume plugins
-/// write annotations while a member starts, which must not wait for a guard that is down. Neither must the control plane's
-/// controllers, which set owners and complete deletions.
+/// Returns the CEL condition that labels, the guard's annotations, owners or a pod's images change. Other fields change often,
+/// and network and volume plugins write annotations while a member starts, which must not wait for a guard that is down. Neither
+/// must the control plane's controllers, which set owners and complete deletions.
 pub(super) fn marks_changed() -> String {
     let images = |object: &str| format!("{object}.spec.containers.map(it, it.image)");
     let other_image = format!(
@@ -64,7 +64,7 @@ pub(super) fn marks_changed() -> String {
     )
 }
 
-/// CEL: a created object has owners, or the marks or finalizers of an existing one change.
+/// Returns the CEL condition that a created object has owners, or that the marks or finalizers of an existing one change.
 pub(super) fn owned_or_marked() -> String {
     let owned = format!("{} != []", there("object", "metadata.ownerReferences", "[]"));
     let bared =
@@ -76,8 +76,8 @@ pub(super) fn owned_or_marked() -> String {
     )
 }
 
-/// CEL: the break-glass annotation is written, and no other row sends this request: all changes of fully guarded namespaces are sent
-/// anyway.
+/// Returns the CEL condition that the break-glass annotation is written, and no other row sends this request: all changes of
+/// fully guarded namespaces are sent anyway.
 pub(super) fn break_glass_changed(mode_label: &str, off: &str) -> String {
     let mark = format!("{PREFIX}{}", marks::BREAK_GLASS);
     let (new, old) =
@@ -96,9 +96,9 @@ pub(super) fn break_glass_changed(mode_label: &str, off: &str) -> String {
     )
 }
 
-/// CEL: the guard may have to amend the object, or to refuse it before the API server does. For an update of a StatefulSet this is so
-/// if it changes the guard's marks, the template (which may hold marks; and if the API server answers "Invalid", `kubectl apply
-/// --force` deletes the StatefulSet), or a field that cannot be changed.
+/// Returns the CEL condition that the guard may have to amend the object, or to refuse it before the API server does. An update
+/// of a StatefulSet meets it if it changes the guard's marks, the template (which may hold marks; and if the API server answers
+/// "Invalid", `kubectl apply --force` deletes the StatefulSet), or a field that cannot be changed.
 pub(super) fn to_amend() -> String {
     let own = "metadata.annotations";
     let (new, old) = (there("object", own, "{}"), there("oldObject", own, "{}"));
@@ -118,17 +118,17 @@ pub(super) fn to_amend() -> String {
     )
 }
 
-/// CEL: the value at this path, or the given empty one.
+/// Returns the CEL expression for the value at this path, or for the given empty one.
 fn there(object: &str, place: &str, nothing: &str) -> String {
     format!("(has({object}.{place}) ? {object}.{place} : {nothing})")
 }
 
-/// CEL: the value at this path changes.
+/// Returns the CEL condition that the value at this path changes.
 fn changed(place: &str, nothing: &str) -> String {
     format!("{} != {}", there("object", place, nothing), there("oldObject", place, nothing))
 }
 
-/// CEL: the guard's annotations in the first set are also in the second.
+/// Returns the CEL condition that the guard's annotations in the first set are also in the second.
 fn kept(some: &str, others: &str) -> String {
     format!("{some}.all(key, !key.startsWith('{PREFIX}') || key in {others} && {others}[key] == {some}[key])")
 }

@@ -1,12 +1,12 @@
 //! The table of webhook entries: which requests are sent to the guard, and what happens to them while it cannot answer.
 //!
-//! Owns: [`ENTRIES`] and the meaning of its cells. Must not know: how an entry is written (`webhooks.rs`). The documentation lists
-//! the table, and tests compare the rules with it.
+//! Owns: [`ENTRIES`] and the meaning of its cells. Must not know: how an entry is written (`webhooks.rs`). The documentation
+//! lists the table, and tests compare the rules with it.
 //!
-//! Entries of one configuration never overlap for one request, because the API server would send it twice and show only one of the
-//! denials. An entry that selects by labels has a row for each selector, and each row leaves out what the rows before it select.
-//! Objects with labels are selected by them; requests without labels (`/scale`) are always sent from labelled namespaces, and from
-//! all others while the guard answers quickly.
+//! Entries of one configuration never overlap for one request, because the API server would send it twice and show only one of
+//! the denials. An entry that selects by labels has a row for each selector, and each row leaves out what the rows before it
+//! select. Objects with labels are selected by them; requests without labels (`/scale`) are always sent from labelled namespaces,
+//! and from all others while the guard answers quickly.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// The URL path.
+    /// Returns the URL path.
     pub fn path(self) -> &'static str {
         match self {
             Self::Mutate => "/mutate",
@@ -67,13 +67,14 @@ pub enum Only {
     NotExempt,
     /// Objects that a server may read (`exemptions/unread.rs`).
     Read,
-    /// Changes of labels, of the guard's annotations, of owners, of a running pod's images, or of a terminating object's finalizers.
+    /// Changes of labels, guard annotations, owners, a running pod's images, or a terminating object's finalizers.
     Marks,
     /// New objects with owners, and the same changes of existing ones.
     OwnedOrMarked,
     /// Writes of `gatera.dev/break-glass` that no other row sends.
     BreakGlass,
-    /// Requests that the guard may have to amend, or to refuse before the API server does: most updates of a StatefulSet are sent only once.
+    /// Requests that the guard may have to amend, or to refuse before the API server does; most StatefulSet updates are sent once
+    /// only.
     ToAmend,
 }
 
@@ -83,7 +84,7 @@ pub struct Entry {
     /// The name, without `.gatera.dev`.
     pub name: &'static str,
     pub endpoint: Endpoint,
-    /// API group, plural resource (with subresource), verbs.
+    /// The requests: API group, plural resource (with subresource), and verbs.
     pub asks: &'static [(&'static str, &'static str, &'static [&'static str])],
     pub selects: Selects,
     pub only: Only,
@@ -92,7 +93,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether the API server offers every pack's kind in this entry. Galera's kinds always exist.
+    /// Returns whether the API server offers every pack's kind in this entry. Galera's kinds always exist.
     pub(super) fn is_served(&self, served: &BTreeSet<Kind>, kinds: &Kinds) -> bool {
         let asked = self.asks.iter().map(|(group, plural, _)| kinds.of_plural(group, plural));
         asked.filter(|kind| kind.is_optional()).all(|kind| served.contains(&kind))

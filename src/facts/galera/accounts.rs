@@ -9,32 +9,32 @@ use std::fmt;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde::Deserialize;
 
-/// The plugin of passwords: its hash can be made here.
+/// The authentication plugin for passwords whose hash can be computed here.
 const NATIVE: &str = "mysql_native_password";
-/// Methods that need no password of MariaDB's: they stay as they are.
+/// Authentication plugins that use no password of MariaDB: such methods stay as they are.
 const WITHOUT_PASSWORD: [&str; 4] = ["unix_socket", "pam", "gssapi", "named_pipe"];
-/// What `mariadb-install-db` writes in place of a hash: nothing logs in by it.
+/// The text that `mariadb-install-db` writes in place of a hash, with which no client can log in.
 const INVALID: &str = "invalid";
 
 /// A password. Its `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password {
     text: String,
-    /// As `PASSWORD()` of MariaDB returns it.
+    /// The hash, as MariaDB's `PASSWORD()` returns it.
     hash: String,
 }
 
-/// Bytes of a new password.
+/// The largest length of a new password, in bytes.
 const LONGEST_PASSWORD: usize = 64;
 
 impl Password {
-    /// A password that is in use: one line.
+    /// Reads a password that is in use; `None`: the text is not one line.
     pub fn in_use(text: &str) -> Option<Self> {
         let one_line = !text.is_empty() && !text.contains(['\n', '\r', '\0']);
         one_line.then(|| Self::of(text))
     }
 
-    /// A new password: only characters that every option file, URL and shell holds as they are.
+    /// Reads a new password. It may have only characters that every option file, URL and shell takes as they are.
     pub fn new(text: &str) -> Result<Self, &'static str> {
         match text {
             "" => Err("it is empty"),
@@ -57,7 +57,7 @@ impl Password {
         Self { text: text.to_owned(), hash: format!("*{}", hexed(twice.as_ref())) }
     }
 
-    /// Returns its hash, by which MariaDB knows it.
+    /// Returns the hash, as MariaDB stores it.
     pub fn hash(&self) -> &str {
         &self.hash
     }
@@ -69,16 +69,16 @@ impl fmt::Debug for Password {
     }
 }
 
-/// An account at one host, and how a client logs in to it: by any of its methods.
+/// An account at one host, with its authentication methods. A client may log in by any of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Account {
     pub host: String,
-    /// What [`query`] printed. The privileges hold the time of the last change, too.
+    /// The row that [`query`] printed. Its privileges also contain the time of the last change.
     row: String,
     methods: Vec<Method>,
 }
 
-/// A hash lets its owner log in, too.
+/// The output hides the hashes, because a hash is enough to log in.
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Account at {} with {} methods", self.host, self.methods.len())
@@ -99,7 +99,7 @@ impl Account {
         struct Row {
             #[serde(flatten)]
             first: Method,
-            /// All methods; an empty one stands for the first.
+            /// All methods; an empty one stands for the method in `first`.
             #[serde(default)]
             auth_or: Vec<Method>,
         }
@@ -113,12 +113,12 @@ impl Account {
         Some(Self { host: unhexed(host)?, row: row.to_owned(), methods })
     }
 
-    /// Tells whether it accepts this password.
+    /// Returns whether it accepts this password.
     pub fn accepts(&self, password: &Password) -> bool {
         self.methods.iter().any(|it| it.is(password))
     }
 
-    /// Returns what it has besides these passwords that is a password or may be one.
+    /// Returns a description of a method of the account that is a password or may be one, but none of these.
     pub fn accepts_besides(&self, known: [&Password; 2]) -> Option<String> {
         self.methods.iter().find_map(|it| match &*it.plugin {
             plugin if WITHOUT_PASSWORD.contains(&plugin) => None,
@@ -131,8 +131,8 @@ impl Account {
         })
     }
 
-    /// Returns the clause of `ALTER USER` by which it accepts these passwords, and every other method that it has, but no
-    /// other of `known`.
+    /// Returns the `ALTER USER` clause with which the account accepts these passwords, no other of `known`, and every other
+    /// method that it already has.
     pub fn accepting(&self, user: &str, passwords: &[&Password], known: [&Password; 2]) -> String {
         let native =
             |it: &&Password| Method { plugin: NATIVE.to_owned(), authentication_string: it.hash.clone() };
@@ -146,7 +146,7 @@ impl Account {
     }
 }
 
-/// What [`change`] prints if it has changed the account.
+/// The text that [`change`] prints if it has changed the account.
 pub const CHANGED: &str = "changed";
 /// A row of `mysql.global_priv`, in characters that no client and no mode of the server writes otherwise.
 const ROW: &str = "CONCAT(HEX(Host), ':', HEX(Priv))";
@@ -156,13 +156,13 @@ pub fn query(user: &str) -> String {
     format!("SELECT {ROW} {}", rows(user))
 }
 
-/// Returns the statements, with `//` between them, that change this account by these clauses if its rows are as they were
-/// read. A statement may arrive minutes later than it was sent, when other runs have gone on: then it changes nothing. The
-/// lock keeps a second one out between the comparison and the change.
+/// Returns the statements, with `//` between them, that change this account by these clauses if its rows are still as they were
+/// read. A statement may be executed minutes after it was sent, when other runs have gone on: then it changes nothing. The lock
+/// prevents a second statement from running between the comparison and the change.
 pub fn change(user: &str, read: &[Account], clauses: &[String]) -> String {
     let known: Vec<_> = read.iter().map(|it| literal(&it.row)).collect();
     let (rows, known, clauses) = (rows(user), known.join(", "), clauses.join(", "));
-    // A member must not change its copy alone, and the mode decides how the rest is read.
+    // TOI, because no member may change its copy alone; and `sql_mode` decides how the rest is parsed.
     format!(
         "SET SESSION sql_mode = '', SESSION wsrep_OSU_method = 'TOI'// \
          BEGIN NOT ATOMIC \
@@ -192,7 +192,7 @@ impl Method {
     }
 }
 
-/// A text in a statement; the session's `sql_mode` is empty.
+/// Returns a text as a literal of a statement, for a session with an empty `sql_mode`.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'"))
 }

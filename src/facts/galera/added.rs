@@ -5,15 +5,15 @@ use objects::{Container, EnvVar};
 
 /// The volume with the scripts and the option file.
 pub const VOLUME: &str = "gatera";
-/// Where that volume is mounted.
+/// The path at which that volume is mounted.
 pub const FOLDER: &str = "/etc/gatera";
 /// The volume to which the server writes its status file.
 pub const RUN_VOLUME: &str = "gatera-run";
 /// Both volumes.
 pub const VOLUMES: [&str; 2] = [VOLUME, RUN_VOLUME];
-/// The step script in front of the server.
+/// The path of the step script in front of the server.
 pub const START_SCRIPT: &str = "/etc/gatera/start-member.sh";
-/// The status file of the server.
+/// The path of the server's status file.
 pub const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
 
 /// Removes the variables and the step script that injection added to a server container.

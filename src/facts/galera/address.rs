@@ -67,7 +67,7 @@ pub struct Placed<'a> {
     pub text: String,
 }
 
-/// Where an address can be written, strongest last.
+/// A place where an address can be written, strongest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
     /// A key of a ConfigMap.
@@ -78,7 +78,7 @@ pub enum Source<'a> {
     Word(&'static str, usize),
 }
 
-/// Variables from which images take the address.
+/// The variables from which images take the address.
 const VARIABLES: [&str; 2] = ["MARIADB_GALERA_CLUSTER_ADDRESS", "WSREP_CLUSTER_ADDRESS"];
 
 /// Returns the address that a server uses: the command line wins over the environment, the environment over the files,
@@ -111,7 +111,7 @@ pub fn of_container<'a>(container: &'a Container, files: &[File<'a>]) -> Option<
     found.and_then(|(source, text)| visible(source, text))
 }
 
-/// A text with placeholders is not an address yet.
+/// Returns the address with its source; `None`: the text has placeholders, so it is not an address yet.
 fn visible(source: Source<'_>, text: String) -> Option<Placed<'_>> {
     (!text.contains(['$', '{', '%'])).then_some(Placed { source, text })
 }

@@ -31,7 +31,7 @@ pub struct Adoption(Vec<Selector>);
 pub struct BadSelector(String);
 
 impl Default for Adoption {
-    /// The default selectors: our own label; the seed documents' labels; Bitnami's chart.
+    /// Returns the default selectors: our own label; the seed documents' labels; Bitnami's chart.
     fn default() -> Self {
         let one = |key: &str| Requirement { key: key.into(), values: vec![] };
         let of = |key: &str, values: &[&str]| Requirement {
@@ -63,7 +63,7 @@ impl Adoption {
         self
     }
 
-    /// Tells whether these labels are adopted.
+    /// Returns whether these labels are adopted.
     pub fn adopts(&self, labels: &Labels) -> bool {
         self.0.iter().any(|selector| selector.selects(labels))
     }
@@ -75,7 +75,7 @@ impl Adoption {
 }
 
 impl Selector {
-    /// Tells whether it selects an object with these labels.
+    /// Returns whether it selects an object with these labels.
     pub fn selects(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| requirement.holds(labels))
     }
@@ -103,7 +103,7 @@ pub fn instance(labels: &Labels) -> Option<&str> {
     INSTANCE_LABELS.iter().find_map(|key| labels.get(key)).map(|value| &**value)
 }
 
-/// Tells whether a pod has the seed documents' label of a bootstrap node.
+/// Returns whether a pod has the seed documents' label of a bootstrap node.
 pub fn is_bootstrap(labels: &Labels) -> bool {
     labels.get("app").is_some_and(|app| app == "galera-bootstrap")
 }

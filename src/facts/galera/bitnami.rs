@@ -13,8 +13,8 @@ pub const SCRIPT: &str = "/etc/gatera/bitnami.bash";
 /// The variable from which the image takes further options.
 pub const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
 
-/// Where the image's option file is, in the order in which it is looked for: a mount of its own, which the image copies; a mount
-/// over the folder, into which the image copies its defaults.
+/// The mounts with the image's option file, in the order in which they are searched, and the path of the file: a mount of its
+/// own, which the image copies; a mount over the folder, into which the image copies its defaults.
 const OPTION_FILES: [(&str, &str); 3] = [
     ("/bitnami/conf/my.cnf", "/bitnami/conf/my.cnf"),
     ("/bitnami/conf", "/bitnami/conf/my.cnf"),
@@ -22,7 +22,7 @@ const OPTION_FILES: [(&str, &str); 3] = [
 ];
 const OPTION_FILE: &str = "/opt/bitnami/mariadb/conf/my.cnf";
 
-/// Tells whether this container has Bitnami's image. Other images have the same name, and some take its variables; a mirror
+/// Returns whether this container has Bitnami's image. Other images have the same name, and some take its variables; a mirror
 /// changes the registry, but not the paths in the image.
 pub fn is_its_image(container: &Container) -> bool {
     let its_own = |path: &str| path.starts_with("/bitnami") || path.starts_with("/opt/bitnami");
@@ -32,13 +32,13 @@ pub fn is_its_image(container: &Container) -> bool {
             || container.volume_mounts.iter().any(|mount| its_own(&mount.mount_path)))
 }
 
-/// Tells whether this variable puts the step in front of the server.
+/// Returns whether this variable puts the step in front of the server.
 pub fn is_script(variable: &EnvVar) -> bool {
     variable.name == BASH_ENV && variable.value.look() == SCRIPT
 }
 
-/// Returns the server as the image starts it, in a container with these mounts and further options, where the image prepares no
-/// data.
+/// Returns the command line with which the image starts the server, in a container with these mounts and further options, where
+/// the image prepares no data.
 pub fn server(mounts: &[&str], further: &str) -> Vec<String> {
     let is_mounted = |path: &str| mounts.iter().any(|mount| mount.trim_end_matches('/') == path);
     let option_file = OPTION_FILES.iter().find(|(mount, _)| is_mounted(mount)).map_or(OPTION_FILE, |it| it.1);

@@ -10,7 +10,8 @@ use objects::{Container, PodSpec, Volume};
 use super::accounts::Password;
 use super::options;
 
-/// The variables of images that hold a password; of each, the variable that holds the account, and the account without it.
+/// The variables of images that hold a password, each with the variable that holds its account, and the account if that is not
+/// set.
 const VARIABLES: [(&str, &str, &str, Role); 5] = [
     ("MARIADB_ROOT_PASSWORD", "MARIADB_ROOT_USER", "root", Role::Root),
     ("MYSQL_ROOT_PASSWORD", "MYSQL_ROOT_USER", "root", Role::Root),
@@ -19,19 +20,19 @@ const VARIABLES: [(&str, &str, &str, Role); 5] = [
     ("MARIADB_GALERA_MARIABACKUP_PASSWORD", "MARIADB_GALERA_MARIABACKUP_USER", "mariabackup", Role::Transfer),
 ];
 
-/// What an account is for.
+/// The purpose of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It may do everything.
+    /// The account may do everything.
     Root,
-    /// Donors take their backup by it.
+    /// Donors take their backup with the account.
     Transfer,
-    /// Clients use it.
+    /// Clients use the account.
     Client,
 }
 
 impl Role {
-    /// Returns the word that `--user` takes for its account, which may have any name.
+    /// Returns the word that `--user` accepts for the account, because the account may have any name.
     pub fn word(self) -> Option<&'static str> {
         match self {
             Self::Root => Some("root"),
@@ -41,8 +42,8 @@ impl Role {
     }
 }
 
-/// Returns the account, or the word for it, whose password the server reads from this key as a variable, as far as that
-/// shows without any value.
+/// Returns the account, or the word for it, whose password the server reads from this key as a variable, as far as that can be
+/// determined without the values of Secrets.
 pub fn reader_of(server: &Container, secret: &str, key: &str) -> Option<String> {
     let has = |name: &str, variable: &str| (name, variable) == (secret, key);
     let reads = |row: &&(&str, _, _, _)| source(server, row.0, &has) == Some((secret, key));
@@ -57,11 +58,11 @@ pub struct Credential {
     pub role: Role,
     pub secret: String,
     pub key: String,
-    /// `None`: the value is not one line.
+    /// The password; `None`: the value is not one line.
     pub password: Option<Password>,
 }
 
-/// The texts in Secrets: of each name, by key.
+/// The texts in Secrets, by the Secret's name and the key.
 pub type Values = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Returns the credentials of this server.
@@ -95,13 +96,14 @@ fn in_variable(
     Some(Credential { account, role, secret: secret.to_owned(), key: key.to_owned(), password })
 }
 
-/// The value of a variable that is written out.
+/// Returns the value of a variable, if the manifest contains it.
 fn literal<'a>(server: &'a Container, variable: &str) -> Option<&'a str> {
     let text = server.env.iter().find(|it| it.name == variable)?.value.look();
     Some(text).filter(|it| !it.is_empty())
 }
 
-/// The Secret and the key of a variable. `has` tells whether a Secret that is read as a whole holds it.
+/// Returns the Secret and the key that a variable is read from. `has` returns whether a Secret that is read as a whole has this
+/// key.
 fn source<'a>(
     server: &'a Container,
     variable: &'a str,

@@ -28,7 +28,7 @@ pub struct Place {
     pub of_each: bool,
 }
 
-/// The storage of the data, by the name that finds it again for a new pod: a volume may be renamed.
+/// The storage of the data, by the name that identifies it for a new pod, because a volume may be renamed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// The claim of each member from this template.
@@ -71,7 +71,7 @@ impl Place {
         }
     }
 
-    /// Tells whether both are the same data.
+    /// Returns whether both are the same data.
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.backing, &self.folder) == (&other.backing, &other.folder)
     }

@@ -14,7 +14,7 @@ pub struct Identity(String);
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Answer {
     Is(Identity),
-    /// The cluster has none: its members formed it without comparing their data.
+    /// The cluster has no identity: its members formed it without comparing their data.
     HasNone,
 }
 
@@ -28,7 +28,7 @@ impl Answer {
         }
     }
 
-    /// Returns the identity, if it has one.
+    /// Returns the identity, if the cluster has one.
     pub fn id(&self) -> Option<&Identity> {
         match self {
             Self::Is(id) => Some(id),

@@ -32,9 +32,9 @@ pub struct Series(pub u32, pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionChange {
     Same,
-    /// To the next series, or the next one with long support.
+    /// A change to the next series, or to the next one with long support.
     Up,
-    /// Further than that; this series must come first.
+    /// A change further than that; this series must come first.
     Skips(Series),
     Down,
 }
@@ -50,12 +50,12 @@ impl<'a> Image<'a> {
         Self { repository, tag: tag.filter(|tag| !tag.is_empty()), digest }
     }
 
-    /// The last part of the path: `mariadb`.
+    /// Returns the last part of the path: `mariadb`.
     pub fn name(&self) -> &'a str {
         self.repository.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Tells whether it is an official image, or a copy of it in a mirror: no other name precedes its own.
+    /// Returns whether it is an official image, or a copy of it in a mirror: no other name precedes its own.
     pub fn is_of_the_library(&self) -> bool {
         let registry = |part: &str| part == "localhost" || part.contains(['.', ':']);
         let path = match self.repository.split_once('/') {
@@ -77,7 +77,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Tells whether the same reference may name another image later.
+    /// Returns whether the same reference may name another image later.
     pub fn floats(&self) -> bool {
         const MOVING: [&str; 9] =
             ["latest", "lts", "stable", "rolling", "edge", "nightly", "main", "master", "dev"];
@@ -85,7 +85,7 @@ impl<'a> Image<'a> {
         self.digest.is_none() && self.tag.is_none_or(|tag| MOVING.contains(&first(tag)))
     }
 
-    /// Tells whether the tag is only a major version, which moves from series to series.
+    /// Returns whether the tag is only a major version, which moves from series to series.
     pub fn major_only(&self) -> bool {
         let digits = |tag: &str| tag.chars().all(|c| c.is_ascii_digit());
         self.digest.is_none() && self.vendor().is_some() && self.tag.is_some_and(digits)
@@ -118,14 +118,14 @@ impl<'a> Image<'a> {
         third.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     }
 
-    /// Tells whether it is an earlier release of the same series. `None`: one of them names no release.
+    /// Returns whether it is an earlier release of the same series. `None`: one of them names no release.
     pub fn is_earlier_than(&self, other: &Self) -> Option<bool> {
         let same =
             self.vendor() == other.vendor() && self.series().is_some() && self.series() == other.series();
         Some(same && self.third()? < other.third()?)
     }
 
-    /// Tells whether it is the official image or a copy, which from 11.0 on has no programs called `mysql…`.
+    /// Returns whether it is the official image or a copy, which from 11.0 on has no programs called `mysql…`.
     pub fn dropped_old_names(&self) -> bool {
         self.name() == "mariadb"
             && !self.repository.contains("bitnami")
@@ -163,7 +163,7 @@ const MARIADB_LAST: [Series; 4] = [Series(5, 5), Series(10, 11), Series(11, 8), 
 const MYSQL_LAST: [Series; 1] = [Series(8, 4)];
 
 impl Vendor {
-    /// Returns what the change from one series to another is.
+    /// Returns how far the change from one series to another goes.
     pub fn step(self, from: Series, to: Series) -> VersionChange {
         let (long, last): (&[Series], &[Series]) = match self {
             Self::MariaDb => (&MARIADB_LONG, &MARIADB_LAST),

@@ -177,8 +177,8 @@ fn last_word(key: &str) -> &str {
     key.rsplit('_').next().unwrap_or_default()
 }
 
-/// Tells whether a key of a ConfigMap is read as an option file: by its name, or because it begins with a `[group]` and
-/// a server reads one of its groups.
+/// Returns whether a key of a ConfigMap is read as an option file: by its name, or because it begins with a `[group]`
+/// and a server reads one of its groups.
 pub fn is_file(name: &str, text: &str) -> bool {
     let mut content =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
@@ -186,7 +186,7 @@ pub fn is_file(name: &str, text: &str) -> bool {
     name.rsplit('.').next() == Some("cnf") || begins_with_group && of_server(text).next().is_some()
 }
 
-/// Tells whether the text sets a Galera option for a server. Switching Galera off does not count.
+/// Returns whether the text sets a Galera option for a server. Switching Galera off does not count.
 pub fn configures_galera(text: &str) -> bool {
     let wsrep = |it: Unread<'_>| {
         let setting = it.may_hold("wsrep").then(|| it.read());
@@ -197,9 +197,9 @@ pub fn configures_galera(text: &str) -> bool {
     text.contains("wsrep") && of_server(text).any(wsrep)
 }
 
-/// How a field names the line that includes other files.
+/// The name by which a field refers to the line that includes other files.
 pub const INCLUDES: &str = "!include";
-/// How a field names the line at which servers stop reading.
+/// The name by which a field refers to the line at which servers stop reading.
 pub const STOPS: &str = "!stop";
 
 /// Returns the line of an option that a server reads, or of `key` in a group of that name, or the first in that group.
@@ -246,12 +246,12 @@ fn one_line<'a>(
 }
 
 impl<'a> Unread<'a> {
-    /// Tells whether a server that does not know this option only warns.
+    /// Returns whether a server that does not know this option only warns.
     fn is_loose(&self) -> bool {
         self.text.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("loose"))
     }
 
-    /// Tells whether this word, in lower case, may be in the key, in any case.
+    /// Returns whether this word, in lower case, may be in the key, in any case.
     fn may_hold(&self, word: &str) -> bool {
         let key = self.text.split_once('=').map_or(self.text, |(key, _)| key);
         key.len() >= word.len() && (key.contains(word) || key.bytes().any(|byte| byte.is_ascii_uppercase()))

@@ -7,7 +7,7 @@ use objects::Container;
 /// The default port for clients.
 pub const USUAL: i64 = 3306;
 
-/// The default port of the group.
+/// The default port for group communication.
 const USUAL_GROUP: i64 = 4567;
 
 /// The default port for incremental state transfers.
@@ -16,17 +16,17 @@ const USUAL_MISSED: i64 = 4568;
 /// The ports that options set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// For clients; 3306 by default.
+    /// The port for clients; 3306 by default.
     pub clients: Option<i64>,
-    /// For full state transfers; 4444 by default.
+    /// The port for full state transfers; 4444 by default.
     pub transfer: Option<i64>,
-    /// For the members' group; 4567 by default.
+    /// The port for group communication; 4567 by default.
     pub group: Option<i64>,
-    /// For incremental state transfers; 4568 by default.
+    /// The port for incremental state transfers; 4568 by default.
     pub missed: Option<i64>,
 }
 
-/// Bitnami's images take the port from this variable.
+/// The variable from which Bitnami's images take the port.
 const NUMBER: &str = "MARIADB_PORT_NUMBER";
 
 impl Ports {
@@ -38,13 +38,13 @@ impl Ports {
             let of_files = || files.iter().rev().find_map(|file| last(file.text, key));
             of_flag.or_else(|| Some(of_files()?.look().to_owned()))
         };
-        // Host and port.
+        // The address has the form HOST:PORT.
         let behind = |address: &str| address.rsplit_once(':').and_then(|(_, port)| number(port));
         let variable =
             || server.env.iter().find(|var| var.name == NUMBER).and_then(|it| number(it.value.look()));
         let provider = said("wsrep_provider_options").unwrap_or_default();
         let option = |named: &str| provider_options(&provider).filter(|(name, _)| *name == named).last();
-        // The port after the group's, unless it is set.
+        // By default incremental transfers use the port after the group's.
         let group = option("base_port").and_then(|(_, port)| number(port));
         let next = || group.map(|port| port + 1).filter(|port| *port != USUAL_MISSED);
         Self {

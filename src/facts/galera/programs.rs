@@ -1,7 +1,7 @@
-//! Command lines: which programs one runs, also inside `sh -c`, and what those ask of the server.
+//! Command lines: which programs they run, also inside `sh -c`, and what those programs need of the server.
 //!
-//! Shell is understood as far as it tells a program from its arguments. What stands there may be a password, so only
-//! names from the tables here ever leave this file.
+//! Shell syntax is understood only as far as it separates a program from its arguments. A command line may contain a
+//! password, so only names from the tables here leave this file.
 
 use objects::Literal;
 
@@ -51,13 +51,14 @@ pub fn demand(words: &[Literal]) -> Option<&'static str> {
     logs_in.then_some("a login")
 }
 
-/// Tells whether the command line runs such a program, alone or among others. `such` gets its path and its arguments.
+/// Returns whether the command line runs such a program, alone or among others. `such` receives its path and its
+/// arguments.
 pub fn runs(words: &[Literal], mut such: impl FnMut(&str, &[String]) -> bool) -> bool {
     let called = |command: &Vec<String>| called(command).is_some_and(|(path, rest)| such(path, rest));
     commands(words).iter().any(called)
 }
 
-/// Tells whether the command line gives this variable one of these values, with or without `export`.
+/// Returns whether the command line gives this variable one of these values, with or without `export`.
 pub fn sets(words: &[Literal], variable: &str, values: &[&str]) -> bool {
     let sets = |word: &String| {
         word.split_once('=').is_some_and(|(name, value)| name == variable && values.contains(&value))
@@ -65,7 +66,7 @@ pub fn sets(words: &[Literal], variable: &str, values: &[&str]) -> bool {
     commands(words).iter().flatten().any(sets)
 }
 
-/// A program's name without its path.
+/// Returns a program's name without its path.
 pub fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }

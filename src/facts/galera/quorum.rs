@@ -1,13 +1,13 @@
-//! How many members must stay.
+//! The number of members that must stay.
 
 /// Returns the smallest size that one step down from `size` may reach: a majority of the old members must remain after
-/// the others have left, however abruptly. The last but one can only leave in order: without both there is no majority
-/// of two.
+/// the others have left, however abruptly. A cluster of two may shrink to one, but only in order: after an abrupt loss,
+/// one of two is not a majority.
 pub fn floor_of_one_step(size: i64) -> i64 {
     if size == 2 { 1 } else { size / 2 + 1 }
 }
 
-/// Tells whether a component of weight `size` survives after `graceful` members left in order and `abrupt` ones
+/// Returns whether a component of weight `size` survives after `graceful` members left in order and `abrupt` ones
 /// vanished.
 pub fn survives(size: i64, graceful: i64, abrupt: i64) -> bool {
     size > graceful + 2 * abrupt

@@ -45,7 +45,7 @@ impl<'a> Included<'a> {
         self.files.is_empty() && self.folders.is_empty()
     }
 
-    /// Tells whether a file at this path is included; in a folder only files that end in `.cnf`.
+    /// Returns whether a file at this path is included; in a folder only files that end in `.cnf`.
     fn names(&self, path: &str) -> bool {
         let in_folder = |(folder, name): (&str, &str)| {
             Path::new(name).extension() == Some("cnf".as_ref()) && self.folders.contains(folder)
@@ -142,7 +142,7 @@ fn files<'k>(mount: &Mount, source: &SourceRef, keys: &BTreeSet<&'k str>) -> Vec
     }
 }
 
-/// Tells whether images have their servers read this file, or its folder.
+/// Returns whether images have their servers read this file, or its folder.
 fn is_read_from(path: &str) -> bool {
     let mut parts = path.split('/').rev();
     let (file, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

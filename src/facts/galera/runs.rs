@@ -17,7 +17,7 @@ pub enum Runs {
     Unknown,
 }
 
-/// Where images keep the script that prepares and starts the server.
+/// The paths and names of the scripts with which images prepare and start the server.
 const ENTRY_POINTS: [&str; 4] = [
     "docker-entrypoint.sh",
     "/usr/local/bin/docker-entrypoint.sh",
@@ -27,7 +27,7 @@ const ENTRY_POINTS: [&str; 4] = [
 /// Images whose entry point starts a server.
 const IMAGES: [&str; 5] = ["mariadb", "galera", "mariadb-galera", "mysql", "percona-xtradb-cluster"];
 pub(super) const SERVERS: [&str; 4] = ["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"];
-/// Programs, and images that start them.
+/// The programs that are arbitrators, and the images that start them.
 const ARBITRATORS: [&str; 4] = ["garbd", "garb", "galera-arbitrator", "galera-arbitrator-4"];
 const OTHERS: [&str; 17] = [
     "fluent-bit",
@@ -48,7 +48,7 @@ const OTHERS: [&str; 17] = [
     "xbstream",
     "xtrabackup",
 ];
-/// Every known program that is neither a server nor an arbitrator.
+/// Returns every known program that is neither a server nor an arbitrator.
 fn others() -> impl Iterator<Item = &'static str> {
     programs::clients().chain(OTHERS)
 }
@@ -84,7 +84,8 @@ impl Runs {
         }
     }
 
-    /// A server that is started among other programs counts. A script may start one that is not visible.
+    /// Returns what these words run. A server that is started among other programs counts; a script may start one that
+    /// is not visible.
     fn by_words(words: &[Literal]) -> Self {
         let runs = |what| programs::runs(words, |path, arguments| of_program(path, arguments) == what);
         let hides =
@@ -132,18 +133,18 @@ pub fn no_server(container: &Container) -> Option<String> {
     first.filter(|_| !other).map(str::to_owned)
 }
 
-/// Tells whether the entry point of its image starts a server.
+/// Returns whether the entry point of its image starts a server.
 pub fn has_a_servers_image(container: &Container) -> bool {
     IMAGES.contains(&Image::read(&container.image).name())
 }
 
-/// Tells whether the image's own entry point still starts the server: no command replaces it, or one that ends in it.
+/// Returns whether the image's own entry point still starts the server: no command replaces it, or one that ends in it.
 pub fn starts_as_the_image_does(container: &Container) -> bool {
     container.command.is_empty()
         || programs::runs(&started(container), |path, _| ENTRY_POINTS.contains(&path))
 }
 
-/// Tells whether a user's script starts the server, which may pass options that are not visible.
+/// Returns whether a user's script starts the server, which may pass options that are not visible.
 pub fn starts_by_a_script(container: &Container) -> bool {
     let a_server = |path: &str, _: &[String]| SERVERS.contains(&programs::name(path));
     !starts_as_the_image_does(container) && !programs::runs(&started(container), a_server)

@@ -10,7 +10,7 @@ use objects::{Container, Meta, PodSpec, Template};
 /// The annotation that names the server container if it cannot be recognised.
 pub const CONTAINER: &str = "container";
 
-/// Where images keep their data; a mount there makes a container a server.
+/// The directories in which images keep their data; a mount there makes a container a server.
 pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
 /// The port for group communication.
 pub const GALERA_PORT: i64 = 4567;
@@ -19,7 +19,7 @@ pub fn of(template: &Template) -> Option<&Container> {
     container(&template.spec, template.metadata.mark(CONTAINER))
 }
 
-/// Returns the server container of a pod or pod template. A Job ends, so it runs none.
+/// Returns the server container of a pod or pod template. The pod of a Job ends, so it runs none.
 pub fn in_pod<'a>(metadata: &Meta, spec: &'a PodSpec) -> Option<&'a Container> {
     let of_a_job = metadata.controller().is_some_and(|owner| owner.is_of("batch", "Job"));
     if of_a_job { None } else { container(spec, metadata.mark(CONTAINER)) }
@@ -52,7 +52,7 @@ pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Conta
     ranked.min_by_key(|(rank, _)| *rank).map(|(_, it)| it)
 }
 
-/// Tells whether it mounts a volume that outlives the pod: a claim, or one from the StatefulSet's templates.
+/// Returns whether it mounts a volume that outlives the pod: a claim, or one from the StatefulSet's templates.
 fn mounts_a_claim(spec: &PodSpec, container: &Container) -> bool {
     let lasts = |name: &str| {
         let volume = spec.volumes.iter().find(|volume| volume.name == name);
@@ -61,8 +61,8 @@ fn mounts_a_claim(spec: &PodSpec, container: &Container) -> bool {
     container.volume_mounts.iter().any(|mount| lasts(&mount.name))
 }
 
-/// Returns the switch that makes this server found a new cluster, as a person would look for it; `None` if nothing
-/// visible does. The command line wins over the environment, the environment over the files.
+/// Returns the switch that makes this server found a new cluster, in the form in which a user would look for it; `None`
+/// if nothing visible does. The command line wins over the environment, the environment over the files.
 pub fn founds_new_cluster<'a>(container: &'a Container, files: &[File<'a>]) -> Option<String> {
     let flags = flags(container);
     let new_cluster = flags.iter().find(|flag| flag.key == NEW_CLUSTER && switched_on(flag.value.as_ref()));
@@ -96,7 +96,7 @@ const NEW_CLUSTER: &str = "wsrep_new_cluster";
 const BOOTSTRAP: &str = "MARIADB_GALERA_CLUSTER_BOOTSTRAP";
 const ON: [&str; 3] = ["yes", "true", "1"];
 
-/// Tells whether a file switches a new cluster on.
+/// Returns whether a file switches a new cluster on.
 pub fn founds_by_file(text: &str) -> bool {
     let said = || last(text, NEW_CLUSTER);
     text.contains("new") && said().is_some_and(|it| switched_on(it.value.as_ref()))

@@ -41,7 +41,7 @@ impl EntryPoint {
         if starts_a_server(&started(container)) { Self::Bare } else { Self::Unknown }
     }
 
-    /// Tells whether a server that crashed knows its position.
+    /// Returns whether a server that crashed knows its position.
     pub fn recovers(self) -> bool {
         matches!(self, Self::Step | Self::Itself)
     }
@@ -56,8 +56,8 @@ pub fn started(container: &Container) -> Vec<&str> {
     entry_point.into_iter().chain(words).chain(server).collect()
 }
 
-/// Tells whether these words start a server. Wrappers that pass on their arguments may precede it, and so may the entry
-/// point, which adds its name to options. The step itself knows the same ones (`split_command`).
+/// Returns whether these words start a server. Wrappers that pass on their arguments may precede it, and so may the
+/// entry point, which adds its name to options. The step script recognises the same ones (`split_command`).
 fn starts_a_server(words: &[&str]) -> bool {
     let (mut wrapped, mut prepared, mut sets) = (false, false, false);
     for word in words {
@@ -75,7 +75,7 @@ fn starts_a_server(words: &[&str]) -> bool {
     false
 }
 
-/// This word is the step.
+/// Returns whether this word is the step script.
 pub(super) fn is_step(word: &Literal) -> bool {
     name(word.look()) == STEP
 }

@@ -2,7 +2,7 @@
 //! output of a startup probe.
 //!
 //! Every program in the container may have written it, and it is the position of a *start*: where the member began, not
-//! what it has by now. So nothing is decided by it alone.
+//! what it has by now. So nothing is decided by this report alone.
 
 use std::fmt;
 
@@ -19,35 +19,35 @@ pub enum StartReport {
 /// A start of a server that has not joined yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// When it started, by the member's own clock.
+    /// The time of the start, by the member's own clock.
     pub at: Timestamp,
-    /// Where it starts from.
+    /// The position that it starts from.
     pub from: StartPosition,
     /// The value in `grastate.dat`.
     pub safe_to_bootstrap: Option<bool>,
-    /// What it did when a probe last looked.
+    /// The phase that a probe last observed.
     pub doing: Option<JoinPhase>,
     /// Why the server ended, if the cause is an option that it does not accept.
     pub ended: Option<String>,
 }
 
-/// What a server does that runs and is not Ready.
+/// The phase of a server that runs and is not Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinPhase {
-    /// None of the peers it reaches is in a Primary component.
+    /// None of the peers that the server reaches is in a Primary component.
     Looks,
-    /// Its component has no majority: it restored its last view, and some of its members are missing, or it lost the
-    /// others.
+    /// The server's component has no majority: it restored its last view, and some of its members are missing, or it
+    /// lost the others.
     Waits,
-    /// It receives a state transfer.
+    /// The server receives a state transfer.
     Receives,
-    /// It is about to receive a state transfer, and nothing arrives.
+    /// The server is about to receive a state transfer, and nothing arrives.
     Stalls,
-    /// Its disk is full, whatever else it does.
+    /// The server's disk is full, whatever else it does.
     Full,
-    /// It is Synced in another cluster than the recorded one.
+    /// The server is Synced in another cluster than the recorded one.
     Strays,
-    /// Clients can connect to it, and it does not answer.
+    /// Clients can connect to the server, and it does not answer.
     Freezes,
 }
 
@@ -76,7 +76,7 @@ impl JoinPhase {
         }
     }
 
-    /// Returns one word for programs.
+    /// Returns the name in machine-readable output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Looks => "looks",
@@ -102,7 +102,7 @@ impl JoinPhase {
     }
 }
 
-/// Where a member starts from.
+/// The position that a member starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartPosition {
     /// Its last transaction, and how that is known.
@@ -137,11 +137,11 @@ impl fmt::Display for Position {
     }
 }
 
-/// A refusal begins with this text.
+/// The beginning of a refusal.
 pub const REFUSED: &str = "gatera did not start the server: ";
-/// This text precedes the reason of the server's end.
+/// The text that precedes the reason of the server's end.
 const ENDED: &str = "; the server ended: ";
-/// The script writes short lines; a longer one is not its own.
+/// The largest length of a report, in bytes: the script writes short lines, so a longer one is not its own.
 const LONGEST_NOTE: usize = 1000;
 
 impl StartReport {
@@ -171,12 +171,12 @@ impl StartReport {
         Some(Self::Started(Start { at, from, safe_to_bootstrap, doing: JoinPhase::read(text), ended }))
     }
 
-    /// Tells whether Galera will compare the position: no DDL was under way, and `grastate.dat` belongs to the data.
+    /// Returns whether Galera will compare the position: no DDL was under way, and `grastate.dat` belongs to the data.
     pub fn is_compared(&self) -> bool {
         matches!(self, Self::Started(Start { from: StartPosition::Position(_, how), .. }) if !how.contains("DDL"))
     }
 
-    /// Returns what it did when a probe last looked.
+    /// Returns the phase that a probe last observed.
     pub fn doing(&self) -> Option<JoinPhase> {
         match self {
             Self::Started(start) => start.doing,
@@ -192,7 +192,7 @@ impl StartReport {
         }
     }
 
-    /// Keeps only where it began.
+    /// Returns the report without the phase, and without the reason of the server's end.
     #[must_use]
     pub fn without_doing(self) -> Self {
         match self {
@@ -201,12 +201,12 @@ impl StartReport {
         }
     }
 
-    /// Tells whether its data is of a cluster that was formed without an identity.
+    /// Returns whether its data is of a cluster that was formed without an identity.
     pub fn has_no_identity(&self) -> bool {
         matches!(self, Self::Started(Start { from: StartPosition::Words(words), .. }) if words.contains("formed without an identity"))
     }
 
-    /// The position, if one is known.
+    /// Returns the position, if one is known.
     pub fn position(&self) -> Option<&Position> {
         match self {
             Self::Started(Start { from: StartPosition::Position(position, _), .. }) => Some(position),

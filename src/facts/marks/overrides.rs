@@ -1,4 +1,4 @@
-//! The override: a person takes the responsibility for one step, for at most an hour.
+//! The override: a user takes the responsibility for one step, for at most an hour.
 //!
 //! `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=moving to new disks"`, on the object itself, in the
 //! request, or on the StatefulSet of the cluster. `gatera.dev/break-glass: "until=… reason=…"` on a namespace suspends
@@ -8,53 +8,53 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The longest an override may last: a longer one would be forgotten.
+/// The longest time that an override may last: a longer one would be forgotten.
 pub const LONGEST_OVERRIDE: SignedDuration = SignedDuration::from_hours(1);
-/// Clocks differ: a break-glass of one hour must be accepted.
+/// The tolerated difference between clocks, so that a break-glass of one hour is accepted.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
-/// Bytes of an override; messages repeat the reason.
+/// The largest length of an override, in bytes; messages repeat its reason.
 const LONGEST_TEXT: usize = 1024;
 
-/// Returns an end for an example: time enough for one step.
+/// Returns an end for an example, which leaves time enough for one step.
 pub fn example_end(now: Timestamp) -> Timestamp {
     let later = now.checked_add(SignedDuration::from_mins(30)).unwrap_or(now);
     Timestamp::from_second(later.as_second()).unwrap_or(later)
 }
 
-/// Tells whether the text is an example that was pasted unchanged.
+/// Returns whether the text is an example that was pasted unchanged.
 pub(super) fn is_placeholder(text: &str) -> bool {
     !text.contains(char::is_alphanumeric) || text == "TEXT"
 }
 
-/// Replaces the ids of rules for a break-glass.
+/// The text in place of the rules' ids in a break-glass.
 const EVERY: &str = "every rule";
 
 /// An override: one or several rules that are suspended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// The ids of the rules, or the text for all.
+    /// The ids of the rules, or the text that stands for all.
     pub rules: Vec<String>,
     pub until: Timestamp,
     pub reason: String,
 }
 
-/// Why an override suspends nothing.
+/// The reason why an override suspends nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     #[error("it is not of the form \"RULE until=TIME reason=TEXT\"")]
     Form,
-    /// The form is wrong, for a break-glass.
+    /// The form of a break-glass is wrong.
     #[error("it is not of the form \"until=TIME reason=TEXT\"")]
     FormOfAll,
     /// An example was pasted unchanged.
     #[error("its reason is a placeholder: write after reason= why you do this")]
     Placeholder,
-    /// It is too long to be repeated.
+    /// The text is too long to be repeated in messages.
     #[error("it is longer than {LONGEST_TEXT} bytes")]
     Overlong,
     #[error("it ended at {0}; remove it")]
     Ended(Timestamp),
-    /// It would last too long.
+    /// The override would last too long.
     #[error("it may end an hour from now at most, not at {0}")]
     TooLong(Timestamp),
 }
@@ -100,12 +100,12 @@ impl Override {
         }
     }
 
-    /// Tells whether it is a break-glass, which suspends every rule.
+    /// Returns whether it is a break-glass, which suspends every rule.
     pub fn is_of_all(&self) -> bool {
         self.rules.iter().any(|id| id == EVERY)
     }
 
-    /// Tells whether it suspends this rule.
+    /// Returns whether it suspends this rule.
     pub fn releases(&self, rule: &str) -> bool {
         self.is_of_all() || self.rules.iter().any(|id| id.eq_ignore_ascii_case(rule))
     }

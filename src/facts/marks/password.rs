@@ -1,14 +1,15 @@
 //! The change of one password in a Secret that `gatera passwd` has prepared in MariaDB.
 //!
-//! `gatera.dev/password: "galera root-password version=4711 at=2026-12-01T10:00:00Z turn=2f9ac1"` on the Secret: of this
-//! cluster, this key, in the write that replaces exactly this version of the Secret. Every later write replaces another
-//! version, so an annotation that stays behind, or is applied again from a file, permits nothing. Must not know: values.
+//! `gatera.dev/password: "galera root-password version=4711 at=2026-12-01T10:00:00Z turn=2f9ac1"` on the Secret permits one
+//! change: of this key, for this cluster, in the write that replaces exactly this version of the Secret. Every later write
+//! replaces another version, so an annotation that stays behind, or is applied again from a file, permits nothing. Must not know:
+//! values.
 
 use std::fmt;
 
 use jiff::Timestamp;
 
-/// The annotation's value.
+/// The change that an annotation permits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PasswordChange {
     /// The StatefulSet whose members read the key.
@@ -18,12 +19,12 @@ pub struct PasswordChange {
     pub version: String,
     /// The time of the write: pods that were created before it may hold the earlier value.
     pub at: Timestamp,
-    /// What the command was at when it wrote this; another word after `--abort`.
+    /// An id that differs in each change, and again after `--abort` has reversed the change.
     pub turn: String,
 }
 
 impl PasswordChange {
-    /// Reads the annotation's value; `None`: it is none.
+    /// Reads the annotation's value; `None`: it is not valid.
     pub fn read(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let mut next = |prefix: &str| words.next()?.strip_prefix(prefix).filter(|it| !it.is_empty());
@@ -33,7 +34,7 @@ impl PasswordChange {
         words.next().is_none().then_some(Self { cluster, key, version, at, turn })
     }
 
-    /// Tells whether a write that replaces the Secret in this version may change this key.
+    /// Returns whether a write that replaces the Secret in this version may change this key.
     pub fn permits(&self, cluster: &str, key: &str, version: &str) -> bool {
         self.cluster == cluster && self.key == key && self.version == version
     }

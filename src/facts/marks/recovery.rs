@@ -13,12 +13,12 @@ use jiff::{SignedDuration, Timestamp};
 use super::overrides::is_placeholder;
 use crate::galera::start_report::Position;
 
-/// The longest a recovery may last: a longer one would be forgotten.
+/// The longest time that a recovery may last: a longer one would be forgotten.
 const LONGEST: SignedDuration = SignedDuration::from_hours(1);
-/// Bytes of a request, which repeats the loss that is accepted.
+/// The largest length of a request, in bytes. It repeats the loss that is accepted.
 const LONGEST_TEXT: usize = 512;
 
-/// The request.
+/// A request to recover a cluster from one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
     pub member: String,
@@ -26,11 +26,11 @@ pub struct Recovery {
     /// The node that its new pod returns to; `None`: the scheduler chooses.
     pub node: Option<String>,
     pub until: Timestamp,
-    /// The loss that is accepted, in the person's words; `None`: nothing may be lost.
+    /// The loss that is accepted, in the user's words; `None`: nothing may be lost.
     pub loss: Option<String>,
 }
 
-/// Why the text is not a request.
+/// The reason why a text is not a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     #[error(
@@ -42,7 +42,7 @@ pub enum Invalid {
     Placeholder,
     #[error("it ended at {0}")]
     Ended(Timestamp),
-    /// It would last too long.
+    /// The request would last too long.
     #[error("it may end an hour from now at most, not at {0}")]
     TooLong(Timestamp),
 }
@@ -58,7 +58,7 @@ impl Recovery {
         }
     }
 
-    /// Reads the annotation's value, even if it is over.
+    /// Reads the annotation's value, even if its time is over.
     pub fn of(text: &str) -> Result<Self, Invalid> {
         if text.len() > LONGEST_TEXT || text.contains(char::is_control) {
             return Err(Invalid::Form);
@@ -82,13 +82,14 @@ impl Recovery {
         }
     }
 
-    /// Returns the word, the position and the end, as a pod carries it. Its node may lose the API server: the member's
-    /// own clock ends the permission, and a shell compares plain numbers.
+    /// Returns the permission as a pod carries it: the word, the position, and the end as a plain number, because a
+    /// shell compares it. The member's own clock ends the permission, because its node may lose contact with the API
+    /// server.
     pub fn of_pod(&self) -> String {
         format!("{} {} until={}", super::RECOVERY, self.position, self.until.strftime("%Y%m%d%H%M%S"))
     }
 
-    /// Tells whether a pod with this text may start its cluster, or did a moment ago.
+    /// Returns whether a pod with this text may start its cluster, or did so a moment ago.
     pub fn is_right(text: &str) -> bool {
         let right = || text.strip_prefix(super::RECOVERY)?.strip_prefix(' ')?.split_once(" until=");
         right().is_some_and(|(position, until)| {

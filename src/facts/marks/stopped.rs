@@ -1,10 +1,10 @@
 //! The record on a member's claim after `gatera stop` stopped that member: where its data ends, how many members there
-//! were, since when, and by whom.
+//! were, since when, and by which user.
 //!
 //! `gatera.dev/stopped: "66373a7e-e610-11f1-91b9-7e68ccac15f1:363 of=3 since=2026-12-01T09:30:00Z by=alice"`; the
-//! position is `unknown` if the member did not report it. The record outlives the StatefulSet. People may change it as
-//! they please: it makes a start more careful (`grant/positions.rs`), and a cluster of 0 replicas without a pod
-//! STOPPED, not DOWN (`view/cluster.rs`). Must not know: clusters.
+//! position is `unknown` if the member did not report it. The record outlives the StatefulSet. Users may change it: it
+//! only makes a start more careful (`grant/positions.rs`), and the state of a cluster of 0 replicas without a pod
+//! STOPPED instead of DOWN (`view/cluster.rs`). Must not know: clusters.
 
 use std::fmt;
 
@@ -13,21 +13,21 @@ use jiff::Timestamp;
 use super::UNKNOWN;
 use crate::galera::start_report::Position;
 
-/// More members than any Galera cluster has; a higher number is not a count of members.
+/// The largest number of members: no Galera cluster has more, so a higher number is not a count of members.
 const MOST: i64 = 99;
 
-/// Bytes of a user's name.
+/// The largest length of a user's name, in bytes.
 const LONGEST_NAME: usize = 128;
 
-/// The record.
+/// The record of a stopped member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its position, if it reported that.
+    /// The position of the member's data, if the member reported it.
     pub position: Option<Position>,
-    /// How many members there were. Every claim records it, so one that remains is enough.
+    /// The number of members that there were. Every claim records it, so one that remains is enough.
     pub of: i64,
     pub since: Timestamp,
-    /// The user who did it, as the API server names them; empty: unknown.
+    /// The name of the user at the API server; empty: unknown.
     pub by: String,
 }
 
@@ -46,7 +46,7 @@ impl Record {
     }
 }
 
-/// Returns the name only if it can be one of a user: people may write anything here, and messages repeat it.
+/// Returns the name only if it can be that of a user: users may write anything here, and messages repeat it.
 fn user_name(text: &str) -> String {
     let fits = text.len() <= LONGEST_NAME && !text.contains(|c: char| c == ';' || c.is_control());
     if fits { text.to_owned() } else { String::new() }

@@ -33,7 +33,7 @@ enum Founds {
     BySwitch,
 }
 
-/// Why it is unknown what servers would read.
+/// The reason why it is unknown what servers would read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     /// The ConfigMap does not exist, or was not read yet.
@@ -42,13 +42,13 @@ pub enum Unknown {
     /// The ConfigMap exists, and the guard has no room for its text.
     #[error("ConfigMap {0} {1}")]
     NoRoom(String, String),
-    /// A server would stop reading.
+    /// A server would stop reading in the middle of the ConfigMap.
     #[error("ConfigMap {0}: {1} cannot be read beyond line {2}")]
     Unclear(String, String, usize),
     /// A server with this file founds a cluster, so members are not kept on it.
     #[error("ConfigMap {0} makes every server that starts found a new cluster")]
     Founds(String),
-    /// The guard does not keep bytes.
+    /// The ConfigMap has binary data, which the guard does not keep.
     #[error("ConfigMap {0} holds binaryData, which gatera does not keep")]
     Binary(String),
 }
@@ -96,7 +96,7 @@ impl Contents {
         Ok(Some(Digest::of(means, says)))
     }
 
-    /// Tells whether it is exactly the content in its name: an unchanged snapshot.
+    /// Returns whether it is exactly the content in its name: an unchanged snapshot.
     pub fn is(&self, digest: &Digest) -> bool {
         self.digest("", &Keys::ALL).ok().flatten().is_some_and(|it| it.0 == digest.0)
     }

@@ -17,7 +17,7 @@ use objects::{EnvVar, Literal, Meta, PodSpec, Workload};
 #[derive(Clone, Debug, Default)]
 pub struct Bootstrap {
     pub deployments: Vec<String>,
-    /// Its pods that exist.
+    /// The pods of the bootstrap node that exist.
     pub pods: Vec<Arc<PodFact>>,
 }
 
@@ -47,20 +47,20 @@ pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64
         deployments: deployments.into_iter().map(str::to_owned).collect(),
         pods: pods().filter(is_bootstraps).collect(),
     };
-    // An arbitrator that is Ready need not be in the group, so one counts, however many there are.
+    // An arbitrator that is Ready need not be in the group, so several count as one.
     let votes = pods().any(|pod| pod.votes);
     (bootstrap, i64::from(votes))
 }
 
 impl View<'_> {
-    /// Tells whether a server like this one, without a StatefulSet, is or may be a bootstrap node.
+    /// Returns whether a server like this one, without a StatefulSet, is or may be a bootstrap node.
     pub fn may_found(&self, namespace: &str, metadata: &Meta, spec: &PodSpec) -> bool {
         may_found(namespace, metadata, spec, &self.world.facts)
     }
 }
 
-/// Tells whether pods like this one found a cluster, or may, as far as is known. A server without a cluster address, of
-/// which everything is known, is an asynchronous replica.
+/// Returns whether pods like this one found a cluster, or may, as far as is known. A server without a cluster address,
+/// of which everything is known, is an asynchronous replica.
 fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) -> bool {
     let labels = &metadata.labels;
     let Some(server) = server::in_pod(metadata, spec) else { return adopt::is_bootstrap(labels) };

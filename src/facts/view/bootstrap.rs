@@ -1,4 +1,4 @@
-//! The bootstrap node's objects, and the record on a StatefulSet that says what becomes of them.
+//! The bootstrap node's objects, and the record on a StatefulSet of their removal.
 //!
 //! Must not know: when they are removed (`plan/bootstrap.rs` does). The record outlives the leader that wrote it: once
 //! the Deployment is gone, nothing else shows which Service and ConfigMap belonged to it.
@@ -37,7 +37,7 @@ impl RemovalTarget {
         (plain(&name, 253) && plain(&uid, 63) && parts.next().is_none()).then_some(Self { kind, name, uid })
     }
 
-    /// Tells whether it is exactly this object, not a successor of the same name.
+    /// Returns whether it is exactly this object, not a successor of the same name.
     pub fn is(&self, kind: Kind, meta: &Meta) -> bool {
         self.kind == kind && self.name == meta.name && self.uid == meta.uid
     }
@@ -53,11 +53,11 @@ impl std::fmt::Display for RemovalTarget {
 /// The record: `removing UID KIND/NAME/UID …` or `removed UID`. The first uid is the StatefulSet's own, so that a
 /// manifest that was saved with the record says nothing about another cluster.
 ///
-/// Everyone who may change a StatefulSet may write such a record. It reminds the next leader of what was begun; the
+/// Every user who may change a StatefulSet may write such a record. It reminds the next leader of what was begun; the
 /// objects that it names are removed only if the world agrees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// These objects are removed, in this order.
+    /// The guard is removing these objects, in this order.
     Going(Vec<RemovalTarget>),
     /// The objects are gone. One that is applied again stays.
     Done,
@@ -198,7 +198,7 @@ impl<'a> View<'a> {
             .find(|it| it.id != cluster.id && it.instance() == Some(instance))
     }
 
-    /// Tells whether the address of this cluster's members names this Service.
+    /// Returns whether the address of this cluster's members names this Service.
     fn names(&self, cluster: &Cluster, ns: &str, service: &str) -> bool {
         let placed = self.cluster_address(&cluster.id.namespace, &cluster.workload);
         let Some(Address::Peers(hosts)) = placed.and_then(|it| Address::read(&it.text)) else {
@@ -220,7 +220,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Tells whether a Service with this selector leads to the bootstrap node of this instance, and to no other pods.
+/// Returns whether a Service with this selector leads to the bootstrap node of this instance, and to no other pods.
 fn leads(selector: &Labels, instance: &str) -> bool {
     adopt::is_bootstrap(selector) && adopt::instance(selector) == Some(instance)
 }

@@ -1,4 +1,4 @@
-//! The claims of a cluster's members: which member each belongs to, and what is known of its data.
+//! The claims of a cluster's members: the member that each belongs to, and what is known of its data.
 //!
 //! Must not know: pods. A claim outlives its pod and its StatefulSet.
 
@@ -14,9 +14,9 @@ pub struct ClaimOf {
     /// The ordinal of its member.
     pub ordinal: i64,
     pub bound: bool,
-    /// The StatefulSet owns it, so it is deleted with the StatefulSet.
+    /// The StatefulSet owns the claim, so the claim is deleted with it.
     pub owned: bool,
-    /// It is deleted as soon as its pod stops.
+    /// The claim is deleted as soon as its pod stops.
     pub going: bool,
     /// The record of its member's stop.
     pub stopped: Option<Record>,

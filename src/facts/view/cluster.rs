@@ -27,35 +27,35 @@ pub struct Member {
 }
 
 impl Member {
-    /// Ready, and not being deleted.
+    /// Returns whether the member is Ready, and not being deleted.
     pub fn ready(&self) -> bool {
         self.pod.as_ref().is_some_and(|pod| pod.ready)
     }
 
-    /// Starting: its pod exists and may become Ready by waiting.
+    /// Returns whether the member is starting: its pod exists and may become Ready by waiting.
     pub fn starting(&self) -> bool {
         self.pod.as_ref().is_some_and(|pod| !pod.ready && !pod.going && !pod.stuck)
     }
 
-    /// No node takes its pod, or nothing can be started in it: it has never run.
+    /// Returns whether the pod has never run because no node takes it, or because nothing can be started in it.
     pub fn does_not_run(&self) -> bool {
         let held_up = |pod: &PodFact| pod.node.is_empty() || pod.stuck || pod.lacks_an_image;
         self.pod.as_deref().is_some_and(|pod| !pod.has_run && !pod.going && held_up(pod))
     }
 
-    /// It served, and is not Ready now.
+    /// Returns whether the member served, and is not Ready now.
     fn lost(&self) -> bool {
         self.pod
             .as_ref()
             .is_some_and(|pod| !pod.ready && pod.seen.is_some_and(|it| it != JoinPhase::Receives))
     }
 
-    /// It reported that it receives a state transfer.
+    /// Returns whether the member reported that it receives a state transfer.
     pub(super) fn receives(&self) -> bool {
         self.pod.as_ref().filter(|pod| !pod.ready).and_then(|pod| pod.doing()) == Some(JoinPhase::Receives)
     }
 
-    /// Returns why it is not Ready, in a few words.
+    /// Returns why the member is not Ready, in a few words.
     pub fn trouble(&self) -> Option<&'static str> {
         match &self.pod {
             None => Some("does not exist"),
@@ -102,25 +102,25 @@ impl Cluster {
         self.claims.iter().filter(|claim| self.members.iter().all(|member| member.ordinal != claim.ordinal))
     }
 
-    /// Returns how many members it had when it was stopped, as its claims record it; `None`: they do not.
+    /// Returns the number of members that the cluster had when it was stopped; `None`: its claims do not record it.
     pub fn stopped_members(&self) -> Option<i64> {
         self.claims.iter().filter_map(|claim| Some(claim.stopped.as_ref()?.of)).max()
     }
 
-    /// Tells whether its claims outlive its StatefulSet.
+    /// Returns whether its claims outlive its StatefulSet.
     pub fn keeps_claims(&self) -> bool {
         let policy = &self.workload.spec.persistent_volume_claim_retention_policy;
         // Owners that the policy set on claims stay when the policy changes while no pod exists.
         policy.when_deleted != "Delete" && !self.claims.iter().any(|claim| claim.owned)
     }
 
-    /// Tells whether it was stopped in order, and nothing of it runs.
+    /// Returns whether it was stopped in order, and nothing of it runs.
     pub fn is_stopped(&self) -> bool {
         self.workload.replicas() == 0 && self.pods().next().is_none() && self.stopped_members().is_some()
     }
 
     pub(super) fn gather(id: Id, workload: Arc<Workload>, facts: &Facts) -> Self {
-        // If the template itself carries the mark, its pods carry it whether or not they were injected: there it proves
+        // If the template itself carries the mark, its pods carry it whether or not they were injected, and it proves
         // nothing.
         let doubted = workload.spec.template.metadata.mark(marks::INJECTED).is_some();
         let believed = |pod: &Arc<PodFact>| {
@@ -167,12 +167,12 @@ impl Cluster {
         }
     }
 
-    /// The name by which bootstrap objects refer to it.
+    /// Returns the name by which bootstrap objects refer to it.
     pub fn instance(&self) -> Option<&str> {
         adopt::instance(&self.workload.spec.template.metadata.labels)
     }
 
-    /// Tells whether members hold or held data: the mark says so, a member is Ready, or, without a mark, a claim is
+    /// Returns whether members hold or held data: the mark says so, a member is Ready, or, without a mark, a claim is
     /// Bound. Members of a deleted StatefulSet have no mark: a pod without a claim that has run has its data in itself.
     pub fn has_data(&self) -> bool {
         let without_claims = self.left && self.workload.spec.volume_claim_templates.is_empty();
@@ -203,7 +203,7 @@ impl Cluster {
         self.recovery.as_deref()
     }
 
-    /// Tells whether it is known to have no identity: its members formed it without comparing their data.
+    /// Returns whether it is known to have no identity: its members formed it without comparing their data.
     pub fn has_no_identity(&self) -> bool {
         self.workload.metadata.mark(marks::IDENTITY) == Some(marks::NONE)
     }
@@ -231,7 +231,7 @@ impl Cluster {
         waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_deref()?)))
     }
 
-    /// How many members are Ready.
+    /// Returns the number of Ready members.
     pub fn ready(&self) -> usize {
         self.members.iter().filter(|member| member.ready()).count()
     }
@@ -241,14 +241,15 @@ impl Cluster {
         self.members.iter().filter(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified))
     }
 
-    /// Tells whether its controller is about to replace members by those of a newer template, or whether that is
+    /// Returns whether its controller is about to replace members by those of a newer template, or whether that is
     /// unknown. The status of the StatefulSet is not enough: of a rollout that was undone half-way, and of pods that it
     /// adopted from an earlier StatefulSet, it counts only one template.
     pub fn rolls(&self) -> bool {
         self.workload.rolls() || self.members.iter().any(|it| self.is_to_be_replaced(it))
     }
 
-    /// The same for the time after this member was re-created: its controller does not have to replace it then.
+    /// Returns what [`Self::rolls`] will be after this member was re-created: its controller does not have to replace
+    /// it then.
     pub fn rolls_without(&self, member: &Member) -> bool {
         let is_to_be_replaced = |it: &Member| it.ordinal != member.ordinal && self.is_to_be_replaced(it);
         self.workload.rolls() || self.members.iter().any(is_to_be_replaced)
@@ -259,27 +260,27 @@ impl Cluster {
         reached && member.pod.as_ref().is_some_and(|pod| !pod.going && self.is_earlier(pod))
     }
 
-    /// Tells whether this pod was created from another template than the newest.
+    /// Returns whether this pod was created from another template than the newest.
     pub fn is_earlier(&self, pod: &PodFact) -> bool {
         let newest = &*self.workload.status.update_revision;
         ![&*pod.template, newest].contains(&"") && pod.template != newest
     }
 
-    /// Tells whether the pod of `other` is created only when `member`, which is not Ready and comes before it, has
+    /// Returns whether the pod of `other` is created only when `member`, which is not Ready and comes before it, has
     /// become Ready.
     pub fn waits_for(&self, other: &Member, member: &Member) -> bool {
         let behind = other.pod.is_none() && other.ordinal > member.ordinal;
         behind && !member.ready() && !self.workload.parallel() && !self.left
     }
 
-    /// Tells whether this member is Ready or becomes so by waiting: its pod starts, or is created when the one before
+    /// Returns whether this member is Ready or becomes so by waiting: its pod starts, or is created when the one before
     /// it is Ready.
     fn comes(&self, member: &Member) -> bool {
         member.ready() || member.starting() || member.pod.is_none() && self.comes_in_turn(member)
     }
 
-    /// Tells whether the pod of this member is created in turn: a member before it starts, and none before it is in the
-    /// way.
+    /// Returns whether the pod of this member is created in turn: a member before it starts, and none before it is in
+    /// the way.
     pub(super) fn comes_in_turn(&self, member: &Member) -> bool {
         let mut before = self.members.iter().take_while(|it| it.ordinal < member.ordinal);
         !self.workload.parallel()
@@ -341,7 +342,7 @@ impl Cluster {
     }
 }
 
-/// More members than any Galera cluster has.
+/// The largest number of members that are tracked: more than any Galera cluster has.
 const MOST_MEMBERS: usize = 1000;
 
 /// Returns the recovery that a person requested and the guard repeated, word for word: neither alone counts.

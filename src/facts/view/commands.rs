@@ -4,17 +4,17 @@ use super::{Cluster, Id};
 use crate::way_out::{Command, WayOut, say};
 
 impl Cluster {
-    /// The command that recovers the cluster when it is down.
+    /// Returns the command that recovers the cluster when it is down.
     pub fn recover_command(&self) -> Command {
         Command::new(format!("gatera recover {} -n {}", self.id.name, self.id.namespace))
     }
 
-    /// The command that starts the cluster after an orderly stop.
+    /// Returns the command that starts the cluster after an orderly stop.
     pub fn start_command(&self) -> Command {
         Command::new(format!("gatera start {} -n {}", self.id.name, self.id.namespace))
     }
 
-    /// A command that ends by itself as soon as all members are Ready.
+    /// Returns a command that ends by itself as soon as all members are Ready.
     pub fn wait_command(&self) -> Command {
         let (Id { namespace, name }, replicas) = (&self.id, self.workload.replicas());
         let wait = Command::new(format!("kubectl -n {namespace} wait"));
@@ -28,24 +28,24 @@ impl Cluster {
         wait.arg("--timeout=10m")
     }
 
-    /// The command that stops the cluster in order.
+    /// Returns the command that stops the cluster in order.
     pub fn stop_command(&self) -> Command {
         Command::new(format!("gatera stop {} -n {}", self.id.name, self.id.namespace))
     }
 
-    /// The command that changes the password of this account; `root` is the usual one.
+    /// Returns the command that changes the password of this account; `root` is the usual one.
     pub fn passwd_command(&self, account: &str) -> Command {
         let command = Command::new(format!("gatera passwd {} -n {}", self.id.name, self.id.namespace));
         if account == "root" { command } else { command.arg("--user").arg(account) }
     }
 
-    /// The command that deletes the claims of members that are gone, with their data.
+    /// Returns the command that deletes the claims of members that are gone, with their data.
     pub fn delete_left_claims_command(&self) -> Command {
         let delete = Command::new(format!("kubectl -n {} delete pvc", self.id.namespace));
         self.left_claims().fold(delete, |command, claim| command.arg(&*claim.name))
     }
 
-    /// The command that shows what each member of its namespace does.
+    /// Returns the command that shows what each member of its namespace does.
     pub fn status_command(&self) -> Command {
         Command::new(format!("gatera status -n {}", self.id.namespace))
     }
@@ -59,7 +59,7 @@ pub fn back_or_out_of_service(node: &str) -> WayOut {
         .say(" lets its pod start where its volume can follow")
 }
 
-/// The command that gives up a node that is switched off.
+/// Returns the command that gives up a node that is switched off.
 pub fn out_of_service(node: &str) -> Command {
     Command::new(format!(
         "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"

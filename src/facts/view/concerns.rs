@@ -42,7 +42,7 @@ impl<'a> View<'a> {
         self.clusters_in(namespace).find(|it| it.bootstrap.deployments.iter().any(|name| name == deployment))
     }
 
-    /// Tells whether the bootstrap node of this cluster reads this ConfigMap.
+    /// Returns whether the bootstrap node of this cluster reads this ConfigMap.
     pub fn bootstrap_reads(&self, cluster: &Cluster, config_map: &str) -> bool {
         let own = |name: &String| self.world.facts.deployments.get(&Id::new(&cluster.id.namespace, name));
         let mut read = cluster.bootstrap.deployments.iter().filter_map(own);
@@ -69,8 +69,8 @@ impl<'a> View<'a> {
     }
 
     /// Returns the ConfigMaps that a new template reads, as files or as variables, and of which it is unknown whether
-    /// they exist or what they contain. A ConfigMap that the old template read, too, and that found no room stays
-    /// unread: it was judged when it was written. One that does not exist may have been created together with a new
+    /// they exist or what they contain. A ConfigMap that the old template also read, and that found no room, stays
+    /// unread: it was judged when it was written. A ConfigMap that does not exist may have been created with a new
     /// template, a moment before.
     pub fn unread_config_maps(&self, review: &Review) -> Vec<String> {
         let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return Vec::new() };
@@ -81,8 +81,8 @@ impl<'a> View<'a> {
             Some(Object::StatefulSet(old) | Object::Deployment(old)) => Some(&old.spec),
             _ => None,
         };
-        // A request that changes nothing makes nothing worse; if it were read for, repeated requests would take the
-        // turns of those that need them.
+        // A request that changes nothing makes nothing worse. If its ConfigMaps were read, repeated requests would use
+        // up the turns of those that need them.
         if old == Some(&new.spec) {
             return Vec::new();
         }
@@ -103,17 +103,17 @@ impl<'a> View<'a> {
         self.world.facts.services.get(&Id::new(namespace, name)).map(AsRef::as_ref)
     }
 
-    /// The Services of a namespace.
+    /// Returns the Services of a namespace.
     pub fn services_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
         within(&self.world.facts.services, namespace)
     }
 
-    /// The adopted Deployments of a namespace.
+    /// Returns the adopted Deployments of a namespace.
     pub fn deployments_in(&self, namespace: &str) -> impl Iterator<Item = &'a Workload> {
         within(&self.world.facts.deployments, namespace)
     }
 
-    /// The disruption budgets of a namespace.
+    /// Returns the disruption budgets of a namespace.
     pub fn budgets_in(&self, namespace: &str) -> impl Iterator<Item = &'a Budget> {
         within(&self.world.facts.budgets, namespace)
     }
@@ -131,7 +131,7 @@ impl<'a> View<'a> {
         ids.into_iter().filter_map(|id| Some(&facts.deployments.get(&id)?.spec.template.metadata.labels))
     }
 
-    /// Tells whether no other Service than this one leads clients to the members.
+    /// Returns whether no other Service than this one leads clients to the members.
     pub fn is_last_way_in(&self, cluster: &'a Cluster, service: &str) -> bool {
         let governing = &cluster.workload.spec.service_name;
         let mut others = self.services_in(&cluster.id.namespace).filter(|it| it.metadata.name != service);
@@ -180,25 +180,25 @@ impl<'a> View<'a> {
 }
 
 impl Cluster {
-    /// The labels that every member has.
+    /// Returns the labels that every member has.
     pub fn member_labels(&self) -> &Labels {
         &self.workload.spec.template.metadata.labels
     }
 
-    /// Tells whether its members start with this snapshot of a ConfigMap.
+    /// Returns whether its members start with this snapshot of a ConfigMap.
     fn starts_with(&self, copy: &str) -> bool {
         let noted = self.note.iter().flat_map(RolloutRecord::revisions);
         let run = self.pods().filter_map(|pod| pod.revision.as_ref());
         noted.chain(run).any(|it| it.copies().any(|name| name == copy))
     }
 
-    /// Tells whether its members run as this ServiceAccount.
+    /// Returns whether its members run as this ServiceAccount.
     fn runs_as(&self, account: &str) -> bool {
-        // Kubernetes creates that one again.
+        // Kubernetes re-creates the default ServiceAccount.
         account != "default" && self.workload.spec.template.spec.service_account_name == account
     }
 
-    /// Its members read this Secret.
+    /// Returns whether the members read this Secret.
     pub fn reads_secret(&self, name: &str) -> bool {
         self.workload.spec.template.spec.secrets().any(|other| other == name)
     }

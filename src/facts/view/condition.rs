@@ -1,4 +1,4 @@
-//! What is wrong with a cluster that is not whole: every condition by its name, with its way out.
+//! The conditions of a cluster that is not whole: what is wrong, each with its name and its way out.
 //!
 //! Must not know: formats, requests. The reports of members' probes come from Events (`watch/member_events.rs`); the
 //! conditions found here are for people, and make no verdict milder.
@@ -28,7 +28,7 @@ pub enum Condition {
     HeldUp,
     /// The member is being deleted.
     Leaving,
-    /// Its step did not start the server.
+    /// The member's step script did not start the server.
     Refused,
     DiskFull,
     /// The member fails again and again.
@@ -87,17 +87,17 @@ impl Condition {
         WORDS.into_iter().map(|(it, ..)| it)
     }
 
-    /// The name, as `gatera explain G02` lists it.
+    /// Returns the name, as `gatera explain G02` lists it.
     pub fn name(self) -> &'static str {
         WORDS[self as usize].1
     }
 
-    /// The words that follow a member's name.
+    /// Returns the words that follow a member's name.
     pub fn says(self) -> &'static str {
         WORDS[self as usize].2
     }
 
-    /// Tells whether waiting does not end the condition.
+    /// Returns whether waiting does not end the condition.
     pub fn lasts(self) -> bool {
         matches!(self, Self::Left | Self::Stalled | Self::DiskFull | Self::Refused)
     }
@@ -146,7 +146,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// The condition, its members, and the way out.
+    /// Returns the condition, its members, and the way out.
     pub fn way_out(&self) -> WayOut {
         let Self { condition, members, instead } = self;
         let whom = if members.is_empty() { String::new() } else { format!(" {}", members.join(", ")) };
@@ -203,7 +203,7 @@ impl<'a> Scene<'a> {
         members.filter(|it| it.pod.is_some() || !self.cluster.comes_in_turn(it)).collect()
     }
 
-    /// Tells whether a member or the bootstrap node serves.
+    /// Returns whether a member or the bootstrap node serves.
     fn serves(&self) -> bool {
         self.cluster.ready() > 0 || self.cluster.bootstrap.pods.iter().any(|pod| pod.ready)
     }
@@ -221,7 +221,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Tells whether it has run for so long that it would have found a peer.
+    /// Returns whether it has run for so long that it would have found a peer.
     fn has_looked(&self, member: &Member) -> bool {
         let note = member.pod.as_ref().and_then(|pod| pod.start_note.as_deref());
         matches!(note, Some(StartReport::Started(start)) if self.now.duration_since(start.at) > ENOUGH)

@@ -14,7 +14,7 @@ use crate::marks;
 use crate::revision::{self, Contents, Digest, Keys, Revision, Unknown};
 use objects::{ConfigMap, Meta, Pod, ordinal};
 
-/// The record: which revision members start with.
+/// The record of the revisions that members start with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RolloutRecord {
     /// The revision that all members ran well with.
@@ -31,7 +31,7 @@ pub struct RolloutRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Candidate {
     pub revision: Revision,
-    /// The canary: the only member that starts with the revision; once it is well, all do.
+    /// The canary: the only member that starts with the revision; once the canary is well, all members do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<i64>,
     /// Name and uid of a pod that was created without the guard and is re-created.
@@ -58,7 +58,7 @@ pub struct Stopped {
 }
 
 impl RolloutRecord {
-    /// The record when all members run this revision.
+    /// Returns the record when all members run this revision.
     pub fn settled(good: Revision) -> Self {
         Self { good, next: None, stopped: None }
     }
@@ -82,7 +82,7 @@ impl RolloutRecord {
         }
     }
 
-    /// Tells whether this revision failed, and no retry was requested since.
+    /// Returns whether this revision failed, and no retry was requested since.
     pub fn has_given_up(&self, revision: &Revision, meta: &Meta) -> bool {
         let again = RolloutRequest::of(meta).and_then(RolloutRequest::retry);
         let given_up = |it: &Stopped| it.revision == *revision && (again.is_none() || it.retried == again);
@@ -136,14 +136,14 @@ impl<'a> View<'a> {
         self.config_map(namespace, &name).filter(|map| kept && ours(map))
     }
 
-    /// Tells whether all snapshots of this revision exist.
+    /// Returns whether all snapshots of this revision exist.
     pub fn is_kept(&self, namespace: &str, revision: &Revision) -> bool {
         revision.iter().all(|(source, digest)| self.copy_of(namespace, source, digest).is_some())
     }
 
-    /// Returns the revision that a pod of this cluster starts with. A pod of a new template takes what the ConfigMaps
-    /// say now: a person who changed both means both. So does a pod that a person deletes to restart it (OnDelete), and
-    /// every pod while no member holds data. `None`: nothing is kept, and nothing is known.
+    /// Returns the revision that a pod of this cluster starts with. A pod of a new template takes the current content
+    /// of the ConfigMaps, because a user who changed both wants both. So does a pod that a user deletes to restart it
+    /// (OnDelete), and every pod while no member holds data. `None`: nothing is kept, and nothing is known.
     pub fn revision_for(&self, cluster: &'a Cluster, pod: &Pod) -> Option<&'a Revision> {
         let live = match &cluster.live {
             Ok(live) => Some(live).filter(|live| !live.is_empty()),
@@ -187,7 +187,7 @@ fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -
     let current = &*workload.status.current_revision;
     let template = meta.labels.get(TEMPLATE).map_or("", String::as_str);
     let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
-    // If the guard restarts no members, a person who restarts one means it.
+    // If the guard restarts no members, a user who restarts one intends it.
     let by_hand = workload.spec.update_strategy.on_delete() || workload.replicas() == 1;
     let wished = match RolloutRequest::of(&workload.metadata) {
         Some(RolloutRequest::Paused) => true,

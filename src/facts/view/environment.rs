@@ -40,11 +40,12 @@ impl View<'_> {
     }
 }
 
-/// Longer than any address, short enough to build for every word of a hostile command line.
+/// The largest length of a value, in bytes: longer than any address, and short enough to build for every word of a
+/// hostile command line.
 const LONGEST_VALUE: usize = 16 * 1024;
 
 /// Expands `$(NAME)` as the kubelet does: once, so a value is not expanded again. An unknown name stays as it is, and
-/// so does a word that would grow without limit.
+/// so does a word that would grow beyond the limit.
 fn expand(word: &Literal, env: &[EnvVar]) -> Literal {
     let (mut text, mut rest) = (String::new(), word.look());
     while let Some((before, after)) = rest.split_once("$(") {

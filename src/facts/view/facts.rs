@@ -1,7 +1,7 @@
-//! What the watches know: one map per kind, trimmed to what the rules ask for, with an index.
+//! The facts from the watches: one map per kind, trimmed to what the rules need, with an index.
 //!
-//! Owns: which clusters a change touches. A clone shares all facts and costs almost nothing: that is how a World holds
-//! those of its moment while the next ones arrive. Must not know: watches, rules.
+//! Owns: which clusters a change touches. A clone shares all facts and costs almost nothing: that is how a World keeps the facts
+//! of its moment while the next ones arrive. Must not know: watches, rules.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use objects::{
     Autoscaler, Budget, Claim, ConfigMap, KINDS, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
 
-/// Longer messages of an API server are cut.
+/// The largest length of an API server's message, in characters; a longer one is cut.
 const LONGEST_WORDS: usize = 300;
 
 /// The objects of one kind.
@@ -57,7 +57,7 @@ pub struct Facts {
     pub(super) awaited: OrdSet<Id>,
     /// Custom resources, as their packs read them.
     pub kept: Kept,
-    /// Why pods of a StatefulSet could not be created the last time.
+    /// The reason why pods of a StatefulSet could not be created the last time.
     pub(super) not_created: OrdMap<Id, NotCreated>,
     /// Objects whose current version could not be read; the version that was read before stays in its map.
     pub unreadable: OrdMap<(Kind, Id), Unreadable>,
@@ -68,10 +68,10 @@ pub struct Facts {
     touched: BTreeSet<Id>,
 }
 
-/// A pod could not be created.
+/// A failed attempt to create a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NotCreated {
-    /// When the creation was tried last.
+    /// The time of the last attempt.
     pub at: Timestamp,
     /// The API server's message, on one line.
     pub why: String,
@@ -344,7 +344,7 @@ impl Facts {
         Some(uid)
     }
 
-    /// Tells whether a namespace of this name exists.
+    /// Returns whether a namespace of this name exists.
     pub fn has_namespace(&self, name: &str) -> bool {
         self.namespaces.contains_key(name)
     }
@@ -375,7 +375,7 @@ impl Facts {
         self.not_created.insert(set, said.clone()).as_ref() != Some(&said)
     }
 
-    /// Tells whether a StatefulSet has fewer pods than it asks for.
+    /// Returns whether a StatefulSet has fewer pods than it asks for.
     pub fn lacks_a_pod(&self) -> bool {
         let has = |id: &Id| i64::try_from(self.pods_of(id).count()).unwrap_or(i64::MAX);
         self.stateful_sets.iter().any(|(id, it)| has(id) < it.replicas())

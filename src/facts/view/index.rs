@@ -1,6 +1,6 @@
 //! Secondary indexes, so that a cluster's objects are looked up and not scanned for.
 //!
-//! Must not know: what the words mean. Order decides nothing: names are sorted.
+//! Must not know: what the words mean. The order of entries decides nothing: names are sorted.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) enum By {
 /// The index. A clone shares what is not changed.
 ///
 /// An entry is one text, because there are many: the kind of entry, namespace, word and name. The first two include
-/// their lengths, so that no word can look like two.
+/// their lengths, so that one entry cannot be read in two ways.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index(OrdSet<Box<str>>);
 
@@ -164,7 +164,7 @@ impl Facts {
         names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
     }
 
-    /// The pods that a StatefulSet owns.
+    /// Returns the pods that a StatefulSet owns.
     pub(super) fn pods_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
         let names = self.index.names(By::PodOfSet, &set.namespace, &set.name);
         names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))

@@ -1,10 +1,10 @@
 //! Custom resources and other objects that packs use, and which of their kinds the API server offers.
 //!
-//! Owns: how much of them is kept. Everyone who may create a custom resource may write a megabyte and a half into it,
+//! Owns: how much of them is kept. Every user who may create a custom resource may write a megabyte and a half into it,
 //! and the guard has little memory: an object that finds no room here is known by its name only
-//! ([`Facts::cannot_read`](super::Facts::cannot_read)), and the audit says that it does not examine it. A request about
-//! it is judged by the whole object. Must not know: any pack. How they refer to each other is for the rules of their
-//! pack.
+//! ([`Facts::cannot_read`](super::Facts::cannot_read)), and the audit reports that it does not examine it. A request
+//! about it is judged by the whole object. Must not know: any pack. The rules of a pack decide how its objects refer to
+//! each other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use super::Id;
 use super::facts::Map;
 use objects::{Kind, Meta, Object, Unreadable};
 
-/// Bytes of one custom resource: a hundred users with their grants, or an operator with several hundred parameters.
+/// The largest size of a custom resource, in bytes: a hundred users with their grants, or an operator with several
+/// hundred parameters.
 const LARGEST: usize = 128 << 10;
-/// Bytes of all of them: some thousands as people write them.
+/// The room for all custom resources, in bytes: some thousands of the usual size.
 const ROOM: usize = 16 << 20;
 
-/// Tells whether a Deployment is part of what a pack protects.
+/// A function that returns whether a Deployment is part of what a pack protects.
 pub type Keeps = fn(&Meta) -> bool;
 
 /// All objects that are kept. A clone shares what is not changed.
@@ -34,7 +35,7 @@ pub struct Kept {
     pub(super) keeps: Arc<[Keeps]>,
 }
 
-/// Returns about the bytes that an object takes in memory; 0 for everything but custom resources.
+/// Returns the approximate size of an object in memory, in bytes; 0 for everything but custom resources.
 fn weight(object: &Object) -> usize {
     if let Object::Custom(it) = object { it.value.weight() } else { 0 }
 }
@@ -52,7 +53,7 @@ pub fn read(kind: Kind, json: &str) -> Result<Object, Unreadable> {
 }
 
 impl Kept {
-    /// Tells whether this object is kept for a pack.
+    /// Returns whether this object is kept for a pack.
     pub(super) fn keeps(&self, object: &Object) -> bool {
         match object {
             Object::Deployment(it) => self.keeps.iter().any(|keeps| keeps(&it.metadata)),
@@ -88,7 +89,7 @@ impl Kept {
         };
     }
 
-    /// The kinds that the API server offers.
+    /// Returns the kinds that the API server offers.
     pub fn served(&self) -> &BTreeSet<Kind> {
         &self.served
     }
@@ -118,7 +119,7 @@ impl Kept {
         self.objects.get(&kind)
     }
 
-    /// Tells whether anything is kept in this namespace.
+    /// Returns whether anything is kept in this namespace.
     pub fn any_in(&self, namespace: &str) -> bool {
         self.all().any(|(_, objects)| super::within(objects, namespace).next().is_some())
     }

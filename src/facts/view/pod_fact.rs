@@ -1,7 +1,7 @@
-//! What is kept of a pod: once it runs, a thousandth of it matters.
+//! The facts that are kept of a pod: once it runs, a thousandth of its object matters.
 //!
-//! Must not know: which cluster it belongs to. Beside what its object says, it keeps what its server reported through a
-//! probe or its termination message.
+//! Must not know: which cluster it belongs to. Besides facts from its object, it keeps what its server reported through
+//! a probe or its termination message.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -19,34 +19,34 @@ use objects::{Container, Fingerprint, Handler, Labels, Pod, Volume};
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub struct PodFact {
     pub name: String,
-    /// Differs when the pod was re-created.
+    /// The uid, which differs after the pod was re-created.
     pub uid: String,
     /// Kind and name of its controller; for a member of a deleted StatefulSet, that StatefulSet.
     pub owner: Option<(String, String)>,
-    /// Its StatefulSet was deleted and left it running.
+    /// The StatefulSet of the pod was deleted and left it running.
     pub left: bool,
-    /// The cluster its labels name.
+    /// The cluster that the pod's labels name.
     pub instance: Option<String>,
-    /// Fingerprints of its labels with their values: nothing more is asked of them.
+    /// Fingerprints of the pod's labels with their values, of which nothing else is needed.
     pub(super) labels: Box<[Fingerprint]>,
     pub node: String,
-    /// Ready and not being deleted.
+    /// The pod is Ready and not being deleted.
     pub ready: bool,
-    /// Will not become Ready by waiting.
+    /// The pod will not become Ready by waiting.
     pub stuck: bool,
     /// The image of its server, or of a container before it, cannot be pulled: the server's configuration is not the
     /// cause.
     pub lacks_an_image: bool,
     pub going: bool,
-    /// Carries a valid mark of injection: only then does Ready mean Synced.
+    /// The pod carries a valid mark of injection: only then does Ready mean Synced.
     pub verified: bool,
-    /// Carries a mark of injection, whatever its value.
+    /// The pod carries a mark of injection, whatever its value.
     pub injected: bool,
-    /// A database server is in it.
+    /// The pod has a database server.
     pub server: bool,
     /// The image of its server.
     pub image: String,
-    /// An arbitrator is in it, and Ready.
+    /// The pod has an arbitrator, and is Ready.
     pub votes: bool,
     /// The server's container runs, as far as the kubelet reports.
     pub running: bool,
@@ -56,25 +56,25 @@ pub struct PodFact {
     pub reads: Option<Reads>,
     /// The grace period for termination, in seconds.
     pub grace: i64,
-    /// It calls itself a bootstrap node.
+    /// The pod has the label of a bootstrap node.
     pub bootstrap: bool,
     /// The option file that the guard wrote for it.
     pub my_cnf: Option<String>,
     /// The identity of its cluster, as written on the pod.
     pub identity: Option<String>,
-    /// Its server starts by the step, or has our probes, so it can report its cluster's identity.
+    /// The pod's server starts by the step script, or has our probes, so it can report its cluster's identity.
     pub reports_identity: bool,
-    /// Its server starts by the step.
+    /// The pod's server starts by the step script.
     pub step: bool,
-    /// After a crash its server knows its position: the step or the image recovers it.
+    /// The pod's server has its position after a crash, because the step script or the image recovers it.
     pub recovers: bool,
-    /// How often its server's container was restarted.
+    /// The number of restarts of the server's container.
     pub restarts: i64,
-    /// Since when it is not Ready, or no node takes it.
+    /// The time since which the pod is not Ready, or no node takes it.
     pub unready: Option<Timestamp>,
     /// Kubernetes' reason why nothing runs in it.
     pub held_up_by: Option<Box<str>>,
-    /// Since when its server's container runs.
+    /// The time since which the server's container runs.
     pub since: Option<Timestamp>,
     /// The snapshots of ConfigMaps that its server read when it started, if it was given any.
     pub revision: Option<Revision>,
@@ -84,13 +84,13 @@ pub struct PodFact {
     pub keeps_address: bool,
     /// The report of its server's start, while it has not joined.
     pub start_note: Option<Box<StartReport>>,
-    /// What a probe last reported of a server that has joined and is not Ready.
+    /// The phase that a probe last reported of a server that has joined and is not Ready.
     pub seen: Option<JoinPhase>,
-    /// When its server's container last started, if it has not started well.
+    /// The time of the last start of the server's container, if it has not started well.
     pub began: Option<Timestamp>,
 }
 
-/// The member whose data a pod reads. Its report is not a proof, but everyone who may create a pod with a member's
+/// The member whose data a pod reads. Its report is not a proof, but every user who may create a pod with a member's
 /// claim may also write to that claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reads {
@@ -117,11 +117,11 @@ impl Reads {
     }
 }
 
-/// Characters that are kept of a message of Kubernetes.
+/// The number of characters that are kept of a Kubernetes message.
 const LONGEST_WORDS: usize = 300;
-/// Seconds between the first failed probe and the moment when the pod is not Ready any more.
+/// The number of seconds from the first failed probe until the pod is not Ready any more.
 const A_FEW_PROBES: i64 = 30;
-/// A member that is not Ready for this long, without a sign of progress, hangs.
+/// The time after which a member that is not Ready, and shows no sign of progress, counts as hanging.
 pub const HANGS: SignedDuration = SignedDuration::from_mins(10);
 
 impl PodFact {
@@ -131,13 +131,13 @@ impl PodFact {
         (kind == "ReplicaSet").then(|| set.rsplit_once('-').map_or(&**set, |(name, _)| name))
     }
 
-    /// Tells whether a Service with this selector leads to it. An empty selector leads to no pod.
+    /// Returns whether a Service with this selector leads to it. An empty selector leads to no pod.
     pub fn is_selected_by(&self, selector: &Labels) -> bool {
         !selector.is_empty()
             && selector.iter().all(|(key, value)| self.labels.contains(&fingerprint(key, value)))
     }
 
-    /// Returns what its server does while it has not joined: as a probe last reported, or as the server reported.
+    /// Returns the phase of a server that has not joined: as a probe last reported, or as the server reported.
     pub fn doing(&self) -> Option<JoinPhase> {
         self.seen.or_else(|| self.start_note.as_deref()?.doing())
     }
@@ -147,7 +147,7 @@ impl PodFact {
         self.start_note.as_deref()?.ended()
     }
 
-    /// Tells whether it has not been Ready for [`HANGS`], and does not report a state transfer.
+    /// Returns whether the pod has not been Ready for [`HANGS`], and does not report a state transfer.
     pub fn is_late(&self, now: Timestamp) -> bool {
         // A container that was restarted counts from its restart.
         let since = self.unready.map(|unready| self.since.map_or(unready, |since| unready.max(since)));
@@ -155,8 +155,8 @@ impl PodFact {
         !self.ready && !self.going && lasts && self.doing() != Some(JoinPhase::Receives)
     }
 
-    /// Tells whether it is late, and waiting does not make it Ready: no node takes it, or its own probe reported what
-    /// its server waits for. A server without a report may copy, or catch up, for hours.
+    /// Returns whether the pod is late, and waiting does not make it Ready: no node takes it, or its own probe reported
+    /// what its server waits for. A server without a report may copy, or catch up, for hours.
     pub fn hangs(&self, now: Timestamp) -> bool {
         self.is_late(now) && (self.node.is_empty() || self.doing().is_some())
     }
@@ -180,8 +180,8 @@ impl PodFact {
         }
     }
 
-    /// Stores what a readiness probe saw, and when; `None`: a state without a name. Reports arrive in order, and one of
-    /// an earlier run of the server, or of the time before it was last Ready, is out of date.
+    /// Stores the phase that a readiness probe observed at this time; `None`: a state without a name. Reports arrive in
+    /// order, and one of an earlier run of the server, or of the time before it was last Ready, is out of date.
     pub fn seen(&mut self, doing: Option<JoinPhase>, at: Timestamp) {
         let of_this_run = self.since.is_some_and(|since| since.as_second() <= at.as_second());
         // A pod is not Ready only after several failed probes.
@@ -191,7 +191,7 @@ impl PodFact {
         }
     }
 
-    /// Returns about the bytes that it takes in memory.
+    /// Returns the approximate size of the facts in memory, in bytes.
     pub(super) fn weight(&self) -> usize {
         let Self { name, uid, owner, instance, node, image, my_cnf, identity, template, .. } = self;
         let owner = owner.as_ref().map_or(0, |(kind, name)| kind.len() + name.len());
@@ -202,7 +202,7 @@ impl PodFact {
         size_of::<Self>() + size_of_val(&*self.labels) + texts + owner + marks + copies + claims
     }
 
-    /// Returns what it reported.
+    /// Returns what the server reported: its phase, and its start.
     pub fn words(&self) -> (Option<JoinPhase>, Option<&StartReport>) {
         (self.seen, self.start_note.as_deref())
     }
@@ -280,12 +280,12 @@ fn fingerprint(key: &str, value: &str) -> Fingerprint {
     Fingerprint::of(&format!("{key}={value}"))
 }
 
-/// Returns the termination message of its container. Only our probes empty it after a join; elsewhere it may be old,
-/// except where no server joins.
+/// Returns the termination message of the server's container. Only our probes empty it after a join; elsewhere it may
+/// be old, except where no server joins.
 fn start_note(pod: &Pod, server: &Container, reads: bool) -> Option<StartReport> {
     let words = pod.last_words(&server.name)?;
-    // A server without a termination message has the end of its log there, where the step may have reported this start,
-    // too: by now that is old.
+    // If a server writes no termination message, Kubernetes fills in the end of its log, where the step script may have
+    // reported this start, too: by now that report is old.
     let ours =
         ["start of ", "Startup probe failed: ", START_REFUSED].iter().any(|begins| words.starts_with(begins));
     let mut note = StartReport::read(words).filter(|_| ours && words.trim_end().lines().count() == 1)?;

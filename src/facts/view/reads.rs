@@ -1,4 +1,4 @@
-//! What servers read, as far as it is known: their option files, and what follows from those.
+//! The files that servers read, as far as they are known: their option files, and what follows from those.
 //!
 //! Must not know: what is wrong with any of it.
 
@@ -41,7 +41,7 @@ impl<'a> View<'a> {
         let template = &workload.spec.template;
         let server = server::of(template)?;
         let server = self.filled_in(namespace, server);
-        // A file with unknown content may say something else.
+        // A file with unknown content may set another place.
         let unknown = |name: &String| self.config_map(namespace, name).is_none();
         if revision::reaching(&template.spec).keys().any(unknown) {
             return None;
@@ -49,7 +49,7 @@ impl<'a> View<'a> {
         Place::of(workload, &server, &self.files(namespace, &template.spec))
     }
 
-    /// Returns the cluster address that the members of this workload start with, if anything visible says it.
+    /// Returns the cluster address that the members of this workload start with, if anything visible shows it.
     pub fn cluster_address<'s>(&self, namespace: &str, workload: &'s Workload) -> Option<address::Placed<'s>>
     where
         'a: 's,
@@ -59,7 +59,7 @@ impl<'a> View<'a> {
         address::of_container(server, &self.files(namespace, &template.spec))
     }
 
-    /// The ports of this server.
+    /// Returns the ports of this server.
     pub fn ports(&self, namespace: &str, spec: &PodSpec, server: &Container) -> Ports {
         let (own, mut files) = (revision::sources(spec, server), self.files(namespace, spec));
         files.retain(|file| own.contains_key(file.map));
@@ -89,19 +89,19 @@ impl<'a> View<'a> {
         names.filter_map(move |name| facts.deployments.get(&Id::new(namespace, name)).map(AsRef::as_ref))
     }
 
-    /// Tells whether an adopted workload of this namespace reads this ConfigMap.
+    /// Returns whether an adopted workload of this namespace reads this ConfigMap.
     pub fn is_read(&self, namespace: &str, config_map: &str) -> bool {
         self.readers_of(namespace, config_map).next().is_some()
             || self.deployments_that_read(namespace, config_map).next().is_some()
     }
 
-    /// Tells whether this ConfigMap is Galera's: a workload of ours reads it, or its labels or text show it. The latter
-    /// finds a ConfigMap that is created before its reader.
+    /// Returns whether this ConfigMap is Galera's: a workload of ours reads it, or its labels or text show it. The
+    /// latter finds a ConfigMap that is created before its reader.
     pub fn is_galeras(&self, namespace: &str, map: &ConfigMap) -> bool {
         self.is_read(namespace, &map.metadata.name) || self.shows_galera(map)
     }
 
-    /// Tells whether it has Galera's labels, or its text configures Galera and no other operator manages it.
+    /// Returns whether it has Galera's labels, or its text configures Galera and no other operator manages it.
     pub(super) fn shows_galera(&self, map: &ConfigMap) -> bool {
         let meta = &map.metadata;
         let configures =

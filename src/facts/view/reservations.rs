@@ -22,7 +22,7 @@ pub struct Reservation {
 pub struct Reservations(Vec<Reservation>);
 
 impl Reservations {
-    /// No reservation.
+    /// Returns an empty set of reservations.
     pub const fn none() -> Self {
         Self(Vec::new())
     }

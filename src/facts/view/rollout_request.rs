@@ -1,8 +1,8 @@
-//! What a person asks of a rollout, in one annotation of the StatefulSet: `paused`, `retry` what was given up, or a
-//! revision that members are to run although the ConfigMaps say another.
+//! The annotation of a StatefulSet with which a user controls a rollout: `paused`, `retry` what was given up, or a
+//! revision that members are to run although the ConfigMaps hold another.
 //!
-//! Owns: how that is written. A revision to keep also names the revision that it replaces: when the ConfigMaps change
-//! again, the request ends by itself.
+//! Owns: how that is written. A revision to keep also names the revision that it replaces, so the request ends by
+//! itself when the ConfigMaps change again.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use crate::marks;
 use crate::revision::Revision;
 use objects::Meta;
 
-/// What a person asks of a rollout.
+/// A user's request about a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolloutRequest {
     /// No member is restarted.
     Paused,
-    /// The revision that was given up is tried once more; with other words after `retry`, once more again.
+    /// The revision that was given up is tried once more. Other words after `retry` request another attempt.
     Retry(String),
     /// Members run a revision instead of the one in the ConfigMaps.
     Keep {
@@ -64,7 +64,7 @@ impl RolloutRequest {
 
 const PAUSED: &str = "paused";
 const RETRY: &str = "retry";
-/// Characters of the words after `retry`, which are written down again when that fails, too.
+/// The largest length of the words after `retry`, in bytes. They are recorded again if that attempt fails, too.
 const LONGEST_WORDS: usize = 64;
 const KEEP: &str = "keep ";
 const INSTEAD_OF: &str = " instead of ";

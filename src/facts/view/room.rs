@@ -1,4 +1,4 @@
-//! How much memory is spent on objects that people write.
+//! The room: how much memory is used for objects that users write.
 //!
 //! An editor of one namespace can write objects of a megabyte and a half each, and the guard has little memory. So each
 //! object, each namespace, and all unusually large objects together have a share of that memory. An object that finds
@@ -13,26 +13,26 @@ use imbl::OrdMap;
 use super::{Facts, Id};
 use objects::{Kind, Object, Unreadable};
 
-/// Bytes of one object: some thousand environment variables.
+/// The largest size of one object, in bytes: some thousand environment variables.
 const OF_ONE: usize = 128 << 10;
 const NEVER_FITS: &str = "it holds more than 128 KiB";
-/// One namespace may use this fraction of the memory. Of 128 MiB that is enough for some hundred clusters with all
+/// The fraction of the memory that one namespace may use. Of 128 MiB that is enough for some hundred clusters with all
 /// their objects.
 const PART_OF_A_NAMESPACE: usize = 32;
-/// Objects up to this size are ordinary: a StatefulSet with its sidecars takes half of it. Their number is limited only
-/// by the room of their namespace.
+/// The size, in bytes, up to which objects are ordinary: a StatefulSet with its sidecars takes half of it. The number
+/// of ordinary objects is limited only by the room of their namespace.
 const ORDINARY: usize = 32 << 10;
-/// All larger objects together may use this fraction of the memory.
+/// The fraction of the memory that all larger objects together may use.
 const PART_OF_LARGE_ONES: usize = 8;
 
-/// What is kept, in bytes.
+/// The memory that kept objects take, in bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
     /// The memory of the process; `None`: no limit.
     memory: Option<usize>,
     namespaces: OrdMap<String, usize>,
     large: usize,
-    /// Room was freed since the last question.
+    /// Room was freed since the last call of [`Facts::that_may_fit`].
     is_freed: bool,
 }
 
@@ -72,7 +72,7 @@ fn large(weight: usize) -> usize {
     if weight > ORDINARY { weight } else { 0 }
 }
 
-/// Returns about the bytes that a value takes in memory: the bytes of its hash input, and some for each part.
+/// Returns the approximate size of a value in memory, in bytes: the bytes of its hash input, and some for each part.
 pub(super) fn weight(of: &impl Hash) -> usize {
     struct Count(usize);
     impl Hasher for Count {
@@ -101,7 +101,7 @@ impl Facts {
         self
     }
 
-    /// Tells whether an object of this namespace that the rules of Galera need found no room.
+    /// Returns whether an object of this namespace that the rules of Galera need found no room.
     pub(super) fn lacks(&self, namespace: &str) -> bool {
         let found_none = |kind: Kind| {
             let from = (kind, Id::new(namespace, ""));
@@ -114,7 +114,8 @@ impl Facts {
         NEEDED.into_iter().any(found_none)
     }
 
-    /// Returns the kinds of which an object found no room and may find it now: some was freed since the last question.
+    /// Returns the kinds with an object that found no room and may find it now, because room was freed since the last
+    /// call.
     pub fn that_may_fit(&mut self) -> Vec<Kind> {
         if !std::mem::take(&mut self.room.is_freed) {
             return Vec::new();
@@ -127,7 +128,7 @@ impl Facts {
         NEEDED.into_iter().filter(waits).collect()
     }
 
-    /// Tells whether there is room for this object. If not, it is known by its name only.
+    /// Returns whether there is room for this object. If not, it is known by its name only.
     pub(super) fn has_room(&mut self, kind: Kind, id: &Id, weight: usize) -> bool {
         let takes = self.room.takes(&id.namespace, self.weighs(kind, id), weight);
         takes.map_err(|problem| self.cannot_read(kind, id.clone(), problem)).is_ok()

@@ -2,7 +2,7 @@
 //!
 //! Pods carry the name of the revision that they were created from; a request shows a template without that name. A
 //! StatefulSet whose controller has seen its last change shows both. Must not know: rules. Each process learns this
-//! from its watch, so one that started in the middle of a rollout knows only the newest.
+//! from its watch, so one that started in the middle of a rollout has only the newest.
 
 use imbl::OrdMap;
 
@@ -14,7 +14,7 @@ use objects::{Fingerprint, Template, Workload};
 pub(super) struct Templates(OrdMap<Id, Vec<(String, Fingerprint)>>);
 
 impl Templates {
-    /// Learns from a StatefulSet as it is now.
+    /// Records the revision and the template that a StatefulSet shows now.
     pub(super) fn learn(&mut self, id: &Id, set: &Workload) {
         let status = &set.status;
         if status.update_revision.is_empty() || !set.is_observed() {
@@ -28,7 +28,7 @@ impl Templates {
         self.0.insert(id.clone(), known);
     }
 
-    /// Forgets a StatefulSet that is gone.
+    /// Drops the templates of a StatefulSet that is gone.
     pub(super) fn forget(&mut self, id: &Id) {
         self.0.remove(id);
     }
@@ -41,7 +41,7 @@ impl View<'_> {
         known.iter().find(|(_, it)| *it == template.fingerprint).map(|(revision, _)| &**revision)
     }
 
-    /// Tells whether the template of this revision is known.
+    /// Returns whether the template of this revision is known.
     pub fn knows_revision(&self, id: &Id, revision: &str) -> bool {
         let known = self.world.facts().templates.0.get(id);
         known.is_some_and(|known| known.iter().any(|(it, _)| it == revision))

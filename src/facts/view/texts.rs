@@ -1,9 +1,9 @@
 //! Texts of ConfigMaps: which ones are needed, and how many of them are kept.
 //!
-//! Owns: the [`Room`]. People who may write in one namespace may name any number of ConfigMaps there, a megabyte each,
+//! Owns: the [`Room`]. Users who may write in one namespace may name any number of ConfigMaps there, a megabyte each,
 //! and the guard has little memory: a text that finds no room is known by its name ([`Facts::cannot_read`]), the
-//! verdict on its readers says that it is missing (G00), and no namespace takes the room of all others. Must not know:
-//! how a text is requested.
+//! verdict on its readers reports that it is missing (G00), and no namespace takes the room of all others. Must not
+//! know: how a text is requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,24 +12,25 @@ use super::{Facts, Id};
 use crate::revision::Unknown;
 use objects::{ConfigMap, Kind, Unreadable};
 
-/// Bytes of one ConfigMap: option files are a few kilobytes, scripts and dumps that a first start reads some hundred.
+/// The largest size of one ConfigMap, in bytes: option files are a few kilobytes, scripts and dumps that a first start
+/// reads some hundred.
 const LARGEST: usize = 512 << 10;
-/// Bytes of all ConfigMaps of one namespace.
+/// The room for all ConfigMaps of one namespace, in bytes.
 const ROOM_OF_A_NAMESPACE: usize = 2 << 20;
-/// Bytes of all ConfigMaps.
+/// The room for all ConfigMaps, in bytes.
 const ROOM: usize = 16 << 20;
 
 /// The index entries of readers of ConfigMaps.
 const READS: [By; 4] = [By::SetThatReads, By::SetThatNotes, By::DeploymentThatReads, By::PodThatReads];
 
-/// The sizes of texts, of those that are kept and of those that found no room.
+/// The sizes of the texts that are kept, and of those that found no room.
 #[derive(Debug, Default)]
 pub struct Room {
     kept: BTreeMap<Id, usize>,
     by_namespace: BTreeMap<String, usize>,
     all: usize,
     without: BTreeMap<Id, usize>,
-    /// Room was freed since all of those were tried.
+    /// Room was freed since all texts without room were tried.
     is_freed: bool,
 }
 
@@ -101,7 +102,7 @@ impl Facts {
         words.filter(|(by, _)| READS.contains(by)).map(move |(_, name)| Id::new(&namespace, &name))
     }
 
-    /// Tells whether an object needs the text of this ConfigMap.
+    /// Returns whether an object needs the text of this ConfigMap.
     pub fn reads(&self, config_map: &Id) -> bool {
         let Id { namespace, name } = config_map;
         READS.into_iter().any(|by| self.index.names(by, namespace, name).next().is_some())
@@ -124,14 +125,14 @@ impl Facts {
         }
     }
 
-    /// Returns why the text of this ConfigMap is unknown, though it exists.
+    /// Returns why the text of this ConfigMap is unknown, although it exists.
     pub fn without_room(&self, config_map: &Id) -> Option<&Unreadable> {
         let problem = self.unreadable.get(&(Kind::ConfigMap, config_map.clone()))?;
         matches!(problem, Unreadable::TooMuch(_)).then_some(problem)
     }
 
-    /// Tells whether this ConfigMap need not be read: its text is known, or found no room, or it did not exist when the
-    /// watches last reported, which counts unless it may be newer than that.
+    /// Returns whether this ConfigMap need not be read: its text is known, or found no room, or it did not exist when
+    /// the watches last reported, which counts unless it may be newer than that.
     pub(super) fn answers_for(&self, config_map: &Id, may_be_new: bool) -> bool {
         let is_there = || self.without_room(config_map).is_some();
         self.config_maps.contains_key(config_map)

@@ -1,7 +1,8 @@
-//! State transfers that do not end, and a bootstrap node without a majority: what an installation can hang on.
+//! State transfers that do not end, and a bootstrap node without a majority: the reasons for which an installation can
+//! hang.
 //!
 //! Must not know: rules, formats. The reports of servers' probes come from Events, so nothing here is a proof: it names
-//! what a person can look at. One rule uses it (G05), where at worst a transfer starts again.
+//! what a user can look at. One rule uses it (G05), where at worst a transfer starts again.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -10,11 +11,12 @@ use super::{Cluster, Member, PodFact};
 use crate::galera::start_report::JoinPhase;
 use crate::way_out::{Command, WayOut, run, say};
 
-/// Any transfer may take this long, whatever its size: servers start, and disks are slow at first.
+/// The time that any transfer may take, whatever its size, because servers start and disks are slow at first.
 const ANY_COPY: SignedDuration = SignedDuration::from_hours(1);
-/// Beyond that, a transfer of the size that a claim asks for is at least this fast: half the speed of one slow disk.
+/// The speed that a transfer must reach beyond that time, in bytes per second: half the speed of one slow disk. Its
+/// size is taken from the claims.
 const BYTES_A_SECOND: u64 = 50_000_000;
-/// A starting server passes through states this quickly.
+/// The time within which a starting server passes through a state.
 const A_MOMENT: SignedDuration = SignedDuration::from_mins(1);
 
 /// Returns why the transfer that this member receives may never end, with the way out; `None`: it still has time.
@@ -91,7 +93,7 @@ pub fn way_out(cluster: &Cluster, founder: &PodFact) -> WayOut {
     ))
 }
 
-/// Returns the same as a condition of the cluster.
+/// Returns the stranded bootstrap node as a condition of the cluster.
 pub(super) fn matter(cluster: &Cluster, now: Timestamp) -> Option<Diagnosis> {
     let founder = stranded(cluster, now)?;
     let instead = way_out(cluster, founder);

@@ -1,4 +1,4 @@
-//! The StatefulSet as its pods show it, where it is gone: `kubectl delete --cascade=orphan` leaves the members running.
+//! The StatefulSet as its pods show it, if it is gone: `kubectl delete --cascade=orphan` leaves the members running.
 //!
 //! They are still the cluster. Owns: which pods are such members ([`left_by`]), the StatefulSet that one of them shows
 //! ([`shown_by`]), and what a StatefulSet that adopts them, or a ConfigMap that is created after its template, is
@@ -32,13 +32,13 @@ pub(super) fn left_by(pod: &Pod) -> Option<&str> {
     (is_member && server::in_pod(meta, &pod.spec).is_some()).then_some(set)
 }
 
-/// No cluster has a member with a higher ordinal. Without this bound one pod name could invent thousands of missing members.
+/// The highest ordinal of a member. Without this bound, the name of one pod could add thousands of missing members.
 const MOST_ORDINALS: i64 = 10_000;
 
-/// This label stays when the StatefulSet is deleted without its pods.
+/// The label that stays when the StatefulSet is deleted without its pods.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
-/// Tells whether the volume comes from a claim template: it has the template's name, and its claim is called
+/// Returns whether the volume comes from a claim template: it has the template's name, and its claim is called
 /// TEMPLATE-POD.
 fn is_from_a_template(volume: &Volume, pod: &str) -> bool {
     let claim = volume.persistent_volume_claim.as_ref().map(|it| &*it.claim_name);
@@ -102,7 +102,7 @@ fn shown_of<'f>(set: &Id, facts: &'f Facts) -> impl Iterator<Item = (bool, i64, 
     })
 }
 
-/// Labels that the StatefulSet controller adds, and the API server to pods with a node.
+/// The labels that the StatefulSet controller adds, and those that the API server adds to pods with a node.
 const ADDED_LABELS: [&str; 5] = [
     TEMPLATE,
     POD_NAME,
@@ -110,9 +110,9 @@ const ADDED_LABELS: [&str; 5] = [
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
 ];
-/// The API server adds this volume: the token of the ServiceAccount.
+/// The beginning of the name of the volume that the API server adds for the token of the ServiceAccount.
 const TOKEN: &str = "kube-api-access-";
-/// The API server adds these: pods stay for some minutes on a node that does not answer.
+/// The tolerations that the API server adds, with which pods stay for some minutes on a node that does not answer.
 const ADDED_TOLERATIONS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 fn without_additions(spec: &mut PodSpec) {
@@ -159,7 +159,7 @@ fn point_at_sources(spec: &mut PodSpec, revision: &Revision) {
 }
 
 impl View<'_> {
-    /// Tells whether members of a StatefulSet of this name run, whether or not it exists and was seen.
+    /// Returns whether members of a StatefulSet of this name run, whether or not it exists and was seen.
     pub fn members_run(&self, namespace: &str, stateful_set: &str) -> bool {
         let set = Id::new(namespace, stateful_set);
         self.world.facts.pods_of(&set).any(|pod| pod.server && pod.running && !pod.going)
@@ -247,8 +247,8 @@ fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     was
 }
 
-/// Tells whether the templates are equal, apart from what other webhooks add to pods: containers, volumes and labels
-/// that the new template does not name, and resources.
+/// Returns whether the templates are equal, apart from what other webhooks add to pods: containers, volumes and labels that the
+/// new template does not name, and resources.
 fn says_all_of(was: &Template, asked: &Template) -> bool {
     let mut was = was.clone();
     let (spec, of) = (&mut was.spec, &asked.spec);

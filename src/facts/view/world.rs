@@ -1,4 +1,4 @@
-//! Everything known, at one moment: the facts, and the clusters that are built from them.
+//! The facts at one moment, and the clusters that are built from them.
 //!
 //! A World never changes. The next one shares with it everything unchanged, so its cost follows the change and not the
 //! number of clusters.
@@ -13,7 +13,7 @@ use super::{Cluster, Facts, Freshness, Id, within};
 use crate::galera::{adopt, server};
 use objects::{Node, PodSpec, Workload};
 
-/// Everything known, at one moment.
+/// All facts and clusters at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     /// How current the facts were when it was built.
@@ -65,7 +65,7 @@ impl World {
         self.clusters.values().map(Arc::as_ref)
     }
 
-    /// The clusters of a namespace.
+    /// Returns the clusters of a namespace.
     pub(super) fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &Cluster> {
         within(&self.clusters, namespace)
     }
@@ -81,7 +81,7 @@ impl World {
         &self.facts
     }
 
-    /// How many objects the view holds, by kind, for metrics.
+    /// Returns the number of objects that the view holds, by kind, for metrics.
     pub fn sizes(&self) -> [(&'static str, usize); 3] {
         [
             ("clusters", self.clusters.len()),
@@ -113,14 +113,14 @@ impl World {
     }
 }
 
-/// Tells whether a StatefulSet is a cluster: its *template* is adopted (real manifests often label nothing else), a
+/// Returns whether a StatefulSet is a cluster: its *template* is adopted (real manifests often label nothing else), a
 /// server runs in it, and no other operator manages it, unless it was labelled for us on purpose.
 pub fn is_cluster(workload: &Workload, adoption: &adopt::Adoption) -> bool {
     let on_purpose = workload.spec.template.metadata.labels.contains_key("gatera.dev/cluster");
     is_cluster_by_template(workload, adoption) && (on_purpose || workload.metadata.operator().is_none())
 }
 
-/// Tells whether it would be a cluster if no other operator managed it.
+/// Returns whether it would be a cluster if no other operator managed it.
 pub fn is_cluster_by_template(workload: &Workload, adoption: &adopt::Adoption) -> bool {
     let template = &workload.spec.template;
     adoption.adopts(&template.metadata.labels) && server::of(template).is_some()

@@ -1,9 +1,9 @@
-//! The difference between the current world and the last one that was looked at.
+//! The difference between the current world and the one of the last look.
 //!
 //! A World shares everything unchanged with the one before it, so the difference is found without comparing the rest,
 //! and the cost follows the change. What is found in one namespace depends on the objects in it, with few exceptions
-//! (an address that names a Service of another): those are seen when everything is looked at. Must not know: what is
-//! looked for, or a clock; the caller counts the time.
+//! (an address that names a Service of another namespace), which are found when everything is looked at. Must not know:
+//! what is looked for, or a clock; the caller counts the time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::facts::Map;
 use super::{Freshness, Id, View, World};
 use crate::settings::Settings;
 
-/// Where to look.
+/// The namespaces in which something may have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
     Everywhere,
@@ -23,17 +23,17 @@ pub enum Changed {
     In(BTreeSet<String>),
 }
 
-/// What existed at the last look.
+/// The world, the settings and the freshness at the last look.
 #[derive(Debug, Default)]
 pub struct WorldDiff {
     seen: Option<(World, Settings, Freshness)>,
-    /// When everything was looked at last.
+    /// The time of the last look at everything.
     everywhere: Duration,
 }
 
 impl WorldDiff {
-    /// Returns where this look finds something new. Some things change by time alone, so everything is looked at as
-    /// often as `at_least_every` says.
+    /// Returns the namespaces in which something may have changed since the last look. Some things change by time
+    /// alone, so everything is looked at as often as `at_least_every` requires.
     pub fn changed(&mut self, view: &View<'_>, now: Duration, at_least_every: Duration) -> Changed {
         let seen = (view.world.clone(), view.settings.clone(), view.freshness);
         let before = self.seen.replace(seen);
@@ -83,7 +83,7 @@ fn differ<T: Eq>(new: &Map<T>, old: &Map<T>, places: &mut BTreeSet<String>) {
     });
 }
 
-/// The keys whose values differ.
+/// Calls `take` for each key whose values differ.
 fn each<K: Ord, V: PartialEq>(new: &OrdMap<K, V>, old: &OrdMap<K, V>, mut take: impl FnMut(&K)) {
     for item in old.diff(new) {
         match item {

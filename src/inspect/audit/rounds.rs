@@ -1,7 +1,7 @@
-//! Repeated audits: the findings of a namespace stand until something in it changes, or for a minute.
+//! Repeated audits: the findings of a namespace count until something in it changes, or for a minute.
 //!
-//! Must not know: metrics, Events, or a clock; the caller counts the time. Of a judged namespace only numbers are kept,
-//! and which findings were published.
+//! Must not know: metrics, Events, or a clock; the caller counts the time. Only numbers are kept of a judged namespace, and which
+//! findings were published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use engine::rulebook::Rulebook;
 use facts::view::{Changed, Cluster, Freshness, Id, State, View, WorldDiff};
 use leader::plan::rollout;
 
-/// Overrides expire without a change; and an address may name a Service of another namespace.
+/// The longest time between two audits of a namespace in which nothing changes: overrides expire without a change, and an address
+/// may name a Service of another namespace.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
-/// What the leader remembers of its audits.
+/// The state that the leader keeps between two audits.
 #[derive(Debug, Default)]
 pub struct IncrementalAudit {
     last: WorldDiff,
     places: BTreeMap<String, Place>,
 }
 
-/// What a round tells of one cluster.
+/// The state of one cluster in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterReading {
     /// Namespace and name of its StatefulSet.
@@ -30,9 +31,9 @@ pub struct ClusterReading {
     pub state: State,
     /// The stage of its configuration's rollout, as one word.
     pub rollout: &'static str,
-    /// The members that there should be.
+    /// The number of members that there should be.
     pub members: i64,
-    /// The members that are Ready.
+    /// The number of members that are Ready.
     pub ready: usize,
 }
 
@@ -64,7 +65,7 @@ struct Place {
     refused: usize,
     warned: usize,
     announced: Announced,
-    /// Findings that are still to be published.
+    /// The number of findings that are still to be published.
     held_back: usize,
 }
 
@@ -76,18 +77,18 @@ pub struct Round {
     /// Objects by rule and verdict; `None` while the view is not current, because an old view proves neither that a
     /// finding exists nor that it is gone.
     pub counts: Option<Counts>,
-    /// The objects that were judged, in this round or before.
+    /// The number of objects that were judged, in this round or before.
     pub judged: usize,
-    /// The objects that would be refused.
+    /// The number of objects that would be refused.
     pub refused: usize,
-    /// The objects that would be allowed with a warning.
+    /// The number of objects that would be allowed with a warning.
     pub warned: usize,
-    /// The new findings beyond `most`.
+    /// The number of new findings beyond `most`.
     pub held_back: usize,
 }
 
 impl IncrementalAudit {
-    /// Judges what changed, shows each namespace that was judged to `see`, and publishes up to `most` new findings. A later round
+    /// Judges what changed, passes each audit of a namespace to `see`, and publishes up to `most` new findings. A later round
     /// publishes the rest.
     pub fn next(
         &mut self,
@@ -126,7 +127,7 @@ impl IncrementalAudit {
         self.sum()
     }
 
-    /// Tells whether an object in this namespace had a finding when it was judged last.
+    /// Returns whether an object in this namespace had a finding when it was judged last.
     pub fn has_findings(&self, namespace: &str) -> bool {
         self.places.get(namespace).is_some_and(|place| !place.counts.is_empty())
     }

@@ -1,14 +1,14 @@
-//! Files beside the manifests of a repository that only another program turns into manifests, or that are none: each kind of them is
-//! one note, however many there are.
+//! Files beside the manifests of a repository that only another program turns into manifests, or that are not manifests at all.
+//! Each kind of them is one note, however many there are.
 //!
-//! Owns: the words, and the commands whose output can be judged. Must not know: where files come from. Nothing is rendered here:
-//! a tool on the path would run what the author of a change wrote, such as a plugin of kustomize.
+//! Owns: the text of the notes, and the commands whose output can be judged. Must not know: where files come from. Nothing is
+//! rendered here: a tool on the path would run what the author of a change wrote, such as a plugin of kustomize.
 
 use std::path::Path;
 
 use objects::visible;
 
-/// A kind of such files.
+/// A kind of file that is not judged as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Aside {
     Chart,
@@ -19,7 +19,7 @@ pub(super) enum Aside {
     NoYaml,
 }
 
-/// How many names one note has.
+/// The number of names in one note.
 const MOST: usize = 3;
 
 impl Aside {
@@ -81,7 +81,7 @@ impl Aside {
     }
 }
 
-/// Some names, and how many more there are.
+/// Returns some of the names, and how many more there are.
 fn names(files: &[&str]) -> String {
     let shown = files.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
     if files.len() > MOST { format!("{shown} and {} more", files.len() - MOST) } else { shown }

@@ -13,7 +13,7 @@ use facts::marks;
 use facts::view::{Facts, Id, is_cluster};
 use objects::{Kind, Object, Workload};
 
-/// No cluster has more members; a huge number is a mistake in a file, and reported as one.
+/// The most members that a cluster can have here. A larger number is a mistake in a file, and is reported as one.
 const MOST: i64 = 64;
 
 /// Members and claims of an object, if it is a cluster.

@@ -11,9 +11,9 @@ use engine::verdict::Finding;
 use objects::Kind;
 use objects::visible;
 
-/// Characters that are quoted of a line.
+/// The number of characters that are quoted from a line.
 const LONGEST: usize = 120;
-/// Findings of these rules are about values that must not be shown.
+/// Rules whose findings are about values that must not be shown.
 const SILENT: [&str; 3] = [UNREADABLE, "G11", "G12"];
 
 /// A line without values that could be secret.
@@ -25,7 +25,7 @@ pub struct Excerpt {
     pub caret: usize,
 }
 
-/// A text, by lines.
+/// A text, split into lines.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     text: &'a str,
@@ -97,7 +97,7 @@ fn value_of(line: &str) -> usize {
     }
 }
 
-/// Tells whether the finding names this as a word of its own.
+/// Returns whether the finding names this as a word of its own.
 fn says_word(says: &str, word: &str) -> bool {
     let apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     let mut found = says.match_indices(word).filter(|_| !word.is_empty());

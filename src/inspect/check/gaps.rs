@@ -1,10 +1,10 @@
-//! Texts of the new side that could not be read, or not whole: what they held before is not taken for removed.
+//! Texts of the new side that could not be read, or only in part: objects that they held before do not count as removed.
 //!
 //! Owns: which text of the base is the earlier version of such a text. Must not know: why it could not be read.
 
 use std::path::Path;
 
-/// A text, by its names.
+/// The names of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextName<'a> {
     /// The name under which it was given.
@@ -21,7 +21,7 @@ pub(super) struct Gaps<'a> {
 }
 
 impl<'a> Gaps<'a> {
-    /// `alone`: there is no other text on the new side.
+    /// Collects the texts that could not be read whole. `alone`: there is no other text on the new side.
     pub(super) fn of(incomplete: &[TextName<'a>], base: &[TextName<'_>], alone: bool) -> Self {
         let mut gaps = Self::default();
         for text in incomplete {
@@ -36,7 +36,7 @@ impl<'a> Gaps<'a> {
         gaps
     }
 
-    /// Tells whether this text of the base has such a text as its later version. A folder that could not be read stands for every
+    /// Returns whether this text of the base has such a text as its later version. A folder that could not be read stands for every
     /// file in it.
     pub(super) fn hold(&self, before: TextName<'_>) -> bool {
         self.named.iter().any(|it| Path::new(before.name).starts_with(it))

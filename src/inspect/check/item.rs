@@ -28,7 +28,7 @@ pub(super) struct Item {
 
 /// A document that is not an object.
 pub(super) enum NoItem {
-    /// It does not look like a manifest: values of a chart, settings of a tool. With its place and its apiVersion.
+    /// It does not look like a manifest, such as values of a chart or settings of a tool: its place and its apiVersion.
     Stranger(Place, String),
     /// It looks like a manifest, and something is missing.
     Odd(Place, String),
@@ -64,7 +64,7 @@ pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> R
     }
     let kind = question.rulebook.kinds().named(version.split_once('/').map_or("", |(group, _)| group), &kind);
     let namespace = match (kind, text(&json, "/metadata/namespace")) {
-        // As in a request: a namespace is in itself.
+        // As in a request, the namespace of a Namespace is its own name.
         (Kind::Namespace, _) => text(&json, "/metadata/name"),
         (kind, _) if kind.is_cluster_wide() => String::new(),
         (_, own) if own.is_empty() => question.namespace.to_owned(),
@@ -83,7 +83,7 @@ impl Item {
         self.kind
     }
 
-    /// The object as it would be stored.
+    /// Returns the object as it would be stored.
     pub(super) fn json(&self) -> Value {
         let mut json = self.document.json();
         let namespace = if self.kind.is_cluster_wide() { "" } else { &self.id.namespace };
@@ -96,7 +96,7 @@ impl Item {
         self.object.as_ref().ok()
     }
 
-    /// Tells whether it is a Galera cluster.
+    /// Returns whether it is a Galera cluster.
     pub(super) fn is_cluster(&self, adoption: &Adoption) -> bool {
         matches!(self.object(), Some(Object::StatefulSet(set)) if view::is_cluster(set, adoption))
     }
@@ -106,9 +106,9 @@ impl Item {
         (self.has_name && self.kind != Kind::Other).then_some((self.kind, &self.id))
     }
 
-    /// Tells whether it is in no namespace, or is one.
+    /// Returns whether the object can be judged without looking up its namespace.
     pub(super) fn stands_alone(&self) -> bool {
-        // Unknown kinds are not looked up.
+        // It is not known whether an unknown kind has a namespace.
         self.kind.is_cluster_wide() || self.kind == Kind::Other
     }
 

@@ -116,7 +116,7 @@ fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
     facts
 }
 
-/// Notes what the API server would know, and is not known here.
+/// Returns a note about what the API server would know and is not known here.
 fn besides(item: &Item, live: Live<'_>, change: Option<&Change>) -> Option<(crate::manifest::Place, What)> {
     if item.kind() == Kind::StatefulSet && !live.unseen.is_empty() {
         let words = format!(
@@ -138,7 +138,7 @@ fn besides(item: &Item, live: Live<'_>, change: Option<&Change>) -> Option<(crat
     })
 }
 
-/// What becomes of an object of the manifests.
+/// The effect of the manifests on one object.
 enum Becomes {
     Unchanged,
     Unknown(String),
@@ -148,7 +148,7 @@ enum Becomes {
 
 struct Change {
     review: Review,
-    /// Its last applied manifest is not known.
+    /// Whether its last applied manifest is not known.
     first: bool,
 }
 

@@ -36,7 +36,7 @@ struct SourceFile<'a> {
     name: Arc<str>,
     below: Arc<Path>,
     in_base: bool,
-    /// A part of it, or all of it, could not be read.
+    /// Whether a part of it, or all of it, could not be read.
     incomplete: bool,
     lines: Lines<'a>,
     waivers: Waivers,
@@ -122,12 +122,12 @@ impl<'a> CheckSession<'a> {
             Ok(Err(NoItem::Stranger(place, version))) if !in_base => self.stranger(sheet, place, &version),
             Ok(Err(NoItem::Odd(..) | NoItem::Stranger(..))) if in_base => {}
             Ok(Err(NoItem::Stranger(..))) => {}
-            // The rest of the text is whole: what is not in it was removed.
+            // The rest of the text could be read, so an object that is not in it was removed.
             Ok(Err(NoItem::Odd(place, words))) => self.hit(sheet, Some(place), What::Unjudged(words)),
             Ok(Err(NoItem::Unreadable(place, words))) => {
                 self.incomplete(sheet, Some(place), unreadable(words, in_base));
             }
-            // A file that is named is one that the user takes for a manifest.
+            // Only files that the user did not name are set aside: a file that is named is meant as a manifest.
             Err(NoYaml { place, kind, .. }) if self.is_none(sheet, kind) => {
                 let is_template = kind == NoManifest::Template;
                 let aside = if is_template { Aside::Template } else { Aside::NoYaml };
@@ -140,7 +140,7 @@ impl<'a> CheckSession<'a> {
         None
     }
 
-    /// Tells whether a text that is not YAML was never meant to be a manifest: it was not named, and nothing in all of it looks like one.
+    /// Returns whether a text that is not YAML was never meant as a manifest: it was not named, and nothing in it looks like one.
     fn is_none(&self, sheet: usize, kind: NoManifest) -> bool {
         let it = &self.sheets[sheet];
         let meant = match kind {
@@ -174,7 +174,8 @@ impl<'a> CheckSession<'a> {
         }
     }
 
-    /// Keeps a text that another program turns into manifests, or that is none. What its earlier version held is not known to be gone.
+    /// Sets a text aside that another program turns into manifests, or that is not a manifest. What its earlier version held does
+    /// not count as removed.
     fn aside(&mut self, sheet: usize, aside: Aside, place: Option<Place>) {
         let it = &mut self.sheets[sheet];
         it.incomplete = true;

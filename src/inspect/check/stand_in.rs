@@ -1,4 +1,4 @@
-//! Where code hosts show a finding about an object that was removed: they show only files that are there.
+//! The places at which code hosts show findings about objects that were removed: they show only files that exist.
 //!
 //! Owns: which file stands in for one that is gone. Must not know: formats.
 
@@ -9,14 +9,14 @@ use std::sync::Arc;
 /// The files of the new side.
 #[derive(Debug, Default)]
 pub(super) struct StandIns {
-    /// How many lines a file has.
+    /// The number of lines of each file.
     lines: HashMap<Arc<str>, u64>,
-    /// For each folder the first file in it, or below it.
+    /// The first file in each folder, or below it.
     of_folders: HashMap<Arc<Path>, Arc<str>>,
 }
 
 impl StandIns {
-    /// Reads the names of the new files, in their order, with their numbers of lines. Standard input is no file.
+    /// Collects the names of the new files, in their order, with their numbers of lines. Standard input is not a file.
     pub(super) fn of(files: impl Iterator<Item = (Arc<str>, u64)>) -> Self {
         let mut all = Self::default();
         for (name, lines) in files.filter(|(name, _)| &**name != "-") {
@@ -28,8 +28,8 @@ impl StandIns {
         all
     }
 
-    /// Returns the place that stands in for a line of a removed document: the same line of the file, if it is still there; else the
-    /// nearest file.
+    /// Returns the place that stands in for a line of a removed document: the same line of the file, if the file still exists,
+    /// otherwise the nearest file.
     pub(super) fn of_removed(&self, file: &str, line: u64) -> Option<(Arc<str>, u64)> {
         if let Some((name, lines)) = self.lines.get_key_value(file) {
             return Some((name.clone(), line.min(*lines).max(1)));

@@ -1,5 +1,4 @@
-//! Objects that look like part of a cluster and are not judged, or not as they are written: none of them is called
-//! fine.
+//! Objects that look like part of a cluster and are not judged, or not as they are written: none of them is reported as fine.
 //!
 //! Owns: those remarks. Must not know: rules.
 
@@ -111,7 +110,7 @@ fn kind(item: &Item, kinds: &Kinds) -> Option<(Place, String)> {
     Some((item.document.find("kind"), words))
 }
 
-/// The kind that was meant: in another case, in the plural, or with one or two letters wrong.
+/// Returns the kind that was probably meant: in another case, in the plural, or with one or two wrong letters.
 fn meant(written: &str, kinds: &Kinds) -> Option<Kind> {
     let one = |name: &str| {
         let name = name.to_ascii_lowercase();
@@ -154,7 +153,7 @@ fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str) -> Option<St
     })
 }
 
-/// Tells whether it listens for a group, or a file that it reads configures one.
+/// Returns whether the workload listens for a Galera group, or a file that it reads configures one.
 pub fn is_galera(workload: &Workload, view: &View<'_>, namespace: &str) -> bool {
     let spec = &workload.spec.template.spec;
     let listens = |it: &Container| it.ports.iter().any(|port| port.container_port == server::GALERA_PORT);

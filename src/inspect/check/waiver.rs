@@ -10,7 +10,7 @@ use engine::rulebook::Rulebook;
 use engine::rules::UNREADABLE;
 
 const NOTHING: u64 = 0;
-/// How such a comment begins.
+/// The beginning of such a comment.
 const BEGINS: &str = "gatera: waive";
 
 /// The comments of a text.

@@ -18,7 +18,7 @@ use objects::Kind;
 #[derive(Clone, Debug)]
 pub struct Replica {
     pub name: String,
-    /// Its kubelet reports it as ready.
+    /// Whether its kubelet reports it as ready.
     pub ready: bool,
     /// The version in its pod's label.
     pub version: Option<String>,
@@ -39,11 +39,11 @@ const WEBHOOKS: &str = "webhooks";
 const REPLICAS: &str = "replicas";
 const AUTHORITY: &str = "CA";
 const SETTINGS: &str = "settings";
-/// A CA is replaced months before its end.
+/// The remaining life of a CA below which it is reported: a CA is replaced months before its end.
 const SOON: SignedDuration = SignedDuration::from_hours(24 * 14);
-/// A leader renews its Lease every few seconds.
+/// The time after which a leader that does not renew its Lease is reported; it renews the Lease every few seconds.
 const SILENT: SignedDuration = SignedDuration::from_secs(60);
-/// Match conditions of webhooks are available from this version on.
+/// The oldest minor version of Kubernetes that the guard supports, from which on webhooks have match conditions.
 const OLDEST_MINOR: u32 = 30;
 
 fn again() -> Command {
@@ -54,7 +54,7 @@ fn enforce() -> Command {
     again().arg("--set").arg("mode=enforce")
 }
 
-/// A row about the version of the API server.
+/// Returns a row about the version of the API server.
 pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
     let digits: String = minor.chars().take_while(char::is_ascii_digit).collect();
     let old = major == "1" && digits.parse().is_ok_and(|minor: u32| minor < OLDEST_MINOR);
@@ -65,8 +65,8 @@ pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
     Row::wrong(API_SERVER, says, format!("use Kubernetes 1.{OLDEST_MINOR} or later"))
 }
 
-/// Rows about both webhook configurations, validating first, compared with those that a guard of this version writes
-/// when the kinds of these packs are served.
+/// Returns rows about both webhook configurations, validating first, compared with those that a guard of this version writes when
+/// the kinds of these packs are served.
 pub fn webhooks(
     rulebook: &Rulebook,
     found: &[Asked<Option<Vec<Value>>>; 2],
@@ -128,8 +128,8 @@ pub fn webhooks(
     found.iter().zip(kinds).map(row).collect()
 }
 
-/// A row about the CA in the entries: the same in all, and its end. `ends` reads the end of each certificate of a
-/// bundle.
+/// Returns a row about the CA in the webhook entries: whether it is the same in all, and when it ends. `ends` reads the end of
+/// each certificate of a bundle.
 pub fn authority(
     found: &[Asked<Option<Vec<Value>>>; 2],
     ends: impl Fn(&str) -> Asked<Vec<Timestamp>>,
@@ -180,13 +180,13 @@ pub fn authority(
     })
 }
 
-/// A row about a guard that runs outside the cluster.
+/// Returns a row about a guard that runs outside the cluster.
 pub fn outside(url: &str) -> Row {
     let says = format!("it runs outside this cluster, at {url}; its replicas were not asked");
     Row::remark(REPLICAS, says, "ask each at its operations port: /readyz")
 }
 
-/// Rows about its pods. `own` is the version of this program.
+/// Returns rows about the guard's pods. `own` is the version of this program.
 pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
     let found = match found {
         Err(why) => return vec![Row::not_asked(REPLICAS, why)],
@@ -265,7 +265,7 @@ fn trouble(line: &str) -> Option<&str> {
     (!well).then_some(words)
 }
 
-/// Every guard's `/readyz` has a line for each of these.
+/// The parts of the guard that have a line in every `/readyz`.
 const PARTS: [&str; 5] = ["view", "certificate", "webhooks", "settings", "server"];
 
 fn is_readyz(text: &str) -> bool {
@@ -275,7 +275,7 @@ fn is_readyz(text: &str) -> bool {
     PARTS.into_iter().all(says)
 }
 
-/// A row about the leader, and when it renewed its Lease.
+/// Returns a row about the leader, and when it renewed its Lease.
 pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row {
     const LEADER: &str = "leader";
     let consequence =
@@ -297,7 +297,7 @@ pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row
     }
 }
 
-/// A row about the settings file in the cluster.
+/// Returns a row about the settings file in the cluster.
 pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
     match found {
         Err(why) if why.starts_with("ConfigMap ") => Row::wrong(
@@ -329,7 +329,7 @@ pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
     }
 }
 
-/// Rows about rights that its account lacks.
+/// Returns rows about rights that the guard's account lacks.
 pub fn rights(user: &str, all: &[Right]) -> Vec<Row> {
     const RIGHTS: &str = "rights";
     if let Some(Err(why)) = all.iter().map(|it| &it.allowed).find(|it| it.is_err()) {

@@ -16,12 +16,12 @@ use objects::{Meta, Workload};
 use serde_json::json;
 
 const NAMESPACES: &str = "namespaces";
-/// Clusters that have a row of their own; more than these share one.
+/// The number of clusters that have a row of their own; more than these share one.
 const MOST_CLUSTERS: usize = 10;
 /// The subject of rows about what no selector adopts.
 pub const ADOPTION: &str = "adoption";
 
-/// Rows about how the namespaces with clusters are guarded.
+/// Returns rows about how the namespaces with clusters are guarded.
 pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     let names: BTreeSet<&str> = clusters.iter().map(|it| &*it.id.namespace).collect();
     let row = |ns: &str| {
@@ -70,7 +70,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     names.into_iter().map(row).collect()
 }
 
-/// Rows about clusters that are not well, and about objects that would be refused as they are.
+/// Returns rows about clusters that are not well, and about objects that would be refused as they are.
 pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     const CLUSTERS: &str = "clusters";
     if clusters.is_empty() {
@@ -114,7 +114,7 @@ pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> 
     rows
 }
 
-/// Rows about clusters that the settings no longer adopt.
+/// Returns rows about clusters that the settings no longer adopt.
 pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
     let row = |(id, _): (&Id, &str)| {
         let says = format!("StatefulSet {id}: {}", once_guarded::SAYS);
@@ -123,7 +123,7 @@ pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
     view.no_longer_adopted().map(row).collect()
 }
 
-/// The row about a StatefulSet that runs a database server and that no selector adopts.
+/// Returns the row about a StatefulSet that runs a database server and that no selector adopts.
 pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<Row> {
     let Meta { namespace, name, .. } = &workload.metadata;
     let gone = || view.no_longer_adopted().any(|(id, _)| id.namespace == *namespace && id.name == *name);
@@ -150,7 +150,7 @@ pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<Row> {
     Some(Row::remark(ADOPTION, format!("{namespace}/{name} {says}"), instead))
 }
 
-/// Rows about bootstrap nodes without a StatefulSet, which failed installations leave behind.
+/// Returns rows about bootstrap nodes without a StatefulSet, which failed installations leave behind.
 pub fn lone_founders(view: &View<'_>) -> Vec<Row> {
     let row = |it: &Workload| {
         let Meta { namespace, name, .. } = &it.metadata;

@@ -21,7 +21,7 @@ pub(super) struct Part<'a> {
 pub struct NoYaml {
     /// Where the YAML error is.
     pub place: Place,
-    /// The text is not meant to be a manifest.
+    /// What the text is instead.
     pub kind: NoManifest,
     problem: String,
 }
@@ -40,7 +40,7 @@ pub enum NoManifest {
 const TEMPLATE: &str =
     "this is a template, not a manifest; judge its output: helm template CHART | gatera check -";
 
-/// Tells whether a text has the head of a manifest somewhere.
+/// Returns whether a text has the head of a manifest somewhere.
 pub fn looks_like_one(text: &str) -> bool {
     let head = |line: &str| {
         let line = line.trim_start_matches([' ', '\t', '-', '{', '"', '\'']);
@@ -82,8 +82,8 @@ fn until_next(text: &str) -> (usize, u64) {
 }
 
 impl Part<'_> {
-    /// Parses the YAML. Aliases may expand a small text without limit, so there are limits; a long text may hold as
-    /// much as it is long.
+    /// Parses the YAML. Aliases may expand a small text without limit, so the result is limited; a long text may hold as many
+    /// nodes as it has bytes.
     pub(super) fn read(&self) -> Result<Vec<Spanned<Node>>, NoYaml> {
         let (length, few) = (self.text.len(), serde_saphyr::Budget::default());
         let options = serde_saphyr::options! {
@@ -105,10 +105,10 @@ impl Part<'_> {
         })
     }
 
-    /// Tells what the text is, of which this line is not YAML.
+    /// Returns what a text is that is not YAML at this line.
     fn kind(&self, line: u64) -> NoManifest {
         let at = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
-        // An error that a template causes in the lines below it shows up there.
+        // A template may cause an error up to two lines further down.
         let filled_in = self.text.lines().skip(at.saturating_sub(2)).take(3).any(|it| it.contains("{{"))
             || !looks_like_one(self.text) && self.text.lines().any(|it| it.trim_start().starts_with("{{"));
         match () {

@@ -84,7 +84,7 @@ fn merged(field: &str, live: &Value, last: &Value, wanted: &Value) -> Value {
     }
 }
 
-/// A field of the last manifest that the new one no longer has is removed, with everything below it.
+/// Merges a map. A field of the last manifest that the new one no longer has is removed, with everything below it.
 fn map(live: &Map<String, Value>, last: &Value, wanted: &Map<String, Value>) -> Map<String, Value> {
     let stays = |(key, live): (&String, &Value)| match wanted.get(key) {
         Some(Value::Null) => None,

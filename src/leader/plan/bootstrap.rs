@@ -1,12 +1,12 @@
-//! When the bootstrap node goes, and what comes first.
+//! When the bootstrap node is removed, and in which order.
 //!
 //! The removal is recorded on the StatefulSet; then the node's name is removed from every member's addresses; then
 //! everything to be removed is marked; then its Deployment is deleted with its pods; then its Service and ConfigMap;
-//! then an Event is written and the end recorded. Each step
-//! follows from what the API server shows, so a new leader continues where the last one stopped. Record and marks are
-//! reminders: people can write them too, so what to remove is derived again each time, and anything else that the
-//! record names is kept, with an Event. A bootstrap pod without a Deployment is left to the person who made it: nothing
-//! re-creates it, and the guard has no right to delete pods.
+//! then an Event is written and the end recorded. Each step follows from what the API server shows, so a new leader
+//! continues where the last one stopped. Record and marks are reminders: people can write them, too, so what to remove
+//! is derived again each time, and any other object that the record names is kept, with an Event. A bootstrap pod
+//! without a Deployment is left to the person who created it: nothing re-creates it, and the guard has no permission to
+//! delete pods.
 
 use super::warrant::is_marked;
 use super::{Announcement, Finish, Mark, NOT_REMOVED, PendingDeletion, Step, not_removed};
@@ -118,7 +118,7 @@ fn going<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> 
     services(cluster, view, noted)
 }
 
-/// Marks everything that is to be removed: as long as the Deployments exist, it can be derived.
+/// Marks everything that is to be removed, which can be derived only while the Deployments exist, then deletes those.
 fn with_deployments<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
@@ -181,7 +181,7 @@ fn stays<'a>(
 ) -> Option<String> {
     let ns = &*cluster.id.namespace;
     let there = seen(cluster, view, target);
-    // The view holds ConfigMaps only while a workload of ours reads them.
+    // The view contains ConfigMaps only while a guarded workload reads them.
     if there.map_or(target.kind != Kind::ConfigMap, Meta::going) {
         return None;
     }
@@ -224,7 +224,7 @@ fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) 
 pub(super) const UNMARKED: &str =
     "it was not marked while the bootstrap node existed, so its owner is unknown";
 
-/// Ends the removal. The guard sees a ConfigMap only while a workload of ours reads it, so the rest is looked up.
+/// Ends the removal. The view contains a ConfigMap only while a guarded workload reads it, so the rest is looked up.
 fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget, String)>) -> Stage {
     let finish = Finish {
         id: cluster.id.clone(),
@@ -254,7 +254,7 @@ fn condemned(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> PendingD
     PendingDeletion { id: cluster.id.clone(), owner, target: target.clone(), version }
 }
 
-/// Returns this very object, as the view shows it.
+/// Returns the metadata of exactly this object, if the view contains it.
 fn seen<'a>(cluster: &Cluster, view: &View<'a>, target: &RemovalTarget) -> Option<&'a Meta> {
     let ns = &*cluster.id.namespace;
     let meta = match target.kind {
@@ -268,7 +268,7 @@ fn seen<'a>(cluster: &Cluster, view: &View<'a>, target: &RemovalTarget) -> Optio
     meta.filter(|meta| target.is(target.kind, meta))
 }
 
-/// Tells whether the Deployment has a pod or wants one.
+/// Returns whether the Deployment has a pod or wants one.
 fn runs(deployment: &Workload, cluster: &Cluster) -> bool {
     deployment.replicas() > 0 || pods_of(&deployment.metadata.name, cluster).next().is_some()
 }
@@ -277,7 +277,7 @@ fn pods_of<'c>(deployment: &'c str, cluster: &'c Cluster) -> impl Iterator<Item 
     cluster.bootstrap.pods.iter().map(AsRef::as_ref).filter(move |pod| pod.deployment() == Some(deployment))
 }
 
-/// Returns the bootstrap pod that nothing re-creates.
+/// Returns why a bootstrap pod that nothing re-creates stays, and how to remove it.
 fn left_to_you(cluster: &Cluster) -> Option<String> {
     let pod = cluster.bootstrap.pods.iter().find(|pod| pod.bootstrap && pod.owner.is_none())?;
     let (ns, name) = (&cluster.id.namespace, &pod.name);

@@ -16,17 +16,18 @@ use facts::marks::recovery::Recovery;
 use facts::marks::{FOUNDS, NONE, UNKNOWN};
 use facts::view::{Cluster, PodFact, View};
 
-/// API servers delete Events after an hour.
+/// The lifetime of an Event: API servers delete Events after an hour.
 const LIFE_OF_AN_EVENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// Reports of pods, by uid, with their time.
 pub type Answers = BTreeMap<String, (Timestamp, Answer)>;
 
+/// What follows from the reports of members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Concluded {
     /// The cluster's identity; `None`: it has none.
     pub is: Option<Identity>,
-    /// It is to be recorded.
+    /// Whether it is to be recorded.
     pub new: bool,
     /// Name and uid of the pods that reported the identity and do not have it yet.
     pub unannotated: Vec<(String, String)>,
@@ -34,9 +35,9 @@ pub struct Concluded {
     pub beside: Vec<super::Announcement>,
 }
 
-/// Tells whether members are to be asked. A Ready member may wait for its report to be read, or the record is lost and
-/// pods know it. Until an Event of its start expires, a pod may also report something new: an identity that was never
-/// compared, or that it has none.
+/// Returns whether the reports of members are to be read. A Ready member may wait for that, or the record is lost while
+/// pods have the identity. Until an Event of its start expires, a pod may also report something new: an identity that
+/// was never compared, or that it has none.
 pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
     let knows = |pod: &PodFact| pod.identity.as_deref().is_some_and(|it| Identity::read(it).is_some());
     let recent =
@@ -49,20 +50,20 @@ pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
         && proven(cluster, view).any(|pod| pod.reports_identity && waits(pod))
 }
 
-/// A pod reports until it has an identity, or until it knows that its cluster has none.
+/// Returns whether the pod still reports: it does so until it has an identity, or the mark that its cluster has none.
 fn waits_to_be_heard(pod: &PodFact) -> bool {
     let knows_none = |text: &str| matches!(text, UNKNOWN | FOUNDS) || Recovery::is_right(text);
     pod.identity.as_deref().is_some_and(knows_none)
 }
 
-/// Ready, and Ready proves Synced.
+/// Lists the pods that are Ready where Ready proves Synced.
 pub fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a PodFact> {
     inject::identity::pods(cluster, view).filter(|pod| pod.ready && pod.verified)
 }
 
-/// Returns the cluster's identity, if it follows. The recorded one stays as long as one pod that serves is in it. If
-/// none is, and all that serve are in the same cluster, that one counts: only a pod that was allowed to found it can
-/// have become Ready there. The first time, most members must be in it.
+/// Returns the cluster's identity, if it follows from the reports. The recorded one stays as long as one pod that
+/// serves is in it. If none is, and all that serve are in the same cluster, that one counts: only a pod that was
+/// allowed to found it can have become Ready there. The first time, most members must be in it.
 pub fn concluded(cluster: &Cluster, view: &View<'_>, answers: &Answers) -> Option<Concluded> {
     use Answer::{HasNone, Is};
     let of = |pod: &PodFact| {
@@ -101,7 +102,7 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, answers: &Answers) -> Optio
     Some(Concluded { is, new, unannotated, beside })
 }
 
-/// Reasons of Events.
+/// The Event reason for a pod that serves another cluster than the recorded one.
 const BESIDE: &str = "AnotherCluster";
 
 fn beside(pod: &PodFact, its: &Identity, is: &str) -> String {

@@ -1,4 +1,5 @@
-//! The plan, kept between two looks: the steps of a namespace stand until something in it changes, or for ten seconds.
+//! The plan, kept between two looks: the steps of a namespace are valid until something in it changes, or for ten
+//! seconds.
 //!
 //! Must not know: what a step is for, or a clock; the caller counts the time.
 
@@ -8,10 +9,11 @@ use std::time::Duration;
 use super::{Step, no_longer_adopted, of};
 use facts::view::{Changed, Freshness, View, WorldDiff};
 
-/// Some steps follow from time alone, such as the end of a reservation. Few follow from another namespace.
+/// The time after which all namespaces are planned again: some steps follow from time alone, such as the end of a
+/// reservation, and a few follow from another namespace.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 
-/// What the leader remembers of its looks.
+/// The steps of the last look, and the world that they follow from.
 #[derive(Debug, Default)]
 pub struct IncrementalPlanner {
     last: WorldDiff,

@@ -1,12 +1,11 @@
 //! When members restart with a changed configuration: one, then the others one at a time.
 //!
-//! Owns: [`stage`], how far a cluster is (`rollout/turn.rs`: which member is next; `rollout/back.rs`: when it is given
-//! up, and the way
-//! back; `snapshot.rs`: what a snapshot is). Must not know: clients; how a pod gets its revision (`inject/configuration.rs`).
-//! The first member to start with a revision is the canary: the others follow only when it is well; if it is not, all
-//! members go back to the revision that was good. The record on the StatefulSet names that revision and the canary;
-//! what is due next follows from it and from what pods run, so a new leader continues where the last one stopped.
-//! Members are never deleted: they are evicted, and each eviction is judged like any other.
+//! Owns: [`stage`], how far a cluster is (`rollout/turn.rs`: which member is next; `rollout/back.rs`: when a rollout is
+//! given up, and the way back; `snapshot.rs`: what a snapshot is). Must not know: clients; how a pod gets its revision
+//! (`inject/configuration.rs`). The first member to start with a revision is the canary: the others follow only when it
+//! is healthy; if it is not, all members go back to the revision that was good. The record on the StatefulSet names
+//! that revision and the canary; what is due next follows from it and from what pods run, so a new leader continues
+//! where the last one stopped. Members are never deleted: they are evicted, and each eviction is judged like any other.
 
 mod back;
 mod turn;
@@ -17,13 +16,14 @@ use super::{Announcement, Step};
 use facts::revision::Revision;
 use facts::view::{Candidate, Cluster, Member, RolloutRecord, RolloutRequest, State, View};
 
-/// Helm and kubectl apply a ConfigMap before the StatefulSet that goes with it.
+/// The time for which a new configuration must not change before a rollout begins: Helm and kubectl apply a ConfigMap
+/// before the StatefulSet that belongs to it.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// A member that starts with a new configuration may still fail when it serves: the canary is watched for this long.
+/// The time for which the canary is watched: a member with a new configuration may still fail once it serves.
 const PROVES: Duration = Duration::from_secs(10);
 
-/// More options than this are counted, not named.
+/// The number of changed options that are named; if there are more, the rest is counted.
 const MOST: usize = 4;
 
 const TEMPLATE_ROLLS: &str = "a rollout of the StatefulSet is under way";
@@ -43,7 +43,7 @@ pub enum Stage {
     Settled,
     /// The rollout does not continue by itself, for this reason.
     Held(String),
-    /// The rollout continues when something else ends: what.
+    /// The rollout continues when something else ends, which is named here.
     Waits(String),
     /// The rollout continues: what is done, and the next step unless it only waits.
     Rolls(String, Option<Box<Step>>),
@@ -52,10 +52,10 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// The words for the stages, in order.
+    /// The names of the stages in metrics, in order.
     pub const WORDS: [&str; 6] = ["absent", "settled", "held", "waits", "rolls", "stopped"];
 
-    /// Returns the stage as one word, for metrics.
+    /// Returns the name of the stage in metrics.
     pub fn word(&self) -> &'static str {
         let [absent, settled, held, waits, rolls, stopped] = Self::WORDS;
         match self {
@@ -81,9 +81,9 @@ impl Stage {
 pub struct Configure {
     pub id: super::Id,
     pub uid: String,
-    /// Counts changes of the StatefulSet: after another one the step is judged again.
+    /// The generation of the StatefulSet: after another change the step is judged again.
     pub generation: i64,
-    /// What is written on it.
+    /// The record that is written on the StatefulSet.
     pub note: RolloutRecord,
     pub events: Vec<Announcement>,
     /// The step must be due for this long before it is done.
@@ -123,7 +123,7 @@ fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     }
 }
 
-/// Writes the first record: what members run is good, or what they would start with.
+/// Writes the first record: the revision that members run counts as good, or else the one that they would start with.
 fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     // Only members that serve count: one that fails may fail because of what it runs.
     let serves =
@@ -160,7 +160,7 @@ struct Rollout<'a, 'v> {
 }
 
 impl Rollout<'_, '_> {
-    /// Returns what members are to run; or why that is unknown, or not allowed.
+    /// Returns the revision that members are to run, or why it is unknown or not allowed.
     fn wanted(&self) -> Result<Revision, String> {
         let live = match &self.cluster.live {
             Ok(live) if live.is_empty() => {
@@ -209,7 +209,7 @@ impl Rollout<'_, '_> {
         Some(Box::new(Step::Evict { id, pod, uid, patience }))
     }
 
-    /// A restarted member must be Ready for this long before the next one restarts.
+    /// Returns how long a restarted member must be Ready before the next one restarts.
     fn between_two(&self) -> Duration {
         Duration::from_secs(self.cluster.workload.spec.min_ready_seconds.into())
     }
@@ -228,7 +228,7 @@ impl Rollout<'_, '_> {
         }
     }
 
-    /// The revision that is wanted is good already.
+    /// Returns the stage where the wanted revision is the good one already.
     fn is_good(&self) -> Stage {
         if let Some(back) = self.put_back(false) {
             return back;
@@ -254,7 +254,7 @@ impl Rollout<'_, '_> {
         }
     }
 
-    /// A new revision is wanted.
+    /// Begins a rollout, because a new revision is wanted.
     fn begins(&self, wanted: &Revision) -> Stage {
         if self.is_given_up(wanted) {
             let why = self.note.stopped.iter().map(|it| it.why.clone()).collect::<String>();
@@ -295,7 +295,7 @@ impl Rollout<'_, '_> {
         Stage::Rolls(format!("{names}: {name} is the first"), Some(self.write(note, Some(event), QUIET)))
     }
 
-    /// Another revision is wanted while a rollout is under way.
+    /// Redirects a rollout that is under way, because another revision is wanted now.
     fn turns_to(&self, wanted: &Revision) -> Stage {
         let took =
             self.cluster.members.iter().any(|it| Self::runs(it).is_some_and(|it| *it != self.note.good));
@@ -319,7 +319,7 @@ impl Rollout<'_, '_> {
             (None, _) => {}
         }
         match canary {
-            // The canary is well: other members that restart now may take the revision, too.
+            // The canary is healthy: other members that restart now may take the revision, too.
             Some(member) if taken(&member) => {
                 let next = Candidate { canary: None, ..next.clone() };
                 let note = RolloutRecord { next: Some(next), ..self.note.clone() };

@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use super::Step;
 
-/// Retry interval of a step that failed, or that the world does not show.
+/// The pause before a step is repeated that failed, or whose result the world does not show.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Where nothing is due, a step may become due without any change: a reservation expires.
+/// The longest wait while nothing is planned: a step may become due without any change, as when a reservation expires.
 const IDLE: Duration = Duration::from_secs(30);
-/// The watch shows another client's change within this time.
+/// The pause after a conflict: the watch shows another client's change within this time.
 const SOON: Duration = Duration::from_millis(200);
-/// Members that report nothing are asked less and less often, down to this interval.
+/// The limit of the interval at which the reports of members are read, which grows while they report nothing.
 const MOST_PATIENT: Duration = Duration::from_secs(600);
 
-/// What the leader remembers between two looks.
+/// What the leader remembers of the planned steps between two looks.
 #[derive(Default)]
 pub struct StepScheduler {
-    /// Steps that rest, each until this time; `None`: as long as it is planned.
+    /// The steps that rest, each until this time; `None`: as long as it is planned.
     rests: HashMap<Step, Option<Duration>>,
-    /// How long a member that reported nothing is not asked again.
+    /// How long the reports of a cluster are not read again, because its members reported nothing.
     asked: HashMap<Step, Duration>,
     /// Since when each step that must be due for a while is planned.
     waits: HashMap<Step, Duration>,
@@ -71,7 +71,7 @@ impl StepScheduler {
         self.rests.insert(step.clone(), pause.map(|pause| now + pause));
     }
 
-    /// Tells whether a refusal has another reason than the last one.
+    /// Returns whether a refusal has another reason than the last one.
     pub fn is_news(&mut self, step: &Step, why: &str) -> bool {
         self.refused.insert(step.clone(), why.to_owned()).is_none_or(|before| before != why)
     }

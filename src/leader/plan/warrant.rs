@@ -1,7 +1,7 @@
 //! The permission to delete one object of a bootstrap node, derived from the world and not from a record.
 //!
-//! Deployments and Services are in the view, so `plan/bootstrap.rs` derives theirs. A ConfigMap is in it only while a
-//! workload of ours reads it, and its other readers never are: both are looked up right before ([`Found`]).
+//! Deployments and Services are in the view, so `plan/bootstrap.rs` derives their permission. A ConfigMap is in it only
+//! while a guarded workload reads it, and its other readers never are: both are looked up right before ([`Found`]).
 
 use super::Finish;
 use super::bootstrap::UNMARKED;
@@ -9,7 +9,7 @@ use facts::marks;
 use facts::view::{Cluster, RemovalTarget, View};
 use objects::{ConfigMap, Kind, Meta, Reader};
 
-/// The objects that the API server showed right before.
+/// The objects that the API server showed right before the decision.
 #[derive(Debug)]
 pub struct Found {
     /// The ConfigMap of the target's name, if the target is one and it is there.
@@ -19,7 +19,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// The metadata of the object itself, if it was found.
+    /// Returns the metadata of the object itself, if it was found.
     pub fn meta(&self, target: &RemovalTarget) -> Option<&Meta> {
         let map = self.map.iter().map(|map| (Kind::ConfigMap, &map.metadata));
         let readers = self.readers.iter().flatten().filter(|it| it.kind == "Deployment");
@@ -33,7 +33,7 @@ impl Found {
 pub enum Warrant {
     /// The object belongs to the bootstrap node alone and may be deleted in this version.
     Given(String),
-    /// It is not there any more.
+    /// The object does not exist any more.
     Gone,
     /// Another object must be deleted first.
     Waits(String),
@@ -60,7 +60,7 @@ pub fn warrant(
     }
 }
 
-/// The Deployments of the bootstrap node are gone by now.
+/// Judges a Deployment: those of the bootstrap node are gone by now, so one that exists stays.
 fn deployment(cluster: &Cluster, target: &RemovalTarget, all: &[Reader]) -> Warrant {
     let there = all.iter().any(|it| it.kind == "Deployment" && target.is(Kind::Deployment, &it.metadata));
     if there {
@@ -78,7 +78,7 @@ fn config_map(
     map: Option<&ConfigMap>,
     readers: &[Reader],
 ) -> Warrant {
-    // Another object of the same name was applied since, and is not ours.
+    // If another object of the same name was applied since, it is not the one to delete.
     let Some(map) = map.filter(|map| target.is(Kind::ConfigMap, &map.metadata) && !map.metadata.going())
     else {
         return Warrant::Gone;
@@ -100,7 +100,7 @@ fn config_map(
     Warrant::Given(map.metadata.resource_version.clone())
 }
 
-/// Tells whether the reader belongs to a Deployment that is gone and is deleted after it.
+/// Returns whether the reader belongs to a Deployment that is gone and is deleted after it.
 fn goes(reader: &Meta, finish: &Finish, all: &[Reader]) -> bool {
     let of_deployment = |meta: &Meta| {
         meta.controller().is_some_and(|owner| {
@@ -117,7 +117,7 @@ fn goes(reader: &Meta, finish: &Finish, all: &[Reader]) -> bool {
         || reader.controller().is_some_and(|owner| owner.kind == "ReplicaSet" && of_replica_set(&owner.uid))
 }
 
-/// Tells whether the object has the guard's mark for the StatefulSet of this uid.
+/// Returns whether the object has the guard's mark for the StatefulSet of this uid.
 pub fn is_marked(meta: &Meta, uid: &str) -> bool {
     meta.mark(marks::REMOVING) == Some(uid)
 }

@@ -14,11 +14,12 @@ use facts::galera::start_report::{JoinPhase, StartReport};
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, PodFact, View};
 
-/// Kubelets drop Events of a pod that made many, for minutes: a server that failed in the same pod before may have
-/// reported unseen. A server that still recovers from its crash looks the same; it is restarted, once.
+/// The time after which a running server without a report is restarted, once. Kubelets drop Events of a pod that caused
+/// many, for minutes, so the report of a server that failed in the same pod before may be lost. A server that still
+/// recovers from its crash looks the same.
 const UNHEARD: SignedDuration = SignedDuration::from_secs(60);
 
-/// A volume that is detached from a node which does not answer arrives within this time.
+/// The time within which a volume arrives that is detached from a node which does not answer.
 const ON_ITS_WAY: SignedDuration = SignedDuration::from_mins(10);
 
 /// Returns what to do until every member has reported where its data ends.
@@ -92,7 +93,7 @@ pub(super) fn next(
     })
 }
 
-/// Tells whether the member is to report once more. Its pod existed when the person asked, and its server is not
+/// Returns whether the member is to report once more. Its pod existed when the person asked, and its server is not
 /// running: what its step refused may be repaired since, and a kubelet may wait for minutes before it restarts a server
 /// that kept failing. Or it runs again, and its report was dropped. This is done once: the report of a new pod counts.
 fn is_asked_again(
@@ -117,9 +118,9 @@ fn is_asked_again(
     refused || silent && still >= if pod.running { UNHEARD } else { SETTLED }
 }
 
-/// Tells whether another pod is to read this member's data: its own pod does not run, and another member could start if
-/// this position were known. Only claims with a volume are read: a claim without one would get its volume wherever the
-/// reader happens to run.
+/// Returns the step that lets another pod read this member's data, if its own pod does not run and another member could
+/// start if this position were known. Only claims with a volume are read: a claim without one would get its volume
+/// wherever the reader happens to run.
 fn is_to_be_read(
     row: &MemberData<'_>,
     rows: &[MemberData<'_>],

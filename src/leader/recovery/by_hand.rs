@@ -1,5 +1,5 @@
-//! Members whose servers do not start by gatera's step: they report no position and start without comparing it, so
-//! members that are created now could form a cluster that lacks rows which only one of them has. No pods are created
+//! Members whose servers do not start by gatera's step script: they report no position and start without comparing it,
+//! so members that are created now could form a cluster that lacks rows which only one of them has. No pods are created
 //! for them.
 //!
 //! Must not know: how they are started instead (`gatera explain G20`, "Without the step").
@@ -38,7 +38,7 @@ pub(super) fn beside(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     ))
 }
 
-/// Tells whether the server in this pod starts by the step, given the pod as an API server would make it.
+/// Returns whether the server in this pod starts by the step, given the pod as an API server would make it.
 pub fn starts_by_the_step(pod: &Value) -> bool {
     match Object::read(Kind::Pod, &pod.to_string()) {
         Ok(Object::Pod(pod)) => PodFact::of(&pod).step,

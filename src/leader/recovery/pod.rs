@@ -55,8 +55,8 @@ pub fn member_pod(set: &Value, ordinal: i64) -> Option<Value> {
     }))
 }
 
-/// Returns the StatefulSet as it was at this revision, which it keeps under this name: in the middle of a rollout it
-/// creates the pods of members that are not reached yet from there. `None`: there is no template in it.
+/// Returns the StatefulSet as it was at the kept revision of this name: in the middle of a rollout it creates the pods
+/// of members that are not reached yet from that revision. `None`: there is no template in the revision.
 pub fn at_revision(mut set: Value, name: &str, kept: &Value) -> Option<Value> {
     let mut template = kept["spec"]["template"].as_object()?.clone();
     // The revision is kept as a patch.

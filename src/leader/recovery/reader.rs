@@ -1,8 +1,8 @@
 //! A pod that only reads a member's data and reports its position: for a member whose own pod does not run, because no
 //! node takes it or nothing can be started in it.
 //!
-//! It is the member's pod as it was prepared, without what may keep it from running, and with the step alone, which
-//! ends when it has reported. It carries the step's text, so that it works where pods are not injected.
+//! It is the member's pod after injection, without what may keep it from running, and with the step script alone, which
+//! ends when it has reported. It carries the text of the step script, so that it works where pods are not injected.
 
 use serde_json::{Map, Value, json};
 
@@ -12,11 +12,11 @@ use facts::galera::bitnami;
 use facts::galera::start::{STEP, behind_the_step};
 use facts::marks::{CONTAINER, PREFIX};
 
-/// The pod is never Ready: nothing sets this condition.
+/// The readiness gate of the pod, which is never Ready: nothing sets this condition.
 const NEVER: &str = "gatera.dev/never";
-/// A crash recovery that takes longer than this needs a person.
+/// The deadline of the pod in seconds: a crash recovery that takes longer needs a person.
 const LONGEST: i64 = 3600;
-/// Fields of the container that are kept: where its data and its options are, and as which user it reads them.
+/// Fields of the container that are kept: where its data and its options are, and the user that reads them.
 const KEPT: [&str; 8] = [
     "name",
     "image",
@@ -27,7 +27,7 @@ const KEPT: [&str; 8] = [
     "terminationMessagePath",
     "workingDir",
 ];
-/// Fields of the pod that are dropped: where it may not run, and what makes it a member.
+/// Fields of the pod that are dropped: those that restrict where it runs, and those that make it a member.
 const LEFT: [&str; 13] = [
     "affinity",
     "nodeSelector",
@@ -50,10 +50,10 @@ pub enum NoReader {
     /// The pod has no container with this name.
     #[error("its pod has no server")]
     NoServer,
-    /// No container in it starts by the step.
+    /// The server does not start by the step script.
     #[error("its server does not start by gatera's step script, so no other pod can read its data")]
     NoStep,
-    /// The server would be asked with other options than its own.
+    /// The server would be started with other options than its own.
     #[error(
         "an init container makes files for its server, perhaps its options, so no other pod can read its data"
     )]
@@ -68,7 +68,7 @@ pub fn reader_pod(own: &Value, container: &str, image: Option<&str>) -> Result<V
     let named = |it: &&Value| it["name"] == container;
     let server = own["spec"]["containers"].as_array().and_then(|all| all.iter().find(named));
     let server = server.and_then(Value::as_object).ok_or(NoReader::NoServer)?;
-    // That image finds its data without any file.
+    // Bitnami's image finds its data without any file.
     if !is_bitnamis(server) && is_prepared(&own["spec"], &server["volumeMounts"]) {
         return Err(NoReader::Prepared);
     }
@@ -130,7 +130,7 @@ fn command(server: &Map<String, Value>) -> Option<Value> {
     Some(["sh", "-c", &step, STEP].into_iter().chain(starts).collect())
 }
 
-/// Tells whether the server starts by the step in Bitnami's way.
+/// Returns whether the server starts by the step in Bitnami's way.
 fn is_bitnamis(server: &Map<String, Value>) -> bool {
     list(server.get("env")).any(|it| it["name"] == bitnami::BASH_ENV && it["value"] == bitnami::SCRIPT)
 }
@@ -158,7 +158,7 @@ fn let_be_missing(source: &mut Value) {
     }
 }
 
-/// Returns small resource requests, no larger than the server's own, so that a node has room. A quota wants both named.
+/// Returns small resource requests, so that a node has room, and the server's own limits: a quota may require both.
 fn resources(server: &Map<String, Value>) -> Value {
     let limits = server.get("resources").and_then(|it| it["limits"].as_object()).cloned().unwrap_or_default();
     let limits: Map<_, _> =
@@ -166,7 +166,7 @@ fn resources(server: &Map<String, Value>) -> Value {
     json!({ "requests": { "cpu": "10m", "memory": "64Mi" }, "limits": limits })
 }
 
-/// Tells whether an init container writes where the server reads outside its claims: without it, the server may look
+/// Returns whether an init container writes where the server reads outside its claims: without it, the server may look
 /// elsewhere for its data.
 fn is_prepared(spec: &Value, server: &Value) -> bool {
     let each = |of: &Value| of.as_array().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What `gatera recover` does next: a pure function of the view, asked again after every look.
+//! What `gatera recover` does next: a pure function of the view, called again after every look.
 //!
 //! Nothing is remembered between two looks, so a command that was killed continues where it was, and two people at once
 //! do the same steps. First every member reports where its data ends; then one is chosen and requested; then its pod is
@@ -15,11 +15,11 @@ use facts::marks::recovery::Recovery;
 use facts::view::condition::Condition;
 use facts::view::{Cluster, Member, View};
 
-/// A member that has reported nothing for this long will not report.
+/// The time after which a member that has reported nothing is not expected to report any more.
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(90);
-/// Members whose last view is complete form the cluster again within this time.
+/// The time within which members whose last view is complete form the cluster again.
 pub(super) const SETTLED: SignedDuration = SignedDuration::from_secs(20);
-/// An autoscaler adds a node for a pending pod within this time.
+/// The time within which an autoscaler adds a node for a pending pod.
 const FOR_A_NODE: SignedDuration = SignedDuration::from_mins(5);
 
 /// What the person who runs the command wants.
@@ -37,6 +37,7 @@ pub struct Want {
     pub unreadable: Vec<String>,
 }
 
+/// The next step of a recovery, for `gatera recover` to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing: the cluster serves.
@@ -88,9 +89,9 @@ pub enum Step {
         /// The member that would start if the loss is accepted.
         from: Option<String>,
     },
-    /// It cannot be done at all.
+    /// The recovery cannot be done at all, for this reason.
     Cannot(String),
-    /// The servers do not start by the step, for this reason: a person starts the cluster.
+    /// The servers do not start by the step script, for this reason: a person starts the cluster.
     ByHand(&'static str),
     /// Take the request back, for this reason, and start again.
     TakeBack(String),
@@ -244,8 +245,8 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
     }
 }
 
-/// A node may have to be added for the pod. Its own status says how long it has been pending, whatever the others do
-/// meanwhile.
+/// Returns whether this member has been waited for long enough. A node may have to be added for its pod; the status of
+/// the pod shows how long it has been pending, whatever the other members do meanwhile.
 fn waited_enough(member: &Member, view: &View<'_>, still: SignedDuration) -> bool {
     match member.pod.as_deref() {
         Some(pod) if pod.node.is_empty() => {
@@ -256,7 +257,7 @@ fn waited_enough(member: &Member, view: &View<'_>, still: SignedDuration) -> boo
     }
 }
 
-/// Tells whether a member that served has lost the others. One that served and is not Ready may be a donor, which
+/// Returns whether a member that served has lost the others. One that served and is not Ready may be a donor, which
 /// nothing shows: that may last longer.
 pub(super) fn has_lost_the_others(
     member: &Member,
@@ -307,7 +308,7 @@ pub fn next_in_turn<'a>(cluster: &'a Cluster, view: &View<'_>, still: SignedDura
     all.find(|member| !member.does_not_run()).or(held_up)
 }
 
-/// Tells whether the member cannot join: its node does not answer, it is in another cluster, or it has neither a pod
+/// Returns whether the member cannot join: its node does not answer, it is in another cluster, or it has neither a pod
 /// nor a claim.
 fn stays_away(cluster: &Cluster, member: &Member, view: &View<'_>) -> bool {
     let bound = cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);

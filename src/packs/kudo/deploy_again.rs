@@ -61,7 +61,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Some(cluster) if cluster.has_data() => {
             format!("over cluster {} ({})", cluster.id.name, view.describe(cluster))
         }
-        // A first install, or one that never formed a cluster.
+        // This is a first installation, or one that never formed a cluster.
         Some(_) => return Findings::new(),
         None if view.freshness == Freshness::Current => return Findings::new(),
         None => {

@@ -105,7 +105,7 @@ fn of_all(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(RULE.finding(Verdict::Deny, "", says, WHY, instead))
 }
 
-/// The clusters with data that would be deleted with such an Instance.
+/// Returns the clusters with data that would be deleted with such an Instance.
 fn going<'a>(view: &View<'a>, with: impl Fn(&Cluster, &Owner) -> bool) -> Vec<&'a Cluster> {
     let goes = |it: &&Cluster| {
         let owner = it.workload.metadata.controller().filter(|owner| owner.is_of("kudo.dev", "Instance"));
@@ -118,7 +118,7 @@ fn going<'a>(view: &View<'a>, with: impl Fn(&Cluster, &Owner) -> bool) -> Vec<&'
     going
 }
 
-/// A finding if no cluster is known, but the view is not current.
+/// Returns a finding if no cluster is known, but the view is not current.
 fn unknown(view: &View<'_>) -> Option<Finding> {
     let says = format!("clusters may be deleted with it ({})", view.seen());
     (view.freshness != Freshness::Current).then(|| RULE.finding(Verdict::Unknown, "", says, WHY, UNTIL_SEEN))

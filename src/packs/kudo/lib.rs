@@ -54,9 +54,9 @@ impl Custom for OperatorVersion {
     }
 }
 
-/// CEL: the spec or the owners change. KUDO often writes the status and the finalizers.
+/// The CEL condition that the spec or the owners change; KUDO often writes the status and the finalizers.
 const ANOTHER_SPEC: &str = "oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec || has(object.metadata.ownerReferences) && (!has(oldObject.metadata.ownerReferences) || object.metadata.ownerReferences != oldObject.metadata.ownerReferences)";
-/// CEL: an Instance, or the definition of all of them.
+/// The CEL condition for an Instance, or the definition of all Instances.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'instances.kudo.dev'";
 
 const ENTRIES: &[Entry] = &[
@@ -147,7 +147,7 @@ impl Instance {
         self.spec.parameters.get(name)
     }
 
-    /// The names of parameters that changed.
+    /// Returns the names of parameters that changed.
     fn changed<'i>(&'i self, old: &'i Instance) -> impl Iterator<Item = &'i str> {
         let names = self
             .spec
@@ -157,13 +157,13 @@ impl Instance {
         names.map(String::as_str).filter(|name| self.parameter(name) != old.parameter(name))
     }
 
-    /// Whether the Instance is Galera's, by its operator's name, or because a cluster has its name.
+    /// Returns whether the Instance is Galera's, by its operator's name, or because a cluster has its name.
     fn is_galeras(&self, namespace: &str, view: &View<'_>) -> bool {
         let operator = self.spec.operator_version.name.look();
         operator.contains("galera") || view.cluster_called(namespace, &self.metadata.name).is_some()
     }
 
-    /// The version of its operator, if it is known.
+    /// Returns the version of its operator, if it is known.
     fn version<'a>(&self, namespace: &str, view: &View<'a>) -> Option<&'a OperatorVersion> {
         let name = self.spec.operator_version.name.look();
         let mut all = view.kept(OPERATOR_VERSION, namespace).filter_map(Object::get::<OperatorVersion>);
@@ -176,25 +176,25 @@ impl OperatorVersion {
         self.spec.parameters.all().iter().find(|it| it.name.look() == name)
     }
 
-    /// The plan that runs when this parameter changes.
+    /// Returns the plan that runs when this parameter changes.
     fn plan_of(&self, parameter: &str) -> &str {
         let trigger = self.parameter(parameter).map(|it| it.trigger.look()).filter(|it| !it.is_empty());
         trigger.unwrap_or_else(|| self.first_of(&["update", "deploy"]))
     }
 
-    /// The first of these plans that exists, or the last one.
+    /// Returns the first of these plans that exists, or the last one.
     fn first_of<'p>(&self, plans: &[&'p str]) -> &'p str {
         let there = |plan: &&&str| self.spec.plans.contains_key(**plan);
         plans.iter().find(there).or(plans.last()).copied().unwrap_or_default()
     }
 }
 
-/// The name of a parameter, shortened and without control characters.
+/// Returns the name of a parameter, shortened and without control characters.
 fn visible(name: &str) -> String {
     name.chars().filter(|it| !it.is_control()).take(60).collect()
 }
 
-/// A parameter that this write changes; a removed one has the default of the operator.
+/// Returns the Instance and a parameter that this write changes; a removed parameter has the default of the operator.
 fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r Instance, &'r Scalar)> {
     let (old, new) = written(review, view)?;
     let Some(old) = old else { return Some((new, new.parameter(name)?)) };
@@ -204,7 +204,7 @@ fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r
     (value(old) != Some(now)).then_some((new, now))
 }
 
-/// The written Instance of Galera, before and after.
+/// Returns the written Instance of Galera, before and after.
 fn written<'r>(review: &'r Review, view: &View<'_>) -> Option<(Option<&'r Instance>, &'r Instance)> {
     let new: &Instance = review.new.as_ref()?.get()?;
     let old = review.old.as_ref().and_then(Object::get);

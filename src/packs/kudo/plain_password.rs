@@ -75,6 +75,6 @@ fn is_password(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let says =
         ["PASSWORD", "PASSWD", "TOKEN"].iter().any(|word| name.contains(word)) || name.ends_with("_AUTH");
-    // A parameter for the name of a Secret.
+    // A parameter for the name of a Secret is not a password.
     says && !name.contains("SECRET")
 }

@@ -64,7 +64,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// Whether the text is one hour that begins at a quarter of an hour: 01:15-02:15.
+/// Returns whether the text is one hour that begins at a quarter of an hour: 01:15-02:15.
 fn is_window(text: &str) -> bool {
     let read = |it: &str| {
         let (hour, minute) = it.split_once(':').filter(|_| it.len() == 5)?;

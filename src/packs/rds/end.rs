@@ -79,7 +79,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     }
 }
 
-/// The advice, with the backup first, because the confirmed deletion is final.
+/// Returns the advice, with the backup first, because the confirmed deletion is final.
 fn instead(review: &Review, view: &View<'_>) -> WayOut {
     let confirmed = say("then ").and(confirmation(review, RULE.id, view));
     say("take a backup of your own").then(confirmed.say(", and repeat the command"))
@@ -114,7 +114,7 @@ fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
     RULE.finding(Verdict::Deny, "status.status", says, why, instead)
 }
 
-/// Whether an Rds has no instance, because its operator has not set an id.
+/// Returns whether an Rds has no instance, because its operator has not set an id.
 fn has_none(object: &Object) -> bool {
     object.get::<Rds>().is_some_and(|it| it.status.id.is_empty())
 }

@@ -81,7 +81,7 @@ fn of_field(name: &str, was: &Scalar, is: &Scalar) -> Finding {
     RULE.finding(Verdict::Deny, format!("spec.{name}"), says, why, instead)
 }
 
-/// A finding about a changed password. It is not known whether a mask hides the same password or another one.
+/// Returns a finding about a changed password. It is not known whether a mask hides the same password or another one.
 fn of_password(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (was, is) = (&old.spec, &new.spec);
     let why = "the operator logs in with this password, and creates no databases and no users if that fails";

@@ -6,19 +6,19 @@ use std::collections::BTreeSet;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-/// `GRANT SELECT, INSERT ON shop.* TO 'app1'@'%' WITH GRANT OPTION`
+/// One grant, as in `GRANT SELECT, INSERT ON shop.* TO 'app1'@'%' WITH GRANT OPTION`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Grant {
     /// The privileges in capitals, without columns.
     pub(super) privileges: BTreeSet<String>,
-    /// `shop` of `shop.*`; `*`: every database; empty: no database is named.
+    /// The database, as in `shop.*`; `*`: every database; empty: no database is named.
     pub(super) database: String,
     /// `*`, or a table or routine.
     object: String,
     pub(super) user: String,
     /// The host; `None` means `%`.
     pub(super) host: Option<String>,
-    /// `WITH GRANT OPTION`
+    /// Whether the grant has `WITH GRANT OPTION`.
     pub(super) passed_on: bool,
 }
 
@@ -145,7 +145,7 @@ impl Grant {
         is_whole.then_some(Self { privileges, database, object, user, host, passed_on })
     }
 
-    /// Whether the database, or its pattern (`%`, `_`), matches one of the server's own.
+    /// Returns whether the database, or its pattern (`%`, `_`), matches one of the server's own.
     pub(super) fn is_on_the_servers_own(&self) -> bool {
         let own = ["mysql", "sys", "performance_schema", "information_schema"];
         let pattern = self.database.to_ascii_lowercase();
@@ -153,7 +153,7 @@ impl Grant {
     }
 }
 
-/// Whether the pattern matches as LIKE does. After a mismatch only the last `%` is extended, so a long pattern is not expensive.
+/// Returns whether the pattern matches as LIKE does. After a mismatch only the last `%` is extended, so long patterns are cheap.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut read, mut last) = (0, 0, None);
     while read < name.len() {

@@ -85,7 +85,7 @@ fn of(before: Option<&User>, user: &User) -> Findings {
     user.privileges.all().iter().filter_map(judge).collect()
 }
 
-/// The grants of a user, independent of order and spelling.
+/// Returns the grants of a user, independent of order and spelling.
 fn granted(user: &User) -> BTreeSet<(Option<Grant>, String)> {
     let all = user.privileges.all().iter().map(Scalar::look);
     all.map(|text| match Grant::read(text) {
@@ -121,7 +121,7 @@ const OF_A_DATABASE: [&str; 20] = [
 /// The privileges for monitoring, which read no data.
 const OF_A_WATCHER: [&str; 4] = ["PROCESS", "REPLICATION CLIENT", "SHOW DATABASES", "USAGE"];
 
-/// The verdict, fault and advice for one privilege. They do not contain its text, which may hold a password.
+/// Returns the verdict, fault and advice for one privilege. They do not contain its text, which may hold a password.
 fn wrong(text: &str, user: &User) -> Option<(Verdict, &'static str, &'static str)> {
     let one = "write one GRANT … ON DATABASE.* TO this user";
     let deny = |says| Some((Verdict::Deny, says, one));

@@ -78,9 +78,9 @@ impl Custom for Rds {
     }
 }
 
-/// CEL: an Rds, or the definition of all of them.
+/// The CEL condition for an Rds, or the definition of all Rds.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'rdss.otc.mcsps.de'";
-/// CEL: an Rds, or a binding to a role of the operator.
+/// The CEL condition for an Rds, or a binding to a role of the operator.
 const OURS_BOUND: &str = "request.resource.resource != 'clusterrolebindings' || object != null && object.roleRef.name.contains('rdsoperator')";
 
 const ENTRIES: &[Entry] = &[
@@ -123,25 +123,25 @@ impl<'r> Write<'r> {
         (!same && !view.settings.is_rds_operator(&review.user)).then_some(Self { old, new })
     }
 
-    /// A write of an existing object.
+    /// Returns the old and the new Rds of a write to an existing object.
     fn update(review: &'r Review, view: &View<'_>) -> Option<(&'r Rds, &'r Rds)> {
         Self::of(review, view).and_then(|it| Some((it.old?, it.new)))
     }
 
-    /// A write that creates an object.
+    /// Returns the Rds of a write that creates an object.
     fn creation(review: &'r Review, view: &View<'_>) -> Option<&'r Rds> {
         Self::of(review, view)
             .filter(|it| it.old.is_none() && review.operation == Operation::Create)
             .map(|it| it.new)
     }
 
-    /// Whether this part of the spec changes.
+    /// Returns whether this part of the spec changes.
     fn changes<T: PartialEq>(&self, part: impl Fn(&Spec) -> &T) -> bool {
         self.old.is_none_or(|old| part(&old.spec) != part(&self.new.spec))
     }
 }
 
-/// The advice to wait for status ACTIVE: a command that ends then, if the status becomes ACTIVE by itself.
+/// Returns the advice to wait for status ACTIVE: a command that ends then, if the status becomes ACTIVE by itself.
 fn until_active(rds: &Rds, review: &Review) -> WayOut {
     let Review { namespace, name, .. } = review;
     if rds.status.stuck() {
@@ -151,18 +151,18 @@ fn until_active(rds: &Rds, review: &Review) -> WayOut {
     run(wait.arg("--for=jsonpath={.status.status}=ACTIVE").arg("--timeout=10m"))
 }
 
-/// The command that changes the Rds of the request.
+/// Returns the command that changes the Rds of the request.
 fn patch(Review { namespace, name, .. }: &Review, to: &str) -> WayOut {
     let live = Command::new(format!("kubectl -n {namespace} patch rds {name} --type=merge -p")).arg(to);
     edit(live, format!("write {to} into its manifest"))
 }
 
-/// A value for messages: quoted and shortened.
+/// Returns a value for messages, quoted and shortened.
 fn shown(text: &str) -> String {
     format!("\"{}\"", bare(text))
 }
 
-/// A value for messages without quotes: shortened.
+/// Returns a value for messages, shortened and without quotes.
 fn bare(text: &str) -> String {
     const LONGEST: usize = 60;
     let cut: String = text.chars().take(LONGEST).collect();
@@ -170,7 +170,7 @@ fn bare(text: &str) -> String {
     format!("{}{more}", cut.escape_debug())
 }
 
-/// The content of a field for messages.
+/// Returns the content of a field for messages.
 fn contents(value: &Scalar) -> String {
     if value.given() {
         value.odd().map_or_else(|| shown(value.look()), str::to_owned)

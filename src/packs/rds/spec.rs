@@ -56,7 +56,7 @@ pub(super) struct User {
 }
 
 impl User {
-    /// The account: name and host.
+    /// Returns the account: name and host.
     pub(super) fn account(&self) -> (&str, &str) {
         (self.name.look(), self.host.look())
     }
@@ -74,7 +74,7 @@ pub(super) struct Status {
     pub(super) phase: Scalar,
 }
 
-/// The value, or the schema's default.
+/// Returns the value, or the schema's default.
 fn or<'v>(value: &'v Scalar, default: &'static str) -> &'v str {
     if value.given() { value.look() } else { default }
 }
@@ -104,12 +104,12 @@ impl Spec {
         or(&self.backupstarttime, "01:00-02:00")
     }
 
-    /// The days for which backups are kept; `None`: the value is not a number.
+    /// Returns the days for which backups are kept; `None`: the value is not a number.
     pub(super) fn keeps(&self) -> Option<i64> {
         if self.backupkeepdays.given() { self.backupkeepdays.number() } else { Some(12) }
     }
 
-    /// The size in GB; `None`: the value is not a number.
+    /// Returns the size in GB; `None`: the value is not a number.
     pub(super) fn size(&self) -> Option<i64> {
         if self.volumesize.given() { self.volumesize.number() } else { Some(40) }
     }
@@ -118,12 +118,12 @@ impl Spec {
         self.hamode.look() == "Ha"
     }
 
-    /// The users by name and host: two users of one name are two accounts.
+    /// Returns the users by name and host: two users of one name are two accounts.
     pub(super) fn accounts(&self) -> BTreeMap<(&str, &str), &User> {
         self.users.all().iter().map(|it| (it.account(), it)).collect()
     }
 
-    /// Whether the root password is replaced by a mask.
+    /// Returns whether the root password is replaced by a mask.
     pub(super) fn is_masked(&self) -> bool {
         let text = self.password.look();
         !text.is_empty() && text.bytes().all(|c| matches!(c, b'x' | b'*'))
@@ -135,13 +135,13 @@ impl Status {
         self.phase.look() == "ACTIVE"
     }
 
-    /// Whether the status does not become ACTIVE by itself.
+    /// Returns whether the status does not become ACTIVE by itself.
     pub(super) fn stuck(&self) -> bool {
         let status = self.phase.look();
         ["FAILED", "FROZEN", "STORAGE"].iter().any(|it| status.starts_with(it))
     }
 
-    /// The status for messages: "BUILD", or not set.
+    /// Returns the status for messages: "BUILD", or not set.
     pub(super) fn words(&self) -> String {
         if self.phase.is_empty() { "not set".to_owned() } else { super::shown(self.phase.look()) }
     }

@@ -54,7 +54,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let new = &write.new.status;
     let Some(old) = write.old.map(|it| &it.status) else {
         let given = OPERATORS.iter().any(|(_, field)| !field(new).is_empty());
-        // Another field than for a change, so that an id set at creation does not soften the finding about a later change.
+        // The finding has another field than one about a change, so that an id set at creation does not soften a finding about a
+        // later change.
         let found =
             if new.id.is_empty() { set(review, "status") } else { takes_over(review, view, "status") };
         return if given && review.origin != Origin::Audit { vec![found] } else { Findings::new() };
@@ -79,7 +80,7 @@ fn set(review: &Review, field: &str) -> Finding {
     RULE.finding(Verdict::Deny, field, says, why, instead)
 }
 
-/// More advice for a service account, which may be an unknown operator.
+/// Returns more advice for a service account, which may be an unknown operator.
 fn for_operators(Review { user, .. }: &Review) -> WayOut {
     if !user.starts_with("system:serviceaccount:") {
         return WayOut::default();
@@ -89,12 +90,13 @@ fn for_operators(Review { user, .. }: &Review) -> WayOut {
     ))
 }
 
-/// The advice to confirm that it is intended.
+/// Returns the advice to confirm that it is intended.
 fn confirmed(review: &Review, view: &View<'_>) -> WayOut {
     say("if this is intended: ").and(confirmation(review, RULE.id, view)).say(", and repeat the command")
 }
 
-/// The finding for an id that takes over an existing instance. Without the id the operator would only report that the instance exists.
+/// Returns the finding for an id that takes over an existing instance. Without the id the operator would only report that the
+/// instance exists.
 fn takes_over(review: &Review, view: &View<'_>, field: &str) -> Finding {
     let Review { namespace, name, .. } = review;
     let says = "with this status.id the Rds takes over an instance that exists";
@@ -104,7 +106,7 @@ fn takes_over(review: &Review, view: &View<'_>, field: &str) -> Finding {
     RULE.finding(Verdict::Deny, field, says, why, confirmed(review, view).or(for_operators(review)))
 }
 
-/// The finding for an id that is removed, which keeps the instance when the Rds is deleted.
+/// Returns the finding for an id that is removed, which keeps the instance when the Rds is deleted.
 fn gives_up(review: &Review, view: &View<'_>) -> Finding {
     let says = "without status.id the instance stays in the cloud and belongs to no Rds";
     let why =

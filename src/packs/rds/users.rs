@@ -95,7 +95,7 @@ fn users(write: &Write<'_>) -> Option<Finding> {
     Some(RULE.finding(Verdict::Deny, "spec.users", says, SQL, "choose another, or create the user in SQL"))
 }
 
-/// A warning about a second account of one name: the operator creates only the first, for any host.
+/// Returns a warning about a second account of one name: the operator creates only the first, for any host.
 fn twice(write: &Write<'_>) -> Option<Finding> {
     let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
     let mut names = BTreeSet::new();

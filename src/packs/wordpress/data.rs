@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! $ kubectl delete wordpress blog
-//! [W04] Wordpress web/blog: its volumes would be deleted with it: the database (mysql-pv-claim) and the files (wp-pv-claim)
+//! [W04] Wordpress web/blog: deleting it deletes its volumes: the database (mysql-pv-claim) and the files (wp-pv-claim) (seen now)
 //! ```
 //!
 //! # What to do instead
@@ -91,7 +91,7 @@ fn backup_first(review: &Review, view: &View<'_>) -> WayOut {
     say("take a backup").then(confirmed.say(", and repeat the command"))
 }
 
-/// A finding about the claims that Kubernetes deletes with a Wordpress. Claims without an owner stay.
+/// Returns a finding about the claims that Kubernetes deletes with a Wordpress. Claims without an owner stay.
 fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Review { namespace, name, .. } = review;
     let uid = review.old.as_ref().map_or("", |it| &it.meta().uid);
@@ -123,7 +123,7 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(refused(says, instead))
 }
 
-/// "the database (mysql-pv-claim) and the files (wp-pv-claim)"
+/// Returns the claims in words: "the database (mysql-pv-claim) and the files (wp-pv-claim)".
 fn in_words(claims: &[&Meta]) -> String {
     let word = |it: &&Meta| match part(it) {
         Some(Tier::Database) => format!("the database ({})", it.name),
@@ -140,7 +140,7 @@ fn of_claim(tier: Tier) -> &'static str {
     }
 }
 
-/// The headline for a namespace with a claim of a WordPress, which the chart or the operator created.
+/// Returns the headline for a namespace with a claim of a WordPress, which the chart or the operator created.
 fn of_namespace(review: &Review, view: &View<'_>) -> Option<String> {
     let claim = view.claims_in(&review.name).find(|it| part(&it.metadata).is_some())?;
     let name = &claim.metadata.name;

@@ -98,7 +98,7 @@ fn strategy(review: &Review, new: &Workload) -> Option<Finding> {
     })
 }
 
-/// The container of the server, which mounts the data.
+/// Returns the container of the server, which mounts the data.
 fn server(it: &Workload) -> Option<&Container> {
     let all = &it.spec.template.spec.containers;
     all.iter().find(|it| it.volume_mounts.iter().any(is_data)).or(all.first())
@@ -171,8 +171,8 @@ fn another_server(was: &Container, is: &Container) -> Option<Finding> {
     }
 }
 
-/// A finding about an earlier release. MySQL 8.0 changes its dictionary between releases, and an earlier one does not start with it; for
-/// other series this is uncertain.
+/// Returns a finding about an earlier release. MySQL 8.0 changes its dictionary between releases, and an earlier one does not
+/// start with it; for other series this is uncertain.
 fn earlier(was: &Container, is: &Container) -> Option<Finding> {
     let [from, to] = [was, is].map(|it| Image::read(&it.image));
     to.is_earlier_than(&from).filter(|it| *it)?;

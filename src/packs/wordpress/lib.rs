@@ -45,13 +45,13 @@ const LABEL: &str = "gatera.dev/wordpress";
 /// The API group of the example's operator.
 const GROUP: &str = "example.com";
 
-/// CEL: a Wordpress, or the definition of all of them.
+/// The CEL condition for a Wordpress, or the definition of all of them.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'wordpresses.example.com'";
-/// CEL: the object is a part of a WordPress, before or after.
+/// The CEL condition that the object is a part of a WordPress, before or after.
 const PART: &str = "[object, oldObject].exists(it, it != null && has(it.metadata) && (\
 has(it.metadata.labels) && 'gatera.dev/wordpress' in it.metadata.labels || \
 has(it.metadata.ownerReferences) && it.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/'))))";
-/// CEL: the object has the name of a part, but is not one.
+/// The CEL condition that the object has the name of a part, but is not one.
 const NAMESAKE: &str = "has(object.metadata.name) && object.metadata.name == 'wordpress' && \
 !(has(object.metadata.labels) && 'gatera.dev/wordpress' in object.metadata.labels) && \
 !(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/')))";
@@ -146,7 +146,7 @@ enum Tier {
     Backup,
 }
 
-/// The part of a WordPress that an object is, by its owner or label, and by its name or tier; `None`: it is not a part.
+/// Returns the part of a WordPress that an object is, by its owner or label, and by its name or tier; `None`: it is not a part.
 fn part(meta: &Meta) -> Option<Tier> {
     let owned = meta.owner_references.iter().any(|it| it.is_of(GROUP, "Wordpress"));
     if !owned && !meta.labels.contains_key(LABEL) {

@@ -49,7 +49,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let why = "their parts have the same names: both would share one site and one database, and deleting one deletes both";
         RULE.finding(Verdict::Deny, "metadata.namespace", says, why, "give it a namespace of its own")
     };
-    // An audit reports it for each but the first.
+    // An audit reports every Wordpress except the first.
     let found: Findings = others
         .filter(|other| review.origin != Origin::Audit || **other < *review.name)
         .take(1)

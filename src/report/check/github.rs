@@ -27,7 +27,7 @@ fn annotation(checked: &Checked, hit: &CheckFinding) -> String {
         (code, name) => format!("{code} {name}"),
     };
     let (file, title) = (property(&visible(file.strip_prefix("./").unwrap_or(file))), property(&title));
-    // A file that is gone would hide the annotation: without one it is listed beside the run.
+    // An annotation at a file that does not exist would not be shown; one without a file is listed beside the run.
     let gone = hit.spot.in_base && hit.shown_at.is_none();
     let at = if gone { String::new() } else { format!("file={file},line={line}{column},") };
     format!("::{kind} {at}title={title}::{}\n", data(&whole_at_host(hit)))

@@ -6,7 +6,7 @@ use super::{code, findings, headline, name, objects, place, whole};
 use inspect::check::{CheckFinding, Checked, Level, What};
 use objects::visible;
 
-/// Rows of the table; a comment has at most 65,536 characters.
+/// The most rows of the table; a comment has at most 65,536 characters.
 const MOST: usize = 50;
 
 pub(super) fn of(checked: &Checked) -> String {
@@ -60,16 +60,16 @@ pub(super) fn of(checked: &Checked) -> String {
 
 fn details(hit: &CheckFinding) -> String {
     let (words, subject) = (whole(hit), hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default());
-    // Longer than any fence in the text.
+    // The fence must be longer than any fence in the text.
     let within = words.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(within.max(2) + 1);
     let summary = html(&visible(&format!("{} {subject}", code(hit))));
     format!("\n<details><summary>{summary}</summary>\n\n{fence}text\n{words}\n{fence}\n\n</details>\n")
 }
 
-/// Characters of one cell.
+/// The most characters of one cell.
 const LONGEST: usize = 300;
-/// Bytes of the whole summary; a GitHub comment may have 65,536 characters.
+/// The most bytes of the whole summary; a GitHub comment may have 65,536 characters.
 const ROOM: usize = 60_000;
 
 /// Escapes a user's text so that it makes no column, no link and no mention of a person.

@@ -89,7 +89,7 @@ pub(super) fn lines(checked: &Checked, colour: bool) -> String {
 
 /// Returns the place, as in "galera.yaml:97:50", which editors and terminals make a link.
 fn at(spot: &Location) -> String {
-    // A line that begins like a command of a pipeline would be one.
+    // The runner of a pipeline would take a line that begins with `::` for a command.
     let here = if spot.file.starts_with("::") { "./" } else { "" };
     let file = format!("{here}{}", visible(&spot.file));
     let place = spot.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();

@@ -45,7 +45,7 @@ fn cells(it: &ClusterStatus<'_>, now: Timestamp) -> [String; 5] {
     [namespace, name, it.state.name().to_owned(), ready, age.unwrap_or_else(|| "?".to_owned())]
 }
 
-/// Returns an age in one unit, two while the first is small: 45s, 12m, 7h, 3d.
+/// Returns an age in the largest unit of which there are at least two: 45s, 12m, 7h, 3d.
 fn age(since: SignedDuration) -> String {
     match since.as_secs().max(0) {
         seconds @ 0..120 => format!("{seconds}s"),
@@ -55,7 +55,7 @@ fn age(since: SignedDuration) -> String {
     }
 }
 
-/// Returns what is to be known of a cluster in a few words; empty: all is well.
+/// Returns the problems of a cluster in a few words; empty: all is well.
 fn what(it: &ClusterStatus<'_>) -> String {
     if it.matters.is_empty() && it.state != State::Healthy {
         return it.cluster.describe();

@@ -1,39 +1,39 @@
-//! Takes the objects out of a list's text while it comes, in pieces of any size.
+//! Separates the objects of a list from its text while the text arrives in pieces of any size.
 //!
-//! Must not know: the API server, and what an object is. What is left without the objects is the list's own metadata.
+//! Must not know: the API server, and what an object is. The text without the objects holds the list's own metadata.
 
 use std::mem::take;
 
 use kube::core::ListMeta;
 use serde::Deserialize;
 
-/// The text of a list up to some byte.
+/// The state of reading a list's text up to some byte.
 #[derive(Debug, Default)]
 pub(super) struct Split {
-    /// All of the list but its objects.
+    /// The text of the list without its objects.
     rest: Vec<u8>,
-    /// The object that is not complete yet.
+    /// The text of the object that is not complete yet.
     object: Vec<u8>,
-    /// So many braces and brackets are open.
+    /// The number of open braces and brackets.
     depth: usize,
-    /// The list's array of objects is open.
+    /// Whether the list's array of objects is open.
     in_items: bool,
-    /// Between two quotes.
+    /// Whether the position is between two quotes.
     in_text: bool,
-    /// After a backslash.
+    /// Whether the previous byte was a backslash that escapes the next one.
     escaped: bool,
 }
 
-/// An array of objects is open at this depth, and each object within it.
+/// The depth within the array of objects, between its objects. The text of an object is deeper.
 const ITEMS: usize = 2;
 
 impl Split {
-    /// So many bytes of an object are held.
+    /// Returns the number of bytes that are held of an object.
     pub(super) fn held(&self) -> usize {
         self.object.len()
     }
 
-    /// Goes on to the end of an object, or of this text: how many bytes were used, and the object.
+    /// Reads up to the end of an object or of this text. Returns the number of bytes used, and the object if it is complete.
     pub(super) fn take(&mut self, text: &[u8]) -> (usize, Option<Vec<u8>>) {
         let mut used = 0;
         while let Some(&byte) = text.get(used) {
@@ -56,7 +56,7 @@ impl Split {
         (used, None)
     }
 
-    /// With this byte an object ends.
+    /// Reads one byte. Returns whether an object ends with it.
     fn ends(&mut self, byte: u8) -> bool {
         let before = self.depth;
         match byte {
@@ -81,18 +81,18 @@ impl Split {
         self.in_items && before > ITEMS && self.depth == ITEMS
     }
 
-    /// Where text of this depth belongs.
+    /// Returns the buffer for text of this depth.
     fn place(&mut self, depth: usize) -> &mut Vec<u8> {
         if self.in_items && depth > ITEMS { &mut self.object } else { &mut self.rest }
     }
 
-    /// The list's own metadata, at its end.
+    /// Returns the list's own metadata, once its text is complete.
     pub(super) fn end(&self) -> serde_json::Result<ListMeta> {
         #[derive(Deserialize)]
         struct List {
             #[serde(default)]
             metadata: ListMeta,
-            /// Text among the objects that is not an object would be found here.
+            /// Fails if anything among the objects is not an object, because that text is left here.
             #[serde(default, rename = "items")]
             _items: Option<[(); 0]>,
         }
@@ -100,7 +100,7 @@ impl Split {
     }
 }
 
-/// The array that opens behind this is that of the objects.
+/// Returns whether an array that opens after this text is the array of objects.
 fn is_items(before: &[u8]) -> bool {
     let key = before.trim_ascii_end().strip_suffix(b":");
     key.is_some_and(|key| key.trim_ascii_end().ends_with(b"\"items\""))

@@ -9,12 +9,12 @@ use facts::view::View;
 use facts::way_out::{WayOut, say};
 use objects::{Labels, Service, Workload, ordinal};
 
-/// The number of hosts that are read; no cluster has more.
+/// The largest number of hosts that are read; no cluster has more.
 const MOST: usize = 64;
-/// The number of members that a message lists.
+/// The largest number of members that a message lists.
 const SHOWN: usize = 9;
 
-/// What is wrong with an address.
+/// A fault of an address.
 pub(super) struct Fault {
     pub(super) verdict: Verdict,
     /// The host that is wrong; `None` for the list as a whole.
@@ -49,7 +49,7 @@ impl<'a> Members<'a> {
         self.ordinals.end.saturating_sub(self.ordinals.start)
     }
 
-    /// The correct list.
+    /// Returns the correct list.
     fn list(&self) -> String {
         let names = self
             .ordinals
@@ -60,7 +60,8 @@ impl<'a> Members<'a> {
         format!("gcomm://{}{more}", names.collect::<Vec<_>>().join(","))
     }
 
-    /// The Service in this host name, if the host names a member under a Service that is not the governing one, but may have been.
+    /// Returns the Service in this host name, if the host names a member under a Service that is not the governing one, but may
+    /// have been.
     fn under_another_service<'h>(&self, host: &'h str, view: &View<'_>) -> Option<&'h str> {
         // The names of members that run are known.
         let seen = view.cluster(self.namespace, self.name).is_some_and(|it| it.pods().next().is_some());
@@ -78,13 +79,13 @@ impl<'a> Members<'a> {
         say(format!("set it to {}", self.list()))
     }
 
-    /// The shorter form, for a warning.
+    /// Returns the advice to list every member, in the shorter form for a warning.
     fn list_them(&self) -> WayOut {
         say(format!("list every member by name: {}-{}.{},…", self.name, self.ordinals.start, self.service))
     }
 }
 
-/// What a host is.
+/// A host of an address, by what its name leads to.
 enum Who {
     Member,
     /// A member beyond the current replicas: it may be listed, but does not replace a member.
@@ -105,7 +106,7 @@ enum Who {
     Unknown,
 }
 
-/// The faults of this address for these members.
+/// Returns the faults of this address for these members.
 pub(super) fn judge(
     address: &str,
     members: &Members<'_>,
@@ -128,7 +129,7 @@ pub(super) fn judge(
 const ONE_CREATES: &str =
     "let one node create it: add a bootstrap node and its Service, or start with replicas: 1";
 
-/// The fault of an address with which every member creates a cluster.
+/// Returns the fault of an address with which every member creates a cluster.
 pub(super) fn founding(members: &Members<'_>) -> Fault {
     Fault {
         verdict: Verdict::Deny,
@@ -152,7 +153,7 @@ fn who(host: &str, members: &Members<'_>, view: &View<'_>) -> Who {
     })
 }
 
-/// What `SERVICE` or `SERVICE.NAMESPACE` is.
+/// Returns what `SERVICE` or `SERVICE.NAMESPACE` leads to.
 fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<Who> {
     const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
     let namespace =
@@ -181,7 +182,7 @@ fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Op
     Some(other.map_or(Who::Unknown, |other| Who::Other(other.id.name.clone())))
 }
 
-/// What `NAME-ORDINAL.SERVICE` or `NAME-ORDINAL.SERVICE.NAMESPACE…` is.
+/// Returns what `NAME-ORDINAL.SERVICE` or `NAME-ORDINAL.SERVICE.NAMESPACE…` leads to.
 fn pod(pod: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<Who> {
     let (name, ordinal) = pod.rsplit_once('-')?;
     if rest.is_empty() || ordinal.is_empty() || !ordinal.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -209,7 +210,7 @@ fn pod_of(pod: &str, members: &Members<'_>) -> Option<Who> {
     Some(if ordinal < members.ordinals.end { Who::Member } else { Who::Beyond })
 }
 
-/// The fault of one host, independent of the others.
+/// Returns the fault of one host, independent of the others.
 fn alone(host: &str, who: &Who, members: &Members<'_>) -> Option<Fault> {
     let (says, why) = match who {
         Who::Address => (
@@ -236,7 +237,7 @@ fn alone(host: &str, who: &Who, members: &Members<'_>) -> Option<Fault> {
 const SKIPPED: &str = "a name that does not resolve is skipped";
 const NO_ANSWER: &str = "a member that starts gets no answer from these names, and restarts repeatedly; a list that gatera injects wins, but a member that starts while gatera is down has only this one";
 
-/// The fault of the list as a whole.
+/// Returns the fault of the list as a whole.
 fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Option<Fault> {
     let fault = |verdict, says: String, why| {
         let instead = if verdict == Verdict::Deny { members.set_it() } else { members.list_them() };

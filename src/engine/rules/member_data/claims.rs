@@ -66,7 +66,7 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(finding(verdict, String::new(), says, instead))
 }
 
-/// A finding if `gatera stop` stopped the member and the StatefulSet was deleted: the data is kept for a restart.
+/// Returns a finding if `gatera stop` stopped the member and the StatefulSet was deleted: the data is kept for a restart.
 fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     let claim = view.waiting_claims(&review.namespace).find(|claim| claim.metadata.name == review.name)?;
     let stopped = claim.metadata.mark(marks::STOPPED).and_then(Record::read);
@@ -87,13 +87,13 @@ fn of_a_stopped_cluster(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, String::new(), says, instead) })
 }
 
-/// A finding if the view is partial: the claim's StatefulSet may be among the objects that are not kept.
+/// Returns a finding if the view is partial: the claim's StatefulSet may be among the objects that are not kept.
 fn unseen(view: &View<'_>) -> Option<Finding> {
     let says = format!("it is not known whether a member keeps its data on it ({})", view.seen());
     (view.freshness == Freshness::Partial).then(|| finding(Verdict::Unknown, String::new(), says, UNTIL_SEEN))
 }
 
-/// A warning if the StatefulSet is deleted and only its claims are left of the database.
+/// Returns a warning if the StatefulSet is deleted and only its claims are left of the database.
 fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
     let left = view.left_behind_with(&review.namespace, &review.name)?;
     let says = format!(
@@ -104,7 +104,7 @@ fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(finding(Verdict::Warn, String::new(), says, instead))
 }
 
-/// Findings about a written claim that could be deleted later without a request that is judged.
+/// Returns findings about a written claim that could be deleted later without a request that is judged.
 pub(super) fn written(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = review.change::<Claim>().new else { return Findings::new() };
     let owned = owners::added(review, view).and_then(|added| {
@@ -114,7 +114,7 @@ pub(super) fn written(review: &Review, view: &View<'_>) -> Findings {
     owned.into_iter().chain(unprotected(review, new, view)).collect()
 }
 
-/// A finding for a new claim that has the name of a member's claim, or the labels of Galera.
+/// Returns a finding for a new claim that has the name of a member's claim, or the labels of Galera.
 fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let of_member = |cluster: &Cluster| {
         let mut templates = cluster.workload.spec.volume_claim_templates.iter();
@@ -131,7 +131,7 @@ fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
         .then(|| finding(Verdict::Deny, String::new(), says, ""))
 }
 
-/// A finding if the claim is being deleted, and the finalizer that keeps it while a pod uses it is removed.
+/// Returns a finding if the claim is being deleted, and the finalizer that keeps it while a pod uses it is removed.
 fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let old = review.change::<Claim>().old?;
     let removed = old.metadata.going() && old.metadata.protected && !new.metadata.protected;

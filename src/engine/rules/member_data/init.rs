@@ -40,7 +40,7 @@ pub(super) fn rewrites(new: &Workload, place: Option<&Place>) -> Findings {
 const WHY: &str =
     "it runs each time the pod is created: the member loses its data, or creates a second cluster";
 
-/// Whether a command deletes the folder itself, or everything in it.
+/// Returns whether a command deletes the folder itself, or everything in it.
 fn empties(words: &[Literal], mounted: &str) -> bool {
     let all = |word: &String| {
         let rest = word.strip_prefix(mounted).filter(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -58,7 +58,7 @@ fn empties(words: &[Literal], mounted: &str) -> bool {
     })
 }
 
-/// Whether a command sets `safe_to_bootstrap`. Only a server may, or a person who compared all members.
+/// Returns whether a command sets `safe_to_bootstrap`. Only a server may, or a person who compared all members.
 fn founds_by_hand(words: &[Literal]) -> bool {
     let names = |word: &str| word.contains("safe_to_bootstrap");
     words.iter().any(|word| names(word.look()))

@@ -5,7 +5,7 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::data::{Backing, Place};
 use objects::Workload;
 
-/// Warnings about claims that are too small: all members fill their disks at the same time.
+/// Returns warnings about claims that are too small: all members fill their disks at the same time.
 pub(super) fn small_volumes(new: &Workload, place: Option<&Place>) -> Findings {
     // A volume for logs may be smaller.
     let holds_data = |name: &String| match place.map(|place| &place.backing) {

@@ -12,7 +12,7 @@ use facts::view::{Id, Member, PodFact, State, transfer};
 use facts::way_out::{Command, WayOut, run, say};
 
 impl Leaving<'_> {
-    /// Findings if another member is missing, so that this one is needed.
+    /// Returns findings if another member is missing, so that this one is needed.
     pub(super) fn others_are_needed(&self) -> Option<Findings> {
         let why = "a member that is not Ready counts as lost for the majority, and it may be receiving its data from this one";
         let ready = || run(self.cluster.wait_command()).say(", then repeat the command");
@@ -82,7 +82,7 @@ impl Leaving<'_> {
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
-    /// The command that restarts every member in turn: a deletion of all pods that is repeated begins with the same one.
+    /// Returns the command that restarts every member in turn: a deletion of all pods that is repeated begins with the same one.
     fn restart_of_all(&self) -> WayOut {
         if self.cluster.workload.spec.update_strategy.on_delete()
             || self.review.operation != Operation::Delete
@@ -94,12 +94,12 @@ impl Leaving<'_> {
         say("to restart every member in turn, with all members Ready: ").run(Command::new(restart))
     }
 
-    /// The other members, except those whose pods are not created before this one is Ready.
+    /// Returns the other members, except those whose pods are not created before this one is Ready.
     fn those_that_stay(&self) -> impl Iterator<Item = &Member> {
         self.others().filter(|other| !self.cluster.waits_for(other, self.member))
     }
 
-    /// A finding if the node of another member has the out-of-service taint: its pod never becomes Ready.
+    /// Returns a finding if the node of another member has the out-of-service taint: its pod never becomes Ready.
     fn is_switched_off(&self, other: &Member) -> Option<Finding> {
         let name = &other.name;
         let node = &other.pod.as_ref()?.node;
@@ -117,8 +117,8 @@ impl Leaving<'_> {
         ))
     }
 
-    /// A finding's text if a rollout is under way: its controller restarts the next member as soon as all are Ready, without
-    /// regard to this deletion.
+    /// Returns the text and the way out of a finding if a rollout is under way: its controller restarts the next member as soon
+    /// as all are Ready, without regard to this deletion.
     fn rollout_goes_on(&self) -> Option<(String, WayOut)> {
         let id = &self.cluster.id;
         let Self { cluster, member, .. } = *self;

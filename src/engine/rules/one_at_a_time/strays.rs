@@ -9,14 +9,14 @@ use facts::review::Review;
 use facts::view::{Cluster, Freshness, Id, PodFact, State, View};
 use facts::way_out::say;
 
-/// A finding if such a member must not be removed now.
+/// Returns a finding if such a member must not be removed now.
 pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
     let of_an_unseen_one = || shown.and_then(|pod| of_a_cluster_not_seen(pod, review, view));
     beyond(review, shown, view).or_else(of_an_unseen_one)
 }
 
-/// A finding about a pod beyond the replicas. The change that caused this was judged; the controller deletes the pod when all
-/// others are Ready, which they may never be without it.
+/// Returns a finding about a pod beyond the replicas. The change that caused this was judged; the controller deletes the pod when
+/// all others are Ready, which they may never be without it.
 fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
     let cluster = cluster_of(review, shown, view)?;
     let listed = cluster.leaving.iter().find(|pod| pod.name == review.name);
@@ -41,7 +41,7 @@ fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<F
 const NOT_SEEN: &str =
     "a member that is not Ready counts as lost for the majority, and another may have been allowed to leave";
 
-/// A finding about a pod that was created moments ago, by a StatefulSet with more replicas than the view shows.
+/// Returns a finding about a pod that was created moments ago, by a StatefulSet with more replicas than the view shows.
 fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let may_serve = pod.running && (cluster.has_data() || is_unknown(cluster, view));
     may_serve.then(|| {
@@ -58,7 +58,7 @@ fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Fin
     })
 }
 
-/// A finding about a pod of a StatefulSet that a late view does not hold: it may be a cluster.
+/// Returns a finding about a pod of a StatefulSet that a late view does not hold: it may be a cluster.
 fn of_a_cluster_not_seen(pod: &PodFact, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (kind, owner) = pod.owner.as_ref()?;
     let seen = view.world.facts().stateful_sets.contains_key(&Id::new(&review.namespace, owner));
@@ -79,7 +79,7 @@ fn is_unknown(cluster: &Cluster, view: &View<'_>) -> bool {
     view.state(cluster) == State::Unknown
 }
 
-/// A finding about a member whose StatefulSet is gone: nothing starts it again.
+/// Returns a finding about a member whose StatefulSet is gone: nothing starts it again.
 pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
     // The StatefulSet orphans its pods before it is deleted itself.
     let left = |it: &&Cluster| it.left || it.workload.metadata.going() && it.pods().any(|pod| pod.left);

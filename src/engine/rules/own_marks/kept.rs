@@ -22,9 +22,9 @@ pub struct Correction {
     pub written: bool,
 }
 
-/// What to correct in a StatefulSet or Deployment of Galera. Annotations that the guard wrote on the object keep their values.
-/// In a template the guard never writes annotations; but one that was there before stays, because removing it would restart
-/// the members.
+/// Returns what to correct in a StatefulSet or Deployment of Galera. Annotations that the guard wrote on the object keep their
+/// values. In a template the guard never writes annotations; but one that was there before stays, because removing it would
+/// restart the members.
 pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
     let Some(new) = workload(review.new.as_ref()) else { return Vec::new() };
     // Before an object is adopted its marks are not protected, so the guard does not trust them afterwards.
@@ -77,7 +77,7 @@ fn workload(object: Option<&Object>) -> Option<&Workload> {
     }
 }
 
-/// The first data mark of a StatefulSet. A new cluster without existing claims begins with "none", and the leader sets it
+/// Returns the first data mark of a StatefulSet. A new cluster without existing claims begins with "none", and the leader sets it
 /// to "present". A "none" that was saved with a manifest does not count if claims have a volume, or are still to be bound
 /// again.
 fn first_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<String> {

@@ -9,7 +9,7 @@ use objects::Workload;
 pub(super) const NAME_IT: &str =
     "name the server's container in an annotation of spec.template: gatera.dev/container: NAME";
 
-/// A warning if the template has the label of a cluster, but no container is known to run a server.
+/// Returns a warning if the template has the label of a cluster, but no container is known to run a server.
 pub(super) fn judge(new: &Workload) -> Option<Finding> {
     let template = &new.spec.template;
     let (label, containers) = (adopt::INSTANCE_LABELS[0], &template.spec.containers);

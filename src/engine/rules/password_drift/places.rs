@@ -18,7 +18,7 @@ pub(super) struct Moved<'a> {
     pub to: (&'a str, &'a str),
 }
 
-/// The places that both pod specs have, but with another source.
+/// Returns the places that both pod specs have, but with another source.
 pub(super) fn moved<'a>(was: &'a PodSpec, is: &'a PodSpec, keys: &BTreeSet<&'a str>) -> Vec<Moved<'a>> {
     let (was, mut is) = (places(was, keys), places(is, keys));
     let both = was.into_iter().filter_map(|(place, was)| Some((place.2, was, is.remove(&place)?)));
@@ -30,10 +30,11 @@ pub(super) fn moved<'a>(was: &'a PodSpec, is: &'a PodSpec, keys: &BTreeSet<&'a s
     moved.collect()
 }
 
-/// From container, mount path (empty: environment) and file or variable, to the field with the reference, and its Secret and key.
+/// A map from container, mount path (empty: environment) and file or variable to the field with the reference, and its Secret and
+/// key.
 type Places<'a> = BTreeMap<(&'a str, &'a str, &'a str), (String, (&'a str, &'a str))>;
 
-/// All places of this pod. A Secret that is read as a whole may have each of these keys.
+/// Returns all places of this pod. A Secret that is read as a whole may have each of these keys.
 fn places<'a>(spec: &'a PodSpec, keys: &BTreeSet<&'a str>) -> Places<'a> {
     let mut all = BTreeMap::new();
     for (list, container) in spec.all_containers() {

@@ -2,7 +2,7 @@
 //!
 //! Must not know: where the value was found.
 
-/// Whether the name of a variable or key means a password, and the value can be one.
+/// Returns whether the name of a variable or key means a password, and the value can be one.
 pub fn is_secret(name: &str, value: &str) -> bool {
     let plain = value.trim().trim_matches(['"', '\'']);
     is_secret_name(name)
@@ -11,7 +11,7 @@ pub fn is_secret(name: &str, value: &str) -> bool {
         && (ends_as_a_password(name) || !is_setting(plain))
 }
 
-/// Whether the name of a variable or key means a password, and not a reference to one.
+/// Returns whether the name of a variable or key means a password, and not a reference to one.
 pub(in crate::rules) fn is_secret_name(name: &str) -> bool {
     let name = one_case(name);
     let meant = ["PASSWORD", "PASSWD", "MYSQL_PWD", "WSREP_SST_AUTH"].iter().any(|word| name.contains(word));
@@ -23,8 +23,8 @@ pub(in crate::rules) fn is_secret_name(name: &str) -> bool {
     (meant || is_abbreviated(&name)) && !about
 }
 
-/// Whether the last word ends in an abbreviation of "password" or "passphrase": `DB_PASS`, `LDAP_BINDPW`, `X_PSW`. The shell's own
-/// `PWD` is a folder.
+/// Returns whether the last word ends in an abbreviation of "password" or "passphrase": `DB_PASS`, `LDAP_BINDPW`, `X_PSW`. The
+/// shell's own `PWD` is a folder.
 fn is_abbreviated(name: &str) -> bool {
     let word = name.rsplit('_').next().unwrap_or_default();
     let abbreviates = |short: &str, long: &str| {
@@ -40,14 +40,14 @@ fn is_abbreviated(name: &str) -> bool {
     !["PWD", "OLDPWD"].contains(&name) && word.match_indices('P').any(|(at, _)| is_one(&word[at..]))
 }
 
-/// Whether any value under this name is a password.
+/// Returns whether any value under this name is a password.
 fn ends_as_a_password(name: &str) -> bool {
     let name = one_case(name);
     ["PASSWORD", "PASSWD", "MYSQL_PWD", "AUTH"].iter().any(|end| name.ends_with(end))
         && !is_switch_name(&name)
 }
 
-/// Whether the name is a switch: `USE_PASSWORD`, `SKIP_PASSWORD`.
+/// Returns whether the name is a switch: `USE_PASSWORD`, `SKIP_PASSWORD`.
 fn is_switch_name(name: &str) -> bool {
     let words =
         ["USE", "SKIP", "CHECK", "REQUIRE", "REQUIRED", "ENABLE", "GENERATE", "FORCE", "VERIFY", "NO"];
@@ -58,7 +58,7 @@ fn one_case(name: &str) -> String {
     name.to_ascii_uppercase().replace(['-', '.'], "_")
 }
 
-/// Whether the value is a switch, a number, a duration or a path: `yes`, `12`, `90d`, `/run/secrets/root`.
+/// Returns whether the value is a switch, a number, a duration or a path: `yes`, `12`, `90d`, `/run/secrets/root`.
 fn is_setting(value: &str) -> bool {
     let number = value.trim_end_matches(['s', 'm', 'h', 'd']);
     let path = value.starts_with('/')
@@ -69,18 +69,18 @@ fn is_setting(value: &str) -> bool {
         || path
 }
 
-/// Whether the value is a hash made by `PASSWORD()`, which cannot be used to log in.
+/// Returns whether the value is a hash made by `PASSWORD()`, which cannot be used to log in.
 fn is_hash(value: &str) -> bool {
     value.strip_prefix('*').is_some_and(|it| it.len() == 40 && it.bytes().all(|it| it.is_ascii_hexdigit()))
 }
 
-/// Whether a key of a ConfigMap is a file by its name or is a script: `simple-password-check.cnf`.
+/// Returns whether a key of a ConfigMap is a file by its name or is a script: `simple-password-check.cnf`.
 pub(super) fn is_file(key: &str, text: &str) -> bool {
     let known = [".cnf", ".conf", ".ini", ".sh", ".sql", ".py", ".yaml", ".yml", ".json"];
     text.starts_with("#!") || known.iter().any(|end| key.ends_with(end))
 }
 
-/// Whether the text has a statement with a password in it.
+/// Returns whether the text has a statement with a password in it.
 pub(super) fn in_sql(text: &str) -> bool {
     let upper = text.to_ascii_uppercase();
     let quoted = |rest: &'_ str| {
@@ -95,14 +95,15 @@ pub(super) fn in_sql(text: &str) -> bool {
     behind.chain(set).filter_map(quoted).any(|it| is_written_out(&it) && !is_hash(&it))
 }
 
-/// Whether the value is not empty, and not only a reference that is filled in later.
+/// Returns whether the value is not empty, and not only a reference that is filled in later.
 pub(super) fn is_written_out(value: &str) -> bool {
     let value = value.trim().trim_matches(['"', '\'', '\\']);
     let reference = value.starts_with(['$', '`']) || value.starts_with("{{") && value.ends_with("}}");
     !value.is_empty() && !reference && !is_filled_in(value)
 }
 
-/// Whether a program fills in the value: `{0}`, `{password}`, `%s`, `%(password)s`, `<password>`, `@PASSWORD@`, `__PASSWORD__`.
+/// Returns whether a program fills in the value: `{0}`, `{password}`, `%s`, `%(password)s`, `<password>`, `@PASSWORD@`,
+/// `__PASSWORD__`.
 fn is_filled_in(value: &str) -> bool {
     let plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let braced = |open: &str, close: &str| {

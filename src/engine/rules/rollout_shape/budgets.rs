@@ -39,7 +39,7 @@ struct Protected {
 }
 
 impl Protected {
-    /// The clusters that this budget selects, including a new one.
+    /// Returns the clusters that this budget selects, including a new one.
     fn by(ns: &str, budget: &Budget, coming: Option<&Workload>, view: &View<'_>) -> Self {
         let known = view.clusters_in(ns).map(|it| &*it.workload);
         let known = known.filter(|it| coming.is_none_or(|coming| coming.metadata.name != it.metadata.name));
@@ -50,7 +50,7 @@ impl Protected {
     }
 }
 
-/// Findings about a written budget.
+/// Returns findings about a written budget.
 fn changed(review: &Review, old: Option<&Budget>, new: &Budget, view: &View<'_>) -> Findings {
     let about = Protected::by(&review.namespace, new, None, view);
     let mut found = written(&about, new);
@@ -61,7 +61,7 @@ fn changed(review: &Review, old: Option<&Budget>, new: &Budget, view: &View<'_>)
     found
 }
 
-/// Findings about budgets that were created before the StatefulSet whose members they select.
+/// Returns findings about budgets that were created before the StatefulSet whose members they select.
 pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Findings {
     if review.origin.judges_each(Kind::Budget) {
         return Findings::new();
@@ -81,7 +81,7 @@ pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Fi
     found.collect()
 }
 
-/// Warnings about budgets that allow more evictions at once after a scale.
+/// Returns warnings about budgets that allow more evictions at once after a scale.
 pub(super) fn outgrown(
     review: &Review,
     template: &Template,
@@ -108,7 +108,7 @@ const TOGETHER: &str =
 
 const POLICY: &str = "spec.unhealthyPodEvictionPolicy";
 
-/// Findings about a budget alone.
+/// Returns findings about a budget alone.
 fn written(about: &Protected, budget: &Budget) -> Findings {
     if about.names.is_empty() {
         return Findings::new();
@@ -154,7 +154,7 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
     number.into_iter().chain(several).chain(always).collect()
 }
 
-/// A finding if the last budget of a running cluster is deleted, or selects other pods.
+/// Returns a finding if the last budget of a running cluster is deleted, or selects other pods.
 fn unprotected(review: &Review, cluster: &Cluster, deleted: bool, view: &View<'_>) -> Option<Finding> {
     let labels = &cluster.workload.spec.template.metadata.labels;
     let another =

@@ -8,7 +8,7 @@ use facts::view::{Cluster, View};
 use facts::way_out::{Command, say};
 use objects::Workload;
 
-/// A finding if serving members would restart without a database server.
+/// Returns a finding if serving members would restart without a database server.
 pub(super) fn judge(
     old: &Workload,
     new: &Workload,

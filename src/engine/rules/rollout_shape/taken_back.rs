@@ -7,7 +7,7 @@ use facts::view::{Cluster, HANGS, PodFact, State, View};
 use facts::way_out::{Command, WayOut, run, say};
 use objects::Workload;
 
-/// Whether there is a template that [`judge`] allows.
+/// Returns whether there is a template that [`judge`] allows.
 pub(super) fn is_known(cluster: &Cluster, view: &View<'_>) -> bool {
     let mut pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
     pods.any(|pod| {
@@ -18,8 +18,8 @@ pub(super) fn is_known(cluster: &Cluster, view: &View<'_>) -> bool {
     })
 }
 
-/// The member that hangs with another template than this revision's, if this revision may replace it; and whether all others were
-/// created from this revision.
+/// Returns the member that hangs with another template than this revision's, if this revision may replace it; and whether all
+/// others were created from this revision.
 fn hanging<'c>(
     cluster: &'c Cluster,
     known: &str,
@@ -36,7 +36,7 @@ fn hanging<'c>(
     (counts && view.state(cluster) != State::Unknown).then_some((hangs, all_others_run_it))
 }
 
-/// The warning for a change back to the template of the Ready members, while a member hangs with another.
+/// Returns the warning for a change back to the template of the Ready members, while a member hangs with another.
 pub(super) fn judge(cluster: &Cluster, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let known = view.revision_of(&cluster.id, &new.spec.template)?;
     let (hangs, all_others_run_it) = hanging(cluster, known, new.parallel(), view)?;
@@ -52,7 +52,7 @@ pub(super) fn judge(cluster: &Cluster, new: &Workload, view: &View<'_>) -> Optio
     ))
 }
 
-/// How the pod that hangs is replaced. While others are to be replaced as well, G02 refuses to delete it by hand.
+/// Returns how the pod that hangs is replaced. While others are to be replaced as well, G02 refuses to delete it by hand.
 fn replaced(cluster: &Cluster, hangs: &PodFact, may_be_deleted: bool) -> WayOut {
     let (ns, name, minutes) = (&cluster.id.namespace, &hangs.name, HANGS.as_mins());
     if hangs.doing() == Some(JoinPhase::Receives) {

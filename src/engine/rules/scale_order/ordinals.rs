@@ -6,7 +6,7 @@ use facts::galera::quorum::floor_of_one_step;
 use facts::view::{Cluster, Member, State, View};
 use objects::Workload;
 
-/// A finding if a StatefulSet takes over running members and would stop too many of them.
+/// Returns a finding if a StatefulSet takes over running members and would stop too many of them.
 pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
     let stays = |member: &&Member| member.pod.as_ref().is_some_and(|pod| !pod.going);
     let there: Vec<_> = cluster.members.iter().filter(stays).map(|it| it.ordinal).collect();
@@ -31,7 +31,7 @@ pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
     })
 }
 
-/// A finding if other ordinals replace members: some leave, and the new ones are empty.
+/// Returns a finding if other ordinals replace members: some leave, and the new ones are empty.
 pub(super) fn renumbered(
     old: &Workload,
     new: &Workload,

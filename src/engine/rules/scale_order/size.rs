@@ -3,7 +3,7 @@
 use super::{deny, finding};
 use crate::verdict::{Finding, Findings, Verdict};
 
-/// Findings about the size of a new cluster.
+/// Returns findings about the size of a new cluster.
 pub(super) fn created(replicas: i64) -> Findings {
     if replicas < 0 {
         return vec![deny(
@@ -15,7 +15,7 @@ pub(super) fn created(replicas: i64) -> Findings {
     unwise_size(replicas, 0).into_iter().collect()
 }
 
-/// A warning about sizes that gain nothing. With an arbitrator an even number of members has an odd number of votes.
+/// Returns a warning about sizes that gain nothing. With an arbitrator an even number of members has an odd number of votes.
 pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
     let says = match replicas {
         2.. if arbitrators > 0 && (replicas + arbitrators) % 2 == 1 => return None,

@@ -10,7 +10,7 @@ use objects::{Kind, Service, Workload};
 
 const WHY: &str = "a connection through it reaches a member of either cluster at random: data written to one is missing in the other";
 
-/// A finding about a Service whose selector leads to two clusters.
+/// Returns a finding about a Service whose selector leads to two clusters.
 pub(super) fn by_selector(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
     let led_to: Vec<_> =
         view.clusters_for(ns, &service.spec.selector).filter(|it| service.selects(members(it))).collect();
@@ -26,7 +26,7 @@ pub(super) fn by_selector(ns: &str, service: &Service, view: &View<'_>) -> Optio
     ))
 }
 
-/// Findings about a cluster whose members would be selected by the Services of another one.
+/// Returns findings about a cluster whose members would be selected by the Services of another one.
 pub(super) fn by_labels(review: &Review, new: &Workload, view: &View<'_>) -> Findings {
     let ns = &*review.namespace;
     if review.origin.judges_each(Kind::Service) {
@@ -52,7 +52,7 @@ pub(super) fn by_labels(review: &Review, new: &Workload, view: &View<'_>) -> Fin
     found.collect()
 }
 
-/// The severity; `None`: the Service does not lead to the database port.
+/// Returns the severity; `None`: the Service does not lead to the database port.
 fn verdict(ns: &str, service: &Service, cluster: &Cluster, view: &View<'_>) -> Option<Verdict> {
     let (spec, server) = cluster.server()?;
     let clients = view.ports(ns, spec, server).clients.unwrap_or(super::USUAL_PORT);

@@ -7,7 +7,7 @@ use super::{MOST, RULE};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options::{self, Effective, Line, Readers, keys};
 
-/// Findings about everything except values.
+/// Returns findings about everything except values.
 pub(super) fn judge(file: &str, text: &str, sets: &Sets<'_>) -> Findings {
     let (mut found, mut unread) = (Findings::new(), BTreeMap::<&str, (usize, String, usize)>::new());
     for line in options::lines(text) {
@@ -75,7 +75,7 @@ fn unread_group(file: &str, group: &str, line: usize, key: &str, count: usize) -
     )
 }
 
-/// Findings about provider options that a later line replaces.
+/// Returns findings about provider options that a later line replaces.
 pub(super) fn lost(settings: &Effective<'_>) -> Findings {
     let lost = settings.lost().into_iter().map(|lost| {
         let (file, line) = (lost.file, lost.line);

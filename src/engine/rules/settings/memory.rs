@@ -9,7 +9,7 @@ use objects::Workload;
 
 const POOL: &str = "innodb_buffer_pool_size";
 
-/// A warning if the memory limit is below the buffer pool.
+/// Returns a warning if the memory limit is below the buffer pool.
 pub(super) fn judge(ns: &str, workload: &Workload, view: &View<'_>) -> Option<Finding> {
     let template = &workload.spec.template;
     let server = server::of(template).filter(|_| view.adoption().adopts(&template.metadata.labels))?;

@@ -74,18 +74,18 @@ impl<'a> Sets<'a> {
         sets
     }
 
-    /// Whether it is unknown if a server reads this file: no mount shows it, and its name has no member's number.
+    /// Returns whether it is unknown if a server reads this file: no mount shows it, and its name has no member's number.
     pub(super) fn is_doubtful(&self, file: &str) -> bool {
         self.alone.contains(file) && !is_numbered(file)
     }
 
-    /// Whether the included file or folder is known; then its files are judged themselves.
+    /// Returns whether the included file or folder is known; then its files are judged themselves.
     pub(super) fn hold(&self, include: Include<'_>) -> bool {
         let (Include::File(path) | Include::Folder(path)) = include;
         self.places.contains(path)
     }
 
-    /// A warning if it is unknown which files a server reads.
+    /// Returns a warning if it is unknown which files a server reads.
     pub(super) fn unknown(&self) -> Option<Finding> {
         let place = self.chosen_from.as_ref()?;
         Some(
@@ -104,7 +104,7 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// Whether the file name ends in the number of one member.
+/// Returns whether the file name ends in the number of one member.
 pub(super) fn is_numbered(file: &str) -> bool {
     let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
     stem.rsplit_once(['-', '_', '.']).is_some_and(|(_, end)| end.parse::<u64>().is_ok())

@@ -1,4 +1,4 @@
-//! The cluster under a changed option: its members run with other options, or no server runs.
+//! A cluster with an option that changes: its members run with other options, or no server runs.
 //!
 //! Must not know: single options, except the two that decide whether members can connect to each other (TLS).
 
@@ -24,7 +24,7 @@ pub(super) struct Under<'a> {
 }
 
 impl<'a> Under<'a> {
-    /// `before` and `after`: all options of its servers.
+    /// Returns the cluster with all options of its servers, `before` and `after` the change.
     pub(super) fn of<'b>(
         cluster: &'a Cluster,
         before: impl FnOnce() -> Effective<'b>,
@@ -42,8 +42,8 @@ impl<'a> Under<'a> {
         }
     }
 
-    /// For each running member: whether it uses TLS, and whether it accepts both. `None`: not known. Reads all option files, so it is
-    /// called only for these options.
+    /// Returns for each running member whether it uses TLS, and whether it accepts connections both with and without; `None`:
+    /// unknown. It reads all option files, so it is called only for the TLS options.
     fn members(&self) -> Option<Vec<(bool, bool)>> {
         let pods = self.cluster.members.iter().filter_map(|member| member.pod.as_deref());
         let speaks = |pod| self.supposed.or_else(|| speaks(pod, self.cluster, &self.view));
@@ -51,16 +51,16 @@ impl<'a> Under<'a> {
         members.filter(|it| self.view.freshness == Freshness::Current && !it.is_empty())
     }
 
-    /// Whether running members can connect to one that starts with the changed options.
+    /// Returns whether running members can connect to one that starts with the changed options.
     pub(super) fn understands(&self, key: &str) -> bool {
         let new = languages(self.after);
-        // One with TLS that accepts both connects to every kind, so nothing has to be known of the others.
+        // A member with TLS that accepts both connects to every kind, so nothing has to be known of the others.
         let all_connect = || {
             new == (true, true) || self.members().is_some_and(|all| all.iter().all(|it| connect(*it, new)))
         };
         match key {
             "socket.ssl" => all_connect(),
-            // Without `socket.ssl` it decides about TLS.
+            // Without `socket.ssl` the certificate decides about TLS.
             "socket.ssl_cert" => self.after.get("socket.ssl").is_some() || all_connect(),
             "socket.dynamic" => new.1 || all_connect(),
             _ => false,
@@ -68,8 +68,8 @@ impl<'a> Under<'a> {
     }
 }
 
-/// Whether two members can connect, whichever of them begins. With TLS and `socket.dynamic` a member waits for what the other one
-/// does first; without a certificate it cannot answer TLS, even with `socket.dynamic`.
+/// Returns whether two members can connect, whichever of them begins. With TLS and `socket.dynamic` a member waits for what the
+/// other one does first; without a certificate it cannot answer TLS, even with `socket.dynamic`.
 const fn connect(one: (bool, bool), other: (bool, bool)) -> bool {
     match (one, other) {
         ((true, both), (false, _)) | ((false, _), (true, both)) => both,
@@ -77,7 +77,8 @@ const fn connect(one: (bool, bool), other: (bool, bool)) -> bool {
     }
 }
 
-/// Whether a server with these settings uses TLS, which a certificate alone turns on; and whether it accepts both.
+/// Returns whether a server with these settings uses TLS, which a certificate alone turns on; and whether it accepts connections
+/// both with and without TLS.
 fn languages(settings: &Effective<'_>) -> (bool, bool) {
     let is_on = |it: &Placed<'_>| switch(it.look().trim()) == Some(true);
     let on = |key| settings.get(key).map(is_on);
@@ -87,7 +88,7 @@ fn languages(settings: &Effective<'_>) -> (bool, bool) {
     )
 }
 
-/// The TLS options with which this member started, if they are known.
+/// Returns the TLS options with which this member started, if they are known.
 fn speaks(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bool, bool)> {
     let flags = command_line(&cluster.workload, view).map(|(_, flags)| flags).filter(|_| !cluster.rolls())?;
     let (spec, server) = cluster.server()?;

@@ -13,14 +13,15 @@ use facts::galera::server;
 use facts::view::View;
 use objects::{ConfigMap, Container, Workload};
 
-/// Findings about one text.
+/// The largest number of findings about one text.
 const MOST: usize = 25;
-/// Names that are looked up in one text, and texts of one ConfigMap: more than that is made to be slow.
+/// The largest number of names that are looked up in one text, and of texts in one ConfigMap: an object with more is made to be
+/// slow.
 const ENOUGH: usize = 300;
 pub(super) const MOST_TEXTS: usize = 20;
 
-/// The series of the servers that read a text, each once; `None`: the image does not show it. Empty: servers of other vendors, whose
-/// options are not known.
+/// The series of the servers that read a text, each once; `None`: the image does not show it. Empty: servers of other vendors,
+/// whose options are not known.
 pub(super) type SeriesOfReaders = BTreeSet<Option<Series>>;
 
 /// Returns the series of the servers that read this ConfigMap, with a new reader.
@@ -39,7 +40,7 @@ pub(super) fn of_readers(
     servers.filter(|it| may_be_mariadb(it)).map(series_of).collect()
 }
 
-/// Tells whether a server is MariaDB, or its image's name shows no vendor.
+/// Returns whether a server is MariaDB, or its image's name shows no vendor.
 fn may_be_mariadb(server: &Container) -> bool {
     matches!(Image::read(&server.image).vendor(), None | Some(Vendor::MariaDb))
 }
@@ -48,7 +49,7 @@ fn series_of(server: &Container) -> Option<Series> {
     Image::read(&server.image).series()
 }
 
-/// Findings about the options of a file.
+/// Returns findings about the options of a file.
 pub(super) fn in_file(place: &Setting<'_>, file: &str, text: &str, series: &SeriesOfReaders) -> Vec<Finding> {
     let plugins = plugins(options::read_with(text, &["plugin"]).map(|it| it.look().to_owned()));
     let of_servers = options::read(text).filter(|it| it.readers == Readers::Server && !it.loose);
@@ -63,7 +64,7 @@ pub(super) fn in_file(place: &Setting<'_>, file: &str, text: &str, series: &Seri
     unknown.take(MOST).collect()
 }
 
-/// Findings about the options on the command line of a container that runs the server itself.
+/// Returns findings about the options on the command line of a container that runs the server itself.
 pub(super) fn on_command_line(place: &Setting<'_>, server: &Container) -> Vec<Finding> {
     if !may_be_mariadb(server) || Runs::of(server) != Runs::Server {
         return Vec::new();

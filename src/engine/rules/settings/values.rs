@@ -8,7 +8,7 @@ use facts::galera::image::Series;
 use facts::galera::options::keys::{self, Class, Key};
 use facts::galera::options::{Effective, Placed, Unknown, same};
 
-/// The place of settings.
+/// The place where settings are written.
 pub(super) struct Setting<'a> {
     container: Option<&'a str>,
     /// The settings are for one member only.
@@ -16,12 +16,12 @@ pub(super) struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// Settings in files of a ConfigMap.
+    /// Returns the place of settings in files of a ConfigMap.
     pub(super) fn in_file(of_one: bool) -> Self {
         Self { container: None, of_one }
     }
 
-    /// Settings on the command line of a container.
+    /// Returns the place of settings on the command line of a container.
     pub(super) fn in_container(container: &'a str, of_one: bool) -> Self {
         Self { container: Some(container), of_one }
     }
@@ -41,7 +41,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Findings about a value alone.
+    /// Returns findings about a value alone.
     pub(super) fn judge(&self, key: &str, placed: &Placed<'_>) -> Findings {
         let value = placed.value.as_ref().map(|_| placed.look());
         let judge = |row: &Key| {
@@ -61,7 +61,7 @@ impl<'a> Setting<'a> {
         keys::rows(key).iter().filter_map(judge).collect()
     }
 
-    /// The finding about an option that a server of this series does not know.
+    /// Returns the finding about an option that a server of this series does not know.
     pub(super) fn unknown(
         &self,
         key: &str,
@@ -84,7 +84,7 @@ impl<'a> Setting<'a> {
         RULE.finding(Verdict::Warn, self.field(key, file), says, why, instead)
     }
 
-    /// Findings about changes that this cluster with data does not allow.
+    /// Returns findings about changes that this cluster with data does not allow.
     pub(super) fn changes(&self, old: &Effective<'_>, new: &Effective<'_>, under: &Under<'_>) -> Findings {
         let gone =
             old.iter().filter(|(key, _)| new.get(key).is_none()).map(|(key, was)| (key, Some(was), None));
@@ -137,7 +137,7 @@ fn is_bad(key: &str, placed: &Placed<'_>) -> bool {
     keys::rows(key).iter().any(bad)
 }
 
-/// Whether the server would behave differently, as far as is known. Without a setting, its default counts.
+/// Returns whether the server would behave differently, as far as is known. Without a setting, its default counts.
 fn matter(was: Option<&str>, now: Option<&str>, default: &[&str]) -> bool {
     match (was, now) {
         (Some(was), Some(now)) => !same(was, now),
@@ -148,8 +148,8 @@ fn matter(was: Option<&str>, now: Option<&str>, default: &[&str]) -> bool {
     }
 }
 
-/// Whether the setting is a literal value in a file for several members. A value that is filled in per pod or chosen by the server
-/// is not, and neither is one in a file whose name has the number of a member.
+/// Returns whether the setting is a literal value in a file for several members. A value that is filled in per pod or chosen by
+/// the server is not, and neither is one in a file whose name has the number of a member.
 fn belongs_to_one(placed: &Placed<'_>) -> bool {
     let value = placed.look().trim();
     let open = ["", "auto", "0.0.0.0", "::"].iter().any(|word| value.eq_ignore_ascii_case(word));
@@ -167,7 +167,7 @@ fn changed(key: &str, was: Option<&Placed<'_>>, now: Option<&Placed<'_>>) -> Str
     }
 }
 
-/// The earlier places of the same setting, which have to change as well.
+/// Returns the earlier places of the same setting, which have to change as well.
 fn also(placed: &Placed<'_>) -> String {
     let before = placed.also.iter().map(|(file, line)| format!("{file} line {line}")).collect::<Vec<_>>();
     if before.is_empty() { String::new() } else { format!(", as {} did before", before.join(" and ")) }
@@ -180,7 +180,7 @@ fn shown(key: &str, value: Option<&str>) -> String {
     }
 }
 
-/// The value, shortened and on one line.
+/// Returns the value, shortened and on one line.
 pub(super) fn clean(value: &str) -> String {
     let mut text: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(60).collect();
     if value.chars().count() > 60 {

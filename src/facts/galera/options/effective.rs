@@ -1,5 +1,5 @@
-//! The options that a server uses from several files: for each key the last value in a group that it reads, and only
-//! the last line of `wsrep_provider_options`.
+//! The options that a server uses from several files: for each key the last value in a group that the server reads, and
+//! only the last line of `wsrep_provider_options`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub struct Placed<'a> {
     of_provider: bool,
 }
 
-/// The most places that a message lists.
+/// The largest number of places that a message lists.
 const MOST: usize = 8;
 
 impl Placed<'_> {
@@ -28,7 +28,7 @@ impl Placed<'_> {
         self.value.as_ref().map_or("", Value::look)
     }
 
-    /// Lets this value win over an earlier one.
+    /// Returns this value, which replaces the earlier one. If both are equal, it also keeps the earlier places.
     fn after(mut self, earlier: Option<Self>) -> Self {
         if let Some(earlier) = earlier.filter(|it| it.value == self.value) {
             self.also = earlier.also;
@@ -49,7 +49,8 @@ pub struct Lost<'a> {
     pub options: Vec<String>,
 }
 
-/// The keys that are judged, with the value that counts. Options of the provider are keys of their own: `pc.ignore_sb`.
+/// The keys that are judged, each with the value in effect. Options of the provider are keys of their own:
+/// `pc.ignore_sb`.
 #[derive(Clone, Debug, Default)]
 pub struct Effective<'a> {
     settings: BTreeMap<Cow<'a, str>, Placed<'a>>,
@@ -83,7 +84,7 @@ impl<'a> Effective<'a> {
         all
     }
 
-    /// Adds later options, which win.
+    /// Adds later options, which replace earlier ones.
     #[must_use]
     pub fn then(mut self, later: Self) -> Self {
         self.settings.extend(later.settings);
@@ -137,7 +138,7 @@ impl<'a> Effective<'a> {
         self.settings.iter().map(|(key, placed)| (&**key, placed))
     }
 
-    /// What counts for this key.
+    /// Returns the value in effect for this key.
     pub fn get(&self, key: &str) -> Option<&Placed<'a>> {
         self.settings.get(key)
     }

@@ -1,4 +1,4 @@
-//! Which program reads which `[group]`.
+//! The groups of option files: which programs read a `[group]`.
 
 use crate::galera::programs;
 
@@ -8,11 +8,11 @@ pub enum Readers {
     Server,
     /// Another program: a client, a backup, the state transfer's script.
     Others,
-    /// No program. `[innodb]` only looks as if it were read.
+    /// No program; `[innodb]` only looks as if a program read it.
     NoServer,
 }
 
-/// mariadbd's `load_default_groups`, besides those of its series.
+/// The groups in mariadbd's `load_default_groups`, besides those of its series.
 const SERVER: [&str; 6] = ["mysqld", "server", "mariadb", "mariadbd", "client-server", "galera"];
 
 /// Programs of the same packages besides the clients, and scripts that read option files.

@@ -11,9 +11,10 @@ pub struct Key {
     /// The condition that it must meet.
     pub class: Class,
     pub why: &'static str,
-    /// How the way out begins.
+    /// The beginning of the way out.
     pub instead: &'static str,
-    /// Adds the rest of the way out, for a cluster by the arguments that gatera's commands name it with.
+    /// A function that adds the rest of the way out, for a cluster that is given as in the arguments of gatera's
+    /// commands.
     rest: Rest,
 }
 
@@ -22,27 +23,27 @@ type Rest = fn(WayOut, &str) -> WayOut;
 /// A condition that an option must meet.
 #[derive(Debug)]
 pub enum Class {
-    /// Never one of these values: the member does not start, does not replicate, or splits the cluster.
+    /// The value must not be one of these, with which the member does not start, does not replicate, or splits the
+    /// cluster.
     Deny(Bad),
-    /// One of these values has a cost that people should know.
+    /// The value should not be one of these, which have a cost that users should know.
     Warn(Bad),
     /// The option belongs to one member, so it must not be where all members read it.
     Node,
-    /// Fixed for the life of the data. Lists the server's default values, if they are known.
+    /// The value is fixed for the life of the data. Lists the server's default values, if they are known.
     Format(&'static [&'static str]),
-    /// The same on every member: while it is changed one by one, the members differ. `fatal`: they cannot work
-    /// together.
+    /// The value must be the same on every member; while it is changed on one member after the other, they differ.
     Cluster {
         /// The server's default values.
         default: &'static [&'static str],
         /// Members that differ cannot form one cluster.
         fatal: bool,
     },
-    /// Must stay set: without it a server has one of these values, with which it is in no cluster.
+    /// The option must stay set: without it a server has one of these values, with which it is not in a cluster.
     Kept(&'static [&'static str]),
 }
 
-/// The bad values.
+/// A description of bad values.
 #[derive(Debug)]
 pub enum Bad {
     Any,
@@ -54,7 +55,7 @@ pub enum Bad {
     /// Switched on; a bare key counts.
     On,
     Off,
-    /// Reachable from the same pod only.
+    /// An address that is reachable from the same pod only.
     Local,
     /// A list that does not end with a comma.
     Closed,
@@ -68,7 +69,7 @@ use Bad::{Among, Any, Closed, Is, Local, NoPort, Not, Off, On};
 use Class::{Cluster, Deny, Format, Kept, Node, Warn};
 
 impl Bad {
-    /// Tells whether this value is bad.
+    /// Returns whether this value is bad.
     pub fn is(&self, value: Option<&str>) -> bool {
         let text = value.unwrap_or_default().trim();
         let one_of = |known: &[&str]| known.iter().any(|other| same(text, other));
@@ -102,12 +103,12 @@ pub fn rows(key: &str) -> &'static [Key] {
     &KEYS[first..first + count]
 }
 
-/// Tells whether a rule judges this key.
+/// Returns whether a rule judges this key.
 pub fn is_judged(key: &str) -> bool {
     KEYS.binary_search_by(|row| row.name.cmp(key)).is_ok()
 }
 
-/// Tells whether a server would know this key, as far as that is possible without a list of all options.
+/// Returns whether a server would know this key, as far as that is possible without a list of all options.
 pub fn is_the_servers(key: &str) -> bool {
     const PREFIXES: [&str; 12] = [
         "aria_",
@@ -142,7 +143,7 @@ pub fn is_the_servers(key: &str) -> bool {
     is_judged(key) || NAMES.contains(&key) || PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Tells whether the value of this key may be printed. Names of files that hold keys are not worth the risk.
+/// Returns whether the value of this key may be printed. Names of files that hold keys are not worth the risk.
 pub fn may_be_shown(key: &str) -> bool {
     let words = ["password", "passphrase", "passwd", "secret", "auth", "credential"];
     let names_a_key = key.contains('.') && key.contains("key");
@@ -158,7 +159,7 @@ impl Key {
         Self { rest, ..self }
     }
 
-    /// Returns what to do instead. `cluster`: its name and namespace, as gatera's commands name it.
+    /// Returns what to do instead. `cluster` is its name and namespace, as in the arguments of gatera's commands.
     pub fn way_out(&self, cluster: &str) -> WayOut {
         (self.rest)(say(self.instead), cluster)
     }

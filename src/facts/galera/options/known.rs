@@ -1,8 +1,8 @@
-//! The options that servers know, by series: a server does not start with one that it does not know; and which of them a running
-//! server accepts.
+//! The options that servers know, by series, because a server does not start with an option that it does not know; and which of
+//! them a running server accepts.
 //!
-//! Owns: the table in `known.txt`, and what an option of no server was meant to be. Must not know: files, rules. Options of plugins
-//! are in no table, because a server knows them only while their plugin is loaded.
+//! Owns: the table in `known.txt`, and which option a misspelt one was meant to be. Must not know: files, rules. Options of
+//! plugins are in no table, because a server knows them only while their plugin is loaded.
 
 use std::sync::LazyLock;
 
@@ -12,18 +12,18 @@ use crate::galera::image::Series;
 /// Why a server does not know an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// No server knows it; the known option that was meant, if one is close.
+    /// No server knows the option; the known one that was meant, if one is similar.
     Nowhere(Option<&'static str>),
-    /// This series is the first that knows it.
+    /// This series is the first that knows the option.
     Since(Series),
-    /// This series was the last that knew it.
+    /// This series was the last that knew the option.
     Until(Series),
 }
 
-/// The series from which the table was made.
+/// The series for which the table was made.
 const TABLED: [Series; 4] = [Series(10, 5), Series(10, 11), Series(11, 4), Series(11, 8)];
 
-/// How the options of plugins begin that come with MariaDB, or with its images.
+/// The prefixes of the options of plugins that come with MariaDB, or with its images.
 const OF_PLUGINS: [&str; 30] = [
     "archive",
     "auth_",
@@ -80,8 +80,8 @@ impl Row {
         Self { name, is_dynamic, since: series(since), until: series(until) }
     }
 
-    /// Tells why a server of this series does not know the option. Of a series between two of the table it is assumed to know what
-    /// either does.
+    /// Returns why a server of this series does not know the option. A server of a series between two of the table is assumed to
+    /// know what a server of either does.
     fn unknown_to(&self, wanted: Series) -> Option<Unknown> {
         let above = TABLED.into_iter().find(|it| *it >= wanted).unwrap_or(wanted);
         let below = TABLED.into_iter().rfind(|it| *it <= wanted).unwrap_or(wanted);
@@ -95,8 +95,8 @@ fn series(text: &str) -> Option<Series> {
     Some(Series(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Returns why a server does not know an option, in its canonical spelling. An option that no table has is unknown to a server of a
-/// series in the table; to another server only if it looks like a misspelt one.
+/// Returns why a server does not know an option, in its canonical spelling. An option that is not in the table is unknown to a
+/// server of a series in the table; to another server only if it looks like a misspelt one.
 pub fn unknown(key: &str, image: Option<Series>) -> Option<Unknown> {
     let key = key.strip_prefix("maximum_").unwrap_or(key);
     let is_name = |key: &str| key.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
@@ -104,7 +104,7 @@ pub fn unknown(key: &str, image: Option<Series>) -> Option<Unknown> {
     let at = TABLE.partition_point(|row| row.name < key);
     match TABLE.get(at) {
         Some(row) if row.name == key => known.and_then(|series| row.unknown_to(series)),
-        // Servers take the beginning of a name for the whole, and warn themselves.
+        // Servers accept the beginning of a name for the whole, and warn about it themselves.
         Some(row) if row.name.starts_with(key) => None,
         _ if !is_name(key) || OF_PLUGINS.iter().any(|prefix| key.starts_with(prefix)) => None,
         _ => {
@@ -114,7 +114,7 @@ pub fn unknown(key: &str, image: Option<Series>) -> Option<Unknown> {
     }
 }
 
-/// Tells whether a running server accepts an option, in its canonical spelling.
+/// Returns whether a running server accepts an option, in its canonical spelling.
 pub fn is_dynamic(key: &str) -> bool {
     TABLE.binary_search_by(|row| row.name.cmp(key)).is_ok_and(|at| TABLE[at].is_dynamic)
 }

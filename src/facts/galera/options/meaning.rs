@@ -3,8 +3,8 @@
 //!
 //! Owns: when two files mean the same. Must not know: ConfigMaps, or which options are good. Comments, order, spaces
 //! and unread groups have no meaning; in a file that includes others, and in one of more than 64 KiB, everything
-//! counts. The cluster's address is left out everywhere: it follows the number of members, and no member restarts for
-//! it.
+//! counts. The cluster's address is left out everywhere, because it follows the number of members and no member
+//! restarts for it.
 
 use std::collections::BTreeMap;
 
@@ -87,19 +87,20 @@ impl Meaning {
     }
 }
 
-/// A longer text counts literally. Real option files are shorter, and a large one must not delay others.
+/// The longest text, in bytes, that is interpreted; a longer one counts literally. Real option files are shorter, and a
+/// large one must not delay others.
 const LONGEST_TEXT: usize = 64 * 1024;
-/// How such a text is named among the differences.
+/// The name of such a text among the differences.
 const TOO_LONG: &str = "!text";
 
-/// Groups that servers of every version read, and no other program, count as one.
+/// The group that stands for all groups that servers of every version read, and no other program.
 const SERVER: &str = "mysqld";
 
 fn is_every_servers(group: &str) -> bool {
     ["mysqld", "server", "mariadb", "mariadbd", "galera"].contains(&group)
 }
 
-/// Tells whether a text could be an option and may be printed: a user may have pasted a password.
+/// Returns whether a text could be an option and may be printed: a user may have pasted a password.
 fn is_word(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '!');
     text.len() <= 64 && text.chars().all(plain)

@@ -1,6 +1,6 @@
 //! `wsrep_provider_options`: options in an option, for the Galera library.
 
-/// Reads `a=b; c=d`, in order. The last one of a name counts.
+/// Reads `a=b; c=d`, in order. The last option of a name counts.
 pub fn provider_options(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split(';').filter_map(|option| {
         let (key, value) = option.split_once('=')?;

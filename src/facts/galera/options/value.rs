@@ -9,8 +9,8 @@ use std::fmt;
 pub struct Value<'a>(Cow<'a, str>);
 
 impl<'a> Value<'a> {
-    /// Reads a value as it is written in a file: one pair of quotes around it is not part of it, and `
-    /// ` is a line break.
+    /// Reads a value as it is written in a file: one pair of quotes around it is not part of it, and `\n` is a line
+    /// break.
     pub(super) fn read(raw: &'a str) -> Self {
         let inner = ['"', '\'']
             .iter()
@@ -73,7 +73,7 @@ pub fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// Tells whether both are the same value: `16K` and `16384`, `ON` and `1`, in any case unless it is a path.
+/// Returns whether both are the same value: `16K` and `16384`, `ON` and `1`, in any case unless it is a path.
 pub fn same(one: &str, other: &str) -> bool {
     one == other
         || !one.contains('/') && one.eq_ignore_ascii_case(other)

@@ -1,6 +1,7 @@
-//! When a rollout is given up, and the way back: to the configuration before, and out of a template that was taken back.
+//! When a rollout is given up, and the way back: to the previous configuration, and out of a template that was
+//! reverted.
 //!
-//! Must not know: how a rollout goes on (`plan/rollout.rs`).
+//! Must not know: how a rollout continues (`plan/rollout.rs`).
 
 use std::time::Duration;
 
@@ -12,19 +13,21 @@ use facts::marks::RECOVER;
 use facts::revision::Revision;
 use facts::view::{Cluster, Member, PodFact, RolloutRecord, RolloutRequest, Stopped, View};
 
-/// Longer than one failed start, which happens to a joiner: the second back-off of a container that fails.
+/// The time for which a member must keep failing before its revision is given up: longer than one failed start, which
+/// happens to a joiner. It is the second back-off of a container that fails.
 const FAILS: Duration = Duration::from_secs(20);
-/// A joiner may restart a few times on a busy node.
+/// The number of restarts after which a member counts as failing: a joiner may restart a few times on a busy node.
 const MANY: i64 = 5;
-/// A pod without progress for this long hangs.
+/// The time without progress after which a pod hangs.
 const HANGS: Duration = facts::view::HANGS.unsigned_abs();
-/// With `Parallel` the StatefulSet controller itself replaces a broken pod of a template that is no longer wanted, and
-/// also one whose phase is Failed. With `OrderedReady` it waits until that pod is Ready, without a limit (1.36, too).
+/// The time for which the replacement of a pod with an earlier template must be due. With `Parallel` the StatefulSet
+/// controller itself replaces a broken pod of a template that is no longer wanted, and also one whose phase is Failed.
+/// With `OrderedReady` it waits until that pod is Ready, without a limit (1.36, too).
 const REPLACED: Duration = Duration::from_secs(30);
 
 impl Rollout<'_, '_> {
-    /// Returns the stage of a member that started with the new revision and is not Ready, if there is one; one that
-    /// fails before one that waits.
+    /// Returns the stage of a member that started with the new revision and is not Ready, if there is one. A member
+    /// that fails takes precedence over one that waits.
     pub(super) fn ill_of(&self, revision: &Revision) -> Option<Stage> {
         let ill = || {
             let members = self.cluster.members.iter();
@@ -84,7 +87,8 @@ impl Rollout<'_, '_> {
         }
         let rolls = self.cluster.rolls();
         let is_live = |it: Option<&Revision>| self.cluster.live.as_ref().ok() == it;
-        // A person who changed the template, too, means both; members that the template has not reached are not meant.
+        // A person who also changed the template wants both changes, but not for members that the template does not
+        // reach.
         let newest = &self.cluster.workload.status.update_revision;
         let given_up = self.cluster.live.as_ref().is_ok_and(|live| self.is_given_up(live));
         let is_meant =
@@ -120,13 +124,13 @@ pub(super) fn of_an_earlier_template(
     view: &View<'_>,
 ) -> Option<(String, Option<Box<Step>>)> {
     let workload = &cluster.workload;
-    // A pod that would be created from the same template again is not helped by that.
+    // Replacing a pod does not help if it would be created from the same template again.
     let gets_another =
         |it: &Member| it.ordinal >= workload.reaches_from() && workload.makes_newest(it.ordinal);
     let ill = |pod: &PodFact| !pod.ready && !pod.going && cluster.is_earlier(pod);
     let member = cluster.members.iter().find(|it| gets_another(it) && it.pod.as_deref().is_some_and(ill))?;
     let pod = member.pod.as_ref().filter(|_| workload.is_observed() && cluster.leaving.is_empty())?;
-    // The other members must do without it; those behind it are not even created before it is Ready.
+    // The other members must be Ready; those behind it may be missing, because they are created only when it is Ready.
     let mut others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
     if cluster.ready() == 0 || !others.all(|it| it.ready() || cluster.waits_for(it, member)) {
         return None;
@@ -155,8 +159,8 @@ pub(super) fn of_an_earlier_template(
     Some((says, Some(Box::new(Step::Evict { id, pod, uid, patience: REPLACED }))))
 }
 
-/// A running server is ended only if the others are known to serve, and if neither another part of the guard nor a
-/// person works on the cluster.
+/// Returns whether a running server may be ended: only if the others are known to serve, and if neither another part of
+/// the guard nor a person works on the cluster.
 fn nothing_else_goes_on(cluster: &Cluster, view: &View<'_>) -> bool {
     let bootstrap =
         matches!(bootstrap::stage(cluster, view), bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..));
@@ -168,8 +172,8 @@ fn nothing_else_goes_on(cluster: &Cluster, view: &View<'_>) -> bool {
         && !cluster.members.iter().any(unproven)
 }
 
-/// Returns what a pod that is not Ready does, and how long it may; `None`: it makes progress, or something else is
-/// wrong.
+/// Returns what a pod that is not Ready does, and how long it may do so; `None`: it makes progress, or something else
+/// is wrong.
 fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
     match pod.doing() {
         _ if pod.going => None,

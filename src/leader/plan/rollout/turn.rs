@@ -1,6 +1,6 @@
 //! Which member restarts next, and why none does now.
 //!
-//! Must not know: with what members restart, or why.
+//! Must not know: which configuration members restart with, or why.
 
 use super::super::bootstrap;
 use super::Rollout;
@@ -19,7 +19,7 @@ impl<'a> Rollout<'a, '_> {
         with(&|pod| pod.stuck).or_else(|| with(&|pod| !pod.verified)).or_else(|| members().next())
     }
 
-    /// Returns why this member does not restart now. All others must be well; it may itself fail, or run a revision
+    /// Returns why this member does not restart now. All others must be healthy; it may itself fail, or run a revision
     /// that is not good.
     pub(super) fn not_now(&self, whom: &Member) -> Option<String> {
         let may_be_ill = fails(whom) || self.is_astray(whom);
@@ -27,7 +27,7 @@ impl<'a> Rollout<'a, '_> {
         waits.then(|| self.cluster.describe()).or_else(|| self.others_need(whom))
     }
 
-    /// Tells whether the member runs a revision that is not known to be good.
+    /// Returns whether the member runs a revision that is not known to be good.
     pub(super) fn is_astray(&self, member: &Member) -> bool {
         Self::runs(member).is_some_and(|it| *it != self.note.good)
     }
@@ -82,7 +82,7 @@ impl<'a> Rollout<'a, '_> {
     }
 }
 
-/// The server fails again and again, or does not even start; a container beside it is another matter.
+/// Returns whether the server keeps failing, or does not even start. Other containers of its pod do not count.
 pub(super) fn fails(member: &Member) -> bool {
     member.pod.as_ref().is_some_and(|pod| pod.stuck && !pod.running && !pod.going)
 }
