@@ -103,7 +103,7 @@ fn a_definition_whose_objects_cannot_be_listed_is_unknown_and_goes_when_that_is_
             in_view(facts, |view| rulebook().evaluate(&deletes(definition(marks)), view))
         };
         assert!(judge(&facts, "").allowed(), "there is none");
-        facts.kept.hears(kind, false);
+        facts.kept.set_listed(kind, false);
         let unknown = judge(&facts, "");
         let words = format!("{unknown:?}");
         assert!(!unknown.allowed() && words.contains("cannot be listed") && words.contains(rule), "{words}");
@@ -117,7 +117,7 @@ fn a_definition_whose_objects_cannot_be_listed_is_unknown_and_goes_when_that_is_
         assert!(ends.allowed(), "a pack keeps no namespace in which nothing of it is known: {ends:?}");
         let confirmed = format!(r#""gatera.dev/override":"{rule} until=2026-12-01T09:50:00Z reason=gone""#);
         assert!(judge(&facts, &confirmed).allowed(), "{:?}", judge(&facts, &confirmed));
-        facts.kept.hears(kind, true);
+        facts.kept.set_listed(kind, true);
         assert!(judge(&facts, "").allowed());
     }
 }

@@ -41,7 +41,7 @@ fn reads(scene: &Scene, want: &Want, still: i64) -> String {
     let table = report::table(cluster, &view);
     match recovery::next(cluster, &view, want, SignedDuration::from_secs(still)) {
         Step::Serves => report::serves(cluster, &view),
-        Step::Refuse { stake, from } => table + &report::refusal(cluster, &stake, from.as_deref()),
+        Step::Refuse { data_loss, from } => table + &report::refusal(cluster, &data_loss, from.as_deref()),
         step @ Step::Ask { .. } => table + &report::proposal(cluster, &step),
         Step::ByHand(why) => report::by_hand(cluster, why, view.now),
         Step::Cannot(why) => why,

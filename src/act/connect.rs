@@ -48,7 +48,7 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
         None => {
             let config = Config::incluster()
                 .context("no --kubeconfig, and this is not a pod with a service account")?;
-            Found { config, whence: "the pod's service account".to_owned() }
+            Found { config, origin: "the pod's service account".to_owned() }
         }
     };
     found.config.connect_timeout = Some(CONNECT);
@@ -73,7 +73,7 @@ pub async fn person(by: &Person) -> anyhow::Result<Client> {
     client(found)
 }
 
-fn client(Found { mut config, whence }: Found) -> anyhow::Result<Client> {
+fn client(Found { mut config, origin }: Found) -> anyhow::Result<Client> {
     // The read timeout counts from the request, not from the last use of its connection.
     config.reset_reader_on_write = true;
     // An eviction that is refused for now and retried by the client could pass when it is no longer wanted. The caller looks
@@ -83,7 +83,7 @@ fn client(Found { mut config, whence }: Found) -> anyhow::Result<Client> {
     let url = &config.cluster_url;
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let (scheme, host) = (url.scheme_str().unwrap_or("https"), url.host().unwrap_or_default());
-    let from = format!("{scheme}://{host}{port} ({whence})");
+    let from = format!("{scheme}://{host}{port} ({origin})");
     let builder = ClientBuilder::try_from(config).with_context(|| format!("preparing to ask {from}"))?;
     let named = MapErrLayer::new(move |error: BoxError| Unanswered::from(&from, error));
     Ok(builder.with_layer(&named).build())

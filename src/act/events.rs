@@ -70,14 +70,14 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
     let Some(about) = about(review, view, goes) else { return Vec::new() };
     let user = proven.then_some(&*review.user);
     let (kind, name) = (review.kind.name(), &review.name);
-    let is_told_here = about.kind.as_deref() == Some(kind) && about.name.as_ref() == Some(name);
-    let this = if is_told_here { "this".to_owned() } else { format!("{kind} {name}") };
+    let names_the_object = about.kind.as_deref() == Some(kind) && about.name.as_ref() == Some(name);
+    let this = if names_the_object { "this".to_owned() } else { format!("{kind} {name}") };
     let findings = decision.judged.iter().filter_map(|judged| {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let (reason, note) = match &judged.softened {
             Some(Downgrade::ByOverride(release)) if decision.allowed() => {
                 let was = user.map_or("overridden".to_owned(), |user| format!("allowed to {user}"));
-                let of = if is_told_here { String::new() } else { format!(" for {this}") };
+                let of = if names_the_object { String::new() } else { format!(" for {this}") };
                 (
                     format!("OverrideUsed{rule}"),
                     format!("{rule} was {was}{of}: {says} (reason: {})", release.reason),
@@ -160,7 +160,7 @@ fn about(review: &Review, view: &View<'_>, goes: bool) -> Option<ObjectReference
 }
 
 /// The number of Events per minute about requests for one object. Overrides are few, and each should be seen.
-const A_MINUTE: u32 = 6;
+const EVENTS_PER_MINUTE: u32 = 6;
 /// The number of objects that are remembered before those of earlier minutes are forgotten.
 const REMEMBERED: usize = 1024;
 
@@ -170,7 +170,7 @@ pub struct EventLimiter(HashMap<String, (Timestamp, u32)>);
 
 impl EventLimiter {
     /// Counts this Event, and returns whether it may be published.
-    pub fn lets(&mut self, notice: &Notice, now: Timestamp) -> bool {
+    pub fn admits(&mut self, notice: &Notice, now: Timestamp) -> bool {
         let minute = SignedDuration::from_mins(1);
         if self.0.len() >= REMEMBERED {
             self.0.retain(|_, (since, _)| now.duration_since(*since) < minute);
@@ -181,7 +181,7 @@ impl EventLimiter {
             (*since, *count) = (now, 0);
         }
         *count += 1;
-        *count <= A_MINUTE
+        *count <= EVENTS_PER_MINUTE
     }
 }
 

@@ -131,7 +131,7 @@ impl Guard {
     /// Publishes an Event about a request, unless there were many about the same object lately.
     pub fn publish_request(&self, notice: Notice) {
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        if limiter.lets(&notice, (self.clock)()) {
+        if limiter.admits(&notice, (self.clock)()) {
             self.publish(notice);
         }
     }

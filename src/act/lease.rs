@@ -28,12 +28,12 @@ use crate::act::telemetry::{chain, repeated};
 pub use seat::{Leading, Seat, seat};
 
 /// Lease duration: other replicas wait this long before they take over.
-const RESPECTED: Duration = Duration::from_secs(15);
+const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// The time for which a holder acts on a renewal. The rest of the lease duration is left for steps that have begun: one slow
 /// connect.
-const ACTS: Duration = Duration::from_secs(10);
+const TERM: Duration = Duration::from_secs(10);
 /// The time that a step begun at the last moment may take: about half of what is left until another replica may lead.
-const SPARE: Duration = Duration::from_millis(2_500);
+const STEP_GRACE: Duration = Duration::from_millis(2_500);
 /// The interval at which the record is renewed, or read by a candidate.
 const EVERY: Duration = Duration::from_secs(3);
 /// The deadline of a turn, after which it is tried again: three turns fit into the time for which a holder acts.
@@ -50,7 +50,7 @@ const NAME: &str = "gatera";
 /// Returns whether this replica may write the record: it is free, its own, or its holder is silent. `unchanged` is how long
 /// this replica has seen this version of it.
 fn may_write(holder: &str, me: &str, unchanged: Duration) -> bool {
-    holder.is_empty() || holder == me || unchanged >= RESPECTED
+    holder.is_empty() || holder == me || unchanged >= LEASE_DURATION
 }
 
 /// Holds the lease whenever it is available until `closing`, then gives it up at once.
@@ -90,7 +90,7 @@ impl<S: LeaseStore> Election<S> {
             let outcome = timeout(TURN_DEADLINE, turn(&self.store, &self.blank, &self.me, &mut self.seen));
             let pause = match seat.stepping_down_in_time(outcome).await {
                 Ok(Ok(true)) => {
-                    seat.take(asked + ACTS);
+                    seat.take(asked + TERM);
                     EVERY
                 }
                 Ok(Ok(false)) => {
@@ -185,7 +185,7 @@ fn renewed(mut lease: Lease, me: &str) -> Lease {
     let changes = before.lease_transitions.unwrap_or(0);
     lease.spec = Some(LeaseSpec {
         holder_identity: Some(me.to_owned()),
-        lease_duration_seconds: i32::try_from(RESPECTED.as_secs()).ok(),
+        lease_duration_seconds: i32::try_from(LEASE_DURATION.as_secs()).ok(),
         acquire_time: before.acquire_time.filter(|_| ours).or_else(|| Some(now.clone())),
         renew_time: Some(now),
         lease_transitions: Some(if ours { changes } else { changes.saturating_add(1) }),

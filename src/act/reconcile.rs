@@ -27,7 +27,7 @@ use crate::act::lease::Leading;
 use crate::act::telemetry::chain;
 
 /// The pause after planning, as a multiple of the time that planning took, which is therefore at most a fifth of the whole.
-const REST: u32 = 4;
+const PAUSE_FACTOR: u32 = 4;
 
 /// Carries out the plan while this replica leads, each time the world has `changed` or a step may have become due.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
@@ -45,7 +45,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
         changed.mark_unchanged();
         let looked = Instant::now();
         let steps = context.look(|view| lookout.next(view, began.elapsed()));
-        let rest = looked.elapsed() * REST;
+        let rest = looked.elapsed() * PAUSE_FACTOR;
         let mut anew = false;
         for step in pace.due(&steps, began.elapsed()) {
             // The steps after one that destroys are planned again, because it changes the world.

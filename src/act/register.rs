@@ -161,13 +161,13 @@ impl Registrar {
     /// Runs every step once. A step that fails has its own line in `/readyz` and does not block the others.
     async fn act(&mut self, leads: bool) {
         let certificate = timeout(DEADLINE, self.certificate(leads)).await.unwrap_or(Err(Error::Late));
-        self.tell_certificate(certificate);
+        self.report_certificate(certificate);
         self.judge_trust();
         let can_answer = self.known.shown.is_some()
             && self.guard.freshness(&self.guard.world.load()) != Freshness::Loading;
         let entries = timeout(DEADLINE, self.register(leads && can_answer)).await.unwrap_or(Err(Error::Late));
-        self.tell_entries(entries);
-        self.tell_deletions(leads);
+        self.report_entries(entries);
+        self.report_deletions(leads);
     }
 }
 

@@ -160,7 +160,7 @@ impl<S: LeaseStore> ReservationStore<S> {
         let now = Instant::now();
         let remains = {
             let mut ledger = self.ledger();
-            ledger.hears(shown(date, asked, now));
+            ledger.observe_clock(shown(date, asked, now));
             if let Some(lease) = &lease {
                 ledger.learn(shard, note::of(lease), asked, now);
             }
@@ -196,7 +196,7 @@ impl<S: LeaseStore> ReservationStore<S> {
         };
         *place = Some(lease);
         let (now, mut ledger) = (Instant::now(), self.ledger());
-        ledger.hears(shown(date, asked, now));
+        ledger.observe_clock(shown(date, asked, now));
         Ok(Some(ledger.wrote(shard, notes, asked, now)))
     }
 

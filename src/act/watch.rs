@@ -127,7 +127,7 @@ pub async fn keep(
         if let Some(world) = world {
             guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
             guard.metrics.holds(world.sizes());
-            guard.ready.unheard.store(unlisted(&world).map(Arc::new));
+            guard.ready.unlisted.store(unlisted(&world).map(Arc::new));
             guard.show(world);
         }
         let is_current = guard.freshness(&guard.world.load()) == Freshness::Current;
@@ -142,7 +142,7 @@ pub async fn keep(
 /// Returns, for `/readyz`, the kinds of packs that cannot be listed, and the objects for which there is no room.
 fn unlisted(world: &World) -> Option<String> {
     let facts = world.facts();
-    let names = facts.kept.unheard().iter().map(|kind| format!("{}.{}", kind.plural(), kind.group()));
+    let names = facts.kept.unlisted().iter().map(|kind| format!("{}.{}", kind.plural(), kind.group()));
     let names = names.collect::<Vec<_>>().join(", ");
     let unlisted =
         (!names.is_empty()).then(|| format!("{names} cannot be listed: rules about them answer UNKNOWN"));

@@ -166,7 +166,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         screens < 2,
         "only one format can go to standard output; give the others a file, as in --output sarif=gatera.sarif"
     );
-    options.may_be_told_so()?;
+    options.ensure_verbosity_fits_format()?;
     anyhow::ensure!(
         options.live.live || !options.live.access.is_given(),
         "only --live asks a cluster: add it, or leave out the options that name a cluster or a user"
@@ -192,25 +192,25 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         new.retain(|it| it.text.is_ok() || !gone(Path::new(&*it.name)));
     }
     let judging = || progress.says(|| "judging …".to_owned());
-    let as_told = |settings: &Settings| match options.mode {
+    let with_mode = |settings: &Settings| match options.mode {
         Some(mode) => settings.clone().with_mode(mode),
         None => settings.clone(),
     };
     let mut checked = if options.live.live {
         let names = |chosen: &Chosen, namespace: &str, now| {
-            check::names(&new, &options.question(&as_told(&chosen.settings), namespace, now))
+            check::names(&new, &options.question(&with_mode(&chosen.settings), namespace, now))
         };
         let cluster = live::look(options, chosen, names, &progress)?;
         let live::Cluster { world, objects, unseen, namespace, now, .. } = &cluster;
         judging();
-        let settings = as_told(&cluster.chosen.settings);
+        let settings = with_mode(&cluster.chosen.settings);
         let live = Live { world, objects, unseen };
         let checked = check::run_live(&new, live, &options.question(&settings, namespace, *now));
         chosen = cluster.chosen;
         checked
     } else {
         judging();
-        let settings = as_told(&chosen.settings);
+        let settings = with_mode(&chosen.settings);
         let namespace = options.namespace.as_deref().unwrap_or(DEFAULT);
         let mut checked = check::run(&new, base.as_deref(), &options.question(&settings, namespace, now));
         checked.advise_edits();
@@ -243,7 +243,7 @@ impl Options {
     }
 
     /// Fails if `--quiet` or `--verbose` is combined with a format for programs, because such a format is always complete.
-    fn may_be_told_so(&self) -> anyhow::Result<()> {
+    fn ensure_verbosity_fits_format(&self) -> anyhow::Result<()> {
         let (asked, may, names) = match (self.loudness.quiet, self.loudness.verbose) {
             (true, _) => (
                 "--quiet",

@@ -27,11 +27,11 @@ use super::look::{self, ObservedCluster};
 use super::site::{Site, is_away};
 
 /// The time after which the guard has seen what this command sees.
-const HEARD: Duration = Duration::from_secs(60);
+const GUARD_CATCH_UP: Duration = Duration::from_secs(60);
 /// The longest look that still shows that nothing has changed since the last one.
-const LONG: Duration = Duration::from_secs(10);
+const LONGEST_CONCLUSIVE_LOOK: Duration = Duration::from_secs(10);
 /// The time limit for deleting the reader pods after a failed run, which does not wait longer for the API server.
-const CLEARED: Duration = Duration::from_secs(30);
+const CLEANUP_DEADLINE: Duration = Duration::from_secs(30);
 /// The number of tries of the same step.
 const MOST_TRIES: u32 = 5;
 
@@ -118,7 +118,7 @@ impl RecoverRun<'_> {
         let result = self.go(&site, out).await;
         let looked = !self.table.is_empty() && !self.options.of.dry_run;
         if looked && !matches!(result, Ok(Exit::Clean)) {
-            let cleared = timeout(CLEARED, async {
+            let cleared = timeout(CLEANUP_DEADLINE, async {
                 let seen = self.options.of.seen(&site, &mut Transcript::default(), out).await?;
                 actions::stop_reading(&seen, &self.want.before).await
             });
@@ -134,7 +134,7 @@ impl RecoverRun<'_> {
         loop {
             let asked = Instant::now();
             let seen = self.options.of.seen(site, &mut self.transcript, out).await?;
-            if asked.elapsed() > LONG {
+            if asked.elapsed() > LONGEST_CONCLUSIVE_LOOK {
                 // The look took long and may show an earlier state, so the time without a change counts from now.
                 self.since = Instant::now();
             }
@@ -202,8 +202,8 @@ impl RecoverRun<'_> {
                 write!(out, "{}{}", self.table, report::by_hand(cluster, why, view.now))?;
                 Exit::Refused
             }
-            Step::Refuse { stake, from } => {
-                write!(out, "{}{}", self.table, report::refusal(cluster, stake, from.as_deref()))?;
+            Step::Refuse { data_loss, from } => {
+                write!(out, "{}{}", self.table, report::refusal(cluster, data_loss, from.as_deref()))?;
                 Exit::Refused
             }
             Step::Ask { .. } if self.agreed => return Ok(ControlFlow::Continue(Confirmation::NotNeeded)),
@@ -308,8 +308,8 @@ fn is_asked(step: &Step, granted: bool) -> bool {
 /// for a request the minute counts from the last change of the table. A refusal of another step by the guard may still change.
 fn lasts(step: &Step, problem: &anyhow::Error, still: Duration, failing: Duration) -> bool {
     match step {
-        Step::Ask { .. } => still > HEARD,
-        _ => failing > HEARD && !is_by_the_guard(problem),
+        Step::Ask { .. } => still > GUARD_CATCH_UP,
+        _ => failing > GUARD_CATCH_UP && !is_by_the_guard(problem),
     }
 }
 
@@ -359,7 +359,7 @@ mod tests {
             "admission webhook \"pods.gatera.dev\" denied the request: [G02] Pod db/g-1: it serves\n  why: it does",
         );
         let create = Step::Create { member: "g-1".to_owned(), ordinal: 1, why: String::new() };
-        let [short, long] = [HEARD, HEARD + Duration::from_secs(1)];
+        let [short, long] = [GUARD_CATCH_UP, GUARD_CATCH_UP + Duration::from_secs(1)];
         assert!(!lasts(&create, &no_right, long, short));
         assert!(lasts(&create, &no_right, short, long));
         assert!(!lasts(&create, &by_a_rule, long, long));

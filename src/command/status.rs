@@ -101,7 +101,7 @@ enum Form {
 /// The pause between two looks with `--watch`.
 const LOOK: Duration = Duration::from_secs(5);
 /// The escape sequence that moves to the upper left corner, and clears the screen below it.
-const ANEW: &str = "\u{1b}[H\u{1b}[J";
+const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[J";
 
 /// Prints the state of the clusters. With `--watch`, it also prints errors that occur later, and continues.
 pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
@@ -114,8 +114,11 @@ pub fn run(ask: &StatusArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
                 Err(error) if !first && ask.watch => visible(&chain(error.as_ref())) + "\n",
                 text => text?,
             };
-            let header =
-                format!("{ANEW}every {} s, since {:.0}; Ctrl-C ends it\n\n", LOOK.as_secs(), clock.now());
+            let header = format!(
+                "{CLEAR_SCREEN}every {} s, since {:.0}; Ctrl-C ends it\n\n",
+                LOOK.as_secs(),
+                clock.now()
+            );
             let header = if ask.watch && on_a_terminal { header } else { String::new() };
             Ok(Printout { header, text, exit: (!ask.watch).then_some(Exit::Clean) })
         })

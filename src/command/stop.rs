@@ -36,7 +36,7 @@ const SEEN_AFTER: u32 = 10;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The seconds for which a pod is watched before the cluster is looked at again.
-const LISTENS: u32 = 60;
+const WATCH_SECONDS: u32 = 60;
 
 /// Stops the cluster.
 pub fn run(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
@@ -205,7 +205,7 @@ impl LeavingPod {
     /// Begins to watch a pod; `None`: there is no such pod.
     async fn of(seen: &ObservedCluster, member: &str) -> anyhow::Result<Option<Self>> {
         let Some(pod) = seen.pods().get_opt(member).await? else { return Ok(None) };
-        let only = WatchParams::default().fields(&format!("metadata.name={member}")).timeout(LISTENS);
+        let only = WatchParams::default().fields(&format!("metadata.name={member}")).timeout(WATCH_SECONDS);
         let from = pod.metadata.resource_version.unwrap_or_default();
         let events = seen.pods().watch(&only, &from).await.context("listening to what it says")?;
         Ok(Some(Self { uid: pod.metadata.uid, events: Box::pin(events) }))
@@ -233,7 +233,7 @@ impl LeavingPod {
             }
         };
         // A connection may have been lost without an error.
-        let _ = timeout(Duration::from_secs(u64::from(LISTENS) + 5), listen).await;
+        let _ = timeout(Duration::from_secs(u64::from(WATCH_SECONDS) + 5), listen).await;
         end
     }
 }

@@ -9,7 +9,7 @@
 
 mod positions;
 
-pub use positions::{DataEnd, DataLoss, MemberData, Newer, best, rows, stake};
+pub use positions::{DataEnd, DataLoss, MemberData, Newer, best, data_loss, rows};
 
 use jiff::SignedDuration;
 
@@ -46,11 +46,11 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
     if let Some(node) = asked.node.as_deref().filter(|node| *node != there) {
         return Some(format!("the pod of {} is not on node {node}", asked.member));
     }
-    let stake = stake(&rows, row, cluster);
-    match (stake.loss(), &asked.loss) {
+    let data_loss = data_loss(&rows, row, cluster);
+    match (data_loss.loss(), &asked.loss) {
         (None, _) => None,
         (Some(loss), Some(accepted)) if *accepted == loss => None,
-        (Some(loss), _) => Some(format!("{stake}; starting here loses: {loss}")),
+        (Some(loss), _) => Some(format!("{data_loss}; starting here loses: {loss}")),
     }
 }
 
@@ -99,7 +99,7 @@ pub fn still_true(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool 
     own.data_end = DataEnd::Position { position: &asked.position, how: "", safe: false };
     let own = own.clone();
     let gone_on = rows.iter().any(|row| row.data_end == DataEnd::Served);
-    !gone_on && stake(&rows, &own, cluster).loss() == asked.loss
+    !gone_on && data_loss(&rows, &own, cluster).loss() == asked.loss
 }
 
 /// Returns whether a recovery may recreate this pod. It may recreate the member that is to start first and, once that member

@@ -141,27 +141,27 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
         edit::correct(pod, &[], mark, None);
     }
-    let Some((patient, server)) = InjectTarget::of(read, namespace, view) else { return Vec::new() };
+    let Some((target, server)) = InjectTarget::of(read, namespace, view) else { return Vec::new() };
     let mut remarks = Vec::new();
     if let Some(conflict) = files::conflict(server, &read.spec, None) {
         remarks.push(format!("gatera injects nothing into this pod: {conflict}"));
         return remarks;
     }
     let grace = longer_grace(pod);
-    files::add_volumes(pod, &patient, &identity::of(&patient, server));
-    configuration::add(pod, &patient, server, &mut remarks);
-    spread::add(pod, &patient, &mut remarks);
-    if let Some(node) = identity::place(&patient, server) {
+    files::add_volumes(pod, &target, &identity::of(&target, server));
+    configuration::add(pod, &target, server, &mut remarks);
+    spread::add(pod, &target, &mut remarks);
+    if let Some(node) = identity::place(&target, server) {
         edit::set(pod, &["spec", "nodeName"], json!(node));
     }
     let (name, mut proven) = (server.name.clone(), false);
     if let Some(container) = container_mut(pod, &name) {
-        files::add_mounts(container, &patient);
+        files::add_mounts(container, &target);
         probes::add_pre_stop(container, grace - FLUSH);
-        proven = probes::add(container, server, &patient, &mut remarks);
-        start::add(container, server, &patient, &mut remarks);
-        last_words(container);
-        unusual_ports(container, patient.ports(server));
+        proven = probes::add(container, server, &target, &mut remarks);
+        start::add(container, server, &target, &mut remarks);
+        set_termination_message(container);
+        unusual_ports(container, target.ports(server));
     }
     let mark = if proven { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
     edit::annotate(pod, marks::INJECTED, &mark);
@@ -173,7 +173,7 @@ pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
     let new = review.operation == Operation::Create && review.subresource.is_empty();
     let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new) else { return Vec::new() };
     InjectTarget::of(read, &review.namespace, view)
-        .map_or_else(Vec::new, |(patient, server)| configuration::wanted(&patient, server))
+        .map_or_else(Vec::new, |(target, server)| configuration::wanted(&target, server))
 }
 
 /// Returns whether a new member's StatefulSet or ConfigMaps are not in the view yet.
@@ -183,9 +183,9 @@ pub fn is_early(review: &Review, view: &View<'_>) -> bool {
     else {
         return false;
     };
-    let member = |(patient, _): (InjectTarget<'_>, &Container)| {
-        let live = patient.cluster.map(|cluster| &cluster.live);
-        patient.member && matches!(live, None | Some(Err(Unknown::NotThere(_))))
+    let member = |(target, _): (InjectTarget<'_>, &Container)| {
+        let live = target.cluster.map(|cluster| &cluster.live);
+        target.member && matches!(live, None | Some(Err(Unknown::NotThere(_))))
     };
     InjectTarget::of(read, &review.namespace, view).is_some_and(member)
 }
@@ -212,7 +212,7 @@ pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, 
 
 /// Sets the termination message to the last log lines, unless the server writes one itself; the step script and the probes write
 /// theirs to the file that the kubelet reads.
-fn last_words(container: &mut Value) {
+fn set_termination_message(container: &mut Value) {
     const DEFAULT: &str = "/dev/termination-log";
     let path = container["terminationMessagePath"].as_str().filter(|path| !matches!(*path, "" | DEFAULT));
     if let Some(path) = path.map(str::to_owned) {

@@ -236,12 +236,12 @@ impl<'a> View<'a> {
 
     /// Returns whether there are none of this kind in any namespace, as far as is known now.
     pub fn has_none(&self, kind: Kind) -> bool {
-        self.freshness == Freshness::Current && !self.is_unheard(kind) && self.how_many(kind) == 0
+        self.freshness == Freshness::Current && !self.is_unlisted(kind) && self.how_many(kind) == 0
     }
 
     /// Returns whether the API server offers this kind, but does not list it.
-    pub fn is_unheard(&self, kind: Kind) -> bool {
-        self.world.facts.kept.unheard().contains(&kind)
+    pub fn is_unlisted(&self, kind: Kind) -> bool {
+        self.world.facts.kept.unlisted().contains(&kind)
     }
 
     /// Returns the cluster of this StatefulSet.

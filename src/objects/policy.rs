@@ -31,7 +31,7 @@ impl Budget {
     }
 
     /// Returns how many of `members` may be evicted at once; `None` if that is unknown.
-    pub fn lets_go(&self, members: i64) -> Option<i64> {
+    pub fn evictable(&self, members: i64) -> Option<i64> {
         match (&self.spec.max_unavailable, &self.spec.min_available) {
             (Some(most), _) => most.of(members),
             (None, Some(least)) => Some(members - least.of(members)?),

@@ -76,19 +76,19 @@ fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> 
 }
 
 /// Returns why data could be lost, and how to continue, with the loss if it must be.
-pub fn refusal(cluster: &Cluster, stake: &DataLoss, from: Option<&str>) -> String {
+pub fn refusal(cluster: &Cluster, data_loss: &DataLoss, from: Option<&str>) -> String {
     let mut text = "Not started, because data would or might be lost:\n".to_owned();
     let recover = cluster.recover_command();
-    let (why, instead) = match stake {
+    let (why, instead) = match data_loss {
         DataLoss::Transactions { newer: Newer::HeldUp(name), .. } => (
-            vec![stake.to_string()],
+            vec![data_loss.to_string()],
             format!(
                 "repair what keeps its pod from running (kubectl -n {} describe pod {name}), then run this again",
                 cluster.id.namespace
             ),
         ),
         DataLoss::Transactions { newer: Newer::Claim(_), .. } => (
-            vec![stake.to_string()],
+            vec![data_loss.to_string()],
             "restore the volume of that claim, or its newest backup, then run this again".to_owned(),
         ),
         DataLoss::Unknown(why) => (
@@ -101,7 +101,7 @@ pub fn refusal(cluster: &Cluster, stake: &DataLoss, from: Option<&str>) -> Strin
         let _ = writeln!(text, "  {}", visible(&why));
     }
     let _ = writeln!(text, "do instead: {instead}");
-    let _ = match (from, stake.loss()) {
+    let _ = match (from, data_loss.loss()) {
         (Some(from), Some(loss)) => {
             writeln!(
                 text,

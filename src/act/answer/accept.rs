@@ -37,7 +37,7 @@ const MOST_CONNECTIONS: usize = 512;
 const MOST_PROBES: usize = 32;
 /// The bytes of answers that clients have not read yet, over all connections of a port: 256 answers of the maximum length, and a
 /// quarter of the memory limit in the chart.
-const MOST_UNTAKEN: usize = 256 * LONGEST_ANSWER;
+const MAX_UNREAD_BYTES: usize = 256 * LONGEST_ANSWER;
 /// The maximum length of a request's headers in bytes; an API server sends some 500 bytes.
 const LARGEST_HEADERS: usize = 16 * 1024;
 /// The bytes of an answer that are handed to hyper at a time, before the client has read them.
@@ -49,7 +49,7 @@ const SWEEP: Duration = Duration::from_millis(500);
 const PACE: Duration = Duration::from_millis(1);
 /// The pause after an accept error (out of file descriptors), so that the loop does not spin. During the drain, the table of
 /// connections, which does not report its changes, is polled at half this interval.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// The stages of a shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,13 +86,13 @@ pub struct Port {
 impl Port {
     /// Creates the port for webhooks, which is served over TLS.
     pub fn webhooks(listener: TcpListener, tls: Arc<Tls>, router: Router) -> Self {
-        let connections = Connections::new(MOST_CONNECTIONS, MOST_UNTAKEN);
+        let connections = Connections::new(MOST_CONNECTIONS, MAX_UNREAD_BYTES);
         Self { listener, tls: Some(tls), router, connections }
     }
 
     /// Creates the port for probes and metrics, which is served without TLS and for few connections.
     pub fn operations(listener: TcpListener, router: Router) -> Self {
-        let connections = Connections::new(MOST_PROBES, MOST_UNTAKEN);
+        let connections = Connections::new(MOST_PROBES, MAX_UNREAD_BYTES);
         Self { listener, tls: None, router, connections }
     }
 }
@@ -122,7 +122,7 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Li
             Ok((stream, _)) => stream,
             Err(error) => {
                 debug!(%error, "accept");
-                sleep(BREATH).await;
+                sleep(ACCEPT_ERROR_PAUSE).await;
                 continue;
             }
         };
@@ -139,7 +139,7 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Li
     let finished = async {
         while !connections.is_empty() {
             connections.sweep(Instant::now());
-            sleep(BREATH / 2).await;
+            sleep(ACCEPT_ERROR_PAUSE / 2).await;
         }
     };
     if timeout(drain, finished).await.is_err() {
@@ -190,7 +190,7 @@ async fn handshake_and_serve(
     stream.set_nodelay(true).map_err(failed)?;
     let Some(tls) = &shared.tls else {
         connection.open(false);
-        speak(shared, stream, connection, Caller::Unverified).await;
+        serve_http(shared, stream, connection, Caller::Unverified).await;
         return Ok(());
     };
     let stream = TlsAcceptor::from(tls.now()).accept(stream).await.map_err(failed)?;
@@ -202,11 +202,11 @@ async fn handshake_and_serve(
     };
     guard.metrics.opened.inc();
     connection.open(caller == Caller::Proven);
-    speak(shared, stream, connection, caller).await;
+    serve_http(shared, stream, connection, caller).await;
     Ok(())
 }
 
-async fn speak<S>(shared: &Shared, stream: S, connection: &Arc<Connection>, caller: Caller)
+async fn serve_http<S>(shared: &Shared, stream: S, connection: &Arc<Connection>, caller: Caller)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {

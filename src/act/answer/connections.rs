@@ -21,7 +21,7 @@ const IDLE: Duration = Duration::from_secs(120);
 /// The time from the headers to the end of the answer; the body of the request has a shorter deadline of its own.
 const REQUEST: Duration = Duration::from_secs(20);
 /// The time for which bytes of an answer wait for the client to read them.
-const UNTAKEN: Duration = Duration::from_secs(5);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The age from which a request or an unread answer counts as slow when a slot is needed. A real request ends long before, unless
 /// it waits for a reservation; a longer wait protects no cluster.
 const SLOW: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ pub(super) struct ConnectionProgress {
     /// When the headers that are being received began.
     begun: Option<Instant>,
     /// When the client stopped reading what is sent.
-    untaken: Option<Instant>,
+    unread_since: Option<Instant>,
     /// When the current request began.
     asked: Option<Instant>,
     /// The length of its answer in bytes.
@@ -53,7 +53,7 @@ impl ConnectionProgress {
             open: false,
             since: now,
             begun: None,
-            untaken: None,
+            unread_since: None,
             asked: None,
             held: 0,
             served: false,
@@ -69,7 +69,7 @@ impl ConnectionProgress {
         if !self.open {
             return past(Some(self.since), HANDSHAKE).then_some("handshake");
         }
-        let slow = past(self.untaken, UNTAKEN)
+        let slow = past(self.unread_since, UNREAD_TIMEOUT)
             || past(self.asked, REQUEST)
             || past(self.begun, HEADERS)
             || !self.served && past(waiting, HEADERS);
@@ -81,7 +81,7 @@ impl ConnectionProgress {
 
     /// Returns the rank and the time that orders equal ranks, oldest first; `None` for a connection that is never evicted.
     fn rank(&self, now: Instant) -> Option<(EvictionRank, Instant)> {
-        let slow = [self.asked, self.untaken].into_iter().flatten().min();
+        let slow = [self.asked, self.unread_since].into_iter().flatten().min();
         let slow = slow.filter(|since| now.duration_since(*since) > SLOW);
         let rank = match slow {
             _ if self.proven => return None,
@@ -143,9 +143,9 @@ impl Connection {
     /// Records whether the stream takes the bytes that are sent, which it does while the client reads.
     pub(super) fn wrote(&self, taken: bool) {
         let mut it = self.progress();
-        match it.untaken {
-            None if !taken => it.untaken = Some(Instant::now()),
-            Some(_) if taken => it.untaken = None,
+        match it.unread_since {
+            None if !taken => it.unread_since = Some(Instant::now()),
+            Some(_) if taken => it.unread_since = None,
             _ => {}
         }
     }
@@ -259,7 +259,7 @@ impl Connections {
 impl Table {
     /// Ends the connection that holds the most bytes, if answers hold more than `most` bytes and the connections that are already
     /// ending do not make up for it.
-    fn cut_the_greediest(&self, most: usize) {
+    fn end_largest_answer(&self, most: usize) {
         if self.held <= most {
             return;
         }
@@ -288,7 +288,7 @@ impl InFlight {
         self.connection.progress().held = bytes;
         let mut table = self.all.table();
         table.held += bytes;
-        table.cut_the_greediest(self.all.most_held);
+        table.end_largest_answer(self.all.most_held);
     }
 }
 

@@ -40,12 +40,12 @@ const MOST_LINES: usize = 20;
 
 /// Returns the router for `/validate` and `/mutate`.
 pub fn admission(guard: Arc<Guard>) -> Router {
-    let desk = Admission { guard, intake: Arc::default() };
+    let state = Admission { guard, intake: Arc::default() };
     Router::new()
-        .route(Endpoint::Validate.path(), post(|desk, request| admit(Endpoint::Validate, desk, request)))
-        .route(Endpoint::Mutate.path(), post(|desk, request| admit(Endpoint::Mutate, desk, request)))
+        .route(Endpoint::Validate.path(), post(|state, request| admit(Endpoint::Validate, state, request)))
+        .route(Endpoint::Mutate.path(), post(|state, request| admit(Endpoint::Mutate, state, request)))
         .layer(DefaultBodyLimit::disable())
-        .with_state(desk)
+        .with_state(state)
 }
 
 /// The state that admission requests share.

@@ -59,8 +59,8 @@ impl TlsOptions {
     /// Builds the configuration from the current content of the file.
     pub fn config(&self) -> Result<Arc<Tls>, Error> {
         let config = match &self.clients {
-            None => self.for_everybody(),
-            Some(file) => self.for_clients_of(file, &text(file)?)?,
+            None => self.without_client_auth(),
+            Some(file) => self.with_client_auth(file, &text(file)?)?,
         };
         Ok(Arc::new(Tls { config: ArcSwap::new(config), asks: self.clients.is_some() }))
     }
@@ -72,7 +72,7 @@ impl TlsOptions {
         // This includes the first content, because the file may have changed since the start.
         let take = |now: &Result<Vec<u8>, String>| {
             let config = now.as_ref().map_err(Clone::clone);
-            match config.and_then(|pem| self.for_clients_of(&file, pem).map_err(|error| chain(&error))) {
+            match config.and_then(|pem| self.with_client_auth(&file, pem).map_err(|error| chain(&error))) {
                 Ok(config) => {
                     tls.config.store(config);
                     info!(file = %file.display(), "the client CAs are read");
@@ -83,14 +83,14 @@ impl TlsOptions {
         reload::contents(read, take).await;
     }
 
-    fn for_everybody(&self) -> Arc<ServerConfig> {
+    fn without_client_auth(&self) -> Arc<ServerConfig> {
         let builder = ServerConfig::builder().with_no_client_auth();
-        speaking(builder.with_cert_resolver(Arc::new(self.leaf.clone())))
+        http1_only(builder.with_cert_resolver(Arc::new(self.leaf.clone())))
     }
 
     /// Builds the configuration that asks for a client certificate of these CAs. A client without one completes the handshake,
     /// because only then can an answer explain what is wrong.
-    fn for_clients_of(&self, file: &Path, pem: &[u8]) -> Result<Arc<ServerConfig>, Error> {
+    fn with_client_auth(&self, file: &Path, pem: &[u8]) -> Result<Arc<ServerConfig>, Error> {
         let wrong = |words: String| Error::Form(file.to_owned(), words);
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -100,12 +100,12 @@ impl TlsOptions {
         let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build();
         let verifier = verifier.map_err(|error| wrong(error.to_string()))?;
         let builder = ServerConfig::builder().with_client_cert_verifier(verifier);
-        Ok(speaking(builder.with_cert_resolver(Arc::new(self.leaf.clone()))))
+        Ok(http1_only(builder.with_cert_resolver(Arc::new(self.leaf.clone()))))
     }
 }
 
 /// Limits the protocol to HTTP/1.1: API servers use no other with a Service, so that their requests reach all replicas.
-fn speaking(mut config: ServerConfig) -> Arc<ServerConfig> {
+fn http1_only(mut config: ServerConfig) -> Arc<ServerConfig> {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Arc::new(config)
 }

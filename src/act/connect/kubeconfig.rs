@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError
 pub(super) struct Found {
     pub(super) config: Config,
     /// The context and the files, for error messages.
-    pub(super) whence: String,
+    pub(super) origin: String,
 }
 
 /// Returns the configuration from this file, or from where kubectl would look; for this context, or for the current one.
@@ -53,7 +53,7 @@ fn in_a_pod(home: Option<PathBuf>) -> anyhow::Result<Found> {
     let config = Config::incluster().map_err(|_| {
         anyhow!("there is no kubeconfig: --kubeconfig and KUBECONFIG are not given, and {home}; this is not a pod with a service account, either")
     })?;
-    Ok(Found { config, whence: "the pod's service account".to_owned() })
+    Ok(Found { config, origin: "the pod's service account".to_owned() })
 }
 
 async fn read(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<Found> {
@@ -70,17 +70,17 @@ async fn read(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<Found>
     let known: Vec<_> = merged.contexts.iter().map(|it| it.name.clone()).collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     let wanted = context.map(str::to_owned).or_else(|| merged.current_context.clone());
-    let whence = format!("context {} of {shown}", wanted.as_deref().unwrap_or_default());
+    let origin = format!("context {} of {shown}", wanted.as_deref().unwrap_or_default());
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     match Config::from_custom_kubeconfig(merged, &options).await {
-        Ok(config) => Ok(Found { config, whence }),
+        Ok(config) => Ok(Found { config, origin }),
         Err(KubeconfigError::CurrentContextNotSet) => {
             Err(anyhow!("{shown} has no current context; --context names one: {known}"))
         }
         Err(KubeconfigError::LoadContext(context)) => {
             Err(anyhow!("there is no context {context} in {shown}; it has {known}"))
         }
-        Err(problem) => Err(anyhow!("{whence}: {}", unusable(&problem))),
+        Err(problem) => Err(anyhow!("{origin}: {}", unusable(&problem))),
     }
 }
 

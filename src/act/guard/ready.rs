@@ -30,7 +30,7 @@ pub struct Readiness {
     /// Whether the watches still list what a new adoption selects.
     pub adopting: AtomicBool,
     /// What the view lacks, in words; `None` if it lacks nothing.
-    pub unheard: ArcSwapOption<String>,
+    pub unlisted: ArcSwapOption<String>,
 }
 
 /// The answer of `/readyz`.
@@ -48,7 +48,7 @@ impl Readiness {
         let now = view.now;
         let lists = match view.freshness {
             Freshness::Loading => Err("the first lists are not complete".to_owned()),
-            Freshness::Current | Freshness::Partial => Ok(match self.unheard.load().as_deref() {
+            Freshness::Current | Freshness::Partial => Ok(match self.unlisted.load().as_deref() {
                 Some(words) => format!("current; {words}"),
                 None => "current".to_owned(),
             }),

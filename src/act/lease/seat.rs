@@ -95,7 +95,7 @@ impl Leading {
 
     /// Returns how long a step that begins now may take, so that it ends before another replica can lead.
     pub fn time_for_a_step(&self) -> Option<Duration> {
-        left(*self.term.borrow()).map(|left| left + super::SPARE)
+        left(*self.term.borrow()).map(|left| left + super::STEP_GRACE)
     }
 
     /// Waits until this replica leads; false: it will not lead any more.

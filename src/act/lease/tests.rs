@@ -144,11 +144,11 @@ async fn announced(leading: &mut Leading) -> bool {
 async fn a_term_ends_while_an_answer_is_awaited_and_only_what_is_ours_is_given_up() {
     let gauge = Gauge::default();
     let (seat, mut leading) = seat(gauge.clone());
-    seat.take(Instant::now() + ACTS);
+    seat.take(Instant::now() + TERM);
     assert!(leading.holds() && announced(&mut leading).await && gauge.get() == 1);
-    seat.take(Instant::now() + ACTS + ACTS);
+    seat.take(Instant::now() + TERM + TERM);
     assert!(!announced(&mut leading).await, "a renewal is not announced");
-    seat.stepping_down_in_time(sleep(ACTS)).await;
+    seat.stepping_down_in_time(sleep(TERM)).await;
     assert!(leading.holds(), "it was renewed");
     seat.stepping_down_in_time(sleep(Duration::from_secs(60))).await;
     assert!(!leading.holds() && announced(&mut leading).await && gauge.get() == 0);

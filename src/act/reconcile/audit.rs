@@ -23,13 +23,13 @@ use crate::act::lease::Leading;
 /// The shortest pause after a round, for a storm of watch events.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// The pause after a round, as a multiple of the time that it took, which is therefore at most a tenth of the whole.
-const REST: u32 = 9;
+const PAUSE_FACTOR: u32 = 9;
 /// The longest wait for a change before the next round: overrides expire without a watch event.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 /// The number of Events about findings in each period of [`IN`]; the others follow later. A guard with new rules may have many
 /// new findings at once in a big cluster.
 const MOST_EVENTS: usize = 50;
-const IN: Duration = Duration::from_secs(60);
+const EVENT_PERIOD: Duration = Duration::from_secs(60);
 
 /// Audits while this replica leads, each time the world has `changed` and at least once a minute.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
@@ -72,7 +72,7 @@ async fn audits(client: Client, guard: &Arc<Guard>, changed: &mut watch::Receive
             Err(error) => warn!(%error, "an audit failed"),
         }
         debug!(milliseconds = cost.as_millis(), "an audit took this long");
-        tokio::time::sleep(AT_MOST_EVERY.max(cost * REST)).await;
+        tokio::time::sleep(AT_MOST_EVERY.max(cost * PAUSE_FACTOR)).await;
         tokio::select! {
             changed = changed.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(AT_LEAST_EVERY) => {}
@@ -130,7 +130,7 @@ struct Reported {
 
 impl Reported {
     fn events_left(&mut self) -> usize {
-        if self.since.elapsed() >= IN {
+        if self.since.elapsed() >= EVENT_PERIOD {
             (self.events_left, self.since) = (MOST_EVENTS, Instant::now());
         }
         self.events_left

@@ -18,7 +18,7 @@ use super::{Done, StepContext};
 
 /// The number of bytes that may be kept of the objects of one kind that read a ConfigMap, or that create objects which may:
 /// some thousand ReplicaSets.
-const ROOM: usize = 8 << 20;
+const MOST_READER_BYTES: usize = 8 << 20;
 
 /// Deletes the objects that may be deleted, publishes Events about what became of each, and records the end of the clean-up.
 pub(super) async fn finish(context: &StepContext, step: &Step, it: &Finish) -> kube::Result<Done> {
@@ -104,7 +104,8 @@ async fn readers(
     (kind, api, plural): (&'static str, &str, &str),
 ) -> kube::Result<Result<Vec<Reader>, String>> {
     let url = format!("/{api}/namespaces/{namespace}/{plural}");
-    let (mut pages, mut found, mut room) = (Pages::of(client, url, ListParams::default()), Vec::new(), ROOM);
+    let (mut pages, mut found, mut room) =
+        (Pages::of(client, url, ListParams::default()), Vec::new(), MOST_READER_BYTES);
     let outcome = loop {
         let piece = match pages.next().await {
             Ok(Some(piece)) => piece,

@@ -133,7 +133,7 @@ impl Registrar {
     }
 
     /// Reports the outcome in `/readyz` and the metrics, where a failure stays until it is over.
-    pub(super) fn tell_certificate(&self, outcome: Result<(), Error>) {
+    pub(super) fn report_certificate(&self, outcome: Result<(), Error>) {
         let unusable = matches!(outcome, Err(Error::Unusable(..) | Error::Empty(_) | Error::NoSecret(_)));
         self.guard.metrics.trouble(Trouble::SecretUnusable, unusable);
         let trouble = outcome.err().map(|error| Arc::new(format!("{}; trying again", words(&error))));
@@ -178,7 +178,7 @@ mod tests {
                 std::fs::write(folder.path().join(name), text).unwrap();
             }
             let outcome = registrar.certificate(true).await;
-            registrar.tell_certificate(outcome);
+            registrar.report_certificate(outcome);
             let words = registrar.guard.ready.certificates.load().as_deref().cloned().unwrap_or_default();
             let shown = registrar.known.shown.as_ref().map(|pair| pair.certificate.clone());
             (shown, registrar.known.bundle.clone(), words)

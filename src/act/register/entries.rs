@@ -131,13 +131,13 @@ impl Registrar {
     }
 
     /// Reports the outcome in `/readyz`, where a failure stays until it is over.
-    pub(super) fn tell_entries(&self, outcome: Result<String, Error>) {
+    pub(super) fn report_entries(&self, outcome: Result<String, Error>) {
         let words = outcome.unwrap_or_else(|error| format!("{}; trying again", words(&error)));
         self.guard.ready.registration.store(Some(Arc::new(words)));
     }
 
     /// Reports deleted configurations in the metrics and, on the leader, by an Event.
-    pub(super) fn tell_deletions(&mut self, leads: bool) {
+    pub(super) fn report_deletions(&mut self, leads: bool) {
         let gone = self.known.gone().len();
         self.guard.metrics.trouble(Trouble::ConfigurationDeleted, gone == 1);
         self.guard.metrics.trouble(Trouble::BothConfigurationsDeleted, gone == 2);

@@ -73,7 +73,7 @@ pub(super) struct Known {
     /// The progress towards a registered bundle that every API server is sure to know.
     settling: Settling,
     /// The configurations about whose deletion an Event was published.
-    told_gone: Vec<&'static str>,
+    reported_deletions: Vec<&'static str>,
 }
 
 impl Known {
@@ -186,9 +186,9 @@ impl Known {
     /// Returns the deleted configurations when the leader has to publish an Event: once, be the deletion deliberate or not.
     pub(super) fn deleted(&mut self, leads: bool) -> Option<Vec<&'static str>> {
         let gone: Vec<_> = self.gone().into_iter().map(|(kind, _)| kind).collect();
-        let news = leads && !gone.iter().all(|kind| self.told_gone.contains(kind));
-        if leads || gone.len() < self.told_gone.len() {
-            self.told_gone.clone_from(&gone);
+        let news = leads && !gone.iter().all(|kind| self.reported_deletions.contains(kind));
+        if leads || gone.len() < self.reported_deletions.len() {
+            self.reported_deletions.clone_from(&gone);
         }
         news.then_some(gone)
     }

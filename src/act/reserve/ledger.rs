@@ -18,7 +18,7 @@ use super::{SHARDS, shard_of};
 
 /// The time for which a reservation counts. It is longer than an API server waits for another webhook after the guard has
 /// allowed the request (10 s by default, 30 s at most), and than the age up to which a view counts as current.
-pub(super) const LASTS: Duration = Duration::from_secs(30);
+pub(super) const RESERVATION_LIFETIME: Duration = Duration::from_secs(30);
 /// The time within which another removal of the same member needs no second note.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The tolerated difference between the clocks of two API servers, including the time that an answer takes.
@@ -68,7 +68,7 @@ impl KnownNote {
     }
 
     fn age(&self, now: Instant) -> Duration {
-        LASTS.saturating_sub(self.ends.duration_since(now))
+        RESERVATION_LIFETIME.saturating_sub(self.ends.duration_since(now))
     }
 }
 
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// Takes in the API server's clock from an answer; `None`: the answer has no date.
-    pub(super) fn hears(&mut self, shown: Option<ServerClock>) {
+    pub(super) fn observe_clock(&mut self, shown: Option<ServerClock>) {
         if let (Some(before), Some(shown)) = (self.shown, shown) {
             let behind = before.at_least(shown.asked).duration_since(shown.date);
             let ahead = shown.date.duration_since(before.at_most(shown.answered));
@@ -125,10 +125,10 @@ impl Ledger {
     /// clocks show more.
     pub(super) fn learn(&mut self, shard: usize, notes: Vec<ReservationNote>, asked: Instant, now: Instant) {
         let before = self.seen.get_mut(shard).and_then(|seen| seen.replace(asked));
-        let most = before.map_or(LASTS, |before| now.duration_since(before));
+        let most = before.map_or(RESERVATION_LIFETIME, |before| now.duration_since(before));
         self.known.retain(|note, it| it.counts(now) || notes.contains(note) || it.shard != shard);
         for note in notes {
-            let ends = now + LASTS.saturating_sub(self.age(&note, now).min(most));
+            let ends = now + RESERVATION_LIFETIME.saturating_sub(self.age(&note, now).min(most));
             self.known.entry(note).or_insert(KnownNote { shard, ends, own: false });
         }
     }
@@ -136,7 +136,7 @@ impl Ledger {
     /// Returns the least age of a note that was never seen before. A note without a time may have been written just now, and so
     /// may one whose time lies in the future, or one that was written before the clock was set.
     fn age(&self, note: &ReservationNote, now: Instant) -> Duration {
-        if self.set.is_some_and(|set| now.duration_since(set) < LASTS) {
+        if self.set.is_some_and(|set| now.duration_since(set) < RESERVATION_LIFETIME) {
             return Duration::ZERO;
         }
         let known = note.at.zip(self.shown);
@@ -196,7 +196,7 @@ impl Ledger {
             .is_none_or(|(at, shown)| at.duration_since(shown.date).abs() <= CLOCKS_DIFFER);
         if let Some(known) = self.known.get_mut(&first).filter(|_| right) {
             known.own = true;
-            known.ends = now + LASTS;
+            known.ends = now + RESERVATION_LIFETIME;
         }
         right
     }

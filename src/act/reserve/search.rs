@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::ledger::LASTS;
+use super::ledger::RESERVATION_LIFETIME;
 use super::*;
 
 /// Answers take their time, dates have whole seconds, and clocks may differ by some.
@@ -71,7 +71,7 @@ impl Server {
 
     /// A replica that begins now knows as much as one that ran before.
     fn may_be_read_anew(&self) -> bool {
-        self.lease.is_some() && self.set_at.elapsed() > LASTS + SLACK
+        self.lease.is_some() && self.set_at.elapsed() > RESERVATION_LIFETIME + SLACK
     }
 
     fn note(&mut self, note: &ReservationNote) {
@@ -215,7 +215,7 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
         let known = server.lock().unwrap();
         if let Some(lease) = known.lease.as_ref().filter(|_| at_any_time) {
             let (now, mut ledger) = (Instant::now(), shared.ledger());
-            ledger.hears(shown(Some(known.shows()), now, now));
+            ledger.observe_clock(shown(Some(known.shows()), now, now));
             ledger.learn(shard_of(&Id::new("db", "galera")), note::of(lease), now, now);
         }
         Arc::new(shared)
@@ -237,7 +237,8 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
             }
             3 => {
                 let mut server = server.lock().unwrap();
-                let quiet = server.written.last().is_none_or(|(_, at)| at.elapsed() > LASTS + SLACK);
+                let quiet =
+                    server.written.last().is_none_or(|(_, at)| at.elapsed() > RESERVATION_LIFETIME + SLACK);
                 let may = if at_any_time { server.set == 0 } else { quiet };
                 if may {
                     (server.set, server.set_at) =
@@ -265,7 +266,7 @@ fn lawful(all: &mut Vec<Answered>, it: Answered, server: &Server) -> Result<(), 
     let other = all.iter().find(|other| {
         let (first, second) = if other.at < it.at { (*other, &it) } else { (&it, *other) };
         let both = first.allowed && second.allowed && first.pod != second.pod;
-        both && first.written.is_none_or(|at| second.at < at + LASTS)
+        both && first.written.is_none_or(|at| second.at < at + RESERVATION_LIFETIME)
     });
     if let Some(other) = other {
         return Err(format!("two members were allowed to leave: {other:?} and {it:?}"));
@@ -274,7 +275,7 @@ fn lawful(all: &mut Vec<Answered>, it: Answered, server: &Server) -> Result<(), 
         return Err(format!("a member was allowed to leave without a note: {it:?}"));
     }
     let since = it.written.into_iter().chain([server.unknown_until]).max();
-    let late = since.is_some_and(|since| it.at > since + LASTS + SLACK);
+    let late = since.is_some_and(|since| it.at > since + RESERVATION_LIFETIME + SLACK);
     if (it.besides.is_some() || it.unsure) && late {
         return Err(format!("refused because of what was over: {it:?}"));
     }

@@ -1,6 +1,6 @@
 //! What one replica does: how long a reservation counts, and what is read in a Lease.
 
-use super::ledger::{CLOCKS_DIFFER, LASTS};
+use super::ledger::{CLOCKS_DIFFER, RESERVATION_LIFETIME};
 use super::*;
 use jiff::SignedDuration;
 use tokio::time::advance;
@@ -45,7 +45,7 @@ async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
     let learn =
         |ledger: &mut Ledger, shard, notes| ledger.learn(shard, notes, Instant::now(), Instant::now());
     learn(&mut ledger, shard, vec![note.clone()]);
-    advance(LASTS).await;
+    advance(RESERVATION_LIFETIME).await;
     learn(&mut ledger, (shard + 1) % leases().count(), Vec::new());
     learn(&mut ledger, shard, vec![note.clone()]);
     assert!(all_over(&ledger));
@@ -71,7 +71,7 @@ async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
         (None, 30),
     ] {
         let (mut ledger, note) = (Ledger::default(), ReservationNote::of(&member_removal, 1, at));
-        ledger.hears(Some(shown_now(ago(0))));
+        ledger.observe_clock(Some(shown_now(ago(0))));
         ledger.learn(shard_of(&member_removal.cluster), vec![note], Instant::now(), Instant::now());
         let counts_for = |seconds| {
             ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::none()
@@ -88,7 +88,7 @@ async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
     let shard = shard_of(&member_removal.cluster);
     ledger.learn(shard, Vec::new(), Instant::now(), Instant::now());
     advance(Duration::from_secs(10)).await;
-    ledger.hears(Some(shown_now(ago(0))));
+    ledger.observe_clock(Some(shown_now(ago(0))));
     let note = ReservationNote::of(&member_removal, 1, Some(ago(3600)));
     ledger.learn(shard, vec![note], Instant::now(), Instant::now());
     let counts_for =
@@ -100,9 +100,9 @@ async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
 #[tokio::test(start_paused = true)]
 async fn after_a_clock_was_set_no_note_is_old() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
-    ledger.hears(Some(shown_now(ago(3600))));
+    ledger.observe_clock(Some(shown_now(ago(3600))));
     advance(Duration::from_secs(600)).await;
-    ledger.hears(Some(shown_now(ago(0))));
+    ledger.observe_clock(Some(shown_now(ago(0))));
     let mut counts = |shard, times| {
         ledger.learn(
             shard,
@@ -113,7 +113,7 @@ async fn after_a_clock_was_set_no_note_is_old() {
         ledger.reservations(Instant::now()) != Reservations::none()
     };
     assert!(counts(0, 1));
-    advance(LASTS).await;
+    advance(RESERVATION_LIFETIME).await;
     assert!(!counts(1, 2));
 }
 
@@ -138,9 +138,9 @@ async fn a_note_with_a_wrong_time_reserves_nothing() {
     let shard = shard_of(&member_removal.cluster);
     for (wrote, right) in [(3600, false), (0, true), (-3600, false)] {
         let mut ledger = Ledger::default();
-        ledger.hears(Some(shown_now(ago(wrote))));
+        ledger.observe_clock(Some(shown_now(ago(wrote))));
         let LedgerStep::Write(notes) = ledger.next(&member_removal, true, Instant::now()) else { panic!() };
-        ledger.hears(Some(shown_now(ago(0))));
+        ledger.observe_clock(Some(shown_now(ago(0))));
         assert_eq!(ledger.wrote(shard, notes, Instant::now(), Instant::now()), right, "{wrote}");
         let next = ledger.next(&member_removal, true, Instant::now());
         assert_eq!(next == LedgerStep::Reserved, right, "{wrote}");

@@ -125,7 +125,7 @@ impl Follower {
             let turn = if self.is_off() {
                 Err(Interruption::Off)
             } else {
-                self.turn_or_word(&mut place, &mut reported).await
+                self.turn_with_report(&mut place, &mut reported).await
             };
             let trouble = match turn {
                 Ok(()) => {
@@ -199,7 +199,7 @@ impl Follower {
     }
 
     /// Does the same as `turn`, and reports to the keeper if a pack's kind takes too long.
-    async fn turn_or_word(
+    async fn turn_with_report(
         &self,
         place: &mut Option<Reached>,
         reported: &mut KindReport,
@@ -283,7 +283,7 @@ impl Follower {
             place.came = Instant::now();
             let Some(frame) = frame else { break };
             let Ok(data) = frame?.into_data() else { continue };
-            if turn.is_none() && text.len() + data.len() > pages::LITTLE {
+            if turn.is_none() && text.len() + data.len() > pages::UNLIMITED_TEXT_SIZE {
                 turn = pages::turn().await;
             }
             text.extend_from_slice(&data);
@@ -293,7 +293,7 @@ impl Follower {
                 (text, seen) = (rest, 0);
             }
             seen = text.len();
-            turn = turn.filter(|_| seen > pages::LITTLE);
+            turn = turn.filter(|_| seen > pages::UNLIMITED_TEXT_SIZE);
             // If the keeper accepted no messages for this long, the API server may have cut off the watch.
             if asked.elapsed() > silence + SILENCE {
                 return Err(Interruption::Silent(asked.elapsed()));

@@ -168,7 +168,7 @@ impl Keeper {
                 let version = source.has(&id, &object.meta().resource_version);
                 if self.is_newest(index, &id, version) {
                     self.facts.unreadable.remove(&(kind, id.clone()));
-                    self.reading_anew(kind, &id, |facts| _ = facts.put(*object));
+                    self.change_and_request_texts(kind, &id, |facts| _ = facts.put(*object));
                 }
             }
             Message::Version(id, version) => {
@@ -194,13 +194,13 @@ impl Keeper {
                 // A kind that cannot be listed does not keep the others waiting.
                 source.listed |= !is_so;
                 let kind = source.kind;
-                let news = self.facts.kept.unheard().contains(&kind) == is_so;
-                self.facts.kept.hears(kind, is_so);
+                let news = self.facts.kept.unlisted().contains(&kind) == is_so;
+                self.facts.kept.set_listed(kind, is_so);
                 return news;
             }
             Message::Listed => {
                 source.listed = true;
-                self.facts.kept.hears(source.kind, true);
+                self.facts.kept.set_listed(source.kind, true);
                 for id in take(&mut source.before) {
                     self.forget(index, &id);
                 }
@@ -228,7 +228,7 @@ impl Keeper {
     }
 
     /// Changes an object, then requests the ConfigMaps that it reads now, and forgets those that no object reads any more.
-    fn reading_anew(&mut self, kind: Kind, id: &Id, change: impl FnOnce(&mut Facts)) {
+    fn change_and_request_texts(&mut self, kind: Kind, id: &Id, change: impl FnOnce(&mut Facts)) {
         let before: Vec<_> = self.facts.config_maps_of(kind, id).collect();
         change(&mut self.facts);
         let after: Vec<_> = self.facts.config_maps_of(kind, id).collect();
@@ -302,7 +302,7 @@ impl Keeper {
             self.contents.gone(id);
             self.forget_text(id);
         } else {
-            self.reading_anew(kind, id, |facts| facts.remove(kind, id));
+            self.change_and_request_texts(kind, id, |facts| facts.remove(kind, id));
         }
     }
 

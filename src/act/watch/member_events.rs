@@ -30,7 +30,7 @@ const EAGER: u32 = 4;
 /// The longest interval between two listings for the same member.
 const MOST_PATIENT: Duration = Duration::from_secs(120);
 /// The delay before the reason for a missing pod is listed: a pod is also missing for a moment whenever it restarts.
-const MISSES: Duration = Duration::from_secs(30);
+const MISSING_POD_DELAY: Duration = Duration::from_secs(30);
 /// The number of Events of one object that are read.
 const MOST: usize = 1000;
 /// The size of the longest message that is kept, in bytes: no probe of the guard prints more.
@@ -117,14 +117,14 @@ fn event(event: Event) -> Option<MemberEvent> {
 pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Sender<(usize, Message)>) {
     let mut look = interval(EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut rests: HashMap<WatchedRun, ListingPause> = HashMap::new();
+    let mut pauses: HashMap<WatchedRun, ListingPause> = HashMap::new();
     loop {
         look.tick().await;
         let waiting = waiting(&guard);
-        rests.retain(|run, _| waiting.iter().any(|(other, _)| other == run));
+        pauses.retain(|run, _| waiting.iter().any(|(other, _)| other == run));
         for (run, namespace) in waiting {
-            let first = if run.about == Topic::Creation { MISSES } else { Duration::ZERO };
-            let rest = rests.entry(run.clone()).or_insert_with(|| ListingPause {
+            let first = if run.about == Topic::Creation { MISSING_POD_DELAY } else { Duration::ZERO };
+            let rest = pauses.entry(run.clone()).or_insert_with(|| ListingPause {
                 until: Instant::now() + first,
                 pause: EVERY,
                 looks: 0,

@@ -83,7 +83,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                 }
                 // A broken kind of another system must not prevent the examination of all others.
                 Err(error) if kind.is_optional() && Fault::of(&error) == Fault::Broken => {
-                    listed.facts.kept.hears(kind, false);
+                    listed.facts.kept.set_listed(kind, false);
                     listed.unseen.push(plural);
                 }
                 // The kind is not installed.

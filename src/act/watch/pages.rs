@@ -33,7 +33,7 @@ const MOST: u32 = 500;
 /// The size of a page in bytes below which the next page has more objects; above four times this size it has fewer.
 const PAGE_SIZE: usize = 1 << 20;
 /// The bytes of one object's text that may be held at any time. More are held only in turn.
-pub(super) const LITTLE: usize = 64 << 10;
+pub(super) const UNLIMITED_TEXT_SIZE: usize = 64 << 10;
 /// The turns: the number of lists and watches that may hold a larger text at the same time. It bounds the memory of the
 /// process, so all of them share it.
 static TURNS: Semaphore = Semaphore::const_new(2);
@@ -56,14 +56,14 @@ pub(crate) struct Pages {
 }
 
 /// The text of one object. While a long text is held, others may have to wait until it is dropped.
-pub(crate) struct Piece {
+pub(crate) struct ListedObject {
     /// The object as JSON.
     pub(crate) text: String,
     /// The turn of a long text. It is declared after the text, so that it is dropped after it.
     _turn: Option<SemaphorePermit<'static>>,
 }
 
-impl Piece {
+impl ListedObject {
     /// Reads the name and version of the object, and leaves the rest unparsed.
     pub(super) fn read(&self) -> serde_json::Result<RawObject<'_>> {
         RawObject::of(&self.text)
@@ -97,7 +97,7 @@ impl Pages {
     }
 
     /// Returns the next object; `None` after the last one.
-    pub(crate) async fn next(&mut self) -> kube::Result<Option<Piece>> {
+    pub(crate) async fn next(&mut self) -> kube::Result<Option<ListedObject>> {
         while self.version.is_none() {
             let page = match &mut self.page {
                 Some(page) => page,
@@ -140,7 +140,7 @@ impl Pages {
 }
 
 impl Page {
-    async fn next(&mut self) -> kube::Result<Option<Piece>> {
+    async fn next(&mut self) -> kube::Result<Option<ListedObject>> {
         loop {
             if self.data.is_empty() {
                 let Some(frame) = in_time(SILENCE, self.body.frame()).await? else { return Ok(None) };
@@ -148,15 +148,15 @@ impl Page {
                 self.bytes += self.data.len();
                 continue;
             }
-            if self.turn.is_none() && self.split.held() > LITTLE {
+            if self.turn.is_none() && self.split.held() > UNLIMITED_TEXT_SIZE {
                 self.turn = turn().await;
             }
-            let some = self.data.len().min(LITTLE);
+            let some = self.data.len().min(UNLIMITED_TEXT_SIZE);
             let (used, object) = self.split.take(&self.data[..some]);
             let _ = self.data.split_to(used);
             if let Some(object) = object {
                 let text = String::from_utf8(object).map_err(kube::Error::FromUtf8)?;
-                return Ok(Some(Piece { text, _turn: self.turn.take() }));
+                return Ok(Some(ListedObject { text, _turn: self.turn.take() }));
             }
         }
     }

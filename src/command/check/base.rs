@@ -213,12 +213,12 @@ pub(super) fn text_of(revision: &str, path: &Path) -> anyhow::Result<Option<Stri
 }
 
 /// Variables that git sets for its hooks. They may name another repository than the one that a path is in.
-const OF_HOOKS: [&str; 6] =
+const GIT_HOOK_VARIABLES: [&str; 6] =
     ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"];
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("git");
-    for name in OF_HOOKS {
+    for name in GIT_HOOK_VARIABLES {
         command.env_remove(name);
     }
     // The author of the folder must not choose programs that git starts, or make git use another repository inside the folder.

@@ -20,11 +20,11 @@ const CLEAR: &str = "\r\u{1b}[K";
 
 /// The line that says what is being done. It is cleared when this is dropped.
 #[derive(Debug, Default)]
-pub struct Progress(Option<Teller>);
+pub struct Progress(Option<ProgressThread>);
 
 /// The thread that shows the line. It keeps its own time, because work that hangs cannot print a line.
 #[derive(Debug)]
-struct Teller {
+struct ProgressThread {
     words_sender: Sender<String>,
     thread: Option<JoinHandle<()>>,
 }
@@ -47,7 +47,7 @@ impl Progress {
             // If the terminal cannot be written to, only this line is lost.
             let _ = show(&words_receiver, patience, &mut out);
         });
-        Self(thread.ok().map(|thread| Teller { words_sender, thread: Some(thread) }))
+        Self(thread.ok().map(|thread| ProgressThread { words_sender, thread: Some(thread) }))
     }
 
     /// Sets what is being done from now on; empty words clear the line.
@@ -58,7 +58,7 @@ impl Progress {
     }
 }
 
-impl Drop for Teller {
+impl Drop for ProgressThread {
     fn drop(&mut self) {
         // The thread ends when its channel closes, and clears its line first.
         drop(std::mem::replace(&mut self.words_sender, mpsc::channel().0));

@@ -117,7 +117,7 @@ impl<'a> DataEnd<'a> {
     }
 
     /// Returns the value by which members are ranked, best last.
-    fn worth(&self) -> Option<(u64, bool, bool)> {
+    fn rank(&self) -> Option<(u64, bool, bool)> {
         match self {
             Self::Position { position, how, safe } => Some((position.seqno, !how.contains(DDL), *safe)),
             _ => None,
@@ -217,7 +217,7 @@ impl fmt::Display for DataLoss {
 }
 
 /// Returns the data that is lost by starting from this member.
-pub fn stake(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) -> DataLoss {
+pub fn data_loss(rows: &[MemberData<'_>], from: &MemberData<'_>, cluster: &Cluster) -> DataLoss {
     let name = |row: &MemberData<'_>| row.member.name.clone();
     let Some(own) = from.data_end.position() else {
         return DataLoss::Impossible(format!("{} {}", name(from), from.data_end));
@@ -282,5 +282,5 @@ pub fn best<'r, 'a>(rows: &'r [MemberData<'a>], cluster: &Cluster) -> Option<&'r
             && !row.member.does_not_run()
             && cluster.identity().is_none_or(|recorded| id == Some(recorded.as_str()))
     };
-    rows.iter().filter(own).max_by_key(|row| (row.data_end.worth(), std::cmp::Reverse(row.member.ordinal)))
+    rows.iter().filter(own).max_by_key(|row| (row.data_end.rank(), std::cmp::Reverse(row.member.ordinal)))
 }

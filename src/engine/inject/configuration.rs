@@ -14,8 +14,8 @@ use facts::revision::{self, Digest, Revision};
 use objects::{Container, Pod};
 
 /// Returns the revision that this pod starts with, if snapshots are used.
-fn read(patient: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
-    let InjectTarget { read, cluster, member, view, namespace, .. } = patient;
+fn read(target: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
+    let InjectTarget { read, cluster, member, view, namespace, .. } = target;
     let looks_only = view.only_looks(namespace).is_some();
     let cluster = cluster.filter(|_| *member && !looks_only)?;
     let revision = view.revision_for(cluster, read)?;
@@ -28,14 +28,9 @@ fn read(patient: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
 }
 
 /// Changes the volumes of the server to the snapshots, and marks the pod.
-pub(super) fn add(
-    pod: &mut Value,
-    patient: &InjectTarget<'_>,
-    server: &Container,
-    remarks: &mut Vec<String>,
-) {
-    let Some(read) = read(patient, server) else { return };
-    let Some((missing, _)) = read.iter().find(|(source, digest)| !is_there(patient, source, digest)) else {
+pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>, server: &Container, remarks: &mut Vec<String>) {
+    let Some(read) = read(target, server) else { return };
+    let Some((missing, _)) = read.iter().find(|(source, digest)| !is_there(target, source, digest)) else {
         point_at_copies(pod, &read, server);
         edit::annotate(pod, marks::REVISION, &read.to_string());
         return;
@@ -45,15 +40,15 @@ pub(super) fn add(
     ));
 }
 
-fn is_there(patient: &InjectTarget<'_>, source: &str, digest: &Digest) -> bool {
-    let made = || patient.view.made.contains(&digest.copy_name(source));
-    patient.view.copy_of(patient.namespace, source, digest).is_some() || made()
+fn is_there(target: &InjectTarget<'_>, source: &str, digest: &Digest) -> bool {
+    let made = || target.view.made.contains(&digest.copy_name(source));
+    target.view.copy_of(target.namespace, source, digest).is_some() || made()
 }
 
 /// Returns the snapshots that this pod needs and that have to be created.
-pub(super) fn wanted(patient: &InjectTarget<'_>, server: &Container) -> Vec<Value> {
-    let (Some(revision), Some(cluster)) = (read(patient, server), patient.cluster) else { return Vec::new() };
-    let copy = |(source, digest)| match snapshot(cluster, patient.view, source, digest) {
+pub(super) fn wanted(target: &InjectTarget<'_>, server: &Container) -> Vec<Value> {
+    let (Some(revision), Some(cluster)) = (read(target, server), target.cluster) else { return Vec::new() };
+    let copy = |(source, digest)| match snapshot(cluster, target.view, source, digest) {
         Snapshot::Make(copy) => Some(copy),
         Snapshot::There | Snapshot::Lost => None,
     };

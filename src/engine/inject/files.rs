@@ -98,16 +98,16 @@ fn within(inner: &str, outer: &str) -> bool {
 }
 
 /// Adds the texts as annotations, and the volumes.
-pub(super) fn add_volumes(pod: &mut Value, patient: &InjectTarget<'_>, identity: &str) {
+pub(super) fn add_volumes(pod: &mut Value, target: &InjectTarget<'_>, identity: &str) {
     edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
     edit::annotate(pod, marks::START_SCRIPT, START_SCRIPT_TEXT);
     edit::annotate(pod, marks::BITNAMI_SCRIPT, BITNAMI_SCRIPT_TEXT);
-    edit::annotate(pod, marks::MY_CNF, &option_file(patient));
+    edit::annotate(pod, marks::MY_CNF, &option_file(target));
     edit::annotate(pod, marks::IDENTITY, identity);
     let item = |(path, mark, mode)| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": field(mark) } });
     let volume = json!({ "name": VOLUME, "downwardAPI": { "items": FILES.map(item) } });
     edit::put_named(pod, &["spec", "volumes"], volume);
-    if patient.read.spec.volumes.iter().all(|volume| volume.name != RUN_VOLUME) {
+    if target.read.spec.volumes.iter().all(|volume| volume.name != RUN_VOLUME) {
         edit::put_named(pod, &["spec", "volumes"], json!({ "name": RUN_VOLUME, "emptyDir": {} }));
     }
     // The volume holds nothing for which a node should be kept.
@@ -117,19 +117,19 @@ pub(super) fn add_volumes(pod: &mut Value, patient: &InjectTarget<'_>, identity:
 }
 
 /// Adds both mounts to the server container, and the variable by which the server finds the option file.
-pub(super) fn add_mounts(container: &mut Value, patient: &InjectTarget<'_>) {
+pub(super) fn add_mounts(container: &mut Value, target: &InjectTarget<'_>) {
     edit::put_mount(container, json!({ "name": VOLUME, "mountPath": FOLDER, "readOnly": true }));
     edit::put_mount(container, json!({ "name": RUN_VOLUME, "mountPath": RUN }));
-    if patient.profile == Profile::Official {
+    if target.profile == Profile::Official {
         edit::put_named(container, &["env"], json!({ "name": "MYSQL_HOME", "value": FOLDER }));
     }
 }
 
 /// Returns the text of the option file. The server reads it after the user's files, so it wins, and no ConfigMap has to be
 /// edited.
-fn option_file(patient: &InjectTarget<'_>) -> String {
+fn option_file(target: &InjectTarget<'_>) -> String {
     let text = bare_option_file();
-    match address(patient) {
+    match address(target) {
         Some(address) => with_address(&text, &address),
         None => text,
     }
@@ -153,10 +153,9 @@ const KEY: &str = "wsrep_cluster_address";
 
 /// Returns the address that a member starts with. None for the bootstrap node itself, which creates the cluster, and none with
 /// `gatera.dev/address: keep`.
-fn address(patient: &InjectTarget<'_>) -> Option<String> {
-    let InjectTarget { read, view, namespace, .. } = patient;
-    let cluster =
-        patient.cluster.filter(|_| patient.member && patient.mark(marks::ADDRESS) != Some("keep"))?;
+fn address(target: &InjectTarget<'_>) -> Option<String> {
+    let InjectTarget { read, view, namespace, .. } = target;
+    let cluster = target.cluster.filter(|_| target.member && target.mark(marks::ADDRESS) != Some("keep"))?;
     // During a bootstrap by hand from this member, the list would prevent it.
     let founds = view.founds_new_cluster(namespace, &read.metadata, &read.spec).is_some();
     if founds { None } else { members(cluster, view) }

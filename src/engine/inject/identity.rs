@@ -21,23 +21,23 @@ pub const SECOND_BOOTSTRAP: &str = "G04";
 
 /// Returns the value at a pod's CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, allows it to create
 /// the cluster anew.
-pub(super) fn of<'a>(patient: &InjectTarget<'a>, server: &Container) -> Cow<'a, str> {
-    match leads(patient, server) {
+pub(super) fn of<'a>(target: &InjectTarget<'a>, server: &Container) -> Cow<'a, str> {
+    match leads(target, server) {
         Some(right) => right.into(),
-        None => knows(patient, server).into(),
+        None => knows(target, server).into(),
     }
 }
 
 /// Returns the value with which the step script starts a cluster that is down, once, if its position has not changed.
-fn leads(patient: &InjectTarget<'_>, server: &Container) -> Option<String> {
-    let InjectTarget { read, cluster, member, view, .. } = patient;
+fn leads(target: &InjectTarget<'_>, server: &Container) -> Option<String> {
+    let InjectTarget { read, cluster, member, view, .. } = target;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
     grant::leads(cluster, &read.metadata.name, view).map(Recovery::of_pod)
 }
 
 /// Returns the node for a pod that starts its cluster.
-pub(super) fn place<'a>(patient: &InjectTarget<'a>, server: &Container) -> Option<&'a str> {
-    let InjectTarget { read, cluster, member, view, .. } = patient;
+pub(super) fn place<'a>(target: &InjectTarget<'a>, server: &Container) -> Option<&'a str> {
+    let InjectTarget { read, cluster, member, view, .. } = target;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
     grant::place(cluster, read, view)
 }
@@ -48,8 +48,8 @@ fn begins_by_the_step(read: &Pod, server: &Container) -> bool {
     start == Start::Prepended || EntryPoint::of(server) == EntryPoint::Step
 }
 
-fn knows<'a>(patient: &InjectTarget<'a>, server: &Container) -> &'a str {
-    let InjectTarget { read, cluster, member, view, .. } = patient;
+fn knows<'a>(target: &InjectTarget<'a>, server: &Container) -> &'a str {
+    let InjectTarget { read, cluster, member, view, .. } = target;
     let is_excepted = |meta: &Meta| {
         let text = meta.mark(marks::OVERRIDE);
         text.and_then(|text| Override::read(text, view.now).ok())

@@ -32,42 +32,42 @@ pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
 pub(super) fn add(
     container: &mut Value,
     server: &Container,
-    patient: &InjectTarget<'_>,
+    target: &InjectTarget<'_>,
     remarks: &mut Vec<String>,
 ) -> bool {
-    if let Some(why) = patient.profile.keeps_probes() {
+    if let Some(why) = target.profile.keeps_probes() {
         remarks.push(format!("container {} keeps its probes: {why}", server.name));
         return false;
     }
-    startup(container, server, patient, remarks);
-    liveness(container, server, patient, remarks);
-    readiness(container, server, patient, remarks)
+    startup(container, server, target, remarks);
+    liveness(container, server, target, remarks);
+    readiness(container, server, target, remarks)
 }
 
 fn readiness(
     container: &mut Value,
     server: &Container,
-    patient: &InjectTarget<'_>,
+    target: &InjectTarget<'_>,
     remarks: &mut Vec<String>,
 ) -> bool {
     if server.readiness_probe.as_ref().is_some_and(sees_galera) {
         return true;
     }
-    if patient.mark(marks::READINESS) == Some("keep") {
+    if target.mark(marks::READINESS) == Some("keep") {
         remarks.push(format!(
             "container {} keeps its readiness probe: Ready does not prove Synced",
             server.name
         ));
         return false;
     }
-    if let Some(why) = replaces_readiness(server, &patient.read.metadata) {
+    if let Some(why) = replaces_readiness(server, &target.read.metadata) {
         remarks.push(format!(
             "readinessProbe of container {} {why} is replaced; gatera.dev/readiness: keep keeps it",
             server.name
         ));
     }
     let mut command = vec![SCRIPT, "ready"];
-    if donor_blocks(patient) {
+    if donor_blocks(target) {
         command.push("blocking");
     }
     edit::set(
@@ -98,8 +98,8 @@ pub(super) fn sees_galera(probe: &Handler) -> bool {
 }
 
 /// Returns whether the transfer method blocks the donor: rsync and mysqldump do.
-fn donor_blocks(patient: &InjectTarget<'_>) -> bool {
-    let texts = patient.view.option_files(patient.namespace, &patient.read.spec);
+fn donor_blocks(target: &InjectTarget<'_>) -> bool {
+    let texts = target.view.option_files(target.namespace, &target.read.spec);
     let method = texts.filter_map(|text| options::effective(text, "wsrep_sst_method")).last();
     method.is_some_and(|method| matches!(method.look(), "rsync" | "rsync_wan" | "mysqldump"))
 }
@@ -119,8 +119,8 @@ pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, 
 }
 
 /// Adds the startup probe, which holds back the other two until the member has joined.
-fn startup(container: &mut Value, server: &Container, patient: &InjectTarget<'_>, remarks: &mut Vec<String>) {
-    let meta = &patient.read.metadata;
+fn startup(container: &mut Value, server: &Container, target: &InjectTarget<'_>, remarks: &mut Vec<String>) {
+    let meta = &target.read.metadata;
     let limit = startup_limit(meta);
     if let Some((patience, _)) = replaces_startup(server, meta) {
         remarks.push(format!("startupProbe of container {} gives up after {patience}s and is replaced by one that waits {limit}s for a member to join", server.name));
@@ -151,16 +151,11 @@ pub(super) fn asks_the_database(probe: &Handler) -> bool {
 
 /// Replaces a liveness probe that asks the database by a check of the port. One that logs in kills every member at once when the
 /// password changes, and one that requires Synced kills donors and joiners.
-fn liveness(
-    container: &mut Value,
-    server: &Container,
-    patient: &InjectTarget<'_>,
-    remarks: &mut Vec<String>,
-) {
+fn liveness(container: &mut Value, server: &Container, target: &InjectTarget<'_>, remarks: &mut Vec<String>) {
     if !server.liveness_probe.as_ref().is_some_and(asks_the_database) {
         return;
     }
-    let port = patient.ports(server).clients.unwrap_or(USUAL);
+    let port = target.ports(server).clients.unwrap_or(USUAL);
     remarks.push(format!("livenessProbe of container {} needs a login or Galera's state and is replaced by a check of port {port}", server.name));
     edit::set(
         container,

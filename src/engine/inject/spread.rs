@@ -9,8 +9,8 @@ use facts::marks;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Adds anti-affinity by host name unless the pod has some, or `gatera.dev/anti-affinity` says `none`.
-pub(super) fn add(pod: &mut Value, patient: &InjectTarget<'_>, remarks: &mut Vec<String>) {
-    let Some(cluster) = patient.cluster.filter(|_| patient.member) else { return };
+pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>, remarks: &mut Vec<String>) {
+    let Some(cluster) = target.cluster.filter(|_| target.member) else { return };
     let selector = &cluster.workload.spec.selector;
     if selector.is_empty() {
         // An empty term would keep members away from every pod of the namespace.
@@ -20,14 +20,14 @@ pub(super) fn add(pod: &mut Value, patient: &InjectTarget<'_>, remarks: &mut Vec
     if existing.to_string().contains(HOSTNAME) {
         return;
     }
-    let (nodes, replicas) = (patient.view.world.schedulable_nodes(), cluster.members.len());
-    let required = match patient.mark(marks::ANTI_AFFINITY) {
+    let (nodes, replicas) = (target.view.world.schedulable_nodes(), cluster.members.len());
+    let required = match target.mark(marks::ANTI_AFFINITY) {
         Some("none") => return,
         Some("required") => true,
         Some("preferred") => false,
         _ => nodes >= replicas,
     };
-    if !required && patient.mark(marks::ANTI_AFFINITY).is_none() {
+    if !required && target.mark(marks::ANTI_AFFINITY).is_none() {
         remarks.push(format!("{nodes} schedulable nodes for {replicas} members: they are spread as far as possible; the loss of one node can stop the cluster"));
     }
     let labels = selector

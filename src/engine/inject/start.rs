@@ -69,16 +69,16 @@ fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
 pub(super) fn add(
     container: &mut Value,
     server: &Container,
-    patient: &InjectTarget<'_>,
+    target: &InjectTarget<'_>,
     remarks: &mut Vec<String>,
 ) {
-    match Start::of(server, &patient.read.metadata) {
+    match Start::of(server, &target.read.metadata) {
         Start::Recovers => {}
         Start::Blind { why, .. } => remarks.push(format!(
             "after a crash container {} starts without knowing its position: {why}",
             server.name
         )),
-        Start::Prepended if patient.profile == Profile::Bitnami => {
+        Start::Prepended if target.profile == Profile::Bitnami => {
             edit::put_named(
                 container,
                 &["env"],

@@ -22,5 +22,5 @@ pub fn unlisted(rule: &Rule, kind: Kind, review: &Review, view: &View<'_>) -> Op
         .or("to proceed without knowing: ")
         .and(confirmation(review, rule.id, view))
         .say(", then repeat the command");
-    view.is_unheard(kind).then(|| rule.finding(Verdict::Unknown, "", says, why, instead))
+    view.is_unlisted(kind).then(|| rule.finding(Verdict::Unknown, "", says, why, instead))
 }

@@ -209,7 +209,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Names servers that may run and serve, although their nodes do not answer.
-    fn unheard(&self) -> String {
+    fn unreachable_servers(&self) -> String {
         let away: Vec<_> = self.which(Condition::NodeAway).iter().map(|it| &*it.name).collect();
         if away.is_empty() {
             String::new()

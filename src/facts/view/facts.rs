@@ -131,12 +131,12 @@ impl Facts {
                     None => facts.shown.remove(id),
                 }
             });
-            self.look_what_is_left(id);
+            self.update_orphaned(id);
         }
     }
 
     /// Checks, after a change of a pod, whether its StatefulSet was deleted and left it running.
-    fn look_what_is_left(&mut self, pod: &Id) {
+    fn update_orphaned(&mut self, pod: &Id) {
         let Some((name, _)) = pod.name.rsplit_once('-') else { return };
         let set = Id::new(&pod.namespace, name);
         let left = what_runs::left_of(&set, self);
@@ -183,7 +183,7 @@ impl Facts {
             kind => facts.kept.remove(kind, id),
         });
         if kind == Kind::Pod {
-            self.look_what_is_left(id);
+            self.update_orphaned(id);
         }
     }
 

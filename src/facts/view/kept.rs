@@ -30,7 +30,7 @@ pub struct Kept {
     objects: OrdMap<Kind, Map<Object>>,
     weight: usize,
     served: Arc<BTreeSet<Kind>>,
-    unheard: Arc<BTreeSet<Kind>>,
+    unlisted: Arc<BTreeSet<Kind>>,
     /// Deployments are kept for a pack if one of these functions says so.
     pub(super) keeps: Arc<[Keeps]>,
 }
@@ -101,18 +101,18 @@ impl Kept {
 
     /// Notes whether the API server lists this kind. If it offers a kind and does not list it, the objects of that kind
     /// are unknown.
-    pub fn hears(&mut self, kind: Kind, is_so: bool) {
-        let unheard = Arc::make_mut(&mut self.unheard);
+    pub fn set_listed(&mut self, kind: Kind, is_so: bool) {
+        let unlisted = Arc::make_mut(&mut self.unlisted);
         if is_so {
-            unheard.remove(&kind)
+            unlisted.remove(&kind)
         } else {
-            unheard.insert(kind)
+            unlisted.insert(kind)
         };
     }
 
     /// Returns the kinds that the API server offers and does not list.
-    pub fn unheard(&self) -> &BTreeSet<Kind> {
-        &self.unheard
+    pub fn unlisted(&self) -> &BTreeSet<Kind> {
+        &self.unlisted
     }
 
     pub(super) fn of(&self, kind: Kind) -> Option<&Map<Object>> {

@@ -42,7 +42,7 @@ const SETTINGS: &str = "settings";
 /// The remaining life of a CA below which it is reported: a CA is replaced months before its end.
 const SOON: SignedDuration = SignedDuration::from_hours(24 * 14);
 /// The time after which a leader that does not renew its Lease is reported; it renews the Lease every few seconds.
-const SILENT: SignedDuration = SignedDuration::from_secs(60);
+const LEASE_OVERDUE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// The oldest minor version of Kubernetes that the guard supports, from which on webhooks have match conditions.
 const OLDEST_MINOR: u32 = 30;
 
@@ -285,7 +285,7 @@ pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row
     match found {
         Err(why) => Row::not_asked(LEADER, why),
         Ok(None) => Row::wrong(LEADER, format!("no replica leads, {consequence}"), instead),
-        Ok(Some((holder, renewed))) if now.duration_since(*renewed) > SILENT => {
+        Ok(Some((holder, renewed))) if now.duration_since(*renewed) > LEASE_OVERDUE_AFTER => {
             let ago = now.duration_since(*renewed).as_secs();
             Row::wrong(
                 LEADER,

@@ -45,13 +45,13 @@ pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
     let may_tell =
         |pod: &PodFact| recent(pod) && (knows(pod) && !pod.recovers || pod.identity.as_deref() == Some(NONE));
     let waits =
-        |pod: &PodFact| waits_to_be_heard(pod) || cluster.identity().is_none() && knows(pod) || may_tell(pod);
+        |pod: &PodFact| still_reports(pod) || cluster.identity().is_none() && knows(pod) || may_tell(pod);
     inject::identity::asked(cluster, view)
         && proven(cluster, view).any(|pod| pod.reports_identity && waits(pod))
 }
 
 /// Returns whether the pod still reports: it does so until it has an identity, or the mark that its cluster has none.
-fn waits_to_be_heard(pod: &PodFact) -> bool {
+fn still_reports(pod: &PodFact) -> bool {
     let knows_none = |text: &str| matches!(text, UNKNOWN | FOUNDS) || Recovery::is_right(text);
     pod.identity.as_deref().is_some_and(knows_none)
 }

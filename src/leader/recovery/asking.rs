@@ -17,7 +17,7 @@ use facts::view::{Cluster, Member, PodFact, View};
 /// The time after which a running server without a report is restarted, once. Kubelets drop Events of a pod that caused
 /// many, for minutes, so the report of a server that failed in the same pod before may be lost. A server that still
 /// recovers from its crash looks the same.
-const UNHEARD: SignedDuration = SignedDuration::from_secs(60);
+const LOST_REPORT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The time within which a volume arrives that is detached from a node which does not answer.
 const ON_ITS_WAY: SignedDuration = SignedDuration::from_mins(10);
@@ -50,7 +50,7 @@ pub(super) fn next(
     if let Some(row) = rows.iter().find(|row| is_asked_again(row, cluster, view, want, still)) {
         return Some(restart(cluster, row.member, "so that it reports again where its data ends".to_owned()));
     }
-    if let Some(step) = rows.iter().find_map(|row| is_to_be_read(row, rows, cluster, want, still)) {
+    if let Some(step) = rows.iter().find_map(|row| read_by_another_pod(row, rows, cluster, want, still)) {
         return Some(step);
     }
     let lost = |row: &&MemberData<'_>| {
@@ -115,13 +115,13 @@ fn is_asked_again(
     let refused = !pod.running && matches!(pod.start_note.as_deref(), Some(StartReport::Refused(_)));
     let silent =
         matches!(row.data_end, DataEnd::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
-    refused || silent && still >= if pod.running { UNHEARD } else { SETTLED }
+    refused || silent && still >= if pod.running { LOST_REPORT } else { SETTLED }
 }
 
 /// Returns the step that lets another pod read this member's data, if its own pod does not run and another member could
 /// start if this position were known. Only claims with a volume are read: a claim without one would get its volume
 /// wherever the reader happens to run.
-fn is_to_be_read(
+fn read_by_another_pod(
     row: &MemberData<'_>,
     rows: &[MemberData<'_>],
     cluster: &Cluster,

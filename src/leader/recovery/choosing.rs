@@ -4,7 +4,7 @@
 
 use super::held_up;
 use super::steps::{Step, Want};
-use engine::grant::{DataLoss, MemberData, best, stake};
+use engine::grant::{DataLoss, MemberData, best, data_loss};
 use facts::view::{Cluster, Member};
 
 /// Chooses the newest member, or the one that the person names.
@@ -30,14 +30,15 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> S
     }
     let Some(row) = chosen else {
         let why = rows.iter().map(|row| format!("{} {}", row.member.name, row.data_end)).collect();
-        return Step::Refuse { stake: DataLoss::Unknown(why), from: None };
+        return Step::Refuse { data_loss: DataLoss::Unknown(why), from: None };
     };
-    let stake = stake(rows, row, cluster);
-    let accepted = stake.loss().is_none_or(|loss| want.from.is_some() && want.loss.as_ref() == Some(&loss));
+    let data_loss = data_loss(rows, row, cluster);
+    let accepted =
+        data_loss.loss().is_none_or(|loss| want.from.is_some() && want.loss.as_ref() == Some(&loss));
     match row.data_end.position() {
         Some(at) if accepted => {
             let (member, node) = (row.member.name.clone(), place_to_keep(cluster, row.member));
-            Step::Ask { member, at: at.clone(), node, loss: stake.loss() }
+            Step::Ask { member, at: at.clone(), node, loss: data_loss.loss() }
         }
         at => {
             // Of two histories the longer one need not be the right one: a person has to decide.
@@ -45,7 +46,7 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> S
             let one = cluster.identity().is_some()
                 || want.from.is_some()
                 || ids().all(|id| Some(id) == ids().next());
-            Step::Refuse { stake, from: at.filter(|_| one).map(|_| row.member.name.clone()) }
+            Step::Refuse { data_loss, from: at.filter(|_| one).map(|_| row.member.name.clone()) }
         }
     }
 }

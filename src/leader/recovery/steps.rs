@@ -85,7 +85,7 @@ pub enum Step {
     },
     /// Refuse: it cannot be proven that nothing is lost.
     Refuse {
-        stake: DataLoss,
+        data_loss: DataLoss,
         /// The member that would start if the loss is accepted.
         from: Option<String>,
     },

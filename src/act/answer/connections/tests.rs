@@ -13,7 +13,7 @@ fn each_stage_has_its_time() {
     let open = ConnectionProgress { open: true, ..connected.clone() };
     let served = ConnectionProgress { served: true, ..open.clone() };
     let begun = ConnectionProgress { begun: Some(at(95, now)), ..served.clone() };
-    let stuck = ConnectionProgress { untaken: Some(at(30, now)), ..served.clone() };
+    let stuck = ConnectionProgress { unread_since: Some(at(30, now)), ..served.clone() };
     let asking = ConnectionProgress { asked: Some(at(90, now)), ..served.clone() };
     for (what, it, fine, over, why) in [
         ("a handshake", connected, 5, 6, "handshake"),
@@ -38,7 +38,7 @@ fn what_a_connection_is_worth() {
         asked: Some(at(second, now)),
         ..open.clone()
     };
-    let stuck = ConnectionProgress { untaken: Some(at(6, now)), ..idle.clone() };
+    let stuck = ConnectionProgress { unread_since: Some(at(6, now)), ..idle.clone() };
     for (what, it, rank) in [
         ("nothing was asked yet", open.clone(), Some((EvictionRank::Unserved, now))),
         ("a first request that is slow", asks(false, 0), Some((EvictionRank::Unserved, now))),

@@ -55,7 +55,7 @@ fn changed(review: &Review, old: Option<&Budget>, new: &Budget, view: &View<'_>)
     let about = Protected::by(&review.namespace, new, None, view);
     let mut found = written(&about, new);
     // An old fault may stay, but must not become worse.
-    if old.is_some_and(|old| old.lets_go(about.members) < new.lets_go(about.members)) {
+    if old.is_some_and(|old| old.evictable(about.members) < new.evictable(about.members)) {
         found.iter_mut().filter(|it| it.field != POLICY).for_each(|it| it.field = "spec".into());
     }
     found
@@ -93,7 +93,7 @@ pub(super) fn outgrown(
         view.budgets_in(&review.namespace).filter(|budget| budget.protects(&template.metadata.labels));
     let found = about.filter_map(|budget| {
         let all = Protected::by(&review.namespace, budget, None, view).members;
-        let (before, after) = (budget.lets_go(all)?, budget.lets_go(all - from + to)?);
+        let (before, after) = (budget.evictable(all)?, budget.evictable(all - from + to)?);
         (to > from && before < 2 && after >= 2).then(|| {
             let name = &budget.metadata.name;
             let says = format!("with {to} members PodDisruptionBudget {name} allows {after} evictions at once; with {from} it allowed {before}");
@@ -120,7 +120,7 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
     };
     let field =
         if budget.spec.max_unavailable.is_some() { "spec.maxUnavailable" } else { "spec.minAvailable" };
-    let number = match budget.lets_go(members) {
+    let number = match budget.evictable(members) {
         Some(count @ 2..) if members >= 2 => Some(deny(
             field,
             format!("it allows eviction of {} of {members} members of {name} at once", count.min(members)),

@@ -38,7 +38,7 @@ impl<'a> Under<'a> {
             stopped: view.state(cluster) == State::Stopped,
             cluster,
             view: *view,
-            supposed: view.supposed.then(|| languages(&before())),
+            supposed: view.supposed.then(|| tls_modes(&before())),
         }
     }
 
@@ -46,14 +46,14 @@ impl<'a> Under<'a> {
     /// unknown. It reads all option files, so it is called only for the TLS options.
     fn members(&self) -> Option<Vec<(bool, bool)>> {
         let pods = self.cluster.members.iter().filter_map(|member| member.pod.as_deref());
-        let speaks = |pod| self.supposed.or_else(|| speaks(pod, self.cluster, &self.view));
-        let members = pods.map(speaks).collect::<Option<Vec<_>>>();
+        let tls_modes_of = |pod| self.supposed.or_else(|| tls_modes_of(pod, self.cluster, &self.view));
+        let members = pods.map(tls_modes_of).collect::<Option<Vec<_>>>();
         members.filter(|it| self.view.freshness == Freshness::Current && !it.is_empty())
     }
 
     /// Returns whether running members can connect to one that starts with the changed options.
-    pub(super) fn understands(&self, key: &str) -> bool {
-        let new = languages(self.after);
+    pub(super) fn can_connect(&self, key: &str) -> bool {
+        let new = tls_modes(self.after);
         // A member with TLS that accepts both connects to every kind, so nothing has to be known of the others.
         let all_connect = || {
             new == (true, true) || self.members().is_some_and(|all| all.iter().all(|it| connect(*it, new)))
@@ -79,7 +79,7 @@ const fn connect(one: (bool, bool), other: (bool, bool)) -> bool {
 
 /// Returns whether a server with these settings uses TLS, which a certificate alone turns on; and whether it accepts connections
 /// both with and without TLS.
-fn languages(settings: &Effective<'_>) -> (bool, bool) {
+fn tls_modes(settings: &Effective<'_>) -> (bool, bool) {
     let is_on = |it: &Placed<'_>| switch(it.look().trim()) == Some(true);
     let on = |key| settings.get(key).map(is_on);
     (
@@ -89,7 +89,7 @@ fn languages(settings: &Effective<'_>) -> (bool, bool) {
 }
 
 /// Returns the TLS options with which this member started, if they are known.
-fn speaks(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bool, bool)> {
+fn tls_modes_of(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bool, bool)> {
     let flags = command_line(&cluster.workload, view).map(|(_, flags)| flags).filter(|_| !cluster.rolls())?;
     let (spec, server) = cluster.server()?;
     let mut files = Vec::new();
@@ -107,5 +107,5 @@ fn speaks(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bool, bo
         None if cluster.live.as_ref().is_ok_and(Revision::is_empty) => {}
         None => return None,
     }
-    Some(languages(&Effective::of_files(files).then(flags)))
+    Some(tls_modes(&Effective::of_files(files).then(flags)))
 }

@@ -106,7 +106,7 @@ impl<'a> Setting<'a> {
         let judge = |row: &Key| {
             let (verdict, default, of) = match row.class {
                 Class::Format(default) => (Verdict::Deny, default, format!(", but there is data of {whose}")),
-                Class::Cluster { .. } if under.stopped || under.understands(key) => return None,
+                Class::Cluster { .. } if under.stopped || under.can_connect(key) => return None,
                 Class::Cluster { default, fatal: true } => {
                     (Verdict::Deny, default, format!(" under {whose}"))
                 }

@@ -55,7 +55,7 @@ impl Scene<'_> {
             Condition::CutOff => say("wait: members serve again by themselves when enough of them meet").then(format!(
                 "otherwise, and only if you are certain that no other server runs or will come back by itself{}, run this on the \
                  member with the highest wsrep_last_committed, and on that one only: SET GLOBAL wsrep_provider_options='pc.bootstrap=1'",
-                self.unheard()
+                self.unreachable_servers()
             )),
             Condition::Left if self.serves() => {
                 let log = say("its log shows why (inconsistent with the others, or it could not write)");
