@@ -1,5 +1,5 @@
-//! The advice walk: whoever is refused does what the denial says, and gets there. The commands are taken out of the
-//! printed text and run as they stand there, so a text and what it promises cannot part.
+//! The advice walk: a caller whose request is refused follows the advice in the denial and succeeds. The commands are taken
+//! from the printed text and run verbatim, so that the text and what it promises cannot drift apart.
 
 use serde_json::json;
 
@@ -7,11 +7,11 @@ use crate::cluster::STATEFUL_SET;
 use crate::lab::{ControlPlane, Output, User, eventually};
 use crate::paths::Terminal;
 
-/// The commands in the advice of a denial, in order.
+/// Returns the commands in the advice of a denial, in order.
 pub fn advice(output: &Output) -> Vec<String> {
     assert_ne!(output.status, 0, "it was to be refused: {output}");
     let (_, after) = output.stderr.split_once("do instead:").expect("a denial says what to do instead");
-    // One line, or several that are numbered.
+    // The advice is one line, or several numbered lines.
     let (advice, _) = after.split_once("\n  more:").expect("a denial says where there is more");
     let commands = advice.split("kubectl ").skip(1).map(|rest| {
         let end =
@@ -21,7 +21,7 @@ pub fn advice(output: &Output) -> Vec<String> {
     commands.collect()
 }
 
-/// As a shell would split it: single quotes hold words together.
+/// Splits a command as a shell would: single quotes keep words together.
 pub fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for (index, part) in command.split('\'').enumerate() {
@@ -38,9 +38,9 @@ pub fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// Runs one command of an advice, which must work.
+/// Runs one command of an advice, which must succeed.
 pub fn follow(plane: &ControlPlane, user: User, command: &str) {
-    // Who pastes it as it stands is told to write a reason.
+    // The guard refuses the placeholder and demands a reason.
     let words = words(&command.replace("reason=…", "reason=as-advised"));
     let mut words: Vec<_> = words.iter().map(|word| &**word).collect();
     if words.contains(&"delete") {
@@ -137,7 +137,7 @@ fn a_cluster_goes_for_good_with_one_override() {
     let commands = advice(&refused);
     let release = commands.iter().find(|it| it.contains("annotate")).expect("the override is named");
     it.follow(release);
-    // Everything the cluster uses goes now, in the order in which Helm removes things. Its data does not.
+    // Everything that the cluster uses may now be deleted, in the order in which Helm does so. Its data may not.
     for what in ["service/galera-instance-hs", "service/galera-instance-cs"] {
         let output = eventually("the override to be seen", || {
             Some(it.run(&["delete", what])).filter(|output| output.status == 0)
@@ -151,7 +151,7 @@ fn a_cluster_goes_for_good_with_one_override() {
     for what in ["configmap/galera-instance-nodeconfig", "secret/galera-instance"] {
         assert_eq!(it.run(&["delete", what]).status, 0, "{what}");
     }
-    // The garbage collector finishes what was decided, and is not asked why.
+    // The garbage collector completes the deletion; the guard does not refuse it.
     eventually("the members to be collected", || {
         it.plane.finish_deletes(&it.ns);
         let pods = it.run(&["get", "pods", "--selector=app=galera", "--output=name"]);
@@ -173,7 +173,7 @@ fn a_member_copies_everything_anew() {
     let [release, delete, restart] = commands.as_slice() else { panic!("three commands: {commands:?}") };
     it.follow(release);
     it.follow(delete);
-    // Whoever restarts it while another is missing would lose a copy; now all others are Ready.
+    // A restart while another member is missing would lose a copy; now all others are Ready.
     it.follow(restart);
     it.plane.finish_deletes(&it.ns);
     eventually("a new claim", || {
@@ -199,7 +199,7 @@ fn a_namespace_is_told_instead_of_refused_by_saying_what_is_meant() {
     eventually("the mode to be seen", || (it.run(&["label", "pod", &pod, "app-"]).status == 0).then_some(()));
 }
 
-/// Where the advice is another value, that value is admitted.
+/// Where the advice is to write a different value, that value is admitted.
 #[test]
 fn what_the_advice_says_to_write_is_admitted() {
     let it = Terminal::new("walk-values");
@@ -256,12 +256,12 @@ fn what_the_advice_says_to_write_is_admitted() {
         let refused = patch(what, &wrong);
         assert!(refused.stderr.contains(&format!("[{rule}] ")), "{rule}: {refused}");
         assert!(refused.stderr.contains(advice), "{rule}: {refused}");
-        // It is the answer that counts: nobody has to restart for it.
+        // Only the verdict matters, so this is a dry run, for which no member restarts.
         let done = it.run(&["patch", what, &format!("--patch={right}"), "--dry-run=server"]);
         assert_eq!(done.status, 0, "{rule}: {done}");
     }
 
-    // Another way in first, then the old one may go.
+    // Once another Service leads to the cluster, the old one may be deleted.
     let service = ["service/galera-instance-cs"];
     let refused = it.run(&["delete", service[0]]);
     assert!(refused.stderr.contains("create the Service that replaces it first"), "{refused}");
@@ -272,7 +272,7 @@ fn what_the_advice_says_to_write_is_admitted() {
     it.feed(&["create", "--filename=-"], &second).succeeded();
     eventually("the new Service to be seen", || (it.run(&["delete", service[0]]).status == 0).then_some(()));
 
-    // The password in MariaDB first; then the Secret, with the override that the text names.
+    // The password is changed in MariaDB first, then in the Secret, with the override that the text names.
     let (secret, new) = ("secret/galera-instance", json!({ "stringData": { "root-password": "new" } }));
     let refused = patch(secret, &new);
     assert!(refused.stderr.contains("with the override of G12"), "{refused}");

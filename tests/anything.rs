@@ -1,7 +1,7 @@
-//! Arbitrary JSON, and bodies that are almost `AdmissionReviews`: nothing of it may ever panic.
+//! Arbitrary JSON, and bodies that are almost `AdmissionReviews`: none of them may ever cause a panic.
 //!
-//! Some 2,500 cases, and with `make sim` 100,000. The slow ones are five reviews each, and every review is judged at both
-//! webhooks.
+//! There are some 2,500 cases, and 100,000 with `make sim`. The slow cases consist of five reviews each, and every review is
+//! judged at both webhooks.
 
 use gatera::rulebook;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::scene::{self, Scene};
 
-/// Any JSON value. Keys and words are often those that the guard looks at, so that it gets somewhere.
+/// Generates any JSON value. Keys and words are often those that the guard looks at, so that many values reach its rules.
 pub fn json() -> impl Strategy<Value = Value> {
     let word = prop_oneof![
         prop::sample::select(vec![
@@ -78,7 +78,7 @@ pub fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A valid object with something arbitrary put into an arbitrary place of it.
+/// Generates a valid object with an arbitrary value in an arbitrary place.
 fn almost(base: Value) -> impl Strategy<Value = Value> {
     let mut places = Vec::new();
     collect(&base, String::new(), &mut places);
@@ -105,13 +105,13 @@ fn collect(value: &Value, place: String, places: &mut Vec<String>) {
     places.push(place);
 }
 
-/// So many, or `GATERA_ANYTHING` times as many.
+/// Returns a configuration with this number of cases, multiplied by `GATERA_ANYTHING` if that is set.
 pub fn cases(usually: u32) -> ProptestConfig {
     let times = std::env::var("GATERA_ANYTHING").map_or(1, |text| text.parse().expect("a number"));
     ProptestConfig::with_cases(usually * times)
 }
 
-/// The whole path of a request, without HTTP.
+/// Takes a request through its whole path at both webhooks, without HTTP, and returns the last answer.
 fn answer(body: &[u8]) -> Option<Value> {
     static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
     static WORLD: LazyLock<World> = LazyLock::new(|| Scene::default().world(&SETTINGS));
@@ -228,7 +228,7 @@ proptest! {
     }
 }
 
-/// Each may be the file of one member, so each is judged by itself; the work must not grow with the square of their number.
+/// Each file may belong to one member, so each is judged by itself; the work must not grow with the square of their number.
 #[test]
 fn thousands_of_files_for_one_member_each_are_judged_in_time() {
     let files = (0..8_000).map(|member| (format!("a-{member}.cnf"), json!("[galera]\nwsrep_on=OFF\n")));

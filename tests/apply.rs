@@ -1,15 +1,15 @@
-//! Whoever applies the same manifests again and again, as people, CI and GitOps do, is never refused for it and changes
-//! nothing: not by `kubectl apply`, not by server-side apply, not by turns. The bootstrap node stays away.
+//! Applying the same manifests repeatedly, as people, CI and GitOps do, is never refused and changes nothing: neither with
+//! `kubectl apply` nor with server-side apply, nor with the two by turns. The bootstrap node does not come back.
 
 use crate::living_cluster::{self, Alive, BOOTSTRAP};
 
 const CLIENT: &[&str] = &[];
 const SERVER: &[&str] = &["--server-side"];
-/// Needed where the other method was used before, with or without a guard.
+/// The flags needed where the other method was used before, with or without a guard.
 const TAKE_OVER: &[&str] = &["--server-side", "--force-conflicts"];
 
 impl Alive {
-    /// Applied by this method: admitted, with one warning, and no bootstrap node.
+    /// Applies the manifests with these flags: they are admitted with one warning, and no bootstrap node starts.
     fn applied_again(&self, flags: &[&str]) {
         let output = self.apply(flags);
         assert_eq!(output.status, 0, "{flags:?}: {}", output.stderr);
@@ -25,7 +25,7 @@ impl Alive {
         assert_eq!(self.founders(), "", "{flags:?}");
     }
 
-    /// Applied by this method twice more: nothing is written, nobody takes a field from anybody.
+    /// Applies the manifests twice more with these flags: nothing is written, and no field changes its owner.
     fn stays_as_it_is(&self, flags: &[&str]) {
         self.changes_nothing(|| (0..2).for_each(|_| self.applied_again(flags)));
     }
@@ -38,7 +38,7 @@ fn client_side_apply_can_be_repeated() {
     alive.stays_as_it_is(CLIENT);
 }
 
-/// By somebody who never used another method, so nobody has to be overruled.
+/// The cluster was never applied by the other method, so no conflict has to be forced.
 #[test]
 fn server_side_apply_can_be_repeated() {
     let alive = Alive::empty("apply");
@@ -68,7 +68,7 @@ fn the_two_methods_can_be_used_by_turns() {
     assert_eq!(seen[0], seen[1], "the number of owners grows");
 }
 
-/// While the bootstrap node is kept (nothing proves these members Synced): nothing starts, nothing stops.
+/// The bootstrap node is kept because nothing proves these members Synced: applying again neither starts nor stops anything.
 #[test]
 fn the_bootstrap_node_that_still_runs_is_left_alone() {
     let alive = Alive::empty("apply");

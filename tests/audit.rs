@@ -1,4 +1,4 @@
-//! The audit: what is wrong with what is there already, as gauges, Events and a command say it.
+//! The audit: what is wrong with existing objects, as metrics, Events and `gatera audit` report it.
 
 use gatera::rulebook;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ fn a_running_cluster_is_no_finding() {
     }
 }
 
-/// One command, below the headline, whatever else is said. Zero replicas are what was asked for.
+/// One command stands below the headline, whatever else is printed. Zero replicas are intended, so they are not a finding.
 #[test]
 fn what_is_down_or_stopped_names_the_command_that_brings_it_back() {
     let absent = || Scene { members: vec!["absent".into(); 3], ..Scene::default() };
@@ -192,10 +192,10 @@ fn what_is_held_back_is_still_news() {
     assert_eq!(next(9), (vec![], 0));
 }
 
-/// Whose settings count is said first.
+/// The first line on stderr, which says whose settings apply.
 const KNOWN: &str = "gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n";
 
-/// `gatera audit` as this user: exit code, stdout, stderr.
+/// Runs `gatera audit` as this user and returns the exit code, stdout and stderr.
 fn command(plane: &ControlPlane, user: User, arguments: &[&str]) -> (i32, String, String) {
     let output = Command::new(guarded::program())
         .arg("audit")
@@ -207,7 +207,7 @@ fn command(plane: &ControlPlane, user: User, arguments: &[&str]) -> (i32, String
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// A password slips into a cluster while its namespace is only warned; then the namespace is meant seriously.
+/// A password is written into a cluster while its namespace only warns; then the namespace enforces the rules again.
 #[test]
 fn what_slipped_in_is_found_told_and_printed() {
     let (plane, ns) = running_cluster("audit");
@@ -250,7 +250,7 @@ fn what_slipped_in_is_found_told_and_printed() {
     assert!(metrics.contains("gatera_audit_findings{rule=\"G11\",verdict=\"deny\"}"), "{metrics}");
     assert!(metrics.contains("gatera_clusters{state=\"UNKNOWN\"} 0\n"), "{metrics}");
     assert!(metrics.contains("gatera_rollouts{state=\"stopped\"} 0\n"), "{metrics}");
-    // The template has changed, so members restart: how many are Ready is another one's test.
+    // The template has changed, so members restart: another test checks how many are Ready.
     for (metric, end) in [("state", ",state=\""), ("members", "} 3\n"), ("members_ready", "} ")] {
         let series = format!("\ngatera_cluster_{metric}{{namespace=\"{ns}\",cluster=\"{STATEFUL_SET}\"{end}");
         assert!(metrics.contains(&series), "{series}\n{metrics}");

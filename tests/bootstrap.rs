@@ -1,5 +1,5 @@
-//! The bootstrap node goes when nobody needs it: what is planned on small worlds (`bootstrap/small.rs`), what becomes of it
-//! on a control plane with nodes, and what happens when the leader is killed between any two steps
+//! The bootstrap node is removed once no member needs it: what is planned in small worlds (`bootstrap/small.rs`), what
+//! happens on a control plane with nodes, and what happens when the leader is killed between any two steps
 //! (`bootstrap/crash.rs`).
 
 pub mod crash;
@@ -23,7 +23,7 @@ use small::Small;
 const SERVICE: &str = "galera-instance-bootstrap-svc";
 const WITHOUT: &str = "gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs";
 
-/// A cluster that has just formed, its bootstrap node beside it.
+/// Returns a cluster that has just formed and still has its bootstrap node.
 fn formed() -> Scene {
     Scene { bootstrap: "running".into(), data: "none".into(), ..Scene::default() }
 }
@@ -70,7 +70,7 @@ fn a_formed_cluster_loses_its_bootstrap_node_step_by_step() {
     assert_eq!(stage(&small), Stage::Removed);
 }
 
-/// Whoever takes over may do again what was done and not seen.
+/// A new leader may repeat a step that was done but that it has not seen yet.
 #[test]
 fn every_step_may_be_done_twice() {
     let mut small = Small::of(&formed());
@@ -79,7 +79,7 @@ fn every_step_may_be_done_twice() {
     assert_eq!(small.events.len(), 1, "{:?}", small.events);
 }
 
-/// The Deployment is gone and the leader with it: what belonged to it stands on the StatefulSet.
+/// The Deployment and the leader that deleted it are gone: the mark on the StatefulSet still names what belonged to it.
 #[test]
 fn what_belonged_to_a_deployment_that_is_gone_is_known() {
     let mut small = Small::of(&formed());
@@ -172,7 +172,7 @@ fn nothing_is_done_to_what_ends_or_is_not_known() {
     }
 }
 
-/// Terminating midway: nothing more is done.
+/// The namespace begins to terminate midway: no further step is planned.
 #[test]
 fn a_namespace_that_goes_midway_is_left_alone() {
     let mut small = Small::of(&formed());
@@ -193,7 +193,7 @@ fn what_was_applied_again_stays_and_is_not_told_again() {
         stage(&small),
         Stage::LeftAlone("Deployment galera-instance-bootstrap was applied again after it was removed; remove it from what you apply".into())
     );
-    // Also between two steps.
+    // The same holds when the objects are applied again between two steps.
     let mut small = before.clone();
     while small.object("Deployment", BOOTSTRAP).is_some() {
         small.step();
@@ -206,7 +206,7 @@ fn what_was_applied_again_stays_and_is_not_told_again() {
     assert_eq!(small.events.len(), 1);
 }
 
-/// Only what is the bootstrap node's alone: nothing that another cluster, a member or anybody else needs.
+/// Only what the bootstrap node alone uses is removed: nothing that another cluster, a member or anything else needs.
 #[test]
 fn what_others_need_stays() {
     let reads = |map: &str| json!({ "spec": { "template": { "spec": { "volumes": [{ "name": "config", "configMap": { "name": map } }] } } } });
@@ -260,14 +260,14 @@ fn addresses_follow_replicas_and_nobody_founds() {
     assert_eq!(steps.len(), 3, "{steps:?}");
     let more = format!("{WITHOUT},galera-instance-galera-3.galera-instance-hs");
     assert_eq!(small.address(0), more);
-    // A member that was given none by its owner's wish, and one that was never injected.
+    // The owner of one member asked to leave its address unchanged, and another member was never injected.
     small.object("Pod", &format!("{STATEFUL_SET}-0")).unwrap()["metadata"]["annotations"]["gatera.dev/address"] =
         json!("keep");
     small.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["metadata"]["annotations"] = json!({});
     small.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["replicas"] = json!(3);
     assert_eq!(small.run(1).len(), 1);
     assert_eq!((small.address(0), small.address(2)), (more, WITHOUT.to_owned()));
-    // On the way back from DOWN members found a cluster, and the list would keep them from it.
+    // During recovery from DOWN the members found a cluster, and the address list would keep them from doing so.
     small.object("ConfigMap", "galera-instance-nodeconfig").unwrap()["data"] =
         json!({ "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" });
     small.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["replicas"] = json!(1);
@@ -322,7 +322,7 @@ fn status_tells_the_story() {
     });
 }
 
-/// The JSON is a contract.
+/// The JSON output is a contract with other programs.
 #[test]
 fn status_is_also_for_programs() {
     let small = Small::of(&formed());

@@ -1,4 +1,4 @@
-//! Broken glass: what it opens, for how long, and what it never does. The rules' own cases are under `tests/cases`.
+//! Break-glass: what it allows, for how long, and what it never does. The cases of the rules themselves are in `tests/cases`.
 
 use facts::review::{self, Origin, Review};
 use facts::settings::Settings;
@@ -25,14 +25,14 @@ fn read(body: &Value) -> Review {
     review::read(body.to_string().as_bytes(), Origin::Validating, rulebook().kinds()).unwrap().review
 }
 
-/// The data of the first member is to be deleted.
+/// Returns a request to delete the data of the first member.
 fn claim() -> Review {
     let (_, object) =
         Scene::default().object(&format!("PersistentVolumeClaim/datadir-{}-0", scene::STATEFUL_SET));
     read(&deletion("persistentvolumeclaims", "PersistentVolumeClaim", "", &object))
 }
 
-/// It closes by the guard's clock, with nobody doing anything, and opens by no clock.
+/// Break-glass ends by the guard's clock without any action; no clock ever opens it.
 #[test]
 fn it_is_open_until_its_end_and_not_before_its_hour() {
     let settings = Settings::default();
@@ -59,7 +59,7 @@ fn other_namespaces_stay_closed() {
     assert!(!rulebook().evaluate(&claim(), &view).allowed());
 }
 
-/// Where the guard cannot read, people can.
+/// People may be able to read an object that the guard cannot, so break-glass admits it, with a warning.
 #[test]
 fn what_cannot_be_read_passes_with_a_word() {
     let settings = Settings::default();
@@ -81,7 +81,7 @@ fn what_cannot_be_read_passes_with_a_word() {
     assert!(warnings.iter().any(|it| it.starts_with("until 2026-12-01T10:00:00Z nothing is refused in namespace db (when that is done: kubectl annotate namespace db gatera.dev/break-glass-): a node burns")), "{warnings:?}");
 }
 
-/// An audit asks for nothing, so nothing is released: what it finds is what will be refused again.
+/// An audit is not a request, so break-glass hides none of its findings: they are what will be refused again afterwards.
 #[test]
 fn an_audit_finds_what_there_is() {
     let settings = Settings::default();
@@ -95,7 +95,7 @@ fn an_audit_finds_what_there_is() {
     assert_eq!(found(&open()), found(&Scene::default()));
 }
 
-/// However long the reason, the way back is readable: an API server cuts what is longer than 256 characters.
+/// The command that ends break-glass is readable however long the reason is: an API server cuts warnings at 256 characters.
 #[test]
 fn the_way_back_stands_before_the_reason() {
     let settings = Settings::default();
@@ -117,7 +117,7 @@ fn the_way_back_stands_before_the_reason() {
     }
 }
 
-/// Both ways of asking say that it is open, once, where it is decided; not where it is amended.
+/// Only the validating call, which decides, warns that break-glass is open; the mutating call does not repeat it.
 #[test]
 fn it_is_said_once() {
     let settings = Settings::default();
@@ -130,7 +130,7 @@ fn it_is_said_once() {
     assert_eq!([Origin::Validating, Origin::Mutating].map(said), [1, 0]);
 }
 
-/// A canary is no use of an override, and no alert.
+/// A dry run, such as a canary, does not count as the use of an override and raises no alert.
 #[tokio::test]
 async fn what_is_only_tried_is_not_counted_as_let_through() {
     let guard = router::guard(open().world(&Settings::default()));
@@ -146,7 +146,7 @@ async fn what_is_only_tried_is_not_counted_as_let_through() {
     }
 }
 
-/// The command, as a person types it.
+/// A running cluster in a namespace of its own, in which `gatera break-glass` is run as a person types it.
 struct Glass {
     plane: &'static ControlPlane,
     ns: String,
@@ -198,7 +198,7 @@ fn it_is_opened_seen_and_closed() {
     let glass = Glass::of("glass");
     let refused = glass.scale();
     assert!(refused.status == 1 && refused.stderr.contains("[G01]"), "{refused}");
-    // Nobody is at a terminal here to be asked.
+    // There is no terminal, so the command cannot ask for confirmation.
     let asked = glass.break_it(&["--for", "15m", "--reason", "node-2 burns"]);
     assert!(asked.status == 2 && asked.stderr.contains("--yes"), "{asked}");
     assert_eq!(glass.mark(), "");
@@ -225,7 +225,7 @@ fn it_is_opened_seen_and_closed() {
     assert!(status.stdout.contains("node-2 burns"), "{status}");
     eventually("everybody to be told", || (glass.events("GlassBroken").len() == 1).then_some(()));
 
-    // Another person, with less time: told what is there, and that it is honoured as it is now.
+    // A second call, with less time, reports the existing break-glass and that the guard honours it as it is.
     let again = glass.break_it(&["--for", "5m", "--reason", "still", "--yes"]);
     assert!(again.status == 0 && again.stdout.contains("It is open already, until "), "{again}");
     assert!(again.stdout.contains("the guard honours it"), "{again}");
@@ -241,7 +241,7 @@ fn it_is_opened_seen_and_closed() {
     eventually("everybody to be told of the end", || (!glass.events("GlassMended").is_empty()).then_some(()));
 }
 
-/// Whoever opened it is gone; the end stands at the namespace.
+/// Break-glass ends although no command closes it: its end is in the annotation of the namespace.
 #[test]
 fn it_closes_when_nobody_closes_it() {
     let glass = Glass::of("glassend");
@@ -254,7 +254,7 @@ fn it_closes_when_nobody_closes_it() {
     assert!(Timestamp::now() >= until);
 }
 
-/// In whatever way it is written, it opens now or never.
+/// An end that is too far away is refused in whatever way it is written: break-glass takes effect at once or never.
 #[test]
 fn nothing_that_opens_later_can_be_written() {
     let glass = Glass::of("glasslater");
@@ -288,9 +288,9 @@ fn nothing_that_opens_later_can_be_written() {
     let replace = ["replace", "--raw", &path, "--filename=-"];
     let refused = glass.plane.kubectl_stdin(User::Admin, &replace, &whole.to_string());
     assert!(refused.status == 1 && refused.stderr.contains("[G18]"), "{refused}");
-    // What concerns nobody does not travel.
+    // A change that no rule looks at is not sent to the guard.
     glass.plane.kubectl(User::Admin, &["label", "namespace", &plain, "a=b"]).succeeded();
-    // Somebody who may do what is in a namespace may not open it.
+    // A user with rights inside a namespace may not open break-glass for it.
     let mark = format!("gatera.dev/break-glass={late}");
     let editor = glass.plane.kubectl(User::Editor, &["annotate", "namespace", &glass.ns, &mark]);
     assert!(editor.status == 1 && editor.stderr.contains("forbidden"), "{editor}");

@@ -1,4 +1,4 @@
-//! `gatera report`: all that is needed, and no secret.
+//! `gatera report`: it contains everything that a diagnosis needs, and no secret.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::lab::User;
 const GALERA: &str = include_str!("fixtures/galera.yaml");
 const SECRET: &str = "hunter2-of-the-report";
 
-/// A namespace where rules only warn, and passwords in every place in which people put them.
+/// In a namespace where rules only warn, passwords stand in every place in which people put them.
 #[test]
 fn it_holds_what_is_needed_and_no_secret() {
     let (plane, _) = guarded::shared();

@@ -1,4 +1,4 @@
-//! Asks the guard as an API server does: over TLS, on a connection that is kept.
+//! A client that calls the guard as an API server does: over TLS, on a connection that is kept open.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Whom to trust, and who we are.
+/// Returns the TLS configuration of a client that trusts this bundle and presents this certificate and key, if any.
 pub fn config(bundle: &str, own: Option<(&str, &str)>) -> Arc<ClientConfig> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut roots = RootCertStore::empty();
@@ -34,19 +34,19 @@ pub fn config(bundle: &str, own: Option<(&str, &str)>) -> Arc<ClientConfig> {
             builder.with_client_auth_cert(chain, key).unwrap()
         }
     };
-    // It would speak HTTP/2, too, if that were offered.
+    // Like an API server, the client would also speak HTTP/2 if the guard did.
     config.alpn_protocols = ["h2", "http/1.1"].map(|it| it.as_bytes().to_vec()).to_vec();
     Arc::new(config)
 }
 
-/// A connection after its handshake.
+/// Opens a connection and completes its TLS handshake.
 pub async fn connect(to: SocketAddr, config: &Arc<ClientConfig>) -> std::io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(to).await?;
     stream.set_nodelay(true)?;
     encrypted(stream, to, config).await
 }
 
-/// The handshake of one.
+/// Completes the TLS handshake on an open connection.
 pub async fn encrypted(
     stream: TcpStream,
     to: SocketAddr,
@@ -55,10 +55,10 @@ pub async fn encrypted(
     TlsConnector::from(Arc::clone(config)).connect(ServerName::IpAddress(to.ip().into()), stream).await
 }
 
-/// One connection that is kept.
+/// A client with one connection that is kept open.
 pub struct Caller(http1::SendRequest<Full<Bytes>>);
 
-/// Status, headers and text.
+/// The status, headers and text of an answer.
 pub type Answered = (StatusCode, HeaderMap, String);
 
 impl Caller {
@@ -69,7 +69,7 @@ impl Caller {
         Ok(Self(send))
     }
 
-    /// Ends when the connection takes no further request.
+    /// Waits until the connection accepts no further request.
     pub async fn closed(&mut self) {
         while !self.0.is_closed() {
             sleep(Duration::from_millis(10)).await;
@@ -90,7 +90,7 @@ impl Caller {
     }
 }
 
-/// An AdmissionReview of an update of this object, some 17 KiB as real ones are.
+/// Returns an `AdmissionReview` of an update of this object, some 17 KiB long like real ones.
 pub fn update(object: &Value) -> Bytes {
     let mut object = object.clone();
     object["metadata"]["namespace"] = json!("db");

@@ -1,8 +1,8 @@
-//! Rule cases: one behaviour a file, `tests/cases/<rule>/<the sentence that fails>.yaml`.
+//! Rule cases: one behaviour per file, `tests/cases/<rule>/<the sentence that fails>.yaml`.
 //!
-//! Every case runs through the router, as an API server would ask; what it says is compared whole with a snapshot, and
-//! with what `evaluate` says by itself; `ways.rs` asks `gatera check` and the audit the same, and `real.rs`
-//! a real API server. A meta-test finds states, verbs and rules without a case.
+//! Every case runs through the router, as if an API server called it. The whole text is compared with a snapshot and with the
+//! result of `evaluate` itself. `ways.rs` runs the same cases through `gatera check` and the audit, and `real.rs` through a
+//! real API server. A meta-test finds states, verbs and rules without a case.
 
 pub mod asked;
 mod doors;
@@ -40,7 +40,7 @@ use asked::{Action, Asked, body};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    /// The state the scene must add up to: a case that means another state than it says is no case.
+    /// The state that the scene must result in: a case whose scene is in another state than the one it names is not valid.
     state: String,
     #[serde(default)]
     given: Scene,
@@ -58,7 +58,7 @@ fn editor() -> String {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expect {
-    /// allow, warn, amend, wait, unknown, deny
+    /// One of allow, warn, amend, wait, unknown and deny.
     verdict: String,
     #[serde(default)]
     rules: Vec<String>,
@@ -70,7 +70,7 @@ impl Case {
     }
 }
 
-/// Read once for all tests: they are more than a thousand files.
+/// Returns all cases, which are read once for all tests because there are more than a thousand files.
 fn all() -> &'static [(String, Case)] {
     static CASES: LazyLock<Vec<(String, Case)>> = LazyLock::new(read_all);
     &CASES
@@ -100,7 +100,7 @@ fn read_all() -> Vec<(String, Case)> {
     paths.into_iter().map(read).collect()
 }
 
-/// Each case alone, then everything that was said, one page per rule: `tests/cases/G01.snap` is what users read.
+/// Judges each case alone, then compares all messages, one page per rule: `tests/cases/G01.snap` is what users read.
 #[test]
 fn every_case_is_judged_as_it_says() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -124,7 +124,7 @@ fn every_case_is_judged_as_it_says() {
     }
 }
 
-/// The way out is no second reason: of the words that mean something most are its own.
+/// A way out does not repeat the reason: fewer than 70% of its words of more than three letters occur there.
 #[test]
 fn no_way_out_repeats_the_reason() {
     let words = |text: &str| {
@@ -150,7 +150,7 @@ fn no_way_out_repeats_the_reason() {
     assert_eq!(repeats.collect::<Vec<_>>(), []);
 }
 
-/// What the person reads.
+/// Checks the verdict of one case and returns the text that the user reads.
 async fn judge(name: &str, case: &Case) -> String {
     let settings = Settings::default();
     let world = case.given.world(&settings);
@@ -161,13 +161,13 @@ async fn judge(name: &str, case: &Case) -> String {
     );
     let body = body(&case.asked(), &case.user);
 
-    // What the engine says by itself, once for each of the two calls of an API server.
+    // The result of the engine alone, once for each of the two calls of an API server.
     let view = View::new(&world, scene::now(), &settings);
     let bytes = serde_json::to_vec(&body).unwrap();
     let mutating = rulebook()
         .evaluate(&review::read(&bytes, Origin::Mutating, rulebook().kinds()).unwrap().review, &view);
     let review = review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review;
-    // Whatever is corrected on the way in is said there, and nothing of it is left for the second call.
+    // The mutating call reports whatever it corrects, and leaves nothing of it for the validating call.
     let amends = |it: &Judged| it.finding.verdict == Verdict::Amend && it.softened.is_none();
     let amended = mutating.allowed() && mutating.judged.iter().any(amends);
     let decision = if amended { &mutating } else { &rulebook().evaluate(&review, &view) };
@@ -182,7 +182,7 @@ async fn judge(name: &str, case: &Case) -> String {
     let found: BTreeSet<_> = decision.judged.iter().map(|judged| judged.finding.rule.to_owned()).collect();
     assert_eq!(found, case.expect.rules.iter().cloned().collect(), "{name}");
 
-    // Whatever has to be said or done on the way in is sent there, although most updates travel once.
+    // A request that needs a correction or a warning from the mutating call is sent there, although most updates are sent once.
     let object = |field: &str| Some(&body["request"][field]).filter(|it| !it.is_null());
     let kind = &body["request"]["kind"];
     let kind = rulebook()
@@ -193,7 +193,7 @@ async fn judge(name: &str, case: &Case) -> String {
         "{name}: it would not be sent to /mutate"
     );
 
-    // The router says the same, in the form of an AdmissionReview.
+    // The router gives the same result, in the form of an AdmissionReview.
     let path = if amended { "/mutate" } else { "/validate" };
     let answer = ask(&guard(world.clone()), path, &body).await;
     let response = &answer["response"];
@@ -225,7 +225,7 @@ fn state(world: &World, settings: &Settings) -> String {
         .to_owned()
 }
 
-/// Rules without a case, states that no case of a rule is in, and verbs that a rule is asked about without a case.
+/// Finds rules without a case, states that no case of a rule is in, and verbs that a rule judges without a case.
 #[test]
 fn no_rule_is_without_its_cases() {
     let cases = all();
@@ -238,7 +238,7 @@ fn no_rule_is_without_its_cases() {
                 missing.push(format!("{}: a case that {word}", rule.id));
             }
         }
-        // A pack judges no Galera cluster.
+        // The rules of a pack do not judge Galera clusters.
         let in_states = rule.depends_on_state && GALERA.iter().any(|it| it.id == rule.id);
         let states = ["HEALTHY", "DEGRADED", "JOINING", "FORMING", "DOWN", "UNKNOWN"];
         for state in states.into_iter().filter(|_| in_states) {
@@ -257,7 +257,7 @@ fn no_rule_is_without_its_cases() {
     assert!(missing.is_empty(), "{} cases are missing: {missing:#?}", missing.len());
 }
 
-/// What a rule wants to be asked about is sent by some webhook entry, and nothing is sent that no rule looks at.
+/// The webhook entries send everything that some rule judges, and nothing that no rule looks at.
 #[test]
 fn rules_and_webhook_entries_agree() {
     let verb = |resource: &str, verb: &str| match (resource.split_once('/'), verb) {
@@ -289,8 +289,8 @@ fn plural(resource: &str) -> String {
     resource.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// A rule that says that it does not depend on the state finds the same in each of its cases when the members are gone, and when
-/// the view is out of date.
+/// A rule that is declared independent of the state finds the same in each of its cases when the members are gone, and before
+/// the view is loaded.
 #[test]
 fn a_rule_that_does_not_depend_on_the_state_finds_the_same_in_every_state() {
     let settings = Settings::default();

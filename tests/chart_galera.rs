@@ -1,5 +1,5 @@
-//! The chart of a Galera cluster, as Helm renders it: what it holds, what it refuses and in which words, and that the guard
-//! finds nothing in it to change. Living releases are in `live`.
+//! The chart of a Galera cluster, as Helm renders it: what it contains, which values it refuses with which messages, and that
+//! the guard finds nothing to change in it. Tests of installed releases are in `live`.
 
 mod live;
 mod ports;
@@ -25,7 +25,7 @@ const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/galera");
 const INSTANCE: &str = "galera-instance";
 const SCRIPT: &str = include_str!("../src/engine/inject/wait-for-sync.sh");
 const STEP: &str = include_str!("../src/engine/inject/start-member.sh");
-/// Passwords that are the same in every run.
+/// Fixed passwords, so that the snapshot is the same in every run.
 const FIXED: [&str; 2] =
     ["--set-string=auth.rootPassword=for-a-test", "--set-string=auth.sstPassword=for-a-test"];
 
@@ -37,7 +37,7 @@ fn template(instance: &str, flags: &[&str]) -> Output {
     helm(&[&["template", instance, CHART, "--namespace", NAMESPACE], flags].concat())
 }
 
-/// Every object, by kind and name.
+/// Renders the chart and returns every object by kind and name.
 fn rendered(flags: &[&str]) -> BTreeMap<String, Value> {
     objects(&template(INSTANCE, flags).succeeded())
 }
@@ -52,7 +52,7 @@ fn objects(text: &str) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// A key of the Secret, as a pod gets it.
+/// Returns the value of one key of the Secret, as a pod receives it.
 fn secret(objects: &BTreeMap<String, Value>, key: &str) -> String {
     use base64::Engine as _;
     let text = objects["Secret/galera-instance-secret"]["data"][key].as_str().unwrap();
@@ -65,7 +65,7 @@ fn helm_finds_no_fault_in_it() {
     assert!(said.contains("1 chart(s) linted, 0 chart(s) failed"), "{said}");
 }
 
-/// All of it, but for the texts of scripts, which are files of their own.
+/// The snapshot contains everything except the texts of the scripts, which are separate files.
 #[test]
 fn what_it_renders_is_on_one_page() {
     let mut text = template(INSTANCE, &FIXED).succeeded();
@@ -89,10 +89,10 @@ fn what_it_renders_is_on_one_page() {
     });
 }
 
-/// What a person reads after the installation.
+/// The notes are what a user reads after the installation.
 #[test]
 fn the_notes_say_what_comes_next() {
-    // Helm 3 looks at the cluster all the same.
+    // Helm 3 contacts the cluster even for a client-side dry run.
     let install = ["install", INSTANCE, CHART, "--namespace", NAMESPACE, "--dry-run=client"];
     let text = lab::shared().helm(User::Admin, &install).succeeded();
     let notes = text.split_once("NOTES:\n").unwrap().1;
@@ -114,7 +114,7 @@ fn its_scripts_are_those_that_are_injected() {
     }
 }
 
-/// Value, and the words that a person has to find.
+/// Each row has a bad value and the message that it must produce.
 #[test]
 fn bad_values_are_refused_with_words() {
     let long = format!("auth.rootPassword={}", "x".repeat(129));
@@ -195,7 +195,7 @@ fn bad_values_are_refused_with_words() {
         "volumeSize=1073741824k",
         "image.tag=10.11.8@sha256:0123",
         "ports.replication=4600,ports.ist=4601,config=wsrep_provider_options=gcs.fc_limit=64",
-        // As an upgrade with the values of a release from before it had them.
+        // As in an upgrade with the values of a release from before `ports` existed.
         "ports=null",
     ] {
         template(INSTANCE, &[&format!("--set={flag}")]).succeeded();
@@ -216,7 +216,7 @@ fn a_bad_name_is_refused_with_the_one_made_of_it_that_is_too_long() {
     template(&long[..45], &[]).succeeded();
 }
 
-/// MariaDB takes 32 bytes, and two clusters of one name would join each other.
+/// MariaDB accepts a cluster name of up to 32 bytes, and two clusters with the same name would join each other.
 #[test]
 fn every_cluster_has_a_name_of_its_own() {
     let name = |instance: &str| {
@@ -233,7 +233,7 @@ fn every_cluster_has_a_name_of_its_own() {
     assert_ne!(one, other);
 }
 
-/// In every order of upgrades, nothing that the guard would refuse, warn about or change.
+/// The guard refuses nothing, warns about nothing and changes nothing, in an installation or in an upgrade.
 #[test]
 fn the_guards_rules_find_nothing() {
     let path = lab::shared().folder().join("chart-galera.yaml");
@@ -289,7 +289,7 @@ fn the_address_changes_with_the_number_of_members_alone() {
     assert_eq!(none, Value::Null, "the guard restarts them");
 }
 
-/// As the controllers make it from the chart's templates.
+/// Returns a pod as the controllers create it from the chart's templates.
 fn pod_of(owner: &str, template: &Value) -> Value {
     let (kind, name) = owner.split_once('/').unwrap();
     let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
@@ -346,7 +346,7 @@ fn the_guard_leaves_pods_as_the_chart_wrote_them() {
     }
 }
 
-/// From the value through the Secret to what a server and a client read.
+/// Checks that both passwords arrive unchanged, from the value through the Secret to what a server and a client read.
 fn arrives(root: &str, sst: &str) {
     let values = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(

@@ -1,5 +1,5 @@
-//! charts/gatera as Helm sees it: what it renders and what it refuses. `release.rs` installs it, `policy.rs` tries what the
-//! guard's own account may not do.
+//! charts/gatera as Helm sees it: what it renders and what it refuses. `release.rs` installs it, and `policy.rs` tries what
+//! the guard's own account may not do.
 
 mod policy;
 mod release;
@@ -58,7 +58,7 @@ fn helm_finds_nothing_to_complain_about() {
 
 #[test]
 fn what_it_renders() {
-    // The pages have a test of their own.
+    // The pages have their own test.
     let text = rendered(&[]).succeeded();
     let (rest, pages) = text.split("---\n").partition::<Vec<_>, _>(|it| !it.contains("\n  G01: "));
     assert_eq!(pages.len(), 1);
@@ -114,7 +114,7 @@ fn the_pages_of_the_rules_are_in_a_config_map() {
     }
 }
 
-/// As a values file has it: a bare `off` is false to YAML.
+/// In a values file, YAML reads a bare `off` as false.
 #[test]
 fn off_needs_no_quotes() {
     let values = lab::shared().folder().join("off.yaml");
@@ -134,7 +134,7 @@ fn off_needs_no_quotes() {
     assert_eq!(settings.pages, Pages::Program);
 }
 
-/// A release of before, whose values `helm upgrade --reuse-values` keeps, has no `adoptDefaults`.
+/// An older release, whose values `helm upgrade --reuse-values` keeps, has no `adoptDefaults`.
 #[test]
 fn the_usual_clusters_are_guarded_unless_the_values_say_no() {
     let install = ["install", "gatera", CHART, "--namespace=gatera", "--dry-run=client"];
@@ -190,7 +190,7 @@ fn bad_values_are_refused_with_words() {
     }
 }
 
-/// Every value there is, by the schema: `a.b`, where `a` is an object with properties of its own.
+/// Lists the path of every value in the schema: `a.b`, where `a` is an object with properties of its own.
 fn leaves(schema: &Value, prefix: &str) -> Vec<String> {
     let properties = schema["properties"].as_object().unwrap().iter();
     let below = properties.flat_map(|(name, property)| {
@@ -208,7 +208,7 @@ fn values_schema_and_readme_agree() {
     let schema: Value = serde_json::from_str(&file("values.schema.json")).unwrap();
     let values = yaml(&file("values.yaml"));
     let readme = file("README.md");
-    // `global` is what a chart around this one hands down.
+    // A parent chart passes `global` down.
     let known: BTreeSet<String> = leaves(&schema, "").into_iter().filter(|name| name != "global").collect();
     let rows = readme.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
     let mut told = BTreeSet::new();
@@ -258,8 +258,7 @@ fn its_arguments_are_the_program_s() {
     assert!(seconds("--lame-duck=") + seconds("--drain=") + 5 <= grace, "it is killed while it drains");
 }
 
-/// Whatever a guard has done so far in this control plane, and it has read a cluster's configuration at least.
-/// The Leases by which replicas agree: the program's, the chart's, and those that the guard may write.
+/// The Leases by which replicas coordinate are the same in the program, in the chart and in the guard's Role.
 #[test]
 fn its_leases_are_the_programs() {
     let objects = objects(&rendered(&[]).succeeded());
@@ -274,6 +273,7 @@ fn its_leases_are_the_programs() {
     assert_eq!(written.collect::<BTreeSet<_>>(), wanted);
 }
 
+/// None of the guard's requests so far in this control plane was forbidden; it has read a cluster's configuration at least.
 #[test]
 fn its_rights_are_enough() {
     let (plane, _ns) = running_cluster("rights");
@@ -287,7 +287,7 @@ fn its_rights_are_enough() {
     assert_eq!(plane.forbidden_to_the_guard(), []);
 }
 
-/// What it cannot do is as much of the contract as what it can.
+/// What the guard may not do is as much a part of the contract as what it may do.
 #[test]
 fn its_rights_are_no_more_than_it_needs() {
     let (plane, _) = guarded::shared();

@@ -1,5 +1,5 @@
-//! The chart of WordPress, as Helm renders it and as an API server takes it: what it holds, what it refuses and in which words, and
-//! what stays. Its pods are in `e2e/wordpress.rs`.
+//! The chart of WordPress, as Helm renders it and an API server accepts it: what it contains, which values it refuses with which
+//! messages, and what an uninstallation leaves. Its pods are tested in `e2e/wordpress.rs`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ fn template(flags: &[&str]) -> Output {
     lab::shared().helm(User::Ci, &[&["template", "blog", CHART, "--namespace=web"], flags].concat())
 }
 
-/// A namespace, where releases come and go.
+/// A namespace in which releases are installed and uninstalled.
 struct Place {
     plane: &'static ControlPlane,
     ns: String,
@@ -58,7 +58,8 @@ fn helm_finds_no_fault_in_it() {
     assert!(said.contains("1 chart(s) linted, 0 chart(s) failed"), "{said}");
 }
 
-/// All of it, with a database of its own and on a cluster. Passwords are generated, so they are somebody's Secret here.
+/// The snapshot contains everything, with the chart's own database and with a Galera cluster. Generated passwords would differ
+/// in every run, so both use an existing Secret.
 #[test]
 fn what_it_renders_is_on_one_page() {
     let own = template(&["--set=auth.existingSecret=mine"]).succeeded();
@@ -82,7 +83,7 @@ fn what_it_renders_is_on_one_page() {
     assert!(!galera.contains("wordpress-mysql"), "no database of its own:\n{galera}");
 }
 
-/// Value, and the words that a person has to find.
+/// Each row has a bad value and the message that it must produce.
 #[test]
 fn bad_values_are_refused_with_words() {
     for (flag, words) in [
@@ -151,7 +152,7 @@ fn what_holds_data_outlives_the_release_and_is_taken_up_again() {
     assert_eq!(place.passwords(), passwords, "the database on the volume knows no others");
     place.helm(&["uninstall", "blog"]).succeeded();
 
-    // Without them nobody could log in.
+    // Without the Secret, the passwords of the database on the volume would be unknown.
     let delete = ["delete", "secret/wordpress-secret", "--namespace", &place.ns];
     place.plane.kubectl(User::Admin, &delete).succeeded();
     let refused = place.install("blog", &[]);
@@ -182,7 +183,7 @@ fn a_second_one_in_a_namespace_needs_names_of_its_own() {
     assert_eq!(service["spec"]["selector"]["app"], "news", "it does not lead to the other one");
 }
 
-/// Its posts are where it wrote them.
+/// The posts of a release are in the database to which it wrote them.
 #[test]
 fn a_release_does_not_move_to_another_database_by_a_value() {
     let place = Place::new();
@@ -193,7 +194,7 @@ fn a_release_does_not_move_to_another_database_by_a_value() {
     assert!(refused.status != 0 && refused.stderr.contains(words), "{refused}");
 }
 
-/// The script of the CronJob, with a database that works, or does not.
+/// Runs the script of the CronJob, with a database dump that succeeds or fails.
 fn back_up(folder: &Path, works: bool) -> std::process::Output {
     let programs = folder.join("programs");
     fs::create_dir_all(&programs).unwrap();

@@ -1,4 +1,4 @@
-//! Manifests before they reach a cluster: what is asked of them, what is said, and for whom it is laid out.
+//! `gatera check` on manifests that have not reached a cluster yet: its questions, its findings and its output formats.
 
 mod asked;
 mod base;
@@ -17,7 +17,7 @@ use inspect::check::{self, CheckFinding, Checked, Input, Level, Question};
 
 use crate::scene;
 
-/// A cluster as somebody has it in files; nothing is wrong with it.
+/// The manifests of a Galera cluster in which nothing is wrong.
 const CLUSTER: &str = include_str!("fixtures/galera.yaml");
 
 fn input(name: &str, text: &str) -> Input {
@@ -38,7 +38,7 @@ fn judged(new: &[Input], base: Option<&[Input]>) -> Checked {
     checked
 }
 
-/// "refused G01 line 91: the words", as far as they are there.
+/// Returns a finding as "refused G01 line 91: the words", without the parts that it does not have.
 fn line(hit: &CheckFinding) -> String {
     let words = report::check::headline(hit);
     let place = hit.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
@@ -50,7 +50,7 @@ fn lines(checked: &Checked) -> Vec<String> {
     checked.hits.iter().map(line).collect()
 }
 
-/// Every object is counted once, and every finding.
+/// Asserts that every object and every finding is counted exactly once.
 fn adds_up(checked: &Checked) {
     let of = |level| checked.objects_of(level);
     let unchanged = checked.objects.iter().filter(|it| it.unchanged).count();

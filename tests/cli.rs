@@ -1,4 +1,4 @@
-//! The command line as a pipeline uses it: the real program, its words and its exit codes.
+//! The command line as a pipeline uses it: the real program, its output and its exit codes.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub struct Ran {
     pub err: String,
 }
 
-/// Runs the program in the folder of the fixtures, so that no path of a machine gets into a snapshot.
+/// Runs the program in the folder of the fixtures, so that snapshots contain no path of the machine.
 pub fn gatera(args: &[&str], stdin: &[u8]) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gatera"))
         .args(args)
@@ -23,7 +23,7 @@ pub fn gatera(args: &[&str], stdin: &[u8]) -> Ran {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A program that reads no input may be gone already.
+    // A program that reads no input may have ended already.
     let _ = child.stdin.take().unwrap().write_all(stdin);
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -44,7 +44,8 @@ fn the_seed_documents_are_refused_line_by_line() {
     snapshot("check-seed", &ran.out);
 }
 
-/// The seed documents word for word, one variant of them, the operator that came of them, and releases of charts that many use.
+/// The manifests are the seed documents verbatim, a variant of them, the operator derived from them, and releases of popular
+/// charts.
 #[test]
 fn documents_of_others_are_judged_line_by_line() {
     for (name, code) in [
@@ -133,7 +134,7 @@ fn settings_change_the_mode() {
     assert!(ran.err.contains("there is no rule G99; `gatera explain` lists them"), "{}", ran.err);
 }
 
-/// What is wrong with a start is said once, and never by quoting a file that holds a token.
+/// A program that cannot start prints the reason once, and never quotes a file that contains a token.
 #[test]
 fn a_start_that_cannot_be_says_why() {
     let no_kubeconfig = tempfile::NamedTempFile::new().unwrap();
@@ -213,7 +214,7 @@ fn a_start_that_cannot_be_says_why() {
     }
 }
 
-/// kubectl finds it by its name.
+/// kubectl finds its plugins by their names.
 #[cfg(unix)]
 #[test]
 fn a_link_makes_it_a_plugin_of_kubectl() {
@@ -280,7 +281,7 @@ fn commands_that_are_gone_name_what_took_their_place() {
     }
 }
 
-/// For programs, and for pages.
+/// The list is printed as JSON for other programs and as Markdown for the documentation.
 #[test]
 fn rules_are_listed_for_programs_as_well() {
     let json: serde_json::Value =
@@ -291,19 +292,19 @@ fn rules_are_listed_for_programs_as_well() {
     assert_eq!(rules[0]["touches"][0]["kind"], "StatefulSet");
     let table = gatera(&["explain", "-omarkdown"], b"").out;
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    // Those of packs have a page of their own.
+    // The rules of packs are on a page of their own.
     let of_galera = table.lines().take(2 + engine::rules::GALERA.len()).collect::<Vec<_>>().join("\n");
     assert!(readme.contains(&of_galera), "the table of README.md");
 }
 
-/// The commands of the first page of help.
+/// Lists the commands on the first page of help.
 fn commands() -> Vec<String> {
     let help = gatera(&["help"], b"").out;
     let names = help.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     names.filter(|it| !it.is_empty() && !it.starts_with('-')).map(str::to_owned).collect()
 }
 
-/// Made of the same table as the program itself.
+/// Completions and man pages are generated from the program's own table of commands.
 #[test]
 fn completions_and_pages_for_man_name_every_command() {
     let names = commands();
@@ -334,7 +335,7 @@ fn completions_and_pages_for_man_name_every_command() {
     assert!(version.starts_with(&format!("gatera {}\ncommit ", env!("CARGO_PKG_VERSION"))), "{version}");
 }
 
-/// As a shell parts them: what stands between quotes is one.
+/// Splits a line as a shell does: text between quotes is one word.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split('\'').enumerate().flat_map(|(number, text)| {
         let parted = if number % 2 == 0 { text.split([' ', ')']).collect() } else { vec![text] };
@@ -342,7 +343,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whoever asks for help sees what to type, and every example is a command that the program takes.
+/// The help of every command shows what to type, and the program accepts every example.
 #[test]
 fn every_command_shows_examples_that_are_taken() {
     let names: Vec<_> = commands().into_iter().filter(|it| it != "version").collect();
@@ -354,7 +355,7 @@ fn every_command_shows_examples_that_are_taken() {
         for line in examples.lines().map_while(|line| line.strip_prefix("  ")) {
             let (_, typed) = line.split_once("gatera ").unwrap();
             let words = words(typed).take_while(|it| !["|", ">"].contains(it)).filter(|it| !it.is_empty());
-            // Whatever it would do: it is understood. What stands behind -- is another program's.
+            // With --help the example is parsed but not run. The arguments after -- belong to another program.
             let words: Vec<_> = words.take_while(|it| *it != "--").collect();
             let ran = gatera(&[&words[..], &["--help"]].concat(), b"");
             assert_eq!(ran.code, 0, "{line}: {}", ran.err);

@@ -1,5 +1,5 @@
-//! The guard as people meet it: real kubectl, a real API server, the real program. What kubectl prints is compared
-//! whole.
+//! The guard as users see it, with the real kubectl, a real API server and the real program. The whole output of kubectl is
+//! compared.
 
 use serde_json::{Value, json};
 
@@ -12,8 +12,8 @@ const VERBATIM: &str = include_str!("fixtures/seed-verbatim.yaml");
 const GALERA: &str = include_str!("fixtures/galera.yaml");
 pub const STATEFUL_SET: &str = "galera-instance-galera";
 
-/// The seed documents' cluster in a namespace that is guarded as a whole, its three members Ready and its bootstrap
-/// node removed, as people have it when they begin to make mistakes.
+/// Starts the cluster of the seed documents in a namespace that is guarded as a whole. Its three members are Ready and its
+/// bootstrap node is removed, as it is in production when mistakes happen.
 pub fn running_cluster(prefix: &str) -> (&'static ControlPlane, String) {
     let (plane, _) = guarded::shared();
     let ns = plane.namespace_with_labels(prefix, &[("gatera.dev/mode", "enforce")]);
@@ -65,8 +65,8 @@ fn dangerous_commands_are_refused_in_these_words() {
     snapshot("kubectl-words", &text);
 }
 
-/// The seed documents, mended where they would not run at all (`seed-verbatim.yaml` says where): every object with a written-out
-/// password or a group that nobody reads is refused, the rest is created.
+/// The seed documents are repaired where they would not run at all (`seed-verbatim.yaml` says where). Every object with a
+/// password in plain text or with an option group that no program reads is refused, and the rest is created.
 #[test]
 fn the_seed_documents_are_refused_in_the_words_of_check() {
     let (plane, _) = guarded::shared();
@@ -75,7 +75,7 @@ fn the_seed_documents_are_refused_in_the_words_of_check() {
     assert_eq!(output.status, 1);
     let words = said(&output, &ns);
     snapshot("kubectl-seed", &words);
-    // What `gatera check` says of the same objects is in a snapshot of its own; the sentences are the same.
+    // The output of `gatera check` for the same objects has its own snapshot; its sentences are the same.
     let check = include_str!("fixtures/check-seed.snap").replace("default/", "db/");
     let lines = words.lines().filter(|line| !line.starts_with("Warning: "));
     let refused = lines.filter_map(|line| line.find("[G").map(|at| &line[at..])).collect::<Vec<_>>();
@@ -85,13 +85,13 @@ fn the_seed_documents_are_refused_in_the_words_of_check() {
     }
 }
 
-/// Word for word, with the script under metadata and the image that is called latest.
+/// The seed documents are applied verbatim, with the script under metadata and the image tag latest.
 #[test]
 fn the_seed_documents_are_refused_word_for_word() {
     let (plane, _) = guarded::shared();
     let ns = plane.namespace_with_labels("verbatim", &[("gatera.dev/mode", "enforce")]);
     let text = VERBATIM.replace("namespace: default", &format!("namespace: {ns}"));
-    // kubectl itself stops at the field that no ConfigMap has, and only warns of it where it is told to.
+    // kubectl itself rejects the field that no ConfigMap has, and only warns about it with --validate=warn.
     let strict = plane.kubectl_stdin(User::Ci, &["apply", "--filename=-"], &text);
     assert!(strict.stderr.contains("unknown field \"metadata.wait-for-sync.sh\""), "{strict}");
     let output = plane.kubectl_stdin(User::Ci, &["apply", "--validate=warn", "--filename=-"], &text);
@@ -99,7 +99,7 @@ fn the_seed_documents_are_refused_word_for_word() {
     snapshot("kubectl-seed-verbatim", &said(&output, &ns));
 }
 
-/// The view holds only what somebody reads: the text is asked for when its reader comes.
+/// The view holds only ConfigMaps that some workload reads: the guard fetches this one when its first reader is applied.
 #[test]
 fn a_file_that_was_nobodys_is_judged_when_its_reader_comes() {
     let (plane, _) = guarded::shared();
@@ -118,7 +118,7 @@ fn a_file_that_was_nobodys_is_judged_when_its_reader_comes() {
     run(&["apply", "--filename=-"], GALERA).succeeded();
 }
 
-/// The whole text of the template tells a restart from every other edit, as a real API server writes both.
+/// The guard tells a restart from every other edit by the whole template, as a real API server writes it in both cases.
 #[test]
 fn a_restart_waits_for_a_member_that_is_missing_and_nothing_else_does() {
     let (plane, ns) = running_cluster("restart");
@@ -150,7 +150,7 @@ fn a_restart_waits_for_a_member_that_is_missing_and_nothing_else_does() {
     eventually("the guard to see it again", || (run(&patch).status == 0).then_some(()));
 }
 
-/// `kubectl apply --force` deletes and re-creates an object when it is told Invalid or Conflict. It must not be told so.
+/// `kubectl apply --force` deletes and re-creates an object if the answer is Invalid or Conflict, so a refusal must be neither.
 #[test]
 fn force_leaves_the_object_in_place() {
     let (plane, ns) = running_cluster("force");
@@ -173,7 +173,7 @@ fn force_leaves_the_object_in_place() {
     }
 }
 
-/// The last line: the pod itself, whoever creates it.
+/// The last line of defence is the bootstrap pod itself, whichever owner creates it.
 #[test]
 fn a_second_bootstrap_pod_is_refused() {
     let (plane, ns) = running_cluster("pod");
@@ -205,7 +205,7 @@ fn members_are_injected_and_marked() {
         json!(["/etc/gatera/wait-for-sync.sh", "leave", "540"])
     );
     assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 600);
-    // They joined by way of the bootstrap node; since it is gone, the address names the members alone.
+    // The members joined through the bootstrap node; since it was removed, the address names only the members.
     let address = "# written by gatera\n[mysqld]\nloose-wsrep_status_file = /run/gatera/wsrep_status.json\nwsrep_cluster_address = gcomm://\
          galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,\
          galera-instance-galera-2.galera-instance-hs\n";
@@ -240,8 +240,7 @@ fn strangers_never_notice_us() {
     assert_eq!((output.status, &*output.stderr), (0, ""));
 }
 
-/// Registered entries are those of the table, and the API server sends them back as they were sent: else the guard
-/// would write them again and again.
+/// The API server returns the registered entries as they were sent; otherwise the guard would write them again and again.
 #[test]
 fn entries_are_registered_once() {
     let (plane, guard) = guarded::shared();
@@ -265,7 +264,8 @@ fn entries_are_registered_once() {
     assert_eq!(guard.log().matches("webhook entries").count(), 2, "{}", guard.log());
 }
 
-/// Warning to the person, Event for everybody, metric for the alert; a dry run leaves no trace.
+/// A used override causes a warning for the caller, an Event for other users and a metric for the alert; a dry run leaves no
+/// trace.
 #[test]
 fn an_override_is_loud() {
     let (plane, ns) = running_cluster("override");
@@ -294,7 +294,7 @@ fn an_override_is_loud() {
         output.stderr
     );
     let event = eventually("an Event about the override", || {
-        // Editors of Kubernetes 1.30 see Events of the other group only.
+        // With Kubernetes 1.30 editors see only Events of the other group.
         let get = ["get", "events.events.k8s.io", "--output=json", "--namespace", &ns];
         let events = plane.kubectl(User::Admin, &get).succeeded();
         let events: Value = serde_json::from_str(&events).unwrap();
@@ -313,7 +313,7 @@ fn an_override_is_loud() {
     assert_ne!(used(), before);
 }
 
-/// The data mark is set with the StatefulSet, made "present" by the leader, and survives whoever writes over it.
+/// The data mark is set when the StatefulSet is created, changed to "present" by the leader, and survives every overwrite.
 #[test]
 fn the_data_mark_survives_replace_and_edit() {
     let (plane, ns) = running_cluster("mark");
@@ -334,7 +334,7 @@ fn the_data_mark_survives_replace_and_edit() {
     assert_eq!(mark(), "present", "kubectl annotate changed it");
 }
 
-/// A cluster from before the guard has no mark; a new one is marked "none" before its first member runs.
+/// A cluster that is older than the guard has no data mark; a new one is marked "none" before its first member runs.
 #[test]
 fn a_new_cluster_begins_without_data() {
     let (plane, _) = guarded::shared();

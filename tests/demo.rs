@@ -1,8 +1,8 @@
 //! `make demo`: a throw-away control plane, the guard in front of it, and the commands that destroy a Galera cluster.
 //!
-//! Everything that is printed after a `$` is run, by the real kubectl, and what follows is what it printed. There are no
-//! nodes: the lab stands in for scheduler and kubelet, so members are Ready without a database in them. KEEP=1 leaves
-//! everything running for you to try.
+//! The real kubectl runs every command that is printed after a `$`, and its output follows. There are no nodes: the lab
+//! stands in for scheduler and kubelet, so members are Ready without a database in them. KEEP=1 leaves everything running
+//! for you to try.
 #![forbid(unsafe_code)]
 #![allow(
     unreachable_pub,
@@ -26,7 +26,7 @@ use lab::{ControlPlane, User};
 
 const SEED: &str = include_str!("fixtures/seed.yaml");
 const GALERA: &str = include_str!("fixtures/galera.yaml");
-/// A test holds it to the chart. Nobody needs Helm for a look.
+/// The rendered chart, so that the demo needs no Helm. A test keeps the snapshot equal to the chart.
 const CHART: &str = include_str!("fixtures/chart-gatera.snap");
 const NAMESPACE: &str = "db";
 const STATEFUL_SET: &str = "galera-instance-galera";
@@ -50,8 +50,8 @@ fn main() {
     demo.end();
 }
 
-/// The guard's chart as Helm renders it, all but its Deployment: the guard runs beside us, so its account is not held to the
-/// address in a cluster either.
+/// Installs the guard's chart as Helm renders it, except its Deployment: the guard runs on this machine, outside the cluster,
+/// so the policy that holds its account to an address inside the cluster is left out too.
 fn install(plane: &ControlPlane) {
     plane.kubectl(User::Admin, &["create", "namespace", "gatera"]).succeeded();
     let rendered = CHART.splitn(3, "---\n").nth(2).expect("a snapshot begins with a header");
@@ -69,7 +69,7 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    /// A cluster as the seed documents have it: refused as it is, admitted with its passwords in a Secret.
+    /// Installs the cluster of the seed documents: it is refused as it is, and admitted with its passwords in a Secret.
     fn install(&self) {
         self.kubectl(&["create", "namespace", NAMESPACE]);
         self.kubectl(&["label", "namespace", NAMESPACE, "gatera.dev/mode=enforce"]);
@@ -95,7 +95,7 @@ impl Demo<'_> {
         self.kubectl(&["get", "events", "--field-selector=reason=BootstrapRemoved"]);
     }
 
-    /// Ordinary commands, each of which has cost somebody a database.
+    /// Runs ordinary commands, each of which has destroyed a real database.
     fn destroy(&self) {
         say(
             "The two everyday commands that erase a database. First somebody restarts the members, all at once.",
@@ -172,7 +172,7 @@ impl Demo<'_> {
     }
 }
 
-/// A word to the reader, wrapped at 100 columns.
+/// Prints an explanation for the reader, wrapped at 100 columns.
 fn say(text: &str) {
     let mut line = String::new();
     println!();
@@ -189,7 +189,7 @@ fn say(text: &str) {
     println!("{line}");
 }
 
-/// A command, so that the eye finds it.
+/// Prints a command, in bold on a terminal.
 fn command(text: &str) {
     if io::stdout().is_terminal() {
         println!("\n\u{1b}[1m$ {text}\u{1b}[0m");

@@ -1,4 +1,4 @@
-//! What is derived from the rulebook: pages, tables, the chart's values and rights. `make pages` writes it.
+//! Files that are derived from the rulebook: pages, tables, the chart's values and rights. `make pages` writes them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use engine::webhooks::{ENTRIES, Entry, Selects};
 use gatera::rulebook;
 use objects::Kind;
 
-/// Every file of which something is derived, as it is to be. Set `WRITE_PAGES` to write them.
+/// Every file with derived parts is up to date. Set `WRITE_PAGES` to write the files.
 #[test]
 fn what_is_derived_is_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -35,7 +35,7 @@ fn what_is_derived_is_current() {
     }
 }
 
-/// A file, and how its derived parts are written into its text.
+/// A file, and the function that writes the derived parts into its text.
 type Part = (&'static str, fn(&str) -> String);
 
 const PARTS: &[Part] = &[
@@ -47,11 +47,11 @@ const PARTS: &[Part] = &[
     ("charts/gatera/templates/rbac.yaml", rights),
 ];
 
-/// What pages of rules write for the end of an override.
+/// The end of an override in the examples on the pages of rules.
 const ANY_TIME: &str = "until=2026-12-01T10:00:00Z";
 const ENTRY_COLUMNS: &str = "| entry | asks | of | without an answer |";
 
-/// The pages of all rules: in the documentation, and in the chart for readers without the program.
+/// Returns the pages of all rules for the documentation and, for readers without the program, for the chart; and the schemas.
 fn pages() -> BTreeMap<String, String> {
     let mut index = "# The rules\n\nWhat `gatera explain` prints, a page each. They are made of the rules' files.\n\n| id | name | in short |\n|---|---|---|\n".to_owned();
     let mut pages = BTreeMap::new();
@@ -70,7 +70,7 @@ fn pages() -> BTreeMap<String, String> {
     pages
 }
 
-/// A page where it stays, beside the others and without the program: the time is to be filled in.
+/// Returns a page as it is stored beside the others for readers without the program, who fill in the time themselves.
 fn lasting_page(page: &Page) -> String {
     let text = page.text().replace(ANY_TIME, "until=TIME");
     let page = rulebook().pages().fold(text, |text, other| {
@@ -80,7 +80,7 @@ fn lasting_page(page: &Page) -> String {
     format!("{page}\n(Other pages lie beside this one, each under its id: `'jsonpath={{.data.G04}}'`.)\n")
 }
 
-/// The same in the documentation, where it links to the others.
+/// Returns a page as it is in the documentation, with links to the other pages.
 fn documentation(page: &Page) -> String {
     let text = page.text().replace(ANY_TIME, "until=TIME");
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
@@ -157,7 +157,7 @@ fn values(text: &str) -> String {
     with_lines(&text, &begins("packs"), is_item, names.into_iter())
 }
 
-/// What packs look at may be listed and watched.
+/// Writes the right to list and watch the kinds that packs look at into the chart's roles.
 fn rights(text: &str) -> String {
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for kind in rulebook().kinds().watched() {
@@ -174,7 +174,7 @@ fn rights(text: &str) -> String {
     with_lines(text, begins, |line| !line.starts_with('#'), rules)
 }
 
-/// The first table with this heading, after this line, with these rows.
+/// Replaces the rows of the first table with this heading that follows the text `after`.
 fn with_table(text: &str, after: &str, heading: &str, rows: impl Iterator<Item = String>) -> String {
     let start = text.find(after).unwrap_or_else(|| panic!("no {after:?}"));
     let (before, rest) = text.split_at(start);
@@ -183,7 +183,7 @@ fn with_table(text: &str, after: &str, heading: &str, rows: impl Iterator<Item =
     format!("{before}{}", with_lines(rest, &begins, |line| line.starts_with('|'), rows))
 }
 
-/// The text with these lines in place of those that follow `begins` and are such.
+/// Replaces the lines directly after `begins` that match `such` with these lines.
 fn with_lines(
     text: &str,
     begins: &str,

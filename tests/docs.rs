@@ -1,4 +1,4 @@
-//! What README.md, CONTRIBUTING.md and docs/ say is what the program has: rules, webhook entries, annotations, metrics, links.
+//! README.md, CONTRIBUTING.md and docs/ agree with the program: its options, annotations and metrics, and their links resolve.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The table of options in docs/check.md is the program's.
+/// The table in docs/check.md lists exactly the options of the program.
 #[test]
 fn docs_list_the_options_of_check() {
     let help = Command::new(env!("CARGO_BIN_EXE_gatera")).args(["check", "--help"]).output().unwrap();
@@ -30,8 +30,8 @@ fn docs_list_the_options_of_check() {
     assert_eq!(options, listed);
 }
 
-/// Every mark is in the table of those that people may set, or of those that are the guard's, and no other is; and every
-/// constant that names one is in a list of the program.
+/// The two tables in docs/members.md list exactly the annotations that people may set and those that only the guard writes.
+/// Every constant that names an annotation is in one of the program's two lists.
 #[test]
 fn docs_list_the_marks_by_whose_they_are() {
     let page = fs::read_to_string(root().join("docs/members.md")).unwrap();
@@ -57,8 +57,8 @@ fn docs_list_the_marks_by_whose_they_are() {
     }
 }
 
-/// Every metric has its row, and every row its metric. Which there are stands in their registration: what was never counted
-/// shows nowhere else.
+/// Every metric has a row, and every row has a metric. The metrics are read from the source that registers them, because a
+/// metric that was never counted appears nowhere else.
 #[test]
 fn docs_list_the_metrics_that_there_are() {
     let of = ["telemetry.rs", "telemetry/clusters.rs"];
@@ -75,7 +75,7 @@ fn docs_list_the_metrics_that_there_are() {
     assert_eq!(listed, there);
 }
 
-/// The pages that people read.
+/// Lists the pages that people read.
 fn pages() -> Vec<PathBuf> {
     let within = |folder: &str| fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
     let docs =
@@ -91,13 +91,13 @@ fn pages() -> Vec<PathBuf> {
     docs.chain(others.map(|name| root().join(name))).collect()
 }
 
-/// As GitHub makes an anchor of a heading.
+/// Returns the anchor that GitHub derives from a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '-' || *c == '_');
     kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
 }
 
-/// Every link inside the project leads somewhere.
+/// The target of every link inside the project exists.
 #[test]
 fn links_lead_somewhere() {
     let mut seen = 0;

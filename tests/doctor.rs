@@ -1,4 +1,4 @@
-//! `gatera doctor`, with each thing broken in turn, on a control plane of its own.
+//! `gatera doctor` on a control plane of its own, on which one thing after another is broken.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::scene::{self, Scene};
 
 const GALERA: &str = include_str!("fixtures/galera.yaml");
 
-/// A cluster, and everything that was asked in it.
+/// A control plane, and the output of every `gatera doctor` that examined it.
 struct Patient {
     plane: ControlPlane,
     page: String,
@@ -32,7 +32,7 @@ impl Patient {
         output
     }
 
-    /// Asks until it says that.
+    /// Runs `gatera doctor` until its output contains these words, and records one more run.
     fn until(&mut self, what: &str, words: &str) -> Output {
         let kubeconfig = self.plane.kubeconfig(User::Admin);
         eventually(what, || guarded::ask(&kubeconfig, &["doctor"]).stdout.contains(words).then_some(()));
@@ -130,7 +130,7 @@ fn each_thing_that_is_broken_is_named() {
     ])
     .succeeded();
 
-    // Nobody writes it again now.
+    // From here on, no guard repairs the webhook configurations.
     guard.terminate();
     guard.until_ended(Duration::from_secs(60));
     without_a_guard(&mut it);
@@ -153,7 +153,7 @@ fn each_thing_that_is_broken_is_named() {
     }, { insta::assert_snapshot!("doctor", it.page) });
 }
 
-/// What somebody changes then stays.
+/// Damages the webhook configurations while no guard runs, so that every change stays.
 fn without_a_guard(it: &mut Patient) {
     let away = it.until("a guard that is down", "the API server asked it and got no answer");
     assert_eq!(away.status, 1, "{away}");
@@ -182,7 +182,7 @@ fn without_a_guard(it: &mut Patient) {
     );
 }
 
-/// Whoever may look into one namespace only hears what was not asked, and never that all is well.
+/// A user who may read only one namespace sees which questions were not asked, and never that everything is well.
 #[test]
 fn whoever_may_not_look_is_told_so() {
     let (plane, ns) = crate::cluster::running_cluster("doctor");
@@ -213,7 +213,7 @@ fn whoever_may_not_look_is_told_so() {
     assert_eq!(nowhere.status, 2, "{nowhere}");
 }
 
-/// The rights that are asked for are those that the chart grants.
+/// The rights that the doctor asks for are those that the chart grants.
 #[test]
 fn the_rights_are_those_of_the_chart() {
     let plane = lab::shared();
@@ -225,7 +225,7 @@ fn the_rights_are_those_of_the_chart() {
         "--no-hooks",
         OUTSIDE,
         "--show-only=templates/rbac.yaml",
-        // No guard needs them.
+        // Policy reports are optional, so the doctor does not ask for their rights.
         "--set=policyReports.enabled=false",
     ];
     let text = plane.helm(User::Admin, &arguments).succeeded();
@@ -246,7 +246,7 @@ fn the_rights_are_those_of_the_chart() {
                     .map(|it| it.as_str().unwrap().to_owned())
                     .collect()
             };
-            // Leases by which replicas agree are like the first.
+            // The role names several Leases by which replicas coordinate; the doctor asks for the first one only.
             let name = all("resourceNames").first().cloned();
             for group in all("apiGroups") {
                 for resource in all("resources") {
@@ -323,7 +323,7 @@ fn a_ca_that_ends_is_told_before_and_after() {
     assert!(unread.state == State::Wrong && unread.says.contains("it is no PEM"), "{unread:?}");
 }
 
-/// An installation that failed leaves it behind, and it runs on.
+/// A failed installation can leave a bootstrap node that keeps running.
 #[test]
 fn a_bootstrap_node_whose_stateful_set_is_not_there_is_named() {
     let settings = Settings::default();
@@ -347,7 +347,7 @@ fn a_bootstrap_node_whose_stateful_set_is_not_there_is_named() {
     }
 }
 
-/// A milder mode for all rules is one sentence with the command that ends it, not a list of all ids.
+/// A milder mode for all rules is reported in one sentence with the command that ends it, not as a list of all ids.
 #[test]
 fn a_mode_that_refuses_nothing_is_named_with_the_command_that_changes_it() {
     let row = |yaml: &str| {
@@ -363,7 +363,7 @@ fn a_mode_that_refuses_nothing_is_named_with_the_command_that_changes_it() {
     assert_eq!(row("modes: {G11: warn, G13: audit}"), (State::Remark, says.to_owned(), instead.to_owned()));
 }
 
-/// Each has a row of its own as long as these can be read.
+/// Up to ten clusters have a row each; more would be hard to read.
 #[test]
 fn many_clusters_that_are_not_well_share_a_row() {
     let settings = Settings::default();

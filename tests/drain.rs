@@ -1,4 +1,4 @@
-//! Members that are told to leave, by every tool that tells them: one at a time, and only while all others are Ready.
+//! Members that leave by drain, deletion or restart: with every tool one at a time, and only while all others are Ready.
 
 use std::thread;
 
@@ -11,8 +11,8 @@ fn pod(ordinal: usize) -> String {
 }
 
 impl Alive {
-    /// What an administrator types before working on a node, for the pods of this test. The members' emptyDir is the one
-    /// that the guard injects.
+    /// Drains a node of the pods of this test, as an administrator does before working on the node. The flag about emptyDir is
+    /// needed for the volume that the guard injects.
     fn drain(&self, node: &str, patience: &str) -> Output {
         let selector = format!("--pod-selector=instance={}", self.ns);
         let flags = ["--ignore-daemonsets", "--delete-emptydir-data", &selector, patience];
@@ -23,14 +23,14 @@ impl Alive {
         self.admin(&["uncordon", node]).succeeded();
     }
 
-    /// The pods that are Ready and stay.
+    /// Returns the number of members that are Ready and not being deleted.
     fn ready(&self) -> usize {
         let path = "--output=jsonpath={range .items[*]}{.metadata.deletionTimestamp}|{.status.conditions[?(@.type==\"Ready\")].status}{\"\\n\"}{end}";
         let text = self.kubectl(&["get", "pods", "--selector=app=galera", path]).succeeded();
         text.lines().filter(|line| *line == "|True").count()
     }
 
-    /// Refused with these words, and every member is still the same pod.
+    /// Asserts that a command is refused with these words and that every member is still the same pod.
     fn keeps_its_members(&self, arguments: &[&str], words: &str) {
         let before = self.members();
         let output = self.admin(arguments);
@@ -40,7 +40,7 @@ impl Alive {
         assert_eq!(self.ready(), 3, "{arguments:?}");
     }
 
-    /// Its readiness probe fails, and the guard has seen it: it no longer lets the cluster shrink, unless by this member.
+    /// Lets the readiness probe of a member fail and waits until the guard has seen it: it then refuses to scale down to two.
     fn is_not_ready(&self, ordinal: usize) {
         self.plane.set_ready(&self.ns, &pod(ordinal), false);
         self.until_shrinking_is(1);
@@ -74,7 +74,7 @@ fn a_node_can_be_drained_while_all_others_are_ready() {
     alive.uncordon(&node);
 }
 
-/// 429 and nothing else: `drain` tries again on it, and gives up on everything else.
+/// The refusal must have the status 429: `kubectl drain` retries after it and gives up after any other.
 #[test]
 fn a_drain_waits_until_the_others_are_ready() {
     let alive = Alive::cluster("drain");
@@ -89,7 +89,7 @@ fn a_drain_waits_until_the_others_are_ready() {
     assert!(output.stderr.contains("global timeout reached: 10s"), "{output}");
     assert_eq!(alive.members(), before);
 
-    // Once more, and this time the member comes back meanwhile.
+    // The second drain succeeds because the member becomes Ready meanwhile.
     alive.uncordon(&node);
     thread::scope(|scope| {
         let drain = scope.spawn(|| alive.drain(&node, "--timeout=60s"));
@@ -123,7 +123,7 @@ fn two_drains_at_once_take_turns() {
     for output in &outputs {
         assert_eq!(output.status, 0, "{output}");
     }
-    // Whether they meet is the machine's affair; if they do, one of them waits.
+    // Whether the drains coincide depends on the machine's timing; if they do, one of them waits.
     let waited = outputs.iter().filter(|output| output.stderr.contains("[G02] Pod ")).count();
     assert!(waited <= 1, "{outputs:?}");
     alive.until_all_are_ready();
@@ -132,7 +132,7 @@ fn two_drains_at_once_take_turns() {
     }
 }
 
-/// The first of the two commands that erase a database.
+/// Restarting all members at once is the first of the two commands that erase a database.
 #[test]
 fn of_all_members_at_once_at_most_one_goes() {
     let alive = Alive::cluster("delete");
@@ -152,7 +152,7 @@ fn of_all_members_at_once_at_most_one_goes() {
     }
 }
 
-/// Without its grace period a member is killed in the middle of what it does for others.
+/// Without its grace period a member would be killed in the middle of its work for other members.
 #[test]
 fn a_member_is_not_deleted_by_force() {
     let alive = Alive::cluster("force");
@@ -174,7 +174,7 @@ fn a_member_is_not_deleted_while_another_is_not_ready() {
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("[G02] Pod "), "{output}");
     assert_eq!(alive.members(), before);
-    // The one that is not Ready is not in the way of itself.
+    // A member that is not Ready does not block its own deletion.
     alive.kubectl(&["delete", "pod", &pod(0), "--wait=false"]).succeeded();
     alive.until_all_are_ready();
 }
@@ -189,7 +189,7 @@ fn a_namespace_with_a_cluster_is_not_deleted() {
 
 const RESTART: &[&str] = &["rollout", "restart", "statefulset", STATEFUL_SET];
 
-/// A restart is a change of the template: welcome in a healthy cluster, one member after the other.
+/// A restart is a change of the template: a healthy cluster allows it, one member after the other.
 #[test]
 fn a_rollout_restart_replaces_one_member_after_the_other() {
     let alive = Alive::cluster("restart");

@@ -1,5 +1,5 @@
-//! A release in the shape of Bitnami's chart against the guard: it installs, lives, grows, shrinks and is upgraded as if
-//! nobody watched; what would destroy it is refused; and its neighbours are left alone.
+//! A release in the shape of Bitnami's chart under the guard: it installs, runs, grows, shrinks and is upgraded as without
+//! a guard; changes that would destroy it are refused; and neighbouring workloads are left alone.
 
 use serde_json::Value;
 
@@ -10,12 +10,12 @@ const RELEASE: &str = include_str!("fixtures/bitnami-like.yaml");
 const CLUSTER: &str = "orders-db";
 const START: &str = "exec /opt/bitnami/scripts/mariadb-galera/entrypoint.sh";
 
-/// What its values make of the chart.
+/// The differences that chart values make in the rendered release.
 #[derive(Clone, Copy)]
 struct Values {
     replicas: usize,
     tag: &'static str,
-    /// Before the server starts.
+    /// The shell commands that run before the server starts.
     script: &'static str,
 }
 
@@ -43,7 +43,7 @@ impl Alive {
         alive
     }
 
-    /// Goes through, and the rollout comes to its end.
+    /// Applies the release, which must be admitted, and waits until the rollout is complete.
     fn passes(&self, values: Values) {
         self.release(values).succeeded();
         self.until_cluster(&format!("jsonpath={{.status.updatedReplicas}}={}", values.replicas));
@@ -74,7 +74,7 @@ fn a_release_installs_and_its_members_are_injected() {
     assert_eq!((&ready[0], &ready[1]), (&"/etc/gatera/wait-for-sync.sh".into(), &"ready".into()));
     assert_eq!(server(&member)["livenessProbe"]["tcpSocket"]["port"], 3306);
     assert_eq!(member["spec"]["containers"][1]["livenessProbe"]["httpGet"]["port"], "metrics");
-    // Applied again, nothing is new.
+    // Applying the release again changes nothing.
     let generation =
         || alive.plane.get(&alive.ns, &format!("statefulset/{CLUSTER}"))["metadata"]["generation"].clone();
     let before = generation();

@@ -1,7 +1,7 @@
 //! A control plane with the guard in front of it: the real program, with the rights of `charts/gatera` and no more.
 //!
-//! Used by the tests of this folder and by the demo. The guard runs as a child process of ours, outside the cluster, so
-//! its webhooks are registered by URL; everything else is as in a cluster.
+//! The tests in this folder and the demo use it. The guard runs as a child process, outside the cluster, so its webhooks are
+//! registered by URL; everything else is as in a cluster.
 #![allow(dead_code, reason = "the demo uses less of it than the tests")]
 
 use std::fs::{self, File};
@@ -16,45 +16,45 @@ use serde_json::{Value, json};
 
 use crate::lab::{self, ControlPlane, Output, User};
 
-/// The guard's chart.
+/// The folder of the guard's chart.
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/gatera");
 
-/// The guards of the lab run outside the cluster: they register by URL, which the chart's policy must allow.
+/// The flag with which the chart's policy allows the guards of the lab, which run outside the cluster, to register by URL.
 pub const OUTSIDE: &str = "--set=policy.webhookUrl=https://127.0.0.1:";
 
-/// Enough for three members on nodes of their own while other tests drain some.
+/// The number of nodes: enough for three members on separate nodes while other tests drain some of the nodes.
 const NODES: usize = 8;
 
-/// A running guard. Ends with this value.
+/// A running guard, which is ended when this value is dropped.
 pub struct Guard {
     child: Child,
-    /// Where its webhooks are.
+    /// The address of its webhooks.
     pub webhooks: SocketAddr,
-    /// Where its probes and metrics are.
+    /// The address of its probes and metrics.
     pub operations: SocketAddr,
     log: PathBuf,
 }
 
-/// How to start one.
+/// The options with which a guard is started.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
-    /// The name among replicas; also names its log.
+    /// The name of the replica, which is also part of the name of its log.
     pub identity: String,
-    /// The guard's own namespace, if it is not `gatera`. In another one it has no rights, so it never leads.
+    /// The guard's own namespace, if it is not `gatera`. In any other it has no rights, so it never becomes the leader.
     pub namespace: Option<String>,
-    /// Where the chart is installed, if not in `gatera`: its account is there, and its objects are.
+    /// The namespace in which the chart with its account and objects is installed, if it is not `gatera`.
     pub home: Option<String>,
-    /// It registers by the chart's Service, which leads nowhere: no pod of the lab runs anything.
+    /// Whether it registers by the chart's Service. That Service leads nowhere, because pods of the lab run no program.
     pub by_service: bool,
-    /// More arguments of `gatera serve`.
+    /// Additional arguments of `gatera serve`.
     pub arguments: Vec<String>,
-    /// Where it finds the API server, if not directly.
+    /// The URL of the API server, if the guard does not reach it directly.
     pub api_server: Option<String>,
-    /// Under which URL it registers, if that is not its own address.
+    /// The URL under which it registers, if that is not its own address.
     pub url: Option<String>,
 }
 
-/// The control plane that all tests share, guarded.
+/// Returns the control plane that all tests share, and its guard.
 pub fn shared() -> (&'static ControlPlane, &'static Guard) {
     static GUARD: LazyLock<Guard> = LazyLock::new(|| {
         let plane = lab::shared();
@@ -66,7 +66,7 @@ pub fn shared() -> (&'static ControlPlane, &'static Guard) {
     (lab::shared(), &GUARD)
 }
 
-/// The same with nodes: pods live by themselves. Started only if a test asks for it.
+/// Returns a shared control plane with nodes, on which pods start and stop by themselves. It is started only if a test needs it.
 pub fn shared_with_nodes() -> (&'static ControlPlane, &'static Guard) {
     static GUARDED: LazyLock<(ControlPlane, Guard)> = LazyLock::new(|| {
         let plane = ControlPlane::start_with_nodes(NODES);
@@ -79,7 +79,7 @@ pub fn shared_with_nodes() -> (&'static ControlPlane, &'static Guard) {
     (&GUARDED.0, &GUARDED.1)
 }
 
-/// The program under test: cargo names it to tests; an example lies one folder below it.
+/// Returns the path of the program under test: cargo passes it to tests, and an example is built one folder below it.
 pub fn program() -> PathBuf {
     let built = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join("gatera"));
     option_env!("CARGO_BIN_EXE_gatera")
@@ -88,7 +88,7 @@ pub fn program() -> PathBuf {
         .expect("this program lies in a folder")
 }
 
-/// What the program prints to whoever has this kubeconfig.
+/// Runs the program with this kubeconfig and returns its output.
 pub fn ask(kubeconfig: &Path, arguments: &[&str]) -> Output {
     let output =
         Command::new(program()).args(arguments).env("KUBECONFIG", kubeconfig).stdin(Stdio::null()).output();
@@ -98,15 +98,15 @@ pub fn ask(kubeconfig: &Path, arguments: &[&str]) -> Output {
     Output { status, stdout: text(output.stdout), stderr: text(output.stderr), log: String::new() }
 }
 
-/// What the chart installs, all but its Deployment: identity, rights, empty configurations.
+/// Installs everything in the chart except its Deployment: identity, rights and empty webhook configurations.
 pub fn install(plane: &ControlPlane) {
     plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], &manifests(plane)).succeeded();
 }
 
 fn manifests(plane: &ControlPlane) -> String {
-    // Every control plane of a process gets the same.
+    // All control planes of a process get the same manifests.
     static TEXT: OnceLock<String> = OnceLock::new();
-    // In YAML: kubectl 1.30 takes a stream that begins with JSON for JSON to its end.
+    // The namespace is written in YAML, because kubectl 1.30 parses a stream that begins with JSON as JSON to its end.
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: gatera}".to_owned();
     let arguments = ["template", "gatera", CHART, "--namespace=gatera", "--no-hooks", OUTSIDE];
     let text = TEXT.get_or_init(|| plane.helm(User::Admin, &arguments).succeeded());
@@ -114,14 +114,14 @@ fn manifests(plane: &ControlPlane) -> String {
     documents.fold(namespace, |all, one| format!("{all}\n---\n{one}"))
 }
 
-/// A kubeconfig with the guard's own service account.
+/// Writes a kubeconfig with the guard's own service account.
 fn kubeconfig(plane: &ControlPlane, start: &Start) -> PathBuf {
     let home = start.home.as_deref().unwrap_or("gatera");
     let name = format!("guard-{}", start.identity);
     kubeconfig_of(plane, home, "gatera", &name, start.api_server.as_deref())
 }
 
-/// A kubeconfig of a service account.
+/// Writes a kubeconfig for a service account.
 pub fn kubeconfig_of(
     plane: &ControlPlane,
     namespace: &str,
@@ -144,7 +144,7 @@ pub fn kubeconfig_of(
     path
 }
 
-/// Takes the lease from a guard that was killed, so that the next one need not wait until it has run out.
+/// Takes the lease from a killed guard, so that the next guard does not have to wait until the lease expires.
 pub fn free_lease(plane: &ControlPlane) {
     let free = [
         "--namespace=gatera",
@@ -157,14 +157,14 @@ pub fn free_lease(plane: &ControlPlane) {
     plane.kubectl(User::Admin, &free).succeeded();
 }
 
-/// A port that is free now. Whoever binds it next may be somebody else, so starting is tried more than once.
+/// Returns an address with a free port. Another process may bind it first, so starting a guard is tried more than once.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a free port on loopback")
 }
 
-/// The guard that is a child of this shell.
+/// Returns the process id of the guard that is a child of this shell.
 pub fn guard_of(shell: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap_or_default();
     let is_guard = |pid: &u32| {
@@ -180,7 +180,7 @@ impl Guard {
         Self::start_by(&kubeconfig(plane, start), plane.folder(), program, start)
     }
 
-    /// The same, of an API server that is somewhere else.
+    /// Starts the program with this kubeconfig, for an API server that may run elsewhere.
     pub fn start_by(kubeconfig: &Path, folder: &Path, program: &Path, start: &Start) -> Guard {
         for attempt in 0.. {
             let webhooks = free_address();
@@ -220,17 +220,17 @@ impl Guard {
         unreachable!("either it listens or the last attempt panics")
     }
 
-    /// What it logged.
+    /// Returns everything that the guard has logged.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Its process id. Our child is the shell that ends it when we end; the guard is that shell's child.
+    /// Returns the guard's process id. The direct child process is a shell, which ends the guard when the tests end.
     pub fn pid(&self) -> u32 {
         guard_of(self.child.id()).expect("the guard runs")
     }
 
-    /// A GET on the operations port: status line and body.
+    /// Sends a GET request to the operations port and returns the status code and the body.
     pub fn get(&self, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(self.operations).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
@@ -241,7 +241,7 @@ impl Guard {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 
-    /// Ready, and API servers send requests to it.
+    /// Waits until the guard is ready and API servers send requests to it.
     pub fn until_registered(&self) {
         lab::eventually("the guard to be ready and registered", || {
             let (status, text) = self.get("/readyz")?;
@@ -249,7 +249,7 @@ impl Guard {
         });
     }
 
-    /// Sends SIGTERM.
+    /// Sends SIGTERM to the guard.
     pub fn terminate(&self) {
         let pid = rustix::process::Pid::from_raw(i32::try_from(self.pid()).expect("a pid"))
             .expect("a pid is not 0");
@@ -257,7 +257,7 @@ impl Guard {
             .expect("our own process can be signalled");
     }
 
-    /// Waits until it has ended.
+    /// Waits until the guard has ended, and returns its exit status and its log.
     pub fn until_ended(mut self, patience: Duration) -> (ExitStatus, String) {
         let deadline = Instant::now() + patience;
         loop {
@@ -272,7 +272,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Closing the lifeline kills the guard; the shell that did so is collected.
+        // When its standard input is closed, the shell kills the guard; then the shell itself is reaped.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! What an install hangs on: a copy that does not end, and a bootstrap node that is left without a majority. It is named, with a way
-//! out that is allowed.
+//! Causes of an installation that hangs: a copy that does not end, and a bootstrap node that is left without a majority. Each
+//! cause is named, with a way out that is allowed.
 
 use facts::pages::Pages;
 use facts::review::{self, Origin};
@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::published_events::deletion;
 use crate::scene::{self, BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene, bootstrap_pod};
 
-/// Puts this pod into the view: its server runs since then, was started so often again, is not Ready, and is in this state.
+/// Puts this pod into the facts, with a server that has been running since `since`, was restarted this many times and is in this
+/// state. It is Ready only if the state is SYNCED.
 fn put(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &str) -> Value {
     pod["status"] = json!({
         "phase": "Running",
@@ -31,7 +32,8 @@ fn put(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &st
     pod
 }
 
-/// An install whose bootstrap node is in this state since then, and whose first member has this data and copies.
+/// Returns an installation with this data mark and this start, number of restarts and state of the bootstrap node, whose first
+/// member has been copying since `joins_since`.
 fn install(data: &str, bootstrap: (&str, u64, &str), joins_since: &str) -> World {
     let members = vec!["starting".into(), "absent".into(), "absent".into()];
     let scene =
@@ -50,7 +52,7 @@ fn matters(world: &World, now: Timestamp) -> Vec<String> {
     world.clusters().flat_map(|it| condition::matters(it, &view)).map(|it| it.to_string()).collect()
 }
 
-/// What is said to somebody who deletes this; `None`: it is allowed.
+/// Returns the refusal of a request to delete this object, or `None` if it is allowed.
 fn refusal(world: &World, kind: (&str, &str, &str), name: &str, uid: &str) -> Option<String> {
     refusal_of(world, kind, &json!({ "metadata": { "name": name, "namespace": NAMESPACE, "uid": uid } }))
 }
@@ -124,7 +126,7 @@ fn a_copy_that_may_never_end_is_named() {
     assert_eq!(matters(&before, scene::now())[0], usual, "it was started again before");
 }
 
-/// Neither waits for the other: the one that is Ready has both copies to give.
+/// Neither joiner has to wait for the other, because the member that is Ready is the donor for both.
 #[test]
 fn of_two_copies_that_may_never_end_each_may_begin_anew() {
     let scene =
@@ -145,7 +147,8 @@ fn of_two_copies_that_may_never_end_each_may_begin_anew() {
     }
 }
 
-/// No node takes a member's pod, or its image cannot be pulled: what Kubernetes says is printed, not the log of a server that never ran.
+/// If no node accepts a member's pod, or its image cannot be pulled, the message of Kubernetes is printed, not the log of a
+/// server that never ran.
 #[test]
 fn a_pod_that_kubernetes_cannot_start_has_its_reason() {
     let said = |node: bool, status: Value| {

@@ -1,5 +1,5 @@
-//! Nothing that happens to the guard's own objects is a dead end. Every way to damage them, alone and together, with one
-//! replica, with two, and while none is there; on a real API server, with the rights of the chart.
+//! The guard recovers from any damage to its own objects. The objects are damaged in every way, alone and together, with one
+//! replica, with two, and while none runs; on a real API server, with the rights of the chart.
 
 mod bench;
 mod harm;
@@ -12,13 +12,13 @@ use crate::lab::{User, eventually};
 use bench::{Bench, Replicas};
 use harm::{Harm, Object};
 
-/// The issue's own limit. Most take a second.
+/// The time limit for repairing any damage. Most damage is repaired within a second.
 const HEALS_WITHIN: Duration = Duration::from_secs(60);
 
-/// What happens at once.
+/// The damage that is done at the same time.
 type Row = Vec<(Object, Harm)>;
 
-/// The Secret or not, beside one of the configurations or none.
+/// Returns all combinations of damage to the Secret, or none, with damage to one of the configurations, or none.
 fn secret_and_entries() -> Vec<Row> {
     let mut entries: Vec<Row> = vec![Vec::new()];
     for object in [Object::Mutating, Object::Validating] {
@@ -36,8 +36,8 @@ fn lease() -> Vec<Row> {
     Harm::LEASE.map(|harm| vec![(Object::Lease, harm)]).into()
 }
 
-/// Each alone with any replicas. Of those that come together half are tried, each with one of the three; `GATERA_HARMS=all` tries
-/// all with all.
+/// Does each single damage, whatever the number of replicas, and waits until it is repaired. Half of the combinations are tried,
+/// each with one of the three values of `replicas`; `GATERA_HARMS=all` tries all of them with all values.
 fn heal_all(replicas: Replicas) -> Bench {
     let mut bench = Bench::start(replicas);
     let all = std::env::var("GATERA_HARMS").is_ok_and(|it| it == "all");
@@ -51,7 +51,7 @@ fn heal_all(replicas: Replicas) -> Bench {
         let took = since.elapsed();
         assert!(took < HEALS_WITHIN, "{row:?} took {took:?}");
         eprintln!("{replicas:?} {row:?}: {} ms", took.as_millis());
-        // Both configurations ask about this write, and one of them is always whole.
+        // Both configurations send this write to the guard, and one of them is always intact.
         assert_eq!(bench.admitted(), admitted, "{row:?}: something was admitted meanwhile");
     }
     assert!(bench.asked() > 100, "only {} requests were made meanwhile", bench.asked());
@@ -74,7 +74,7 @@ fn secret_entries_and_lease_heal_when_no_replica_saw_it() {
     heal_all(Replicas::Restarted);
 }
 
-/// The emergency exit stays open, and is said wherever somebody may look.
+/// Checks that deleted configurations, the emergency exit, stay deleted, and that probes, metrics and Events report it.
 fn stays_deleted_until_it_is_installed_again(bench: &Bench) {
     let both = "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera are not there: nothing is guarded; \
                 `helm upgrade` brings them back";
@@ -104,7 +104,7 @@ fn stays_deleted_until_it_is_installed_again(bench: &Bench) {
         if objects.len() == 2 {
             eventually("the way out is open", || bench.refusal().is_none().then_some(()));
         }
-        // While the guard is at work on something else, it leaves them alone.
+        // While the guard repairs something else, it does not re-create the configurations.
         bench.do_harm(Object::Secret, Harm::Deleted);
         eventually("the Secret is back", || bench.secret_is_sound().then_some(()));
         assert!(objects.iter().all(|object| bench.object(*object).is_none()), "it came back by itself");
@@ -119,7 +119,7 @@ fn stays_deleted_until_it_is_installed_again(bench: &Bench) {
     assert!(!bench.plane.asked_by_the_guard().iter().any(created));
 }
 
-/// The right to create is a right to one name.
+/// The guard's right to create Secrets is limited to one name.
 #[test]
 fn the_guard_creates_its_own_secret_and_no_other() {
     let (plane, _) = guarded::shared();
@@ -147,7 +147,7 @@ fn the_guard_creates_its_own_secret_and_no_other() {
             "{way:?} {kind} {name}: {refused}"
         );
     }
-    // Of ConfigMaps it makes copies, and elsewhere: the policy says so.
+    // The policy allows the guard to create only ConfigMaps that are snapshots, and only in other namespaces.
     let refused = attempt(&apply, "ConfigMap", "gatera-tls");
     assert!(
         refused.status == 1 && refused.stderr.contains("ValidatingAdmissionPolicy 'gatera'"),

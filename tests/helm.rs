@@ -1,8 +1,8 @@
-//! Helm 4 against the guard: what people install and upgrade every day goes on working, in both of its ways to apply, and
-//! never brings a bootstrap node back.
+//! Helm 4 with the guard: everyday installations and upgrades keep working with both of Helm's ways to apply, and never
+//! bring a bootstrap node back.
 //!
-//! The chart in fixtures/chart holds the objects of fixtures/galera.yaml. Its bootstrap node is a hook, made once; with
-//! `CARELESS` it is an object of the release like any other, as it is in many charts.
+//! The chart in fixtures/chart contains the objects of fixtures/galera.yaml. Its bootstrap node is a hook, which is created
+//! once; with `CARELESS` it is an ordinary object of the release, as it is in many charts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ const CARELESS: &str = "--set=bootstrap.hook=false";
 const BY_SERVER: &str = "--server-side=true";
 const BY_CLIENT: &str = "--server-side=false";
 
-/// Installed, formed, its bootstrap node removed.
+/// Installs a release and waits until its cluster has formed and its bootstrap node is removed.
 fn release(flags: &[&str]) -> Alive {
     let alive = Alive::empty("helm");
     alive.helm(&[&["install", "db", CHART], flags].concat()).succeeded();
@@ -32,7 +32,7 @@ impl Alive {
         self.helm(&[&["upgrade", "db", CHART], flags].concat())
     }
 
-    /// What Helm prints where the API server warns, and nothing of a bootstrap node.
+    /// Asserts that Helm prints the warning of the API server, and that no bootstrap node starts.
     fn is_held(&self, output: &Output) {
         assert_eq!(output.status, 0, "{output}");
         let warning =
@@ -44,7 +44,7 @@ impl Alive {
     }
 }
 
-/// The first upgrade brings the objects of the bootstrap node back, without the node; from then on nothing changes.
+/// Checks that the first upgrade re-creates the objects of the bootstrap node, without its pod, and later ones change nothing.
 fn a_careless_chart_goes_on_working(method: &str) {
     let alive = release(&[CARELESS, method]);
     let members = alive.members();
@@ -53,7 +53,7 @@ fn a_careless_chart_goes_on_working(method: &str) {
         alive.is_held(&alive.upgrade(&[CARELESS, method]));
         alive.is_held(&alive.helm(&["rollback", "db", "1"]));
     });
-    // A change of something else arrives.
+    // A change of another value takes effect.
     alive.is_held(&alive.upgrade(&[CARELESS, method, "--set=replicas=5"]));
     alive.until_ready(5);
     assert!(alive.members().starts_with(&members), "no member was restarted");
@@ -89,7 +89,7 @@ fn a_bootstrap_node_that_is_a_hook_does_not_come_back() {
     assert_eq!(alive.kubectl(&["get", BOOTSTRAP]).status, 1);
 }
 
-/// The words reach the person, and Helm's own way back is open.
+/// The user sees the message, and Helm's own rollback is allowed.
 #[test]
 fn a_refused_upgrade_says_why_and_can_be_rolled_back() {
     let alive = release(&[]);
@@ -110,7 +110,7 @@ fn a_refused_upgrade_says_why_and_can_be_rolled_back() {
     assert_eq!(alive.upgrade(&[]).status, 0);
 }
 
-/// Anti-affinity is injected as `required`, as there are nodes enough, and a real scheduler reads it.
+/// Anti-affinity is injected as `required`, because there are enough nodes, and a real scheduler obeys it.
 #[test]
 fn members_run_on_different_nodes() {
     let alive = Alive::empty("helm");
@@ -120,7 +120,7 @@ fn members_run_on_different_nodes() {
     assert_eq!(nodes.len(), 3, "{nodes:?}");
 }
 
-/// Else the tests here and those elsewhere talk about different clusters.
+/// If they differed, the tests here and in other files would test different clusters.
 #[test]
 fn the_chart_is_the_fixture() {
     let (plane, _) = guarded::shared_with_nodes();
@@ -136,7 +136,7 @@ fn the_chart_is_the_fixture() {
     assert_eq!(objects(&text), objects(GALERA));
 }
 
-/// Half an uninstall is worse than none: members without their Service and their configuration.
+/// Half an uninstallation is worse than none: it would leave members without their Service and their configuration.
 #[test]
 fn an_uninstall_is_refused_as_a_whole() {
     let alive = release(&[]);
@@ -144,7 +144,7 @@ fn an_uninstall_is_refused_as_a_whole() {
     alive.changes_nothing(|| output = Some(alive.helm(&["uninstall", "db"])));
     let output = output.unwrap();
     assert_eq!(output.status, 1, "{output}");
-    // Without --debug Helm hides the words of a refusal. An Event tells them.
+    // Without --debug Helm hides the message of a refusal, so it is also in an Event.
     let told = eventually("an Event tells why", || {
         let on = format!("--field-selector=reason=RefusedG03,involvedObject.name={STATEFUL_SET}");
         let events = ["get", "events", &on, "--output=jsonpath={.items[*].message}"];
@@ -152,13 +152,13 @@ fn an_uninstall_is_refused_as_a_whole() {
     });
     assert!(told.starts_with("this may not be deleted: "), "{told}");
 
-    // Helm believes that it is half gone, and upgrades it no more; a rollback is the way back.
+    // Helm considers the release partly uninstalled and refuses to upgrade it; a rollback is the way out.
     let stuck = alive.upgrade(&[]);
     assert!(stuck.stderr.contains("has no deployed releases"), "{stuck}");
     alive.helm(&["rollback", "db", "1"]).succeeded();
     alive.upgrade(&[]).succeeded();
 
-    // One override, on the StatefulSet, releases all of it together.
+    // One override, on the StatefulSet, allows the uninstallation of the whole release.
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
     let release = format!("gatera.dev/override=G03 until={until} reason=moving house");
     alive.kubectl(&["annotate", "statefulset", STATEFUL_SET, &release]).succeeded();

@@ -1,5 +1,5 @@
-//! A thousand connections that mean harm, and a few that do not: the real program keeps below the memory that its chart
-//! allows, and answers each real request.
+//! A thousand hostile connections and a few real ones: the real program stays below the memory limit of its chart and
+//! answers every real request.
 
 mod crowd;
 mod lists;
@@ -19,14 +19,14 @@ use crate::lab::eventually;
 use crate::scene::{self, Scene};
 
 const HOSTILE: usize = 1000;
-/// The limit of `charts/gatera`.
+/// The memory limit in `charts/gatera`.
 const ALLOWED_KIB: u64 = 128 * 1024;
-/// Each client asks so often, and its answers say something about all.
+/// The number of requests of each real client: enough for their answers to be representative.
 const ENOUGH: usize = 20;
-/// A guard that never answers fails the test; how long an answer takes is the bench's matter (`tests/bench/crowd.rs`).
+/// The time after which a missing answer fails the test. The benchmark in `tests/bench/crowd.rs` measures the response times.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// A guard with certificates of ours, which registers nothing.
+/// Starts a guard that uses certificates of the test and registers no webhooks, and returns it with the CA to trust.
 fn guard(folder: &std::path::Path, identity: &str) -> (Guard, String) {
     let bundle = certificates(folder);
     let (plane, _) = guarded::shared();
@@ -41,7 +41,7 @@ fn guard(folder: &std::path::Path, identity: &str) -> (Guard, String) {
     (guard, bundle)
 }
 
-/// Certificates of ours in this folder, and what to trust.
+/// Writes new certificates into this folder and returns the CA to trust.
 fn certificates(folder: &std::path::Path) -> String {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let material =
@@ -52,7 +52,7 @@ fn certificates(folder: &std::path::Path) -> String {
     material.bundle()
 }
 
-/// The most memory that it ever had, in KiB, without the program's own file: a kernel takes that back when it needs to.
+/// Returns the guard's peak memory in KiB, without mapped files, whose memory a kernel can reclaim.
 fn most_memory(guard: &Guard) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", guard.pid())).unwrap();
     let kib = |what: &str| -> u64 {
@@ -62,7 +62,7 @@ fn most_memory(guard: &Guard) -> u64 {
     kib("VmHWM") - kib("RssFile")
 }
 
-/// Asks again and again, on one connection or each time on a new one.
+/// Sends one request after another, all on one connection or each on a new one.
 async fn real(kept: bool, to: SocketAddr, config: Arc<ClientConfig>, body: Bytes) -> Result<(), String> {
     let mut open = None;
     for turn in 0..ENOUGH {
@@ -85,7 +85,7 @@ async fn real(kept: bool, to: SocketAddr, config: Arc<ClientConfig>, body: Bytes
     Ok(())
 }
 
-/// Real clients, over kept connections and new ones: each of their requests is answered.
+/// Asserts that every request of real clients is answered, on connections that are kept and on new ones.
 fn each_is_answered(guard: &Guard, bundle: &str) {
     let (_, object) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
     let body = update(&object);
@@ -119,14 +119,14 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_answers() {
     eprintln!("so often each way came to do harm: {:?}", tally.told());
 }
 
-/// A counter of `/metrics`; 0 while it is not there.
+/// Returns the value of a counter in `/metrics`, or 0 while it is not listed.
 fn counted(guard: &Guard, line: &str) -> u64 {
     let metrics = guard.get("/metrics").unwrap().1;
     let value = metrics.lines().find_map(|it| it.strip_prefix(line));
     value.map_or(0, |value| value.trim().parse().unwrap())
 }
 
-/// Bodies of 8 MiB less one byte, on connections that look like an API server's: 32 of them once took 303 MiB.
+/// The bodies have 8 MiB less one byte, on connections that look like an API server's: 32 of them once took 303 MiB.
 #[test]
 fn bodies_that_never_end_take_no_more_than_their_budget() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ fn bodies_that_never_end_take_no_more_than_their_budget() {
     each_is_answered(&guard, &bundle);
 }
 
-/// Refusals of 100 KiB to clients that take none of them.
+/// The refusals have 100 KiB each, and the clients read none of them.
 #[test]
 fn answers_that_nobody_takes_are_not_kept() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The house: what decides cannot reach the world, and every file says what it is for.
+//! The structure of the project: crates that decide cannot reach the outside world, and every file says what it is for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +23,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The crates that decide, each after those that it stands on. `cargo` refuses an arrow back.
+/// The crates that decide, with the crates that each depends on. `cargo` refuses a dependency in the other direction.
 const CRATES: [(&str, &[&str]); 9] = [
     ("objects", &[]),
     ("facts", &["objects"]),
@@ -36,7 +36,8 @@ const CRATES: [(&str, &[&str]); 9] = [
     ("report", &["engine", "facts", "inspect", "leader", "objects"]),
 ];
 
-/// No crate that decides depends on anything that reaches the world: no client, no runtime, no server, no log. None knows a pack.
+/// No crate that decides depends on anything that reaches the outside world: no client, no runtime, no server, no log. None
+/// depends on a pack.
 #[test]
 fn what_decides_is_a_stack_that_cannot_reach_the_world() {
     for (name, below) in CRATES {
@@ -56,7 +57,7 @@ fn what_decides_is_a_stack_that_cannot_reach_the_world() {
     }
 }
 
-/// The names that directly follow a prefix in code: `prefix::a`, `prefix::{a, b::c}`.
+/// Returns the names that directly follow a prefix in code: `prefix::a`, `prefix::{a, b::c}`.
 fn names_after(prefix: &str, text: &str) -> BTreeSet<String> {
     let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -74,7 +75,7 @@ fn names_after(prefix: &str, text: &str) -> BTreeSet<String> {
     names
 }
 
-/// The files and folders directly in a folder are its rooms. Each uses those that it needs, and none of them uses it in turn.
+/// The files and folders directly in a folder are its rooms. Their dependencies on each other form no circle.
 #[test]
 fn rooms_form_no_circle() {
     let crates = CRATES.map(|(name, _)| (name, "crate::"));
@@ -98,7 +99,7 @@ fn rooms_form_no_circle() {
             uses.entry(room).or_default().extend(named.into_iter().filter(|it| is_room(it) && *it != own));
         }
         assert!(!uses.is_empty(), "{name} has no rooms");
-        // Takes away the rooms that use none of those that are left, until nothing is left.
+        // Removes the rooms that use no remaining room, until none remains.
         while !uses.is_empty() {
             let (left, before): (BTreeSet<_>, _) = (uses.keys().cloned().collect(), uses.len());
             uses.retain(|_, used| used.iter().any(|it| left.contains(it)));
@@ -107,7 +108,7 @@ fn rooms_form_no_circle() {
     }
 }
 
-/// The standard library is there for every crate, and so is jiff's clock: clippy refuses those, with a reason.
+/// Every crate can call the standard library and jiff's clock, so clippy refuses these functions, with a reason for each.
 #[test]
 fn what_decides_has_no_clock_and_no_files() {
     let fence = fs::read_to_string(root().join("src/clippy.toml")).unwrap();
@@ -136,10 +137,10 @@ fn every_file_says_what_it_is_for() {
     }
 }
 
-/// The clock of the API server counts, as `site.rs` asks for it: where what is seen there is judged, and where an end is written.
+/// Commands use the clock of the API server, which `site.rs` reads: to judge what they see in a cluster, and to write an end.
 #[test]
 fn commands_that_look_at_a_cluster_have_no_other_clock() {
-    // The guard itself, the place where the other clock is asked for, and the time at which a line was printed.
+    // These are the guard itself, the file that reads the other clock, and the one that prints the time of a line.
     let others = ["command/serve.rs", "command/site.rs", "command/guided.rs"];
     for path in files(&root().join("src/command")) {
         let asks = fs::read_to_string(&path).unwrap().contains("Timestamp::now");
@@ -148,7 +149,7 @@ fn commands_that_look_at_a_cluster_have_no_other_clock() {
     }
 }
 
-/// A comment that names a file names one that is there.
+/// Every file that a comment names exists.
 #[test]
 fn files_that_comments_name_exist() {
     let all: Vec<_> = files(&root().join("src")).into_iter().chain(files(&root().join("tests"))).collect();

@@ -1,5 +1,5 @@
-//! Which cluster it is: what pods are told at their CREATE, when members are asked, what follows from what they told, and who
-//! is told then.
+//! The identity of a cluster: what pods receive at their CREATE, when members are asked, what follows from their reports, and
+//! which pods receive the result.
 
 use engine::inject;
 use facts::galera::identity::{self, Identity};
@@ -17,7 +17,7 @@ const THIS: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const OTHER: &str = "7a2c1d10-e610-11f1-91b9-7e68ccac15f1";
 const OVERRIDE: &str = "G04 until=2026-12-01T10:00:00Z reason=a drill";
 
-/// A healthy cluster of three; what each pod knows, and what is recorded.
+/// Returns a healthy cluster of three, with the identity that each pod knows and the one that is recorded.
 fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World {
     let mut scene = Scene::default();
     if !recorded.is_empty() {
@@ -65,7 +65,7 @@ fn what_follows_from_what_members_told() {
             object["metadata"]["annotations"]["gatera.dev/injected"] = json!("0.1.0 readiness unproven");
         }
     };
-    // What is concluded, whether that is new, and who is told.
+    // Compares the concluded identity, whether it is new, and the pods that receive it.
     let conclude =
         |what: &str, world: &World, ids: &[(&str, &str)], expected: Option<(&str, bool, &[u8])>| {
             let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
@@ -130,7 +130,7 @@ fn what_follows_from_what_members_told() {
     assert_eq!(found, None, "what servers told in an earlier run may be over");
 }
 
-/// The steps that have to do with it, in words.
+/// Returns the planned steps that concern the identity, as text.
 fn steps(world: &World, settings: &Settings) -> Vec<String> {
     let words = |step: Step| match step {
         Step::Ask { id, .. } => Some(format!("ask {}", id.name)),
@@ -299,7 +299,7 @@ fn a_new_pod_is_told_which_cluster_it_belongs_to() {
         let scene = Scene { stateful_set, ..scene };
         let (_, mut object) = Scene::default().object(&format!("Pod/{STATEFUL_SET}-0"));
         object["metadata"]["annotations"] = pod;
-        // As its template has it.
+        // As in its template, the container has no injected command.
         object["spec"]["containers"][0].as_object_mut().unwrap().remove("command");
         let settings = Settings::default();
         let world = scene.world(&settings);

@@ -1,4 +1,4 @@
-//! The leader looks again and again, and only where something changed: what it finds is what a look at everything finds.
+//! The leader looks repeatedly, and only where something changed: it finds exactly what a look at everything would find.
 
 use gatera::rulebook;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::scene::{self, Scene};
 
-/// A scene, and what the leader has to do or to say about it.
+/// Returns scenes that differ in what the leader has to do or to report.
 fn scenes() -> [Scene; 6] {
     let env = json!([{ "name": "MARIADB_ROOT_PASSWORD", "value": "hunter2" }]);
     let containers = json!([{ "name": "mariadb", "image": "mariadb:10.11", "env": env, "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }], "ports": [{ "containerPort": 4567 }] }]);
@@ -36,7 +36,7 @@ fn scenes() -> [Scene; 6] {
     ]
 }
 
-/// The facts of three namespaces.
+/// The facts of three namespaces, and the world that is built from them.
 struct Three {
     facts: Facts,
     world: World,
@@ -44,7 +44,7 @@ struct Three {
 }
 
 const PLACES: [&str; 3] = ["a", "b", "c"];
-/// What changes at once; none: everything.
+/// The kind of the objects that change at once; `None` means all kinds.
 const KINDS: [Option<Kind>; 8] = [
     None,
     Some(Kind::StatefulSet),
@@ -63,12 +63,12 @@ impl Three {
         Self { facts, world, there: [const { Vec::new() }; 3] }
     }
 
-    /// In this namespace it is now as in this scene; none: it is empty.
+    /// Replaces the objects in this namespace with those of the scene; `None` leaves the namespace empty.
     fn set(&mut self, place: usize, scene: Option<&Scene>) {
         self.set_some(place, scene, |_| true);
     }
 
-    /// The same for some kinds of objects.
+    /// Replaces only the objects of the kinds that `of` accepts.
     fn set_some(&mut self, place: usize, scene: Option<&Scene>, of: impl Fn(Kind) -> bool) {
         for (kind, id) in self.there[place].extract_if(.., |(kind, _)| of(*kind)) {
             self.facts.remove(kind, &id);

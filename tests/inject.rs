@@ -1,4 +1,4 @@
-//! Injection: what a pod looks like afterwards, for every kind of pod there is, and twice over.
+//! Injection: the resulting pod, for every kind of pod, and that a second injection changes nothing.
 
 mod step;
 mod taken;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::router::{ask, guard};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 
-/// A member as the StatefulSet controller makes it, changed by a merge patch.
+/// Returns a member's pod as the StatefulSet controller creates it, changed by a merge patch.
 fn member(change: &Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1",
@@ -50,7 +50,7 @@ fn with_server(change: &Value) -> Value {
     member(&json!({ "spec": { "containers": [server(change)] } }))
 }
 
-/// The pod after injection, and what was said.
+/// Returns the pod after injection, and the remarks about it.
 fn injected(pod: &Value, scene: &Scene) -> (Value, Vec<String>) {
     let settings = Settings::default();
     let world = scene.world(&settings);
@@ -63,7 +63,7 @@ fn injected(pod: &Value, scene: &Scene) -> (Value, Vec<String>) {
     (after, remarks)
 }
 
-/// The whole pod, as the API server stores it after applying the guard's patch.
+/// The snapshot is the whole pod, as the API server stores it after applying the guard's patch.
 #[tokio::test]
 async fn a_member_of_the_seeds_gets_everything() {
     let pod = member(&json!({}));
@@ -186,7 +186,7 @@ fn what_is_good_enough_stays() {
     }
 }
 
-/// An operator's agent may know very well; nobody sees from here.
+/// An operator's agent may well know Galera's state, but the pod does not show whether it does.
 #[test]
 fn of_a_probe_that_asks_over_http_no_more_is_said_than_is_known() {
     let probe = json!({ "readinessProbe": { "exec": null, "httpGet": { "path": "/health", "port": 5555 } } });
@@ -258,7 +258,7 @@ fn what_is_not_understood_keeps_its_probes_and_says_so() {
     );
 }
 
-/// Scripts that end in the image's entry point start the server as the image does; others may do anything.
+/// A script that ends in the image's entry point starts the server as the image does; any other may do anything.
 #[test]
 fn a_command_is_only_replaced_if_it_leads_elsewhere() {
     let bitnami =
@@ -295,7 +295,7 @@ fn strangers_proxies_arbitrators_and_jobs_are_left_alone() {
         member(
             &json!({ "metadata": { "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "b", "uid": "1", "controller": true }] } }),
         ),
-        // An asynchronous replica.
+        // This pod is an asynchronous replica.
         member(
             &json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "replica-5d", "uid": "1", "controller": true }] }, "spec": { "containers": [{ "name": "db", "image": "mariadb:10.11", "args": ["--server-id=9"] }] } }),
         ),
@@ -379,7 +379,7 @@ fn a_donor_that_blocks_is_not_ready() {
 
 proptest! {
     #![proptest_config(crate::anything::cases(500))]
-    /// Whatever a pod says, injecting twice is injecting once, and nothing but our own is touched.
+    /// Whatever a pod contains, a second injection changes nothing, and the pod's own fields are not touched.
     #[test]
     fn injection_is_idempotent(change in crate::anything::json(), container in crate::anything::json()) {
         let mut pod = member(&json!({ "spec": { "extra": change } }));

@@ -1,4 +1,4 @@
-//! What the view has no room for: what the rules and the audit say of it.
+//! Objects that are too large for the view: what the rules and the audit report about them.
 
 use facts::galera::adopt::Adoption;
 use facts::review::{Operation, Origin, Review};
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use objects::{ConfigMap, Kind, Object, Unreadable};
 use serde_json::{Value, json};
 
-/// A custom resource that holds more is not kept.
+/// The size in bytes above which the view does not keep a custom resource.
 const LARGEST: usize = 128 << 10;
 
 fn rds_kind() -> Kind {
@@ -74,7 +74,7 @@ fn of_what_found_no_room_it_is_known_that_it_is_there() {
     let says: Vec<_> = found.objects.iter().map(|it| &*it.decision.judged[0].finding.says).collect();
     assert_eq!(says, ["is not examined: it holds more than 128 KiB"; 2]);
     assert_eq!((found.refused(), found.warned()), (0, 2), "a write of it would not be refused for its size");
-    // A request is judged by all of it.
+    // A request is judged by the whole object.
     let created = Review::as_created(Origin::Validating, rds_kind(), "db", "it", Ok(large));
     let decision = in_view(&facts, |view| rulebook().evaluate(&created, view));
     assert!(format!("{decision:?}").contains("R10"), "{decision:?}");
@@ -139,7 +139,7 @@ fn a_name_counts_and_a_plan_that_is_not_known_is_not_guessed() {
     assert_eq!(in_view(&facts, |view| view.named(version, "db").count()), 1);
 }
 
-/// It is not taken for empty, nor for one that is not there.
+/// A ConfigMap that is too large is treated neither as empty nor as missing.
 #[test]
 fn readers_of_what_found_no_room_are_judged_without_it_in_words() {
     let mount = r#""volumeMounts":[{"name":"v","mountPath":"/docker-entrypoint-initdb.d"}]"#;

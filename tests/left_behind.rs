@@ -1,4 +1,4 @@
-//! Members whose StatefulSet was deleted around them, on a real API server.
+//! Members whose StatefulSet was deleted without them, on a real API server.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,8 @@ use crate::cluster::{STATEFUL_SET, running_cluster};
 use crate::guarded;
 use crate::lab::{User, eventually};
 
-/// Between `delete --cascade=orphan` and the next apply the members are nobody's, and still the cluster. The manifest that
-/// is applied then may have been saved when the cluster was new.
+/// Between `delete --cascade=orphan` and the next apply the members have no owner, but they are still the cluster. The
+/// manifest that is applied then may have been saved when the cluster was new.
 #[test]
 fn members_without_a_stateful_set_are_still_the_cluster() {
     let (plane, ns) = running_cluster("orphan");
@@ -38,7 +38,7 @@ fn members_without_a_stateful_set_are_still_the_cluster() {
     let stopped = ask(&["stop", STATEFUL_SET, "--yes"]);
     assert!(stopped.contains("was deleted, and 3 of its pods are still there; apply it again"), "{stopped}");
 
-    // What they read, are reached by and are protected by stays guarded.
+    // Objects that the members read, or by which they are reached or protected, stay guarded.
     for (what, rule) in [
         ("configmap/galera-instance-nodeconfig", "[G10] ConfigMap "),
         ("service/galera-instance-hs", "[G10] Service "),
@@ -46,7 +46,7 @@ fn members_without_a_stateful_set_are_still_the_cluster() {
         let refused = run(&["delete", what, "--dry-run=server"]);
         assert!(refused.stderr.contains(rule), "{what}: {refused}");
     }
-    // The StatefulSet that takes them over is compared with what they run.
+    // The StatefulSet that adopts the members is compared with what they run.
     for (change, rule) in [
         (json!({ "spec": { "replicas": 1 } }), "[G01] "),
         (json!({ "spec": { "serviceName": "other" } }), "[G08] "),

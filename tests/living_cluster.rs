@@ -1,5 +1,5 @@
-//! A guarded cluster that lives by itself: on nodes, with a scheduler, every pod becoming Ready and going as pods do.
-//! For the tests in which a tool does several things and waits for what comes of them.
+//! A guarded cluster on nodes with a scheduler, where pods become Ready and end by themselves, as real pods do. It is for
+//! tests in which a tool does several things and waits for their results.
 
 use serde_json::Value;
 
@@ -12,28 +12,28 @@ pub const BOOTSTRAP: &str = "deployment/galera-instance-bootstrap";
 const MEMBERS: &str = "--selector=app=galera";
 const KINDS: &str = "secret,configmap,service,deployment,statefulset,pod";
 
-/// The same cluster with readiness probes that are kept: its members become Ready, and nothing proves them Synced.
+/// Returns the same cluster with readiness probes that are kept: its members become Ready, but nothing proves them Synced.
 pub fn unproven() -> String {
     let labels = "    metadata: {labels: {app: galera, galera: galera, instance: galera-instance}";
     assert!(GALERA.contains(labels), "the template of the members");
     GALERA.replace(labels, &format!("{labels}, annotations: {{gatera.dev/readiness: keep}}"))
 }
 
-/// One namespace, guarded as a whole.
+/// A namespace that is guarded as a whole.
 pub struct Alive {
     pub plane: &'static ControlPlane,
     pub ns: String,
 }
 
 impl Alive {
-    /// Nothing in it yet.
+    /// Creates a namespace with nothing in it.
     pub fn empty(prefix: &str) -> Alive {
         let (plane, _) = guarded::shared_with_nodes();
         let ns = plane.namespace_with_labels(prefix, &[("gatera.dev/mode", "enforce")]);
         Alive { plane, ns }
     }
 
-    /// Applied, formed, and its bootstrap node removed by the guard.
+    /// Creates a namespace with a cluster that has formed and whose bootstrap node the guard has removed.
     pub fn cluster(prefix: &str) -> Alive {
         let alive = Alive::empty(prefix);
         alive.apply(&[]).succeeded();
@@ -42,23 +42,23 @@ impl Alive {
         alive
     }
 
-    /// What an ordinary person types.
+    /// Runs kubectl with the rights of an editor.
     pub fn kubectl(&self, arguments: &[&str]) -> Output {
         self.plane.kubectl(User::Editor, &[&["--namespace", &*self.ns], arguments].concat())
     }
 
-    /// What somebody types who may also change nodes and namespaces.
+    /// Runs kubectl with the rights of an administrator, who may also change nodes and namespaces.
     pub fn admin(&self, arguments: &[&str]) -> Output {
         self.plane.kubectl(User::Admin, &[&["--namespace", &*self.ns], arguments].concat())
     }
 
-    /// The robot's `kubectl apply` of the fixture. The label `instance` is the namespace's name, so that of all the pods
-    /// on a node those of one test can be named.
+    /// Runs `kubectl apply` for the fixture, as CI does. The label `instance` is set to the name of the namespace, so that the
+    /// pods of one test can be selected among all pods on a node.
     pub fn apply(&self, flags: &[&str]) -> Output {
         self.apply_text(GALERA, flags)
     }
 
-    /// The same with other manifests.
+    /// Runs `kubectl apply` for other manifests in the same way.
     pub fn apply_text(&self, text: &str, flags: &[&str]) -> Output {
         let all = [&["--namespace", &*self.ns, "apply", "--filename=-"], flags].concat();
         let labelled = text.replace("instance: galera-instance", &format!("instance: {}", self.ns));
@@ -73,7 +73,7 @@ impl Alive {
         self.plane.get(&self.ns, &format!("statefulset/{STATEFUL_SET}"))
     }
 
-    /// All three members are Ready and the leader has seen one of them.
+    /// Waits until all three members are Ready and the leader has seen one of them.
     pub fn until_formed(&self) {
         self.until_ready(3);
         self.until("statefulset", "jsonpath={.metadata.annotations.gatera\\.dev/data}=present");
@@ -83,35 +83,35 @@ impl Alive {
         self.until("statefulset", &format!("jsonpath={{.status.readyReplicas}}={members}"));
     }
 
-    /// The guard has removed the bootstrap node and written down that it did.
+    /// Waits until the guard has removed the bootstrap node and recorded the removal.
     pub fn until_bootstrap_removed(&self) {
         until_bootstrap_removed(self.plane, &self.ns);
     }
 
-    /// One kubectl that watches is cheaper than many that look.
+    /// Waits with one kubectl that watches, which is cheaper than many that poll.
     fn until(&self, kind: &str, condition: &str) {
         let wait = ["wait", kind, MEMBERS, "--timeout=80s", &format!("--for={condition}")];
         self.admin(&wait).succeeded();
     }
 
-    /// Bootstrap pods.
+    /// Returns the names of the bootstrap pods.
     pub fn founders(&self) -> String {
         self.kubectl(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).succeeded()
     }
 
-    /// uid of each member's pod, by name.
+    /// Returns the name and uid of each member's pod.
     pub fn members(&self) -> Vec<(String, String)> {
         let path = "--output=jsonpath={range .items[*]}{.metadata.name} {.metadata.uid}{\"\\n\"}{end}";
         let text = self.kubectl(&["get", "pods", MEMBERS, path]).succeeded();
         text.lines().filter_map(|line| line.split_once(' ')).map(|(a, b)| (a.into(), b.into())).collect()
     }
 
-    /// On which node a pod is.
+    /// Returns the name of the node on which a pod runs.
     pub fn node_of(&self, pod: &str) -> String {
         self.kubectl(&["get", "pod", pod, "--output=jsonpath={.spec.nodeName}"]).succeeded()
     }
 
-    /// Whatever `act` does, every object is afterwards what it was.
+    /// Asserts that every object is the same before and after `act`.
     pub fn changes_nothing(&self, act: impl FnOnce()) {
         let before = self.objects();
         act();
@@ -120,8 +120,8 @@ impl Alive {
         assert!(changes.is_empty(), "{changes}");
     }
 
-    /// Every object as its writers left it, who owns which field included; nothing of what controllers report or of what
-    /// Helm writes down for itself.
+    /// Returns every object as its writers left it, including the managers of its fields, but without what controllers report
+    /// and without Helm's own records.
     pub fn objects(&self) -> Value {
         eventually("controllers have seen everything", || {
             let get = ["get", KINDS, "--show-managed-fields", "--output=json"];
@@ -136,7 +136,7 @@ impl Alive {
     }
 }
 
-/// The guard has removed the bootstrap node and written down that it did.
+/// Waits until the guard has removed the bootstrap node and recorded the removal.
 pub fn until_bootstrap_removed(plane: &ControlPlane, ns: &str) {
     eventually("the guard to remove the bootstrap node", || {
         let set = plane.get(ns, &format!("statefulset/{STATEFUL_SET}"));
@@ -159,7 +159,7 @@ fn as_written(mut object: Value) -> Value {
     object["metadata"]["resourceVersion"] = Value::Null;
     let Some(managers) = object["metadata"]["managedFields"].as_array_mut() else { return object };
     managers.retain(|it| it["subresource"] != "status");
-    // The list is in the order of its times: a replicas of 1 that is held at 0 moves its writer to the end, once.
+    // The list is sorted by time: when replicas 1 is held at 0, the manager that wrote it moves to the end, once.
     for manager in managers.iter_mut() {
         manager["time"] = Value::Null;
     }
@@ -167,7 +167,7 @@ fn as_written(mut object: Value) -> Value {
     object
 }
 
-/// Ready and not, gone and back: what the tests with nodes rely on.
+/// Pods become Ready and unready, are deleted and replaced, as the tests with nodes expect.
 #[test]
 fn pods_live_and_go_by_themselves() {
     let alive = Alive::cluster("alive");

@@ -1,4 +1,5 @@
-//! Every test that needs more than one module of the crate. One binary, so one link step; this is its table of contents.
+//! All tests that need more than one module of the crate. They form one binary, which needs one link step; this is its table
+//! of contents.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,

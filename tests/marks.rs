@@ -1,5 +1,5 @@
-//! The guard's own annotations, written by somebody else: nothing of it is believed. The attacks that were tried, against
-//! the router; `live.rs` has them against a real API server.
+//! The guard's own annotations, when another program writes them: none of them is believed. The attacks are tried here
+//! against the router, and in `live.rs` against a real API server.
 
 mod live;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::router::{ask, guard};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 
-/// A member as the StatefulSet controller makes it, changed by a merge patch.
+/// Returns a member's pod as the StatefulSet controller creates it, changed by a merge patch.
 fn member(change: &Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1",
@@ -40,7 +40,7 @@ fn member(change: &Value) -> Value {
     pod
 }
 
-/// What the guard answers when this pod is created, before or after the object is final; and the pod then.
+/// Returns the guard's response to the creation of this pod, at the mutating or the validating endpoint, and the patched pod.
 async fn created(scene: &Scene, endpoint: &str, pod: &Value) -> (Value, Value) {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -77,7 +77,7 @@ const OWN: [&str; 6] = [
     "gatera.dev/start-script",
 ];
 
-/// Whatever the guard skips, no mark stays that somebody wrote into the template.
+/// Even from a pod that it does not inject, the guard removes every mark that was written into the template.
 #[tokio::test]
 async fn a_pod_that_is_not_injected_carries_no_marks() {
     let forged = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION"), "gatera.dev/data": "none", "gatera.dev/later": "x", "gatera.dev/profile": "official" });
@@ -110,7 +110,7 @@ async fn a_pod_that_is_not_injected_carries_no_marks() {
     assert!(response["warnings"][0].as_str().unwrap().starts_with("[G18] Pod db/"), "{response}");
 }
 
-/// What the API server and other webhooks do to a pod after injection is no reason to doubt it.
+/// A pod is not refused because of what the API server and other webhooks change in it after injection.
 #[tokio::test]
 async fn what_the_guard_injected_passes_as_the_api_server_sends_it() {
     let scene = Scene::default();
@@ -144,15 +144,15 @@ async fn what_the_guard_injected_passes_as_the_api_server_sends_it() {
             (&json!(true), &Value::Null),
             "{change}: {response}"
         );
-        // Asked again, as after another webhook has changed it, there is nothing to say of the marks.
+        // A second mutating call, as after a change by another webhook, causes no warning about the marks.
         let (response, again) = created(&scene, "/mutate", &pod).await;
         assert!(!response["warnings"].to_string().contains("G18"), "{response}");
         assert_eq!(marks(&again), marks(&pod));
     }
 }
 
-/// Each in a pod that is otherwise what injection makes: while the mutating call was not answered, or by somebody who
-/// comes after it.
+/// Each pod is otherwise as injection makes it. Its marks could be forged while the mutating call was not answered, or by a
+/// webhook that is called later.
 #[tokio::test]
 async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
     let scene = Scene::default();
@@ -253,7 +253,7 @@ async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
     }
 }
 
-/// A cluster whose template carries the mark of injection from before: its pods prove nothing.
+/// If the template of a cluster already carries the mark of injection, its pods prove nothing.
 #[test]
 fn members_of_a_template_that_carries_the_mark_are_not_verified() {
     let unverified = |annotations: Value| {
@@ -266,7 +266,7 @@ fn members_of_a_template_that_carries_the_mark_are_not_verified() {
     assert_eq!(unverified(json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") })), 3);
 }
 
-/// Where the mode is off, the leader has nothing to do, a new StatefulSet is not marked and a bootstrap node not held.
+/// In mode off the leader has nothing to do, pods are not injected, and a new StatefulSet is not marked.
 #[test]
 fn a_namespace_in_mode_off_is_left_alone() {
     for (mode, left_alone) in [("enforce", false), ("warn", false), ("audit", false), ("off", true)] {
@@ -298,7 +298,7 @@ fn injects(view: &View<'_>) -> bool {
     after != pod
 }
 
-/// What becomes of a StatefulSet that somebody creates.
+/// Returns the patch that the guard applies to a new StatefulSet.
 fn amended(set: &Value, view: &View<'_>) -> Option<json_patch::Patch> {
     let text = set.to_string();
     let read = Object::read(Kind::StatefulSet, &text);
@@ -307,7 +307,7 @@ fn amended(set: &Value, view: &View<'_>) -> Option<json_patch::Patch> {
     amend(&review, &text, &mut decision, view)
 }
 
-/// Claims that wait for a volume may be about to get theirs back: what a manifest says of data is not believed.
+/// A claim that waits for a volume may be about to get its old one back, so the mark in a manifest is not believed.
 #[test]
 fn a_saved_mark_is_not_believed_over_claims_from_before() {
     let settings = Settings::default();
@@ -332,7 +332,7 @@ fn a_saved_mark_is_not_believed_over_claims_from_before() {
     }
 }
 
-/// `gatera check` says it of a manifest, where there is nobody yet to take anything out.
+/// `gatera check` reports the marks of a manifest, from which the guard has not removed anything yet.
 #[test]
 fn a_check_says_which_marks_of_a_manifest_do_not_count() {
     let settings = Settings::default();

@@ -1,7 +1,8 @@
-//! What charts/gatera gives to those who watch: alerts and a dashboard. Their expressions are PromQL (promtool says so), ask
-//! for what a guard really tells, and do what they are meant to when it tells that something is the matter.
+//! What charts/gatera provides for monitoring: alerts and a dashboard. Their expressions are valid PromQL according to
+//! promtool, use metrics that a guard really has, and have the intended result when the metrics show a problem.
 //!
-//! `published_events.rs`: what a guard tells. `promql.rs`: what an expression asks for. `dashboard.rs`: the dashboard. Here: the alerts.
+//! `told.rs` collects the metrics of a guard, `promql.rs` reads what an expression uses, `dashboard.rs` tests the dashboard,
+//! and this file tests the alerts.
 
 mod dashboard;
 mod promql;
@@ -39,7 +40,7 @@ fn objects(text: &str) -> Vec<Value> {
     inspect::manifest::read(text).into_iter().map(|it| it.unwrap().json()).collect()
 }
 
-/// The PrometheusRule of a release in this namespace.
+/// Returns the PrometheusRule of a release in this namespace.
 fn rule(namespace: &str) -> Value {
     let namespace = format!("--namespace={namespace}");
     let choice = ["--set=prometheusRule.enabled=true", "--show-only=templates/prometheusrule.yaml"];
@@ -75,7 +76,7 @@ fn prometheus_reads_the_rules_that_helm_renders() {
     assert_ne!(check_rules(&broken).status, 0);
 }
 
-/// fixtures/alerts_test.yaml has each of them fire, and each be silent.
+/// In fixtures/alerts_test.yaml each alert fires in one case and is silent in another.
 #[test]
 fn alerts_fire_when_they_should_and_only_then() {
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +91,7 @@ fn alerts_fire_when_they_should_and_only_then() {
     }
 }
 
-/// What is played to the alerts is what a guard tells, and so is what they and the dashboard ask for.
+/// The alerts, and the series that their test feeds to them, use only metrics and labels that a guard has.
 #[tokio::test]
 async fn alerts_and_what_is_played_to_them_are_of_metrics_that_there_are() {
     let told = Told::by_a_guard().await;
@@ -108,7 +109,7 @@ async fn alerts_and_what_is_played_to_them_are_of_metrics_that_there_are() {
     let tests = played["tests"].as_array_mut().unwrap();
     for series in tests.iter().flat_map(|test| test["input_series"].as_array().unwrap()) {
         let mut asked = asked(text(series, "/series"));
-        // Which rule it was is an example.
+        // The id of the rule is only an example.
         asked.selectors[0].matchers.retain(|matcher| matcher.label != "rule");
         assert_eq!(told.knows(&asked), Ok(()), "fixtures/alerts_test.yaml");
     }
@@ -128,7 +129,7 @@ fn the_rule_is_the_file_with_the_namespace_of_the_release() {
     assert_eq!(objects(&text)[0]["metadata"]["labels"]["release"], "kube-prometheus");
 }
 
-/// The guard publishes no pages of its own: the address before the path is the chart's value.
+/// The guard does not publish the runbooks itself: the address before the path is a value of the chart.
 #[test]
 fn every_alert_links_to_its_section_of_the_runbooks() {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
@@ -147,7 +148,7 @@ fn every_alert_links_to_its_section_of_the_runbooks() {
     assert_eq!(links.count(), names.len(), "{rendered}");
 }
 
-/// `{{ range query "…" }}` in a description: what it asks for is what a guard tells.
+/// Every `{{ range query "…" }}` in a description uses metrics that a guard has.
 #[tokio::test]
 async fn descriptions_name_clusters_by_metrics_that_there_are() {
     let told = Told::by_a_guard().await;
@@ -173,7 +174,7 @@ fn nothing_of_it_is_rendered_unless_it_is_asked_for() {
     }
 }
 
-/// The operator sets labels of its own, `endpoint` among them, and what the guard calls so would be renamed.
+/// Prometheus Operator sets labels of its own, such as `endpoint`, and would rename the guard's labels of the same names.
 #[test]
 fn the_guards_labels_arrive_under_their_names() {
     let choice = ["--set=serviceMonitor.enabled=true", "--show-only=templates/servicemonitor.yaml"];
@@ -181,7 +182,7 @@ fn the_guards_labels_arrive_under_their_names() {
     assert_eq!(monitor["spec"]["endpoints"][0]["honorLabels"], true, "{monitor}");
 }
 
-/// Somebody is woken by it.
+/// An alert may wake a person up, so its text must be enough to act on.
 #[test]
 fn every_alert_says_what_is_the_matter_and_what_to_do() {
     let help = Command::new(program()).arg("--help").output().unwrap();
@@ -205,7 +206,7 @@ fn every_alert_says_what_is_the_matter_and_what_to_do() {
         let kept = asked(text(&alert, "/expr")).grouped;
         for words in [summary, description] {
             for label in words.split("$labels.").skip(1).map(|rest| rest.split(' ').next().unwrap()) {
-                // absent() keeps what its selector names.
+                // absent() keeps the labels that its selector names.
                 let known = kept.contains(label) || (name == "GateraDown" && label == "namespace");
                 assert!(known, "{name} speaks of {label}, which its expression does not keep");
             }
@@ -213,13 +214,13 @@ fn every_alert_says_what_is_the_matter_and_what_to_do() {
     }
 }
 
-/// What stands in backticks and can be typed.
+/// Lists the commands that stand in backticks.
 fn commands(description: &str) -> Vec<&str> {
     let quoted = description.split('`').skip(1).step_by(2);
     quoted.filter(|it| it.starts_with("kubectl ") || it.starts_with("gatera ")).collect()
 }
 
-/// The table in docs/operations.md has every alert, in the order of the file, and no command that the alert has not.
+/// The table in docs/operations.md has every alert, in the order of the file, and only commands that the alert has, too.
 #[test]
 fn docs_list_the_alerts() {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();

@@ -1,5 +1,5 @@
-//! What breaks admission webhooks in real life, tried on a real API server: certificates that rotate, replicas that are
-//! rolled, connections that never speak, an API server out of reach, and a guard that is gone.
+//! What breaks admission webhooks in practice, tested on a real API server: certificates that rotate, replicas that are
+//! rolled, connections that never send a request, an API server that cannot be reached, and a guard that is down.
 
 use gatera::rulebook;
 use std::io::{Read as _, Write as _};
@@ -20,11 +20,11 @@ fn guarded_namespace(plane: &ControlPlane) -> String {
 }
 
 fn crypto() {
-    // Whoever is first installs it.
+    // Only the first call in a process installs the provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// A leaf that lives 12 s is replaced after 8, a CA that lives 24 s after 16.
+/// A leaf that is valid for 12 s is replaced after 8 s, and a CA that is valid for 24 s after 16 s.
 #[test]
 fn no_request_fails_while_leaf_and_ca_rotate() {
     crypto();
@@ -61,7 +61,7 @@ fn no_request_fails_while_leaf_and_ca_rotate() {
     assert_eq!(status, 200, "{text}");
 }
 
-/// Two replicas behind a Service; one is replaced while requests come in. The leader's successor leads at once.
+/// Of two replicas behind a Service the leader is replaced while requests come in, and its successor leads at once.
 #[test]
 fn no_request_fails_while_replicas_are_rolled() {
     crypto();
@@ -94,7 +94,7 @@ fn no_request_fails_while_replicas_are_rolled() {
     eventually("the old leader to be unready", || {
         (leader.get("/readyz").is_none_or(|(status, _)| status == 503)).then_some(())
     });
-    // As endpoints do: an unready pod gets no new connections.
+    // As with endpoints, an unready pod gets no new connections.
     service.lead_to(&[other.webhooks, three.webhooks]);
     let (status, log) = leader.until_ended(Duration::from_secs(60));
     assert!(status.success(), "{log}");
@@ -111,7 +111,8 @@ fn no_request_fails_while_replicas_are_rolled() {
     assert!(done > 100, "only {done} requests were made: that is no load");
 }
 
-/// In steady state the guard asks nothing besides its watches and for kinds of packs that nobody has installed, and keeps its lease.
+/// Asserts that in steady state the guard sends no requests except for its watches, its lease, and kinds of packs that are not
+/// installed.
 fn asks_nothing_but_its_lease(plane: &ControlPlane) {
     let renewals = || {
         plane
@@ -130,12 +131,12 @@ fn asks_nothing_but_its_lease(plane: &ControlPlane) {
     };
     let others: Vec<_> = asked.iter().filter(|it| !is_usual(it)).collect();
     assert!(others.is_empty(), "{others:?}");
-    // About as often as others are heard from.
+    // Kinds that are not installed are requested about as often as the watches of other kinds are renewed.
     let absent = asked.iter().filter(|it| it.code == 404).count();
     assert!(absent <= 4 * rulebook().kinds().watched().count(), "{absent}: {asked:?}");
 }
 
-/// Fail-closed for Galera, invisible for everybody else, one command out, one command back.
+/// The webhooks fail closed for Galera and do not affect other workloads; one command disables them and one restores them.
 #[test]
 fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     let plane = ControlPlane::start();
@@ -162,7 +163,8 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     assert_eq!(refused.status, 1);
     assert!(refused.stderr.contains("failed calling webhook \"workloads.gatera.dev\""), "{}", refused.stderr);
     assert_eq!(label("service/galera-instance-cs", "a=1").status, 1, "the namespace is guarded as a whole");
-    // What no server reads is not even asked about, so Helm goes on for strangers; a name or a type alone is not enough.
+    // Objects that no server reads are not sent to the guard, so Helm keeps working for other workloads; for that a name or a
+    // type alone is not enough.
     let run = |arguments: &[&str]| {
         plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat()).status
     };
@@ -185,7 +187,7 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
         .kubectl(User::Editor, &["--namespace", &stranger, "scale", "deployment", "web", "--replicas=2"]);
     assert_eq!(pods.status, 0, "scaling elsewhere is fail-open: {}", pods.stderr);
 
-    // The README's one command.
+    // The way out is one command in README.md.
     let readme = include_str!("../README.md");
     let command = readme
         .lines()
@@ -204,9 +206,9 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     let scaled = plane
         .kubectl(User::Editor, &["--namespace", &ns, "scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
     assert!(scaled.stderr.contains("[G01]"), "{}", scaled.stderr);
-    // What happened meanwhile is found, and told once: a change that leaves it there is no news.
+    // The audit reports what happened meanwhile, and once: a change that leaves the finding in place is not reported again.
     eventually("an Event about the password", || {
-        // Editors of Kubernetes 1.30 see Events of the other group only.
+        // With Kubernetes 1.30 editors see only Events of the other group.
         let get = ["get", "events.events.k8s.io", "--namespace", &ns];
         let found = plane.kubectl(User::Admin, &get).succeeded();
         found.contains("AuditG11").then_some(())
@@ -215,7 +217,7 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     asks_nothing_but_its_lease(&plane);
 }
 
-/// Connections that never finish the handshake cost a timeout, not the service.
+/// Connections that never finish the handshake end with a timeout and do not disturb the service.
 #[test]
 fn silent_connections_cost_nothing() {
     let (plane, guard) = guarded::shared();
@@ -226,7 +228,7 @@ fn silent_connections_cost_nothing() {
     let scaled = plane
         .kubectl(User::Editor, &["--namespace", &ns, "scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
     assert!(scaled.stderr.contains("[G01]"), "it waited for the silent ones: {}", scaled.stderr);
-    // An answer that had waited for the silent ones would have come after the API server's patience, and not be ours.
+    // If the guard had waited for the silent connections, the API server would have timed out with a message of its own.
     eventually("the silent connections to be turned away", || {
         let text = guard.get("/metrics")?.1;
         let line = text
@@ -238,7 +240,7 @@ fn silent_connections_cost_nothing() {
     assert_eq!(half.read(&mut [0; 16]).unwrap_or(0), 0, "the half-open one was closed");
 }
 
-/// While the API server is out of reach the guard says so, refuses what destroys, and recovers by itself.
+/// While the API server cannot be reached, the guard reports a stale view and refuses what destroys, and it recovers by itself.
 #[test]
 fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
     let (plane, _) = guarded::shared();
@@ -251,7 +253,7 @@ fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
         &Start {
             identity: "cut".into(),
             namespace: Some("default".into()),
-            // Not the shared guard's entries, certificates and lease.
+            // With this name the guard does not use the shared guard's entries, certificates and lease.
             arguments: vec!["--configuration=cut".into()],
             api_server: Some(format!("https://{}", wire.address)),
             ..Start::default()
@@ -271,7 +273,8 @@ fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
     eventually("the view to be current again", || view("current"));
 }
 
-/// Certificates that somebody else keeps: shown as they are, swapped twice without a restart, a broken pair ignored.
+/// Certificates that another program maintains are used as they are and swapped twice without a restart, and a broken pair is
+/// ignored.
 #[test]
 fn certificates_of_your_own_are_swapped_when_their_folder_changes() {
     use gatera::act::certs::{Lives, Material};
@@ -279,7 +282,7 @@ fn certificates_of_your_own_are_swapped_when_their_folder_changes() {
     let (plane, _) = guarded::shared();
     let folder = tempfile::tempdir().unwrap();
     let mut generation = 0;
-    // As a kubelet does it: a new folder, and the link `..data` renamed over the old one.
+    // Like a kubelet, this creates a new folder and renames the new link `..data` over the old one.
     let mut swap = |files: &[(String, Vec<u8>)]| {
         generation += 1;
         let new = folder.path().join(format!("..{generation}"));

@@ -1,5 +1,5 @@
-//! Owners (`metadata.ownerReferences`) with which Kubernetes would delete what a cluster needs: owners of every shape, very many of
-//! them, the way out that a refusal prints, and what a real API server with its garbage collector does.
+//! Owners (`metadata.ownerReferences`) that would make Kubernetes delete what a cluster needs: owners of every shape, very many
+//! owners, the way out that a refusal prints, and what a real API server with its garbage collector does.
 
 use gatera::rulebook;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::scene::{self, STATEFUL_SET, Scene};
 
 const CLAIM: &str = "PersistentVolumeClaim/datadir-galera-instance-galera-1";
 
-/// What is answered when somebody changes this object.
+/// Returns the response to this change of an object by this user.
 async fn answer(scene: &Scene, what: &str, change: &Value, user: &str) -> Value {
     let asked = Action::ChangeObject { what: what.to_owned(), change: change.clone() }.asked(scene);
     ask(&guard(scene.world(&Settings::default())), "/validate", &body(&asked, user)).await["response"].clone()
@@ -39,7 +39,7 @@ async fn owners_of_every_shape_delete_no_claim() {
         owner("v1", "Namespace", scene::NAMESPACE, ""),
         owner("v1", "Node", "node-0", "1"),
         owner("rbac.authorization.k8s.io/v1", "ClusterRole", "edit", "1"),
-        // Of this name in another namespace: an owner is looked for beside what it owns.
+        // The Secret of this name is in another namespace, but an owner is looked up in the namespace of what it owns.
         owner("v1", "Secret", "elsewhere", "1"),
         owner("apps/v1", "StatefulSet", STATEFUL_SET, "7"),
         owner("apps/v1", "StatefulSet", STATEFUL_SET, "6"),
@@ -61,7 +61,7 @@ async fn owners_of_every_shape_delete_no_claim() {
     }
 }
 
-/// The cost grows with the number of owners, and not with its square.
+/// The cost grows with the number of owners, not with its square.
 #[test]
 fn a_hundred_thousand_owners_are_judged_at_once() {
     let settings = Settings::default();
@@ -87,7 +87,7 @@ fn a_hundred_thousand_owners_are_judged_at_once() {
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
-/// The command that a refusal prints is followed as it stands, and the same change passes then.
+/// After the command that a refusal prints, the same change is admitted.
 #[tokio::test]
 async fn the_way_out_that_is_printed_releases_what_it_says() {
     let nope = owned_by(&json!([owner("v1", "ConfigMap", "nope", "1")]));
@@ -124,8 +124,7 @@ async fn the_way_out_that_is_printed_releases_what_it_says() {
     }
 }
 
-/// With a garbage collector: what was refused stays, what is created with an owner is refused, too, and the controllers that write
-/// owners go on.
+/// The real garbage collector deletes none of the objects whose new owner was refused.
 #[test]
 fn an_editor_deletes_nothing_by_an_owner_that_does_not_exist() {
     let (plane, ns) = crate::cluster::running_cluster("owners");
@@ -149,7 +148,7 @@ fn an_editor_deletes_nothing_by_an_owner_that_does_not_exist() {
         assert!(output.status == 1 && output.stderr.contains(&format!("[{rule}] ")), "{what}: {output}");
         assert!(output.stderr.contains("its new owner ConfigMap nope"), "{what}: {output}");
     }
-    // A stranger with such an owner is collected, so the collector has been at work.
+    // A ConfigMap that is not guarded is collected for such an owner, so the garbage collector has run.
     let stranger = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "stranger", "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "nope", "uid": "11111111-1111-1111-1111-111111111111" }] } });
     let create = ["--namespace", &*ns, "create", "--filename=-"];
     plane.kubectl_stdin(User::Editor, &create, &stranger.to_string()).succeeded();

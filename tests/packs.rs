@@ -1,5 +1,5 @@
-//! Packs on a real API server: entries come with their custom resources and go with them; the operators that people run there are not
-//! disturbed, and what would destroy their data is refused.
+//! Packs on a real API server: entries are added and removed with their custom resources; operators that are installed there are
+//! not disturbed, and what would destroy their data is refused.
 
 mod operator;
 mod rds;
@@ -14,7 +14,7 @@ use operator::Operator;
 const DEFINITION: &str = include_str!("fixtures/wordpress-crd.yaml");
 const RESOURCE: &str = include_str!("fixtures/wordpress-cr.yaml");
 
-/// The names of the entries that are registered.
+/// Returns the names of the registered entries.
 fn entries(plane: &ControlPlane) -> Vec<String> {
     let path = "jsonpath={range .items[*].webhooks[*]}{.name}{\"\\n\"}{end}";
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
@@ -43,7 +43,7 @@ impl Web {
         self.plane.kubectl(User::Admin, &[&["--namespace", &*self.ns], arguments].concat())
     }
 
-    /// As the guard's last look had it: what was written before is known.
+    /// Waits until the guard's view contains this object, and with it everything that was written before.
     fn until_known(&self, object: &str) {
         let before =
             self.admin(&["get", object, "--output=jsonpath={.metadata.resourceVersion}"]).succeeded();
@@ -58,7 +58,7 @@ impl Web {
 }
 
 impl Web {
-    /// A Deployment of the name that has an owner of its own.
+    /// Asserts a warning about a Deployment that has the name of the operator's but another owner.
     fn warns_of_a_namesake_of_another_owner(&self) {
         let owner = json!({ "apiVersion": "apps.example.org/v1", "kind": "Site", "name": "x", "uid": "7" });
         let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "nginx:1.27" }] } });
@@ -88,7 +88,7 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
     let web = Web { plane, guard, ns };
     let (plane, ns) = (&web.plane, &*web.ns);
 
-    // As it stands in the example.
+    // The resource is applied exactly as in the operator's example.
     let refused = web.apply(RESOURCE);
     assert_eq!(refused.status, 1, "{refused}");
     let words =
@@ -157,7 +157,7 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
         let output = web.admin(arguments);
         assert!(output.status == 1 && output.stderr.contains(words), "{arguments:?}: {output}");
     }
-    // What somebody deletes by hand comes back.
+    // The operator re-creates what is deleted by hand.
     web.admin(&["delete", "service", "wordpress-mysql"]).succeeded();
     web.admin(&["delete", "deployment", "wordpress-mysql"]).succeeded();
     eventually("it to be made again", || {
@@ -173,7 +173,7 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
     assert_eq!(status, 200, "{text}");
 }
 
-/// As it is printed: the label first, then the Wordpress alone. What it leaves behind is still guarded.
+/// Follows the printed commands: first the label, then the deletion of the Wordpress alone, whose claims are still guarded.
 fn leaves_its_data(web: &Web, operator: &Operator<'_>) {
     let (plane, ns) = (&web.plane, &*web.ns);
     let delete = || web.admin(&["delete", "wordpress", "example-wordpress"]);
@@ -191,7 +191,7 @@ fn leaves_its_data(web: &Web, operator: &Operator<'_>) {
         let refused = web.admin(&["delete", "pvc", claim]);
         assert!(refused.status == 1 && refused.stderr.contains("[W04]"), "{refused}");
     }
-    // Another one over them owns none, and may go.
+    // A new Wordpress that uses these claims does not own them, so it may be deleted.
     web.apply(&RESOURCE.replace("abc", "secretRef:mysql/password")).succeeded();
     web.until_known("wordpress/example-wordpress");
     delete().succeeded();
@@ -207,7 +207,7 @@ fn leaves_its_data(web: &Web, operator: &Operator<'_>) {
     });
 }
 
-/// Confirmed, one goes with everything that it owns.
+/// Deletes a Wordpress, once that is confirmed, with everything that it owns.
 fn goes_with_its_data(web: &Web, operator: &Operator<'_>) {
     web.apply(&RESOURCE.replace("abc", "secretRef:mysql/password")).succeeded();
     eventually("the operator to make all of it again", || {

@@ -1,4 +1,4 @@
-//! The script by which `gatera passwd` runs a statement in a member's pod, with a client that only says what it was given.
+//! The script with which `gatera passwd` runs a statement in a member's pod. The client is a stand-in that records its input.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 const SCRIPT: &str = include_str!("../src/command/passwd/statement.sh");
 
-/// Root has the password "right"; shop has " it's \ new". It writes what it ran to a file.
+/// The stand-in for the client, which writes what it runs to a file. The password of root is "right", of shop " it's \ new".
 const CLIENT: &str = r#"#!/bin/sh
 IFS= read -r statement
 password=$(cat "${1#--defaults-extra-file=}")
@@ -24,7 +24,7 @@ ALTER*broken*) echo "ERROR 1064 (42000): You have an error" >&2; exit 1 ;;
 esac
 "#;
 
-/// The shells that images have, as far as they are installed.
+/// Lists the shells that images contain, as far as they are installed here.
 fn shells() -> Vec<&'static [&'static str]> {
     let all: [&[&str]; 3] = [&["sh"], &["bash"], &["busybox", "sh"]];
     let runs = |shell: &&[&str]| Command::new(shell[0]).args(&shell[1..]).args(["-c", ":"]).status().is_ok();
@@ -55,7 +55,7 @@ fn run_by(shell: &[&str], input: &str) -> (Output, String) {
     (output, fs::read_to_string(&ran).unwrap_or_default())
 }
 
-/// What the stand-in expects, as a value in an option file.
+/// The password of shop, as a value in an option file.
 const SHOP: &str = r#"" it's \\ %s new""#;
 
 fn said(output: &Output) -> String {

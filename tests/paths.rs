@@ -1,7 +1,7 @@
-//! Every path a change can take, through real kubectl: what destroys is refused on each of them, in words that are
-//! compared whole; what only looks alike passes.
+//! Every path that a change can take, through the real kubectl: destructive changes are refused on each path, with a message
+//! that is compared in full; changes that only look similar are allowed.
 //!
-//! One page per cluster state: `tests/fixtures/paths-*.snap` is what people see.
+//! There is one page per cluster state: `tests/fixtures/paths-*.snap` is what users see.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::cluster::{STATEFUL_SET, running_cluster};
 use crate::guarded;
 use crate::lab::{ControlPlane, Output, User, eventually};
 
-/// A namespace and who types in it.
+/// A namespace with a running cluster, the user who types commands there, and the page with their output.
 pub struct Terminal {
     pub plane: &'static ControlPlane,
     pub ns: String,
@@ -32,7 +32,7 @@ impl Terminal {
         self.plane.kubectl_stdin(self.user, &all, &stdin.to_string())
     }
 
-    /// Runs what a person types and puts it on the page with what kubectl prints.
+    /// Runs a command line and puts it on the page with the output of kubectl.
     fn types(&mut self, line: &str) -> Output {
         let words: Vec<&str> = line.split(' ').collect();
         let output = self.run(&words);
@@ -61,7 +61,7 @@ impl Terminal {
     fn page(&self, name: &str) {
         let mut page = self.page.clone();
         if self.plane.minor() <= 33 {
-            // Its kubectl does not say from where.
+            // This version of kubectl does not print the namespace.
             assert!(!page.contains(" from db namespace"), "{page}");
             page = page.replace(" deleted (server", " deleted from db namespace (server");
         }
@@ -77,7 +77,7 @@ impl Terminal {
         }, { insta::assert_snapshot!(name, page) });
     }
 
-    /// Kubernetes makes new pods for those that are gone, and they become Ready.
+    /// Replaces the pods that were deleted, lets them become Ready, and waits until the guard sees a healthy cluster.
     pub fn heal(&self) {
         self.plane.finish_deletes(&self.ns);
         self.plane.run_stateful_set(&self.ns, STATEFUL_SET);
@@ -108,7 +108,7 @@ fn eviction(pod: &str, grace: Option<i64>) -> Value {
     it
 }
 
-/// What an editor of the namespace may type, and the rule that stands in the way.
+/// Lists destructive commands of an editor of the namespace, each with the rule that refuses it.
 fn everything_that_destroys() -> Vec<(String, &'static str)> {
     let claim = format!("galera-instance-datadir-{STATEFUL_SET}-1");
     vec![
@@ -220,7 +220,7 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     it.refused(&format!("label namespace {ns} --overwrite gatera.dev/mode=Off"), "G18");
     it.user = User::Editor;
 
-    // Replacing by force is a deletion and a creation: the deletion is refused, so nothing is lost.
+    // A forced replacement is a deletion and a creation: the deletion is refused, so nothing is lost.
     let uid = it.plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"].clone();
     let mut set = it.plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
     set["metadata"] = json!({ "name": STATEFUL_SET });
@@ -229,7 +229,7 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     assert!(output.stderr.contains("[G03] StatefulSet "), "{output}");
     assert_eq!(it.plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"], uid);
 
-    // An autoscaler knows nothing of majorities.
+    // An autoscaler does not take majorities into account.
     let autoscaler = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": { "name": "galera" },
         "spec": { "minReplicas": 1, "maxReplicas": 9, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET } },
@@ -238,7 +238,7 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     it.put("kubectl create --filename=autoscaler.yaml", &output);
     assert!(output.stderr.contains("[G14] HorizontalPodAutoscaler "), "{output}");
 
-    // Many at once, as one request: each object is asked about by itself, and only one member goes.
+    // For one request that deletes many objects the API server sends a review for each object, and only one member may leave.
     let pods = format!("/api/v1/namespaces/{ns}/pods?labelSelector=app%3Dgalera&dryRun=All");
     let output = it.run(&["delete", &format!("--raw={pods}")]);
     assert_eq!(output.status, 0, "a dry run lets nobody go, so each alone could: {output}");
@@ -247,7 +247,7 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     assert!(output.stderr.contains("[G03] StatefulSet "), "{output}");
     assert!(it.exists(&format!("statefulset/{STATEFUL_SET}")));
 
-    // What only looks alike.
+    // These changes only look similar.
     it.allowed(&format!("delete statefulset {STATEFUL_SET} --cascade=orphan --dry-run=server"));
     it.allowed(&format!("delete pod {STATEFUL_SET}-2 --dry-run=server"));
     it.allowed(&format!("annotate statefulset {STATEFUL_SET} team=databases"));
@@ -274,7 +274,7 @@ fn evictions_wait_with_429_and_go_through_one_at_a_time() {
     it.put("evict galera-1 without grace", &output);
     assert!(output.stderr.contains("[G02] Pod "), "{output}");
     assert_eq!(evict(&it, 1, None).status, 0, "all others are Ready");
-    // By the reservation or by the watch, whichever is faster; so these words are on no page.
+    // The reservation or the watch causes the refusal, whichever is faster, so its message is on no page.
     let output = evict(&it, 0, None);
     assert!(output.stderr.contains("TooManyRequests") && output.stderr.contains("[G02] Pod "), "{output}");
     it.heal();
@@ -282,7 +282,7 @@ fn evictions_wait_with_429_and_go_through_one_at_a_time() {
     it.page("paths-evictions");
 }
 
-/// The first installation: its bootstrap node is the only one that has the database.
+/// During the first installation the bootstrap node is the only one that has the database.
 #[test]
 fn the_bootstrap_node_is_kept_while_members_join() {
     let (plane, _) = guarded::shared();
@@ -328,7 +328,8 @@ fn the_bootstrap_node_is_kept_while_members_join() {
     it.page("paths-joining");
 }
 
-/// The change is judged, not the state: what broke rules before the guard came can be edited, and improved in steps.
+/// The change is judged, not the state: an object that broke rules before the guard was installed can be edited, and improved
+/// in steps.
 #[test]
 fn what_was_wrong_before_may_stay_and_get_better_but_not_worse() {
     let (plane, _) = guarded::shared();
@@ -351,14 +352,14 @@ fn what_was_wrong_before_may_stay_and_get_better_but_not_worse() {
     it.refused(&format!("set image {set} mariadb=mariadb"), "G17");
     it.allowed(&format!("label {set} team=databases"));
     it.allowed("label configmap galera-instance-nodeconfig team=databases");
-    // One password fewer, in the middle of others.
+    // The patch removes one of several passwords.
     let better = json!([{ "op": "replace", "path": "/spec/template/spec/containers/0/env/0", "value": {
         "name": "MYSQL_ROOT_PASSWORD", "valueFrom": { "secretKeyRef": { "name": "galera-instance", "key": "root-password" } },
     } }]);
     let output = it.run(&["patch", &set, "--type=json", &format!("--patch={better}")]);
     it.put("kubectl patch statefulset: the password from a Secret", &output);
     assert_eq!(output.status, 0, "{output}");
-    // Nobody is asked about a status, and nothing holds up what is going.
+    // Changes of a status are not sent to the guard, and no rule holds up an object that is being deleted.
     let status = [
         "patch",
         &set,

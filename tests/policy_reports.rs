@@ -1,5 +1,5 @@
-//! The audit for web pages, on a real API server: a report comes with a finding, changes with it, and goes with it. By the guard's own
-//! account, whose rights and policy are the chart's.
+//! The audit's reports for web pages, on a real API server: a report is created, changed and deleted with its findings. The guard
+//! uses its own account, with the rights and the policy of the chart.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl House {
         self.plane.kubectl(User::Admin, &[&["--namespace", &*self.ns], arguments].concat()).succeeded()
     }
 
-    /// The report of this kind.
+    /// Returns the report of this kind in the namespace.
     fn report(&self, kind: &str) -> Option<Value> {
         let text = self.kubectl(&["get", kind, "gatera", "--ignore-not-found", "--output=json"]);
         serde_json::from_str(&text).ok()
@@ -35,14 +35,14 @@ impl House {
         self.kubectl(&["patch", "statefulset", STATEFUL_SET, "--patch", &patch.to_string()]);
     }
 
-    /// Labels its namespace.
+    /// Sets the mode of the namespace by its label.
     fn mode(&self, mode: &str) {
         let label = format!("gatera.dev/mode={mode}");
         self.plane.kubectl(User::Admin, &["label", "namespace", &self.ns, "--overwrite", &label]).succeeded();
     }
 }
 
-/// The results about the password.
+/// Returns the results about the password.
 fn of_the_password(report: &Value) -> Vec<Value> {
     report["results"].as_array().unwrap().iter().filter(|it| it["rule"] == "G11").cloned().collect()
 }
@@ -89,7 +89,7 @@ fn a_report_is_what_the_audit_finds_now() {
     assert!(!report.to_string().contains("hunter2"), "{report:#}");
     assert!(house.report("policyreports.wgpolicyk8s.io").is_none(), "one kind is enough");
 
-    // The mode of the namespace is another one: the same finding refuses now.
+    // In another mode of the namespace the same finding would be refused.
     house.mode("enforce");
     eventually("the finding to be one that refuses", || {
         let results = of_the_password(&house.report("reports.openreports.io")?);
@@ -98,7 +98,7 @@ fn a_report_is_what_the_audit_finds_now() {
     house.kubectl(&["annotate", "statefulset", STATEFUL_SET, "note=1"]);
     let version = |report: Option<Value>| report.map(|it| it["metadata"]["resourceVersion"].clone());
 
-    // Another leader knows what was written, and writes nothing.
+    // The next leader recognizes the written report and does not write it again.
     guard.terminate();
     guard.until_ended(Duration::from_secs(20));
     let before = version(house.report("reports.openreports.io"));

@@ -1,4 +1,4 @@
-//! What members tell their probes reaches the guard: their cluster's id, and what became of them.
+//! Reports in the output of members' probes reach the guard: the identity of their cluster, and the state of the members.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::living_cluster::{Alive, GALERA};
 
 const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 
-/// As a kubelet makes an Event of it.
+/// Creates an Event as a kubelet does for the output of a failed probe.
 fn says(alive: &Alive, pod: &str, uid: &str, words: &str) {
     let event = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": { "generateName": format!("{pod}."), "namespace": alive.ns },
@@ -22,7 +22,7 @@ fn says(alive: &Alive, pod: &str, uid: &str, words: &str) {
     alive.plane.kubectl_stdin(User::Admin, &create, &event.to_string()).succeeded();
 }
 
-/// The controller manager's last words come half a minute after the rest, so the other two are tried meanwhile.
+/// The controller manager's message comes half a minute after the others, so the other two tests run meanwhile.
 #[test]
 fn what_members_and_their_controller_tell_reaches_people() {
     let uncreated = with_a_member_that_cannot_be_created();
@@ -46,7 +46,7 @@ fn most_members_decide_which_cluster_it_is() {
     for (pod, uid) in &members[..2] {
         says(&alive, pod, uid, &format!("the server is SYNCED; its cluster is {ID}"));
     }
-    // Somebody else's words about this pod are not its own.
+    // An Event with the uid of another pod is not a report of this pod.
     says(
         &alive,
         &members[2].0,
@@ -76,7 +76,7 @@ fn a_refusal_says_what_became_of_members() {
     assert!(words.contains(advice), "{words}");
 }
 
-/// A refused `helm uninstall` may have taken it already, or somebody who released it.
+/// Deletes the service account of a cluster, as a refused `helm uninstall` or a use of an override may have done.
 fn with_a_member_that_cannot_be_created() -> Alive {
     let alive = Alive::empty("uncreated");
     alive.kubectl(&["create", "serviceaccount", "galera"]).succeeded();
@@ -100,7 +100,7 @@ fn with_a_member_that_cannot_be_created() -> Alive {
 }
 
 fn says_why_a_member_cannot_be_created(alive: &Alive) {
-    // The controller manager's own words; those of 1.33 begin small.
+    // This is the controller manager's own message; up to Kubernetes 1.33 it begins with a small letter.
     let create = if alive.plane.minor() > 33 { "Create" } else { "create" };
     let words = &format!(
         "cannot be created: {create} Pod galera-instance-galera-1 in StatefulSet galera-instance-galera failed error"
@@ -114,7 +114,7 @@ fn says_why_a_member_cannot_be_created(alive: &Alive) {
         let text = String::from_utf8(output.stdout).unwrap();
         (text.contains(words) && text.contains("serviceaccount \"galera\" not found")).then_some(())
     });
-    // The guard hears it, too, and says it to whoever asks for another one.
+    // The guard sees the reason, too, and names it when it refuses the deletion of another member.
     let refused = eventually("the guard to hear it", || {
         let refused = alive.kubectl(&["delete", "pod", "galera-instance-galera-0", "--wait=false"]);
         assert_eq!(refused.status, 1, "{refused}");

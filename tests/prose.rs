@@ -1,9 +1,9 @@
-//! Words that messages, comments and pages do not use, with what stands in their place.
+//! Words that messages, comments and pages do not use, with what to write instead.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A pronoun for a machine, or a word with a plainer one beside it.
+/// Pronouns for machines and words for which there is a plainer one, each with what to write instead.
 const NOT_SAID: [(&str, &str); 8] = [
     ("whoever", "the noun: a caller, a member, a client, you"),
     ("whomever", "the noun"),
@@ -15,7 +15,7 @@ const NOT_SAID: [(&str, &str); 8] = [
     ("for ever", "\"never ends\", \"until …\""),
 ];
 
-/// What people read, and what engineers read.
+/// The files and folders that are checked: everything that users or engineers read.
 const PLACES: &[&str] = &["src", "docs", "README.md", "CONTRIBUTING.md", "certs", "charts"];
 
 fn files(path: &Path) -> Vec<PathBuf> {

@@ -1,4 +1,4 @@
-//! What a request makes the guard tell everybody: nothing that could be made up by whoever reaches the port.
+//! Events that the guard publishes because of a request: a client that merely reaches the port cannot invent their content.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::router::{self, ask};
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
-/// Somebody deletes an object of this name and uid.
+/// Returns a review of the deletion of this object.
 pub fn deletion(plural: &str, kind: &str, group: &str, object: &Value) -> Value {
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "kind": { "group": group, "version": "v1", "kind": kind },
@@ -23,7 +23,7 @@ pub fn deletion(plural: &str, kind: &str, group: &str, object: &Value) -> Value 
     } })
 }
 
-/// The StatefulSet goes, with these changes to what is said of it.
+/// Returns a review of the deletion of the StatefulSet, with these changes to the object in the review.
 fn set(change: impl Fn(&mut Value)) -> Value {
     let (_, mut object) = Scene::default().object(&format!("StatefulSet/{STATEFUL_SET}"));
     change(&mut object);
@@ -70,7 +70,7 @@ fn a_person_is_named_only_where_the_api_server_has_proven_itself() {
     assert!(told_of_mallory.contains("G03 was allowed to mallory: "), "{told_of_mallory}");
 }
 
-/// The view holds no Secrets: the cluster that uses one is told of, under the uid that the view knows.
+/// The view holds no Secrets, so an Event about one is on the cluster that uses it, with the uid that the view has.
 #[test]
 fn what_the_view_does_not_hold_is_told_of_its_cluster() {
     let world = Scene::default().world(&Settings::default());
@@ -95,7 +95,7 @@ fn what_the_view_does_not_hold_is_told_of_its_cluster() {
     );
 }
 
-/// Many clients drop warnings, and take what is amended for an error of their own.
+/// The Event is needed because many clients drop warnings and take the changed object for an error of their own.
 #[test]
 fn a_bootstrap_deployment_that_is_kept_at_zero_is_told_on_the_stateful_set() {
     let applied = |dry_run: bool| {
@@ -147,7 +147,7 @@ async fn one_object_is_told_of_a_few_times_a_minute() {
     assert_eq!(count, 6);
 }
 
-/// A cluster that is down is started again: everybody sees from where, and by whose word.
+/// Events about the recovery of a cluster that is down show every user from which position it starts, and who asked for it.
 #[test]
 fn a_recovery_is_told_when_it_is_granted_and_when_it_is_over() {
     let world = Scene::default().world(&Settings::default());
@@ -190,7 +190,7 @@ fn a_recovery_is_told_when_it_is_granted_and_when_it_is_over() {
         "{STATEFUL_SET}-1 may start the cluster again from {ID}:363, until 2026-12-01T10:00:00Z, by alice; accepted as lost: 12 transactions"
     );
     assert!(told_of_it.contains("\"RecoveryGranted\"") && told_of_it.contains(&note), "{told_of_it}");
-    // A cluster that serves is not recovered: what is refused is not told.
+    // A cluster that serves needs no recovery, so this request is refused, and no Event says that it was granted.
     let refused = told(&world, &change(&with(json!({})), &granted), true);
     assert!(!refused.concat().contains("RecoveryGranted"), "{refused:?}");
 }

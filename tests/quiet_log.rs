@@ -1,4 +1,4 @@
-//! The log of a guard without any rights, as after an install that went wrong: each failure has one line, in words.
+//! The log of a guard without any rights, as after an installation that went wrong: each failure has one line, a sentence.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::guarded::{self, Guard, Start};
 use crate::lab::{ControlPlane, User, eventually};
 
-/// By then every watch has failed several times.
+/// The number of refused requests after which every watch has failed several times.
 const REFUSALS: usize = 150;
 
 #[test]
@@ -27,7 +27,7 @@ fn without_rights_each_failure_is_logged_once_as_a_sentence() {
     for line in &lines {
         let (level, message) = (line["level"].as_str().unwrap(), line["message"].as_str().unwrap());
         assert!(message.contains(' ') && !message.ends_with('.'), "{message}");
-        // No Debug of a structure: those have a name before a brace, or a path.
+        // The log contains no Debug output of structures, in which a brace follows a name.
         let text = line.to_string();
         assert!(!text.contains("Error(") && !text.contains(" {") && !text.contains("Some("), "{text}");
         if level == "WARN" {

@@ -1,5 +1,5 @@
-//! `gatera recover`, without a cluster: what a person reads in each situation; in `reader.rs`, where a pod does not run; and, in
-//! `search.rs`, what can happen on the way.
+//! `gatera recover`, without a cluster: what a user reads in each situation; in `reader.rs`, when a pod does not run; and, in
+//! `search.rs`, what can happen during a recovery.
 
 mod by_hand;
 mod model;
@@ -32,7 +32,7 @@ fn away(node: usize) -> serde_json::Value {
     })
 }
 
-/// What somebody reads who runs it once more and more.
+/// Returns what a user reads in this scene if nothing has changed for `still` seconds.
 fn reads(scene: &Scene, want: &Want, still: i64) -> String {
     let settings = Settings::default();
     let world = scene.world(&settings);
@@ -49,7 +49,8 @@ fn reads(scene: &Scene, want: &Want, still: i64) -> String {
     }
 }
 
-/// It may have been mended since, if it refused before anybody asked.
+/// Returns situations in which a member's step script refused to start the server. If it did so before the recovery, the cause
+/// may have been removed since.
 fn refused_by_its_step() -> [(&'static str, Scene, Want, i64); 2] {
     let scene = || Scene { members: vec![REFUSED.to_owned(), at(ID, 363), at(ID, 360)], ..Scene::default() };
     [
@@ -163,7 +164,8 @@ fn what_a_person_reads() {
     });
 }
 
-/// A server that leaves no words has the end of its log in their place, and its step told there of a start that is long ago.
+/// If a server leaves no termination message, the end of its log takes its place, where its step script reported a start that
+/// is long ago.
 #[test]
 fn the_end_of_a_log_is_not_where_the_data_ends() {
     let told =
@@ -185,7 +187,7 @@ fn the_end_of_a_log_is_not_where_the_data_ends() {
     }
 }
 
-/// A server that joined, and fell, told before where its data ended then. The Event of that is still there.
+/// A server that joined and then failed had reported before where its data ended then. The Event with that report still exists.
 #[test]
 fn what_was_told_in_a_run_that_is_over_is_not_where_the_data_ends() {
     let said = format!(
@@ -229,7 +231,7 @@ fn what_was_told_in_a_run_that_is_over_is_not_where_the_data_ends() {
         };
         let asks = matches!(step(0, &[]), Step::Ask { .. });
         assert_eq!(asks, believed, "{what}: {:?}", step(0, &[]));
-        // Its kubelet may let it rest for minutes: it is made anew once.
+        // The kubelet may back off for minutes, so the pod is re-created once.
         let member = format!("{STATEFUL_SET}-0");
         let anew = matches!(step(20, &["pod-0"]), Step::Restart { member: again, .. } if again == member);
         assert_eq!(anew, !believed, "{what}: {:?}", step(20, &["pod-0"]));
@@ -238,7 +240,8 @@ fn what_was_told_in_a_run_that_is_over_is_not_where_the_data_ends() {
     }
 }
 
-/// Kubelets drop Events of a pod that made many: what a server told that runs again in the same pod may be unheard for minutes.
+/// Kubelets drop Events of a pod that caused many, so the report of a server that was restarted in the same pod may be missing
+/// for minutes.
 #[test]
 fn who_is_not_heard_for_long_is_asked_again_once() {
     for (restarts, before, still, asked) in [
@@ -260,7 +263,7 @@ fn who_is_not_heard_for_long_is_asked_again_once() {
     }
 }
 
-/// What a replica of the guard grants, and gives to a new pod, by what it knows.
+/// A replica of the guard grants a recovery, and gives the right to it to a new pod, only as far as its view permits.
 #[test]
 fn nobody_starts_beside_another_or_on_an_old_view() {
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");

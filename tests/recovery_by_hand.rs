@@ -1,5 +1,5 @@
-//! The way back from a cluster that is down, as `gatera explain G04` describes it, walked on a real API server: each
-//! step is refused without the override and admitted with it, and at the end nobody needs one any more.
+//! The manual recovery of a cluster that is down, as `gatera explain G04` describes it, on a real API server: each step is
+//! refused without the override and admitted with it, and at the end no override is needed any more.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn the_way_back_is_open() {
     let alone = || patch(config, json!({ "data": { "galera.cnf": ALONE } }));
     let member_two = || patch(&set, json!({ "spec": { "replicas": 1, "ordinals": { "start": 2 } } }));
 
-    // Every member has stopped. The data is on the claims.
+    // Every member has stopped; the data is on the claims.
     for ordinal in 0..3 {
         plane.make_pod_unready(&ns, &format!("{STATEFUL_SET}-{ordinal}"));
     }
@@ -41,7 +41,7 @@ fn the_way_back_is_open() {
     );
     says(&member_two(), "[G01]");
 
-    // Somebody has looked at grastate.dat: member 2 has the newest data.
+    // According to grastate.dat member 2 has the newest data.
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
     let release = format!("gatera.dev/override=G01,G02,G04 until={until} reason=start from member 2");
     for what in [config, &set] {
@@ -72,7 +72,7 @@ fn the_way_back_is_open() {
     );
     plane.make_pod_ready(&ns, &format!("{STATEFUL_SET}-2"));
 
-    // It is Ready with its data. The others join it; nothing of this needs an override.
+    // Member 2 is Ready with its data, and the other members join it; none of these steps needs an override.
     for what in [config, &set] {
         run(&["annotate", what, "gatera.dev/override-"]).succeeded();
     }
@@ -90,7 +90,7 @@ fn the_way_back_is_open() {
     says(&scaled, "4 members survive no more failures than 3 do");
 }
 
-/// Measured without a guard: after these two commands every pod is 1/1 Running and every table is gone.
+/// Without a guard, as measured, every pod is 1/1 Running after these two commands and every table is gone.
 #[test]
 fn the_two_commands_that_erase_a_database_do_not() {
     let (plane, ns) = running_cluster("erase");
@@ -108,7 +108,7 @@ fn the_two_commands_that_erase_a_database_do_not() {
     plane.finish_deletes(&ns);
     let kept = uids().into_iter().filter(|uid| before.contains(uid)).count();
     assert_eq!(kept, 2, "more than one member was let go");
-    // A power cut asks nobody.
+    // No webhook is called about a power cut.
     for ordinal in 0..3 {
         plane.make_pod_unready(&ns, &format!("{STATEFUL_SET}-{ordinal}"));
     }
@@ -116,7 +116,7 @@ fn the_two_commands_that_erase_a_database_do_not() {
         let output = run(&["scale", "statefulset", STATEFUL_SET, "--replicas=2"]);
         output.stderr.contains("0 of 3 members").then_some(())
     });
-    // However often it is repeated.
+    // Repeating the command does not change the result.
     for _ in 0..2 {
         let output =
             plane.kubectl_stdin(User::Editor, &["--namespace", &ns, "apply", "--filename=-"], GALERA);

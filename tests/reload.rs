@@ -1,4 +1,4 @@
-//! Settings that change while the guard runs: what counts at once, what waits for the watches, what stays.
+//! Settings that change while the guard runs: what takes effect at once, what waits for the watches, and what stays.
 
 use std::sync::Arc;
 
@@ -49,7 +49,8 @@ fn modes_count_at_once_and_adoption_when_it_is_listed() {
     assert!(guard.metrics.text().contains("gatera_config_current 1\n"));
 }
 
-/// Settings and world are swapped one after the other: a request between the two is judged by what the world was built for.
+/// Settings and world are swapped one after the other, so a request between the two is judged by the adoption for which the
+/// world was built.
 #[test]
 fn what_is_adopted_is_what_the_world_knows() {
     let before = Settings::default();
@@ -122,7 +123,7 @@ fn the_settings_file_is_read_again_when_it_changes() {
     assert!(create("team").stderr.contains("[G11]"), "{}", create("team"));
     assert_eq!(to_zero().status, 0, "what is no longer adopted is a stranger: {}", to_zero());
 
-    // It was guarded, and everybody is told that it is not any more, until somebody confirms that.
+    // Until it is confirmed, users see that the cluster was guarded and no longer is.
     let subject = format!(
         "StatefulSet {ns}/galera-instance-galera: it was guarded, and no selector in `adopt` matches it now"
     );
@@ -148,7 +149,7 @@ fn the_settings_file_is_read_again_when_it_changes() {
     assert!(event.ends_with(&confirm) && status().contains(&confirm), "{event}");
     plane.kubectl(User::Admin, &confirm.split(' ').skip(1).collect::<Vec<_>>()).succeeded();
     eventually("the guard to see it", || (settings() == "[+] settings: current").then_some(()));
-    // It is left unguarded on purpose, which a remark says.
+    // Now the cluster is left unguarded on purpose, which a remark still mentions.
     let says = status();
     assert!(!says.contains(&confirm) && says.contains("looks like Galera and is not guarded"), "{says}");
 }

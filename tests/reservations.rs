@@ -1,7 +1,8 @@
-//! Two or three replicas of the guard are asked at the same moment to let different members go: one member goes, never two.
+//! Two or three replicas of the guard receive requests for the removal of different members at the same moment: one member may
+//! leave, never two.
 //!
-//! The reviews are those that an API server sends, sent to all replicas at once; what was allowed is then done, as the control
-//! plane does it, and the next round begins when everybody is back. A few here, more with `GATERA_ROUNDS`.
+//! The reviews are those that an API server sends, sent to all replicas at once. An allowed removal is then carried out as the
+//! control plane does it, and the next round begins when all members are back. `GATERA_ROUNDS` sets the number of rounds.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -18,7 +19,7 @@ use crate::lab::{User, eventually};
 use crate::living_cluster::Alive;
 use crate::stall::Link;
 
-/// A replica, asked directly.
+/// A replica of the guard, with a client that calls it directly.
 struct Replica {
     _guard: Guard,
     client: Client,
@@ -30,7 +31,7 @@ impl Replica {
     }
 
     fn start_by(alive: &Alive, runtime: &Runtime, name: &str, start: Start) -> Self {
-        // Another configuration's name: the entries lead to the shared guard, whose lease and reservations these share.
+        // With this name the entries keep leading to the shared guard, whose lease and reservations the replicas share.
         let arguments = vec!["--configuration=nobody".into()];
         let start = Start { identity: name.to_owned(), arguments, ..start };
         let guard = Guard::start(alive.plane, &program(), &start);
@@ -51,7 +52,7 @@ impl Replica {
     }
 }
 
-/// One way to make a member go: the review, and the member.
+/// Lists all ways to remove a member, each as the name of the member and the review.
 fn ways(alive: &Alive) -> Vec<(String, Value)> {
     let review = |kind: Value, resource: Value, rest: Value| {
         let mut request = json!({ "uid": "u", "kind": kind, "resource": resource, "namespace": alive.ns, "userInfo": { "username": "editor" } });
@@ -147,7 +148,7 @@ fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
     assert!(words.iter().any(|it| it.contains("was allowed to leave")), "{words:#?}");
 }
 
-/// The review that deletes a member.
+/// Returns the review of the deletion of a member.
 fn deletion(alive: &Alive, ordinal: usize) -> Value {
     let name = format!("{STATEFUL_SET}-{ordinal}");
     let deletes =
@@ -155,7 +156,7 @@ fn deletion(alive: &Alive, ordinal: usize) -> Value {
     ways(alive).into_iter().find(deletes).expect("each member can be deleted").1
 }
 
-/// What one replica allowed, the next one knows: also one that has just started.
+/// Every replica respects what another one has allowed, even if it has just started.
 #[test]
 fn a_replica_that_has_just_started_knows_who_was_let_go() {
     let alive = Alive::cluster("reserved");
@@ -187,7 +188,7 @@ fn a_replica_that_has_just_started_knows_who_was_let_go() {
     );
 }
 
-/// Without an answer of the API server nobody is let go, and the person reads why.
+/// Without an answer of the API server no member may leave, and the message gives the reason.
 #[test]
 fn without_an_answer_of_the_api_server_nobody_is_let_go() {
     let alive = Alive::cluster("unreserved");

@@ -1,4 +1,4 @@
-//! The router without a socket: bodies in, answers out.
+//! The router without a socket: request bodies and the answers to them.
 
 mod gets;
 
@@ -25,7 +25,7 @@ pub fn guard_at(world: World, clock: fn() -> Timestamp) -> Arc<Guard> {
     Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(world)), Settings::default(), clock))
 }
 
-/// Sends an AdmissionReview and takes an AdmissionReview for the only possible answer.
+/// Sends an `AdmissionReview` and returns the answer, which must be an `AdmissionReview`.
 pub async fn ask(guard: &Arc<Guard>, path: &str, body: &Value) -> Value {
     let (status, text) = send(guard, path, "application/json", serde_json::to_vec(body).unwrap()).await;
     assert_eq!(status, StatusCode::OK, "{text}");
@@ -96,7 +96,7 @@ async fn bad_bodies_get_proper_answers() {
     );
 }
 
-/// Whoever takes no answers leaves them lying here: what is sent must not make them long.
+/// A client that does not read its answers leaves them in the guard's memory, so what it sends must not make them long.
 #[tokio::test]
 async fn nothing_that_is_sent_is_repeated_at_any_length() {
     let guard = healthy();
@@ -122,7 +122,7 @@ async fn nothing_that_is_sent_is_repeated_at_any_length() {
     }
 }
 
-/// 200 KB: thousands of findings that each repeat a long name were hundreds of megabytes once.
+/// For an object of 200 KB, thousands of findings that each repeated a long name once had hundreds of megabytes.
 #[tokio::test]
 async fn however_much_is_found_the_answer_is_short() {
     let guard = healthy();
@@ -239,7 +239,7 @@ async fn whoever_has_a_uid_gets_it_back() {
     }
 }
 
-/// Two members of a healthy cluster are asked to go before any watch has told of the first.
+/// The removal of several members of a healthy cluster is requested before a watch reports the first one.
 #[tokio::test]
 async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
     let guard = healthy();
@@ -285,7 +285,7 @@ async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
             "{message}"
         );
     }
-    // The one that may go may be asked for again, and shrinking has to wait too.
+    // The removal of the same member may be requested again, and scaling down has to wait, too.
     assert_eq!(asked(removal(gone, "", false)).await["allowed"], true);
     let scale = |replicas: i64| json!({ "metadata": { "name": scene::STATEFUL_SET }, "spec": { "replicas": replicas } });
     let body = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
@@ -298,7 +298,7 @@ async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
             && message.as_str().unwrap().contains("was allowed to leave"),
         "{message}"
     );
-    // One whose claim is being deleted has to wait all the more.
+    // A member whose claim is being deleted has to wait as well.
     let next = (gone + 1) % 3;
     let mut losing = Scene::default();
     let (_, mut claim) =
@@ -311,7 +311,7 @@ async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
         message.as_str().unwrap().contains("is being deleted, so its data is lost with the pod"),
         "{message}"
     );
-    // The watch tells that the pod is back under another uid: the next one may go.
+    // The watch shows that the pod is back with another uid, so the next member may leave.
     let mut back = Scene::default();
     let (_, mut pod) = back.object(&format!("Pod/{}-{gone}", scene::STATEFUL_SET));
     pod["metadata"]["uid"] = json!("anew");
@@ -320,7 +320,7 @@ async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
     assert_eq!(asked(removal((gone + 1) % 3, "", false)).await["allowed"], true);
 }
 
-/// Whoever reaches the port may send what looks like a review; only of what is really there somebody is let go.
+/// Any client that reaches the port can send a forged review, but only a removal of an existing pod is allowed and reserved.
 #[tokio::test]
 async fn a_made_up_deletion_lets_nobody_go() {
     let guard = healthy();
@@ -370,7 +370,7 @@ async fn unready_says_why() {
     assert_eq!(status, StatusCode::OK, "a stale view is said, but is no reason to disappear: {text}");
     assert!(text.contains("stale for 42s"), "{text}");
     assert_eq!(operation(&stale, "/livez").await.0, StatusCode::OK);
-    // A Secret that cannot be used is said as long as there is another leaf; a leaf that does not count yet is none.
+    // An unusable Secret is reported while another leaf is in use; a leaf that is not valid yet makes the guard unready.
     let words =
         "the Secret gatera-tls cannot be used: a certificate is not valid before 2999-01-01T00:00:00Z";
     stale.ready.certificates.store(Some(Arc::new(words.to_owned())));

@@ -1,6 +1,6 @@
-//! Scenes: a cluster in some state, described in a few words, built as the objects an API server would hold.
+//! Scenes: a cluster in some state, described in a few words and built as the objects that an API server would hold.
 //!
-//! The objects go through the same reader as everything else; nothing here knows a rule.
+//! The objects go through the same reader as all others; nothing here depends on a rule.
 
 use facts::settings::Settings;
 use facts::view::{Facts, Freshness, View, World};
@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 
 mod members;
 
-/// The name of the cluster in every scene, as the seed documents call it.
+/// The namespace of the cluster in every scene.
 pub const NAMESPACE: &str = "db";
+/// The name of the cluster in every scene, as in the seed documents.
 pub const STATEFUL_SET: &str = "galera-instance-galera";
 pub const BOOTSTRAP: &str = "galera-instance-bootstrap";
-/// The identity of its data.
+/// The identity of the cluster's data.
 pub const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const INSTANCE: &str = "galera-instance";
 const MEMBERS: &str = "gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs";
@@ -25,43 +26,44 @@ pub fn now() -> Timestamp {
     "2026-12-01T09:30:00Z".parse().unwrap()
 }
 
-/// What there is before somebody asks for something.
+/// What exists before a request is made.
 #[allow(clippy::struct_excessive_bools, reason = "a case file names the ones it means")]
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scene {
-    /// One word per member: ready, unverified, starting, gives (it has started, and is not Ready at the moment), pending, stuck, preparing (in vain), unpulled, going, absent; or told and
-    /// what its step told at its start, or refused and why it did not start.
+    /// One entry per member: ready, unverified, starting, gives (it has started, but is not Ready at the moment), pending,
+    /// stuck, preparing (in vain), unpulled, going or absent; or "told" and the report of its step script, or "refused" and
+    /// the reason why it did not start.
     pub members: Vec<String>,
-    /// More or less than there are words for.
+    /// The number of replicas, if it is not the number of entries in `members`.
     pub replicas: Option<i64>,
-    /// The data mark: present, none, or empty for a cluster from before the guard.
+    /// The data mark: present, none, or empty for a cluster that is older than the guard.
     pub data: String,
-    /// Claims of the members are Bound.
+    /// Whether the members have claims, which are Bound.
     pub claims: bool,
-    /// Where each member's data ended when it was stopped, as its claim records it; 0: it did not tell.
+    /// The seqno at which each member's data ended when it was stopped, as its claim records it; 0 if it is not known.
     pub ended: Vec<u64>,
-    /// The bootstrap Deployment: absent, held (0 replicas), running.
+    /// The state of the bootstrap Deployment: absent, held (0 replicas) or running.
     pub bootstrap: String,
-    /// current, loading, stale
+    /// The freshness of the view: current, loading or stale.
     pub view: String,
     pub parallel: bool,
-    /// There is a StatefulSet at all; else its members are as `kubectl delete --cascade=orphan` leaves them.
+    /// Whether the StatefulSet exists; if not, its members are as `kubectl delete --cascade=orphan` leaves them.
     pub exists: bool,
-    /// Merged into the StatefulSet.
+    /// A merge patch for the StatefulSet.
     pub stateful_set: Value,
-    /// Merged into the ConfigMap that members read.
+    /// A merge patch for the ConfigMap that members read.
     pub config: Value,
-    /// What its option file said when the members that run started: they mount it, and were given a copy.
+    /// The text of the option file when the running members started. They mount the file and received a copy of it.
     pub started_with: Option<String>,
-    /// Value of the namespace's mode label.
+    /// The value of the namespace's mode label.
     pub mode: Option<String>,
-    /// Value of the namespace's break-glass annotation.
+    /// The value of the namespace's break-glass annotation.
     pub glass: Option<String>,
     pub namespace_going: bool,
-    /// More objects, whole, or in place of the usual one of the same kind and name.
+    /// Additional objects. Each replaces the usual object of the same kind and name.
     pub also: Vec<Value>,
-    /// `Kind/name` of usual objects that are not there.
+    /// The usual objects that do not exist, as `Kind/name`.
     pub without: Vec<String>,
 }
 
@@ -100,12 +102,12 @@ impl Scene {
         World::build(self.facts(settings), freshness)
     }
 
-    /// What is known of it, before anything is heard.
+    /// Returns the facts of this scene, before any Event has been read.
     pub fn facts(&self, settings: &Settings) -> Facts {
         facts_of(self.objects().iter().map(|(_, object)| object), settings)
     }
 
-    /// The object called `Kind/name`.
+    /// Returns the object called `Kind/name`.
     pub fn object(&self, what: &str) -> (Kind, Value) {
         let found = self.objects().into_iter().find(|(kind, object)| is(what, *kind, object));
         found.unwrap_or_else(|| panic!("there is no {what} in this scene"))
@@ -181,7 +183,7 @@ impl Scene {
         objects
     }
 
-    /// This member after its StatefulSet was deleted: nobody owns it, and all that shows the template is the pod.
+    /// Returns a member after its StatefulSet was deleted: it has no owner, and only the pod itself shows the template.
     fn left_behind(&self, member: &Value) -> Value {
         let (settings, before) = (Settings::default(), Self { exists: true, ..self.clone() });
         let world = before.world(&settings);
@@ -191,7 +193,7 @@ impl Scene {
         pod
     }
 
-    /// The StatefulSet, as this scene has it.
+    /// Returns the StatefulSet of this scene.
     pub fn stateful_set(&self) -> Value {
         let mut it = json!({
             "apiVersion": "apps/v1",
@@ -234,7 +236,7 @@ impl Scene {
         if self.stateful_set.is_null() { json!({}) } else { self.stateful_set.clone() }
     }
 
-    /// The ConfigMap that members read.
+    /// Returns the ConfigMap that members read.
     pub fn config_map(&self) -> Value {
         let text = format!("[galera]\nwsrep_on = ON\nwsrep_cluster_address = {MEMBERS}\n");
         let mut it = json!({
@@ -250,18 +252,18 @@ impl Scene {
     }
 }
 
-/// What is known of these objects, before anything is heard.
+/// Returns the facts of these objects, before any Event has been read.
 pub fn facts_of<'o>(objects: impl IntoIterator<Item = &'o Value>, settings: &Settings) -> Facts {
     let mut facts = rulebook().facts(&settings.adoption);
     for object in objects {
         let read = Object::read(kind_of(object), &object.to_string());
-        // Secrets and autoscalers are no facts, only objects of a request.
+        // Secrets and autoscalers are not facts, only objects of requests.
         facts.put(read.expect("a scene is made of readable objects"));
     }
     facts
 }
 
-/// Of the group and kind that the object names.
+/// Returns the kind of an object from its `apiVersion` and `kind`.
 pub fn kind_of(object: &Value) -> Kind {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let group = version.split_once('/').map_or("", |(group, _)| group);
@@ -318,7 +320,7 @@ fn bootstrap_pod_spec() -> Value {
     })
 }
 
-/// The bootstrap Deployment of the seed documents.
+/// Returns the bootstrap Deployment of the seed documents.
 pub fn bootstrap_deployment(replicas: i64) -> Value {
     json!({
         "apiVersion": "apps/v1",
@@ -333,7 +335,7 @@ pub fn bootstrap_deployment(replicas: i64) -> Value {
     })
 }
 
-/// A pod of it, as its `ReplicaSet` makes it.
+/// Returns a bootstrap pod, as its `ReplicaSet` creates it.
 pub fn bootstrap_pod(suffix: &str) -> Value {
     json!({
         "apiVersion": "v1",

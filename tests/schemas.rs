@@ -1,4 +1,4 @@
-//! The JSON of each command is what its schema says, and the schemas are made of the types: `make pages` writes them.
+//! The JSON output of each command conforms to its schema. The schemas are derived from the types: `make pages` writes them.
 
 use facts::settings::{self, Settings};
 use facts::view::View;
@@ -15,7 +15,7 @@ pub fn schema(name: &str) -> Value {
     schema.to_value()
 }
 
-/// Everything in the document is described, and of the type that is described.
+/// Asserts that the schema describes everything in the document, and that all types are as described.
 pub fn valid(schema: &Value, document: &Value) {
     let validator = jsonschema::validator_for(&closed(schema)).unwrap();
     let errors: Vec<_> =
@@ -23,7 +23,7 @@ pub fn valid(schema: &Value, document: &Value) {
     assert!(errors.is_empty(), "{errors:#?}\n{document:#}");
 }
 
-/// The schema without room for fields that it does not describe.
+/// Returns the schema in a form that allows no fields that it does not describe.
 fn closed(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => {
@@ -62,7 +62,7 @@ fn what_commands_print_for_programs_is_as_described() {
     valid(&schema("explain"), &report::rules::json(&rules));
 }
 
-/// What the schema of the settings takes is taken, and the other way round.
+/// The program accepts exactly those settings that their schema accepts.
 #[test]
 fn settings_are_as_described() {
     let schema = settings::schema().to_value();

@@ -1,4 +1,4 @@
-//! What people see: the program on a terminal of its own, narrow, usual and wide. `script`, which every Linux has, is the terminal.
+//! What users see: the program on a narrow, a usual and a wide terminal. `script`, which every Linux has, provides the terminal.
 #![cfg(target_os = "linux")]
 
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use gatera::command::terminal::{WIDEST, wrap};
 use inspect::doctor::Row;
 
-/// What clears the line that tells what is being done.
+/// The characters that clear the progress line.
 const CLEAR: &str = "\r\u{1b}[K";
 const WIDTHS: [usize; 3] = [40, 80, 200];
 
@@ -21,7 +21,7 @@ struct Seen {
     text: String,
 }
 
-/// Runs this in a shell on a terminal of so many columns, in the folder of the fixtures.
+/// Runs a command line in a shell on a terminal with this number of columns, in the folder of the fixtures.
 fn at(columns: usize, typed: &str) -> Seen {
     let program = Path::new(env!("CARGO_BIN_EXE_gatera"));
     let typed =
@@ -50,7 +50,7 @@ fn snapshot(name: &str, text: &str) {
     }, { insta::assert_snapshot!(name, text) });
 }
 
-/// The same on each terminal, one below the other.
+/// Returns the output of a command line on each of the terminals, one below the other.
 fn at_each(typed: &str) -> String {
     let mut all = String::new();
     for columns in WIDTHS {
@@ -66,7 +66,7 @@ fn what_people_see_ends_where_their_terminal_does() {
     snapshot("screen-explain", &at_each("NO_COLOR=1 gatera explain G05"));
 }
 
-/// Rows and trees as `gatera doctor` and `gatera status` print them.
+/// The rows and the tree are as `gatera doctor` and `gatera status` print them.
 #[test]
 fn rows_and_trees_end_there_too() {
     let well = "19 entries of ValidatingWebhookConfiguration gatera, as the guard writes them";
@@ -109,7 +109,7 @@ fn who_wants_no_word_about_the_rest_gets_none() {
     assert_eq!(report::doctor::not_well(&rows[..1], false), "");
 }
 
-/// Where nobody reads it, and where a program does, nothing is laid out.
+/// Output that is not for a person is not laid out for the terminal.
 #[test]
 fn what_programs_read_is_the_same_on_a_terminal() {
     let piped = |arguments: &str| {
@@ -126,7 +126,7 @@ fn what_programs_read_is_the_same_on_a_terminal() {
     for arguments in ["explain --output json", "explain --output markdown", "completions bash", "man check"] {
         assert_eq!(at(40, &format!("gatera {arguments} 2>/dev/null")).text, piped(arguments), "{arguments}");
     }
-    // What fits is not touched, and a pipe is no terminal.
+    // Lines that fit are not changed, and a pipe is not a terminal.
     let text = piped("check seed.yaml");
     assert!(text.lines().any(|line| line.len() > 120), "nothing is long");
     assert_eq!(at(40, "gatera check seed.yaml | cat").text, text);
@@ -136,7 +136,7 @@ fn what_programs_read_is_the_same_on_a_terminal() {
 
 #[test]
 fn colours_are_there_and_take_no_room() {
-    // Without the line that a busy machine shows on standard error.
+    // Standard error is left out, because a busy machine shows a progress line there.
     let seen = at(80, "gatera check seed.yaml 2>/dev/null");
     assert_eq!(seen.code, 1, "{}", seen.text);
     assert!(seen.text.contains("\u{1b}[1;31mrefused\u{1b}[0m\n"), "{}", seen.text);
@@ -147,14 +147,14 @@ fn colours_are_there_and_take_no_room() {
     assert_eq!(plain, at(80, "NO_COLOR=1 gatera check seed.yaml 2>/dev/null").text);
 }
 
-/// A terminal that does not say how wide it is.
+/// The terminal does not report its width.
 #[test]
 fn where_no_width_is_known_nothing_is_folded() {
     let seen = at(0, "NO_COLOR=1 gatera check seed.yaml </dev/null 2>/dev/null").text;
     assert!(seen.lines().any(|line| line.len() > 120), "{seen}");
 }
 
-/// Whoever waits for a second is told what is done, and nothing of it stays: what is printed comes after the line was cleared.
+/// After a second of waiting, a progress line shows what is being done. It is cleared before the result is printed.
 #[test]
 fn who_waits_is_told_what_is_done() {
     let folder = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn who_waits_is_told_what_is_done() {
     assert!(quick.starts_with("1 object: 0 would be refused"), "{quick}");
 }
 
-/// An API server that takes a connection, and says nothing.
+/// The API server accepts a connection and does not answer.
 #[test]
 fn who_waits_for_an_answer_is_told_what_was_asked() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,6 +1,6 @@
-//! The script injected into pods, run under every shell an image may bring, in a made-up pod.
+//! The script that is injected into pods, run in a simulated pod under every shell that an image may contain.
 //!
-//! It sees a /proc of our own and a PATH with the few tools every image has: busybox's own under busybox.
+//! It sees a simulated /proc and a PATH with the few tools that every image has; under busybox these are busybox's own.
 
 mod bitnami;
 mod client;
@@ -31,7 +31,7 @@ const CALM: &str = "leaving: the server is SYNCED, and no joiner depends on it\n
 #[test]
 fn every_state_has_its_answer_to_every_question() {
     let table = [
-        // ready, ready blocking, started, leave 0: at once, or only after a second look, or not yet
+        // The exit codes of ready, ready blocking and started; leave 0: at once, only after a second look, or not yet.
         ("DISCONNECTED", [1, 1, 1], "leaving: the server is DISCONNECTED"),
         ("CONNECTED", [1, 1, 1], "leaving: 0 s are over\n"),
         ("JOINING", [1, 1, 1], "leaving: the server is JOINING"),
@@ -64,7 +64,7 @@ fn the_file_of_an_earlier_server_is_not_believed() {
     });
 }
 
-/// Bitnami's image starts servers of its own before the one that stays; the step writes a line before that one.
+/// Bitnami's image starts temporary servers before the one that stays; the step script writes a line before that one.
 #[test]
 fn a_server_that_the_step_did_not_start_is_not_ready() {
     for_each(&[("/etc/gatera/bitnami.bash", 1), ("/own", 0)], |pod, &(file, code)| {
@@ -162,7 +162,7 @@ fn the_server_is_found_wherever_it_runs_and_a_zombie_is_none() {
         pod.run("ready").exits(*code);
         pod.run("started").exits(*code);
     });
-    // One that ends while it is looked at has said what it was.
+    // If the server ends during the check, the state that it had reported still counts.
     for_each(&[()], |pod, ()| {
         let real = program("tr", true).unwrap();
         pod.state("SYNCED").tool("tr", &format!(r#"rm -rf "$POD/proc/1"; exec {} "$@""#, real.display()));
@@ -171,7 +171,7 @@ fn the_server_is_found_wherever_it_runs_and_a_zombie_is_none() {
         }
     });
     for_each(&[(START, 0), (START + 60, 1)], |pod, &(start, code)| {
-        // A process may rename itself between our two reads; the start must still be field 22.
+        // A process may rename itself between the script's two reads; the start time must still be field 22.
         pod.state("SYNCED").process(1, "x) Z 1 (y) z", 'S', start);
         pod.write("proc/1/comm", "mariadbd\n");
         pod.run("ready").exits(code);
@@ -187,7 +187,7 @@ fn a_server_that_is_frozen_is_not_ready() {
         greets.incoming().for_each(|it| it.unwrap().write_all(b"Z\0\0\0\x0a10.11").unwrap_or(()));
     });
     let rows = [
-        // connections that wait, bash is there, exit code
+        // The port, the number of waiting connections, whether bash exists, and the exit code.
         (ports[0], 2, true, 1),
         (ports[0], 0, true, 0),
         (ports[0], 2, false, 0),
@@ -253,8 +253,8 @@ fn other_connections_keep_nobody() {
         ("tcp", "0A00000A:C350 0B00000A:11D8 06", ""), // TIME_WAIT
         ("tcp", "0A00000A:C350 0B00000A:11D8 02", ""), // SYN_SENT
         ("tcp", "0A00000A:C350 0B00000A:11D7 01", ""), // group communication
-        ("tcp", "0A00000A:C350 000011D8:C350 01", ""), // an address
-        ("tcp6", &JOINER_V6.replace(" 01", " 08"), ""), // CLOSE_WAIT: the joiner has hung up
+        ("tcp", "0A00000A:C350 000011D8:C350 01", ""), // the port in an address
+        ("tcp6", &JOINER_V6.replace(" 01", " 08"), ""), // CLOSE_WAIT: the joiner has disconnected
         ("tcp", JOINER, "4000"),
     ];
     for_each(&table, |pod, &(file, line, port)| {
@@ -265,7 +265,7 @@ fn other_connections_keep_nobody() {
 
 #[test]
 fn only_two_calm_looks_in_a_row_are_enough() {
-    // Each `sleep` lets one thing happen: a joiner connects, hangs up, connects again, hangs up.
+    // During each `sleep` one event happens: a joiner connects, disconnects, connects again and disconnects.
     let sleep = r#"set -- "$POD"/next/*; PATH=/usr/bin:/bin; [ ! -e "$1" ] || mv "$1" "$POD/proc/net/tcp""#;
     for_each(&[()], |pod, ()| {
         if !pod.looks_for("sleep") {

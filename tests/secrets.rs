@@ -1,4 +1,4 @@
-//! No secret is ever printed: random secrets in every place of a manifest that can hold one, and a look through
+//! No secret is ever printed: random secrets are put into every place of a manifest that can hold one, and searched for in
 //! everything that leaves the process: answers, warnings, audit annotations, Events, logs, metrics, `check`, the audit.
 
 use std::io::Write;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::router::{ask, guard};
 use crate::scene::{self, NAMESPACE, Scene};
 
-/// Where people put secrets, as JSON pointers into `objects()`, with what stands around the secret there.
+/// The places in which people put secrets, as JSON pointers into `objects()`, each with the text around the secret.
 const PLACES: &[(usize, &str, &str)] = &[
     (0, "/spec/template/spec/containers/0/env/0/value", "@"),
     (0, "/spec/template/spec/containers/0/args/0", "--wsrep-sst-auth=root:@"),
@@ -66,7 +66,7 @@ const PLACES: &[(usize, &str, &str)] = &[
     (4, "/spec/containers/0/ports/0/containerPort", "@"),
 ];
 
-/// StatefulSet, ConfigMap, Secret, bootstrap Deployment and bootstrap pod, with room in every place.
+/// Returns a StatefulSet, ConfigMap, Secret, bootstrap Deployment and bootstrap pod that contain all of the places.
 fn objects() -> [Value; 5] {
     let scene = Scene::default();
     let mut set = scene.stateful_set();
@@ -86,7 +86,7 @@ fn objects() -> [Value; 5] {
     [set, scene.config_map(), secret, deployment, pod]
 }
 
-/// Puts a text into a place, making what is missing on the way.
+/// Puts a text into a place and creates what is missing on its path.
 fn plant(object: &mut Value, pointer: &str, text: &str) {
     let mut at = object;
     for step in pointer.split('/').skip(1) {
@@ -110,7 +110,7 @@ fn request(operation: &str, new: &Value, old: &Value) -> Value {
     } })
 }
 
-/// Everything the process says about this object.
+/// Returns everything that the process outputs about this object.
 fn said(object: &Value, before: &Value, log: &Log) -> String {
     let settings = Settings::default();
     let world = Scene::default().world(&settings);
@@ -128,7 +128,7 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
         let body = request(operation, new, old);
         for path in ["/mutate", "/validate"] {
             let mut answer = runtime.block_on(ask(&guard, path, &body));
-            // The patch repeats what the object itself says, for the API server alone.
+            // The patch repeats what the object itself contains, and only the API server reads it.
             answer["response"]["patch"] = Value::Null;
             all.push_str(&answer.to_string());
         }
@@ -166,12 +166,12 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     let file =
         |name: &str, text: String| Input { name: name.into(), below: Path::new("").into(), text: Ok(text) };
     let text = |name: &str, it: &Value| file(name, serde_json::to_string_pretty(it).unwrap());
-    // As people write it who like few lines, and as `kubectl get -o json` does.
+    // The object is in few lines, as some people write YAML, with spaces as in the output of `kubectl get -o json`.
     let flow = |it: &Value| {
         let text = it.to_string().replace("\",\"", "\",\n \"").replace("\"value\":", "\"value\": ");
         [file("flow.yaml", text)]
     };
-    // A Secret matters to whoever reads it.
+    // The StatefulSet stands beside a Secret because a Secret is judged by its readers.
     let beside = text("beside.yaml", &Scene::default().stateful_set());
     let input = |it: &Value| [text("object.yaml", it), beside.clone()];
     let question = Question {
@@ -191,7 +191,7 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     ] {
         for (format, ..) in Format::ALL {
             let text = lay_out(&checked, format, true);
-            // The pages of all rules say what is to be looked for here.
+            // The pages of all rules, which SARIF contains, are left out because they contain the words that are searched for.
             let (before, after) =
                 if format == Format::Sarif { text.split_once("\"rules\": [").unwrap() } else { (&*text, "") };
             let (_, after) = after.split_once("\n          ]").unwrap_or_default();
@@ -202,7 +202,7 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     all
 }
 
-/// Collects what is logged in this thread.
+/// A writer that collects what is logged in this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -222,7 +222,7 @@ impl Write for Log {
     }
 }
 
-/// The test above looks at something: what is planted is noticed nearly everywhere.
+/// The test below examines real output, because a secret is noticed in nearly every place.
 #[test]
 fn what_is_planted_is_noticed() {
     let unnoticed = PLACES.iter().filter(|(object, pointer, around)| {
@@ -231,7 +231,7 @@ fn what_is_planted_is_noticed() {
         let all = said(&planted[*object], &clean[*object], &Log::default());
         !["[G06]", "[G09]", "[G11]", "[G12]", "cannot be read"].iter().any(|words| all.contains(words))
     });
-    // Annotations of others are skipped while reading.
+    // Annotations of other programs are skipped while reading.
     let unnoticed: Vec<_> = unnoticed.map(|(_, pointer, _)| *pointer).collect();
     assert_eq!(unnoticed, ["/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration"]);
 }
@@ -256,7 +256,7 @@ proptest! {
             for index in 0..planted.len() {
                 if planted[index] != clean[index] {
                     let all = said(&planted[index], &clean[index], &log);
-                    // Quotes and backslashes could hide it; the first characters cannot.
+                    // Quotes and backslashes could hide the secret, but they are not among its first characters.
                     let part = &secret[..8];
                     if let Some(at) = all.find(part) {
                         let from = all[..at].char_indices().rev().nth(160).map_or(0, |(at, _)| at);

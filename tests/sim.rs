@@ -1,9 +1,9 @@
-//! The simulator: a small model of a control plane, kubelets, Galera and people, in which the real rules, the real
-//! injection and the real plan live through millions of events.
+//! The simulator: a small model of a control plane, kubelets, Galera and users, in which the real rules, the real injection
+//! and the real plan go through millions of events.
 //!
-//! Owns: which stories are played, and for how long. Must not know: what happens in them (`sim/stage.rs` is the way
-//! in). Every story follows from its seed; one that breaks a law is played again aloud. `GATERA_SIM_STEPS` says how
-//! many events all stories together have, `GATERA_SIM_SEED` which story to tell.
+//! Owns: which stories are played, and for how long. Must not know: what happens in them (`sim/stage.rs` is the way in).
+//! Every story follows from its seed; one that breaks a law is played again and printed. `GATERA_SIM_STEPS` is the number of
+//! events of all stories together, and `GATERA_SIM_SEED` the seed of a story to print.
 
 mod api;
 pub mod asked;
@@ -30,7 +30,7 @@ use facts::settings::Settings;
 use guard::OWN_USER;
 use stage::Sim;
 
-/// Of all stories together, unless somebody has more time.
+/// The number of events of all stories together, unless `GATERA_SIM_STEPS` sets another.
 const EVENTS: u64 = 20_000;
 
 fn settings(yaml: &str) -> Settings {
@@ -51,7 +51,7 @@ fn aloud(seed: u64, settings: Settings) -> String {
     )
 }
 
-/// Reads like a table at the end of `make sim`: what the stories were made of.
+/// The totals over all stories, which are printed at the end of `make sim`.
 #[derive(Default)]
 struct Sum {
     seeds: u64,
@@ -75,11 +75,11 @@ fn many_seeds() {
         }
     }
     println!("{} seeds, {} events; excused: {:#?}", sum.seeds, sum.events, sum.excused);
-    // Whoever is excused from everything proves nothing.
+    // If too many stories are excused, the simulation proves nothing.
     assert!(sum.excused.values().sum::<u64>() * 3 < sum.seeds, "{:?}", sum.excused);
 }
 
-/// Tells the story of the seed that is asked for.
+/// Prints the story of the seed in `GATERA_SIM_SEED`.
 #[test]
 fn one_seed() {
     if let Some(seed) = number("GATERA_SIM_SEED") {
@@ -89,7 +89,7 @@ fn one_seed() {
     }
 }
 
-/// The simulator can fail: without a rule its stories end badly, and by the law that the rule is for.
+/// The simulator can fail: without a rule some story breaks the law that the rule enforces.
 #[test]
 fn it_finds_the_loss_when_a_rule_is_off() {
     for (rule, law) in [

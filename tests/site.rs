@@ -1,5 +1,5 @@
-//! What every command that looks at a cluster takes from there: the guard's settings, and the time. Against an API server that
-//! answers what a test wants it to: its clock is two hours ahead, and its guard adopts by a label of its own.
+//! What every command that looks at a cluster takes from there: the guard's settings, and the time. The API server is a
+//! stand-in with prepared answers: its clock is two hours ahead, and its guard adopts by a label of its own.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::guarded;
 use crate::lab::Output;
 use crate::scene::{NAMESPACE, STATEFUL_SET, Scene};
 
-/// By this label the guard of this test adopts, and by no other.
+/// The settings of the guard, which adopts by this label and no other.
 const ADOPT: &str = "adopt: ['team=own,instance']\n";
 const OVERRIDE: &str = "gatera.dev/override";
 
@@ -29,13 +29,13 @@ fn there() -> Timestamp {
     Timestamp::now() + SignedDuration::from_hours(2)
 }
 
-/// What it holds, and how it answers for the guard's settings.
+/// The objects of the stand-in, and the status code with which it answers a request for the guard's settings.
 struct Held {
     objects: Vec<(&'static str, Value)>,
     settings: u16,
-    /// A kind that it offers and cannot list.
+    /// The plural of a kind that the stand-in offers but cannot list.
     broken: Option<&'static str>,
-    /// Each override that was written, until when it counts from then, or why it does not.
+    /// For each override that was written, how long it counts from then on, or why it does not count.
     overrides: Vec<Result<SignedDuration, String>>,
 }
 
@@ -45,7 +45,7 @@ struct Server {
 }
 
 impl Server {
-    /// One that holds this scene, whose members have the label of the guard's own selector.
+    /// Starts a stand-in with this scene, whose members have the label of the guard's own selector.
     fn of(scene: &Scene, settings: u16) -> Self {
         let text = |object: &Value| object.to_string().replace(r#""app":"galera""#, r#""team":"own""#);
         let objects = scene.objects().into_iter().map(|(kind, mut object)| {
@@ -203,7 +203,7 @@ impl Held {
     }
 }
 
-/// As a subresource shows it.
+/// Returns an object as a subresource shows it.
 fn shown(object: &Value, sub: Option<&str>) -> Value {
     if sub != Some("scale") {
         return object.clone();
@@ -212,7 +212,7 @@ fn shown(object: &Value, sub: Option<&str>) -> Value {
     json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": object["metadata"], "spec": { "replicas": replicas }, "status": { "replicas": replicas } })
 }
 
-/// A cluster of which one member is left, recorded as one that is being stopped.
+/// Returns a cluster with one member left, which is recorded as being stopped.
 fn last_one() -> Scene {
     Scene {
         replicas: Some(1),
@@ -222,7 +222,7 @@ fn last_one() -> Scene {
     }
 }
 
-/// The last member leaves by an override that counts where it is judged, and what stood in its place stands there again.
+/// The last member leaves by an override that is valid by the API server's clock, and the previous override is put back.
 #[test]
 fn stop_goes_by_the_clock_of_the_api_server_and_puts_back_an_override() {
     let old = "G07 until=2026-01-01T10:00:00Z reason=moving house";
@@ -240,7 +240,7 @@ fn stop_goes_by_the_clock_of_the_api_server_and_puts_back_an_override() {
     }
 }
 
-/// A check says by which settings it judges: without the guard's by those that lie beside the manifests.
+/// A check names the settings by which it judges: if it cannot read the guard's, those beside the manifests.
 #[test]
 fn a_check_names_the_settings_that_it_uses() {
     let server = Server::of(&Scene::default(), 403);
@@ -255,7 +255,7 @@ fn a_check_names_the_settings_that_it_uses() {
     assert_eq!((checked.status, &*checked.stderr), (0, &*said), "{checked}");
 }
 
-/// One whose conversion webhook is gone, for example.
+/// A kind cannot be listed if, for example, its conversion webhook is gone.
 #[test]
 fn a_broken_kind_of_another_system_is_named_and_hinders_nobody() {
     let server = Server::of(&Scene::default(), 200);
@@ -266,7 +266,7 @@ fn a_broken_kind_of_another_system_is_named_and_hinders_nobody() {
     assert!(audited.stderr.ends_with(said), "{audited}");
 }
 
-/// Every command that looks at a cluster sees what the guard sees, and says by whose settings.
+/// Every command that looks at a cluster sees what the guard sees, and names the settings that it uses.
 #[test]
 fn every_command_judges_by_the_settings_of_the_guard() {
     let ask = |code: u16, arguments: &[&str]| {
@@ -291,7 +291,7 @@ fn every_command_judges_by_the_settings_of_the_guard() {
         let names_it = command.contains(&STATEFUL_SET);
         let by_the_guards = ask(200, command);
         let said = "settings: those of the guard (ConfigMap guards/gatera-settings)\n";
-        // A check says it where it says everything.
+        // A check prints this with its result, on stdout.
         let says = if command[0] == "check" { &by_the_guards.stdout } else { &by_the_guards.stderr };
         assert!(says.contains(said), "{command:?} {by_the_guards}");
         assert!(!by_the_guards.stderr.contains("there is no Galera cluster"), "{command:?} {by_the_guards}");
@@ -299,7 +299,7 @@ fn every_command_judges_by_the_settings_of_the_guard() {
         let said = "gatera: settings: the defaults, because those of the guard cannot be read: it is not for you; --config FILE names others\n";
         assert!(by_defaults.stderr.starts_with(said), "{command:?} {by_defaults}");
         assert_eq!(by_defaults.stderr.contains("there is no Galera cluster"), names_it, "{command:?}");
-        // To judge by the defaults would be a guess.
+        // While the settings cannot be fetched, judging by the defaults would be a guess.
         let away = ask(503, command);
         let said = "gatera: asking for the guard's settings: it is not for you\n";
         assert_eq!((away.status, &*away.stderr), (2, said), "{command:?} {away}");

@@ -1,5 +1,5 @@
-//! A link to the API server that stalls without closing, in the middle of whatever it carries: what the guard knows then, and
-//! who leads. Between the two stands a proxy that everything goes through until it is told to hold it.
+//! A link to the API server that stalls without closing, whatever it carries: what the guard reports about its view then, and
+//! which replica leads. Everything between the two goes through a proxy that can hold it.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -20,14 +20,14 @@ use crate::guarded::{Guard, Start, install, program, shared};
 use crate::lab::{ControlPlane, eventually};
 use crate::wire::without_identity;
 
-/// The proxy. It speaks HTTP, so it can tell one watch from another.
+/// The proxy. It parses HTTP, so it can hold a single watch.
 pub struct Link {
     address: SocketAddr,
     held: watch::Sender<Held>,
     _runtime: Runtime,
 }
 
-/// Which requests are held: those whose path and query contain this.
+/// The text that the path and query of held requests contain; `None` if none are held.
 type Held = Option<String>;
 
 impl Link {
@@ -51,12 +51,12 @@ impl Link {
         format!("http://{}", self.address)
     }
 
-    /// Holds requests and answers from now on, also those that are under way. Everything, if the text is empty.
+    /// Holds matching requests and answers from now on, including those under way. An empty text matches everything.
     pub fn holds(&self, path: &str) {
         self.held.send_replace(Some(path.to_owned()));
     }
 
-    /// Lets go what it holds.
+    /// Forwards what it holds.
     pub fn lets_go(&self) {
         self.held.send_replace(None);
     }
@@ -90,7 +90,7 @@ async fn forward(api_server: Client, request: Request, mut holds: watch::Receive
     Response::from_parts(head, Body::from_stream(frames))
 }
 
-/// A guard behind a link of its own, with entries, certificates and a lease that are nobody else's.
+/// Starts a guard behind this link, with entries, certificates and a lease of its own.
 fn behind(plane: &ControlPlane, link: &Link, identity: &str) -> Guard {
     let start = Start {
         identity: identity.to_owned(),
@@ -102,14 +102,14 @@ fn behind(plane: &ControlPlane, link: &Link, identity: &str) -> Guard {
     Guard::start(plane, &program(), &start)
 }
 
-/// What `/readyz` says of the view, and whether it is current.
+/// Returns whether the view is current, and the line of `/readyz` about it.
 fn view_of(guard: &Guard) -> Option<(bool, String)> {
     let text = guard.get("/readyz")?.1;
     let line = text.lines().find(|line| line.contains("view: "))?;
     Some((line.contains("view: current"), line.to_owned()))
 }
 
-/// Every watch alone, and all of them: the silence of one is a hole in the view.
+/// Each watch stalls alone, and then all of them together: what a single watch misses is missing in the view.
 #[test]
 fn a_stalled_watch_makes_the_view_stale_within_15_seconds() {
     let (plane, _) = shared();
@@ -151,12 +151,12 @@ fn a_stalled_watch_makes_the_view_stale_within_15_seconds() {
         link.holds(path);
     }
     let held = Instant::now();
-    // Each is asked all the while: whose last word came some seconds before the stall is stale before the others are.
+    // All guards are polled throughout, because one whose watch was silent for some seconds before the stall is stale earlier.
     let mut silent: Vec<_> = guards.iter().collect();
     eventually("all of them to say so", || {
         silent.retain(|(path, _, guard)| {
             let Some((_, line)) = view_of(guard).filter(|(current, _)| !*current) else { return true };
-            // This machine is busy.
+            // The limit allows for a busy machine.
             assert!(held.elapsed() < Duration::from_secs(17), "{path}: {:?}", held.elapsed());
             assert!(line.contains("stale for 15s") || line.contains("stale for 16s"), "{path}: {line}");
             false
@@ -175,7 +175,7 @@ fn a_stalled_watch_makes_the_view_stale_within_15_seconds() {
     assert!(released.elapsed() < Duration::from_secs(15), "{:?}", released.elapsed());
 }
 
-/// Two replicas, the leader's link stalls and comes back, again and again: at no moment do both say that they lead.
+/// The leader's link stalls and recovers repeatedly: at no moment do both replicas report that they lead.
 #[test]
 fn a_leader_whose_link_stalls_steps_down_before_the_next_one_leads() {
     let plane = ControlPlane::start();

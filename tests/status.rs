@@ -1,4 +1,4 @@
-//! What `gatera status` tells of members that wait after a crash: where each starts from, and who has the newest data.
+//! What `gatera status` shows about members that wait after a crash: where each starts from, and which has the newest data.
 
 mod probes;
 
@@ -21,7 +21,7 @@ use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
 
-/// A member in a crash loop, and the last words of its container.
+/// Returns a member in a crash loop, with this termination message of its container.
 fn member(ordinal: u8, words: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -105,7 +105,7 @@ fn fact(pod: &Value) -> PodFact {
     PodFact::of(&pod)
 }
 
-/// The audit tells it too: who looks at a cluster that is down may begin there.
+/// The audit shows it, too, because a user may look there first when a cluster is down.
 #[test]
 fn the_audit_tells_where_members_start_from() {
     let words = told(&format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"));
@@ -125,7 +125,7 @@ fn the_audit_tells_where_members_start_from() {
     assert_eq!(json["clusters"][0]["starts"], json!([{ "name": format!("{STATEFUL_SET}-0"), "says": says }]));
 }
 
-/// What a probe saw last is in the Events of its kubelet.
+/// The last result of a probe is in the Events of its kubelet.
 #[test]
 fn whom_members_wait_for_is_told() {
     let sees = |doing: &str| {
@@ -206,7 +206,7 @@ fn whom_members_wait_for_is_told() {
     });
 }
 
-/// By a position from before its last run nobody may be chosen: it went on since.
+/// No member may be chosen by a position from before its last run, because its data has changed since.
 #[test]
 fn what_was_told_before_the_last_run_does_not_count() {
     let note = |at: &str, seqno: u64| {
@@ -229,12 +229,12 @@ fn what_was_told_before_the_last_run_does_not_count() {
     fact.heard(note("2026-12-01T09:21:00Z", 7));
     assert_eq!(seqno(&fact), None, "it has joined since");
 
-    // With other probes nobody empties what an earlier start left.
+    // With other probes nothing clears the report that an earlier start left.
     let mut own = pod.clone();
     own["spec"]["containers"][0]["startupProbe"] = Value::Null;
     assert_eq!(seqno(&self::fact(&own)), None);
 
-    // What refused in an earlier run is over when the next one goes on.
+    // A refusal in an earlier run no longer counts once the next run reports a start.
     let refused = member(0, "gatera did not start the server: a reason\n");
     let mut fact = self::fact(&refused);
     assert!(matches!(fact.start_note.as_deref(), Some(StartReport::Refused(_))));
@@ -242,7 +242,7 @@ fn what_was_told_before_the_last_run_does_not_count() {
     assert_eq!(seqno(&fact), Some(7));
 }
 
-/// Whom nobody hears any more, and a cluster of which one member told that it has no identity.
+/// One case is a member on a node that does not answer, the others are clusters without an identity.
 #[test]
 fn what_concerns_a_node_or_the_whole_cluster_is_told() {
     let node = json!({
@@ -275,7 +275,7 @@ fn what_concerns_a_node_or_the_whole_cluster_is_told() {
     });
 }
 
-/// Every name that is said is explained.
+/// The manual explains the name of every condition.
 #[test]
 fn every_state_has_its_row_in_the_manual() {
     let manual = rulebook().find("G02").unwrap().manual();
@@ -287,7 +287,7 @@ fn every_state_has_its_row_in_the_manual() {
     }
 }
 
-/// Also of a member that serves: after the next crash it would be too late.
+/// The condition is reported even for a member that serves: after the next crash it would be too late.
 #[test]
 fn who_would_not_know_its_position_is_named() {
     let bare = |ordinal: u8, ready: &str| {
@@ -305,7 +305,7 @@ fn who_would_not_know_its_position_is_named() {
     assert!(text.contains(by_hand), "{text}");
 }
 
-/// The data of a claim that is being deleted goes with its pod, while every member is still Ready.
+/// The data of a claim that is being deleted is lost with its pod, although every member is still Ready.
 #[test]
 fn a_claim_that_is_being_deleted_is_listed() {
     let name = format!("datadir-{STATEFUL_SET}-1");
@@ -323,7 +323,7 @@ fn a_claim_that_is_being_deleted_is_listed() {
     );
 }
 
-/// A line for each cluster, and in it what a person has to know first.
+/// The table has a line for each cluster, with what a user has to know first.
 #[test]
 fn clusters_are_a_table() {
     let settings = Settings::default();

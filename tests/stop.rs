@@ -1,4 +1,4 @@
-//! SIGTERM at every moment: while the guard starts, and while it waits for others in order to stop.
+//! SIGTERM at every stage: while the guard starts, and while it waits for its callers before it stops.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ struct Stopping {
 }
 
 impl Stopping {
-    /// The real program, with this for an API server.
+    /// Starts the real program with this address as its API server.
     fn start(folder: &Path, api_server: SocketAddr, arguments: &[&str]) -> Self {
         let kubeconfig = folder.join("kubeconfig");
         let server = format!("http://{api_server}");
@@ -43,12 +43,12 @@ impl Stopping {
         Self { shell, pid: Pid::from_raw(i32::try_from(pid).unwrap()).unwrap() }
     }
 
-    /// False: it has ended.
+    /// Sends SIGTERM and returns whether the guard was still running.
     fn terminate(&self) -> bool {
         kill_process(self.pid, Signal::TERM).is_ok()
     }
 
-    /// How long it took to end, without an error.
+    /// Waits until the guard has ended without an error, and returns how long that took.
     fn ended(mut self) -> Duration {
         let since = Instant::now();
         let status = eventually("the guard to end", || self.shell.try_wait().unwrap());
@@ -57,7 +57,7 @@ impl Stopping {
     }
 }
 
-/// In a container a signal that nobody listens for is lost.
+/// In a container a signal for which a program has no handler is lost.
 #[test]
 fn a_guard_that_is_starting_is_asked_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -79,7 +79,7 @@ fn each_further_signal_ends_a_wait() {
         nobody,
         &[&listen, "--lame-duck=60", "--drain=60", "--namespace=default"],
     );
-    // A handshake that never comes is waited for, but not for long; this one is open until the end.
+    // The guard does not wait long for a missing handshake; the second connection stays open until the end.
     let connect = || TcpStream::connect(webhooks).ok();
     drop(eventually("the guard to listen", connect));
     assert!(guard.terminate());
@@ -87,7 +87,7 @@ fn each_further_signal_ends_a_wait() {
     let _open = connect().expect("in the lame duck it still serves");
     assert!(guard.terminate());
     eventually("the guard to take nobody any more", || connect().is_none().then_some(()));
-    // On a busy machine the connection's time may be over by now.
+    // On a busy machine the connection may have timed out, and the guard may have ended.
     let asked = guard.terminate();
     let took = guard.ended();
     assert!(!asked || took < Duration::from_secs(3), "{took:?}");

@@ -1,8 +1,8 @@
-//! `--quiet` and `--verbose`: who wants to hear less or more, and that exit codes and what programs read stay the same.
+//! `--quiet` and `--verbose`: they print less or more, while exit codes and the output for programs stay the same.
 
 use crate::cli::gatera;
 
-/// Only what decides the exit code, in the words of always; the code is the same.
+/// With `--quiet` only what decides the exit code is printed, in the usual words; the code is the same.
 #[test]
 fn who_wants_to_hear_less_hears_what_counts() {
     let whole = gatera(&["check", "seed.yaml"], b"").out;
@@ -26,7 +26,7 @@ fn where_nothing_counts_nothing_is_said() {
         (&["--output=markdown", "galera.yaml"], "", 0, ""),
         (&["--rule=G15", "seed.yaml"], "", 0, ""),
         (&["--allow-empty", "-"], "a: 1\n", 0, ""),
-        // No exit code without a word about it.
+        // An exit code other than 0 is always explained.
         (&["-"], "a: 1\n", 2, empty),
         (&["-"], "a: [\n", 2, unread),
     ] {
@@ -35,7 +35,7 @@ fn where_nothing_counts_nothing_is_said() {
     }
 }
 
-/// What another option makes an error is told.
+/// With `--quiet` everything that another option turns into an error is still printed.
 #[test]
 fn what_counts_by_an_option_is_said() {
     let warned = ["check", "-q", "--rule=G15", "--fail-on=warn", "--output=concise", "seed.yaml"];
@@ -69,7 +69,7 @@ fn who_wants_to_hear_more_hears_what_is_fine() {
     assert!(said.ends_with(&format!("\nsettings: {path}, as --config says; --mode warn\n")), "{said}");
 }
 
-/// What programs read is always whole; what cannot be together is said before anything is done.
+/// Output for programs is always complete; options that exclude each other are refused before anything is done.
 #[test]
 fn programs_hear_neither_less_nor_more() {
     let whole = "--quiet shortens text only: leave out --quiet or --output";
@@ -95,7 +95,7 @@ fn programs_hear_neither_less_nor_more() {
         let ran = gatera(arguments, b"");
         assert!(ran.code == 2 && ran.err.contains(says), "{}", ran.err);
     }
-    // A file has all of it whatever is printed.
+    // A file contains everything, whatever is printed.
     let file = tempfile::NamedTempFile::new().unwrap();
     let output = format!("--output=concise={}", file.path().display());
     assert_eq!(gatera(&["check", "-q", &output, "galera.yaml"], b"").out, "");

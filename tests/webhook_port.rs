@@ -1,4 +1,4 @@
-//! The port of the webhooks, in this process: who is answered, how long a connection is kept, and how it is sent away.
+//! The webhook port, in the process of the test: which callers are answered, how long a connection is kept, and how it is closed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,12 +38,12 @@ fn material() -> Material {
     Material::new(&["127.0.0.1".to_owned()], Lives::default(), jiff::Timestamp::now()).unwrap()
 }
 
-/// The port as `gatera serve` has it; with client CAs if there are some.
+/// Serves the port as `gatera serve` does, with client CAs if they are given.
 async fn served(clients: Option<&str>) -> Served {
     served_by(answer::admission, clients, clients).await
 }
 
-/// The same with another router; and with other client CAs as soon as the first were read.
+/// Serves the port with this router, and replaces the client CAs as soon as the first ones have been read.
 async fn served_by(
     router: impl FnOnce(Arc<Guard>) -> Router,
     clients: Option<&str>,
@@ -77,7 +77,7 @@ impl Served {
         Caller::open(self.address, &config(&self.material.bundle(), own)).await
     }
 
-    /// Until a caller with this certificate is answered.
+    /// Waits until a caller with this certificate is answered.
     async fn until_proven(&self, own: (&str, &str)) {
         let known = async {
             loop {
@@ -98,7 +98,7 @@ fn allowed(answer: &Answered) -> bool {
     *status == StatusCode::OK && serde_json::from_str::<Value>(text).unwrap()["response"]["allowed"] == true
 }
 
-/// A CA, and the certificate and key of a client that it signed.
+/// Returns a CA, and the certificate and key of a client that it signed.
 fn client() -> [String; 3] {
     let mut params = CertificateParams::new([]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -133,12 +133,12 @@ async fn with_client_cas_only_a_proven_caller_is_answered() {
     // The CA is replaced without a restart.
     std::fs::write(served.folder.path().join("clients.crt"), &theirs).unwrap();
     served.until_proven((&strange, &strange_key)).await;
-    // Also while the guard starts.
+    // The CA can also be replaced while the guard starts.
     let served = served_by(answer::admission, Some(&ours), Some(&theirs)).await;
     served.until_proven((&strange, &strange_key)).await;
 }
 
-/// A handler that breaks takes its connection with it.
+/// A handler that panics ends its connection.
 #[tokio::test]
 async fn a_connection_that_broke_is_not_counted_as_open() {
     let breaks = |_| Router::new().route("/validate", post(async || -> &str { panic!("a handler breaks") }));
@@ -154,7 +154,7 @@ async fn a_connection_that_broke_is_not_counted_as_open() {
     timeout(PATIENCE, closed).await.expect("it is not open any more");
 }
 
-/// API servers keep idle connections for 90 seconds; the deadline of headers that have begun is 10.
+/// API servers keep idle connections for 90 seconds; the deadline for headers that have begun is 10 seconds.
 #[tokio::test]
 async fn an_idle_connection_is_kept_and_slow_headers_are_not() {
     let served = served(None).await;
@@ -175,7 +175,7 @@ async fn an_idle_connection_is_kept_and_slow_headers_are_not() {
     );
 }
 
-/// In the lame duck every request is still answered, and every answer asks to go elsewhere.
+/// In the lame-duck phase every request is still answered, and every answer asks the caller to close the connection.
 #[tokio::test]
 async fn whoever_leaves_says_so_with_every_answer() {
     let served = served(None).await;
@@ -194,7 +194,7 @@ async fn whoever_leaves_says_so_with_every_answer() {
     timeout(PATIENCE, served.ended).await.expect("nothing is under way").unwrap();
 }
 
-/// What begins late is refused; what is under way is finished.
+/// New connections are refused, and a request that is under way is answered.
 #[tokio::test]
 async fn a_request_that_is_under_way_is_answered_to_the_end() {
     let served = served(None).await;

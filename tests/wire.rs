@@ -1,4 +1,4 @@
-//! Between the API server and the guard, and on both: a Service that can be cut, and requests that never stop.
+//! Helpers between the API server and the guard, and load on both: a Service that can be cut, and continuous requests.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::lab::{ControlPlane, User};
 
-/// A client of the API server for a proxy: whoever asks the proxy brings a token.
+/// Returns a client of the API server for a proxy. It has no identity, because the proxied requests bring their own token.
 pub async fn without_identity(plane: &ControlPlane) -> Client {
     let file = Kubeconfig::read_from(plane.kubeconfig(User::Admin)).unwrap();
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
@@ -21,9 +21,9 @@ pub async fn without_identity(plane: &ControlPlane) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// Takes connections like a Service and leads each to a backend that is ready, or to the one it was told.
+/// A stand-in for a Service, which accepts connections and forwards each to one of its backends.
 pub struct Balancer {
-    /// Where it takes connections.
+    /// The address at which it accepts connections.
     pub address: SocketAddr,
     backends: Arc<Mutex<Vec<SocketAddr>>>,
     open: Arc<Mutex<Vec<TcpStream>>>,
@@ -61,7 +61,7 @@ impl Balancer {
         *self.backends.lock().unwrap() = backends.to_vec();
     }
 
-    /// Nobody gets through any more, and whoever is through is cut off.
+    /// Drops new connections and closes those that are open.
     pub fn cut(&self) {
         self.lead_to(&[]);
         for stream in self.open.lock().unwrap().drain(..) {
@@ -70,7 +70,7 @@ impl Balancer {
     }
 }
 
-/// Admission under load: dry-run writes of a guarded StatefulSet, as fast as the API server takes them.
+/// Load on admission: dry-run writes of a guarded StatefulSet, as fast as the API server accepts them.
 pub struct Load {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
@@ -110,12 +110,12 @@ impl Load {
         Self { stop, done, failed, thread }
     }
 
-    /// How many were answered so far.
+    /// Returns how many requests have succeeded so far.
     pub fn done(&self) -> usize {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Stops, and says how many were answered and which failed.
+    /// Stops the load and returns how many requests succeeded and the errors of those that failed.
     pub fn end(self) -> (usize, Vec<String>) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap();

@@ -1,5 +1,5 @@
-//! The API server of the lab, asked directly: thousands of objects are created through one client and a few dozen
-//! requests at a time, because a kubectl for each would take an hour.
+//! The API server of the lab, called directly: one client creates thousands of objects with a few dozen requests at a time,
+//! because one kubectl per object would take an hour.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use crate::fleet::{self, MEMBERS, STATEFUL_SET};
 
-/// Requests under way at once.
+/// The number of requests that run at once.
 const AT_ONCE: usize = 24;
-/// For thousands of pods, on a machine with other things to do.
+/// The limit for creating thousands of pods, on a machine that also does other work.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// A StatefulSet that the webhooks do not select, for comparison.
+/// The name of a StatefulSet that the webhooks do not select, for comparison.
 pub const STRANGER: &str = "stranger";
 
 /// A client with all rights.
@@ -46,7 +46,7 @@ impl Api {
             .unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
-    /// Annotates a StatefulSet without any effect: admission runs, nothing is written. Returns what it took.
+    /// Annotates a StatefulSet in a dry run: admission runs, but nothing is written. Returns the time it took.
     pub async fn dry_run_update(&self, namespace: &str, name: &str, number: usize) -> Duration {
         let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}?dryRun=All");
         let change = json!({ "metadata": { "annotations": { "example.com/turn": number.to_string() } } });
@@ -57,7 +57,7 @@ impl Api {
         started.elapsed()
     }
 
-    /// All clusters, running, and the stranger.
+    /// Creates all clusters, with running members, and the stranger.
     pub async fn populate(&self, clusters: usize) {
         let each = |cluster| async move { self.cluster(cluster).await };
         stream::iter(0..clusters).for_each_concurrent(AT_ONCE, each).await;
@@ -83,10 +83,10 @@ impl Api {
         let map = json!({ "metadata": { "name": "galera-instance-nodeconfig" }, "data": { "galera.cnf": "[galera]\nwsrep_on = ON\n" } });
         self.create(&format!("/api/v1/namespaces/{namespace}/configmaps"), &map).await;
         let mut it = for_creation(fleet::stateful_set(cluster));
-        // All three at once, so that nobody has to play kubelet in between.
+        // All three pods are created at once; otherwise a kubelet would have to be simulated in between.
         it["spec"]["podManagementPolicy"] = json!("Parallel");
-        // A volume that does not exist is waited for in silence; without a name a controller tells of every claim again
-        // and again, and that would be taken for requests of the guard.
+        // The volume does not exist, so its claims stay pending in silence. Without a name, a controller would write Events
+        // about every claim again and again, and these would be counted as requests of the guard.
         it["spec"]["volumeClaimTemplates"][0]["spec"]["volumeName"] = json!("elsewhere");
         self.create(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets"), &it).await;
     }
@@ -98,18 +98,18 @@ impl Api {
         page["items"].as_array().map_or(0, Vec::len) + usize::try_from(rest).expect("a count")
     }
 
-    /// What the kubelet would say of a member.
+    /// Writes the status that the kubelet would report for a member.
     async fn run(&self, cluster: usize, ordinal: usize) {
         let path =
             format!("/api/v1/namespaces/{}/pods/{STATEFUL_SET}-{ordinal}/status", fleet::namespace(cluster));
-        // No guard runs yet that would prepare them.
+        // No guard that could inject into the pods runs yet.
         let mark = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
         let status = json!({ "metadata": { "annotations": mark }, "status": fleet::running() });
         let sent = self.send("PATCH", &path, "application/merge-patch+json", &status).await;
         sent.unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
-    /// The controllers have finished with what was created.
+    /// Waits until the controllers have finished with what was created.
     pub async fn until_quiet(&self) {
         let mut before = self.requests().await;
         self.until("the controllers are done", async || {
@@ -134,7 +134,7 @@ impl Api {
         }
     }
 
-    /// Requests the API server has finished, by verb and resource, without watches and its own metrics.
+    /// Returns the requests that the API server has finished, by verb and resource, without watches and its own metrics.
     pub async fn requests(&self) -> BTreeMap<String, f64> {
         let mut requests = BTreeMap::new();
         for line in self.get("/metrics").await.lines() {
@@ -144,7 +144,7 @@ impl Api {
             };
             let (Some(verb), Some(resource)) = (label("verb"), label("resource")) else { continue };
             let count: f64 = line.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0.0);
-            // Watches come and go by their own clocks, everybody's.
+            // Watches end and start again on timers of their own, with and without a guard.
             if !resource.is_empty() && verb != "WATCH" {
                 *requests.entry(format!("{verb} {resource}")).or_default() += count;
             }
@@ -153,14 +153,14 @@ impl Api {
     }
 }
 
-/// What was asked in between.
+/// Returns the requests between two counts.
 pub fn difference(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let since = |name: &String, count: &f64| count - before.get(name).copied().unwrap_or(0.0);
     let all = after.iter().map(|(name, count)| (name.clone(), since(name, count)));
     all.filter(|(_, count)| *count > 0.0).collect()
 }
 
-/// Without what the API server adds.
+/// Removes the fields that the API server adds.
 fn for_creation(mut object: Value) -> Value {
     let fields = object.as_object_mut().expect("an object");
     fields.remove("status");

@@ -1,6 +1,6 @@
-//! A server's process, seen from outside: started, asked where it is, measured, ended.
+//! A server's process, seen from outside: started, asked for its address, measured, ended.
 //!
-//! Owns: processes and what `/proc` says about them.
+//! Owns: processes and what `/proc` shows of them.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -14,12 +14,12 @@ use rustls::ClientConfig;
 use crate::client::{self, Connection};
 use crate::servers::Hello;
 
-/// Linux counts the time of processes in hundredths of a second, on every architecture.
+/// The clock ticks per second in `/proc/PID/stat`: 100 on every architecture of Linux.
 const TICKS: f64 = 100.0;
-/// A child whose stdin has ended has nothing left to do.
+/// The time in which a child must exit after its stdin is closed, since it has nothing left to do; then it is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A server that runs. Ends with this value.
+/// A running server, which is ended when this value is dropped.
 pub struct Server {
     child: Child,
     pub hello: Hello,
@@ -27,7 +27,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts this program again, in this role, and waits until it listens.
+    /// Starts this program again with `role` as its arguments, and waits until it listens.
     pub fn start(role: &[&str]) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let mut child = Command::new(program)
@@ -68,32 +68,32 @@ impl Drop for Server {
     }
 }
 
-/// Processor seconds a process has used, in user and kernel.
+/// Returns the processor time that a process has used in user and kernel mode, in seconds.
 pub fn cpu_seconds(pid: u32) -> f64 {
     stat(pid)[11..13].iter().sum::<f64>() / TICKS
 }
 
-/// How long ago a process was started.
+/// Returns the time since a process was started.
 pub fn age(pid: u32) -> Duration {
     let uptime = fs::read_to_string("/proc/uptime").expect("Linux tells its uptime");
     let uptime: f64 = uptime.split(' ').next().and_then(|text| text.parse().ok()).expect("in seconds");
     Duration::from_secs_f64((uptime - stat(pid)[19] / TICKS).max(0.0))
 }
 
-/// The numbers of `/proc/PID/stat` from the state on; a letter counts as 0. The name before them stands in parentheses
-/// and may hold anything.
+/// Returns the fields of `/proc/PID/stat` from the state on; a letter counts as 0. The name before them is in parentheses
+/// and may contain anything.
 fn stat(pid: u32) -> Vec<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process is there");
     let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
     fields.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect()
 }
 
-/// Resident memory in MiB.
+/// Returns the resident memory in MiB.
 pub fn resident(pid: u32) -> f64 {
     memory(pid, "VmRSS:")
 }
 
-/// The most that was ever resident, in MiB.
+/// Returns the peak of the resident memory in MiB.
 pub fn peak(pid: u32) -> f64 {
     memory(pid, "VmHWM:")
 }

@@ -1,5 +1,5 @@
-//! A client that costs little: one kept-alive HTTP/1.1 connection over TLS, as an API server holds to a webhook, read
-//! and written by hand on a thread of its own. The server's CA is trusted; nothing is left unverified.
+//! A cheap client: one kept-alive HTTP/1.1 connection over TLS, as an API server holds to a webhook. The connection is read
+//! and written by hand on its own thread. The client trusts the server's CA and verifies every certificate.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -10,16 +10,16 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// Nothing on loopback takes this long; a benchmark must end.
+/// The limit for connecting and for each read: a benchmark must end, and nothing on loopback takes this long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection that is open.
+/// An open connection.
 pub struct Connection {
     stream: StreamOwned<ClientConnection, TcpStream>,
     answer: Vec<u8>,
 }
 
-/// Trusts this CA and no other, and speaks HTTP/1.1, as API servers do to a Service.
+/// Returns a configuration that trusts only this CA and offers HTTP/1.1, as API servers do to a Service.
 pub fn trusting(bundle: &str) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for ca in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
@@ -31,7 +31,7 @@ pub fn trusting(bundle: &str) -> Arc<ClientConfig> {
 }
 
 impl Connection {
-    /// Connects; the handshake is done with the first request.
+    /// Connects; the TLS handshake happens with the first request.
     pub fn open(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Self> {
         let socket = TcpStream::connect_timeout(&address, PATIENCE)?;
         socket.set_nodelay(true)?;
@@ -41,7 +41,7 @@ impl Connection {
         Ok(Self { stream: StreamOwned::new(tls, socket), answer: Vec::with_capacity(16 * 1024) })
     }
 
-    /// Sends a request and reads the answer: its status line and its body.
+    /// Sends a request and reads the answer. Returns its status line and its body.
     pub fn ask(&mut self, request: &[u8]) -> io::Result<(&str, &str)> {
         self.stream.write_all(request)?;
         self.stream.flush()?;

@@ -1,4 +1,4 @@
-//! What a thousand hostile connections cost real requests: the same load alone, and in the crowd.
+//! What a thousand hostile connections cost real requests: the same load alone, and among them.
 
 use crate::child::Server;
 use crate::hostile;
@@ -7,7 +7,7 @@ use crate::series::{Arm, Outcome, Series};
 
 const HOSTILE: usize = 1000;
 
-/// This load on the guard, alone and in the crowd.
+/// Runs the load on the guard, first alone, then among the hostile connections.
 pub fn measure(series: [Series; 2], server: &Server, plan: &Plan) -> [Vec<Outcome>; 2] {
     let arms = [Arm { name: "guard", server, floor: false, guards: true }];
     let [alone, inside] = series;

@@ -1,6 +1,6 @@
-//! The decision alone, in this process: a body goes in, the bytes of the answer come out. No HTTP, no TLS, no socket.
+//! The decision alone, in this process: from a request's body to the bytes of the answer, without HTTP, TLS or sockets.
 //!
-//! Paced at 1,000 requests a second, which is how it runs in life (cold caches included), and unpaced for the mean.
+//! Measured at 1,000 requests a second, as in production (cold caches included), and without pauses for the mean.
 
 use gatera::rulebook;
 use std::hint::black_box;
@@ -26,24 +26,24 @@ use crate::plan::Plan;
 use crate::reviews::{ALLOWED, Request, Shape};
 use crate::series::milliseconds;
 
-/// Requests per second.
+/// The rate of paced decisions, per second.
 const RATE: f64 = 1000.0;
-/// While members come and go, a world is built so often.
+/// The interval between rebuilds of the world while members come and go.
 const REBUILT_EVERY: Duration = Duration::from_millis(100);
 
-/// Times in milliseconds.
+/// The times of decisions and of what goes with them, in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Decisions {
     pub paced: Percentiles,
-    /// Every shape of request in turn.
+    /// Decisions about every shape of request in turn.
     pub paced_mix: Percentiles,
-    /// The first while the world is rebuilt ten times a second.
+    /// The same as `paced`, while the world is rebuilt ten times a second.
     pub paced_while_rebuilding: Percentiles,
-    /// Building the world anew from the facts, as after every event.
+    /// The time to rebuild the world from the facts, as after every event.
     pub rebuild: Percentiles,
-    /// What is due in all clusters, as the leader asks after every event: a mean.
+    /// The mean time to plan what is due in all clusters, as the leader does after every event.
     pub plan: f64,
-    /// Means, one after the other without a pause.
+    /// Means of decisions made one after the other, without a pause.
     pub unpaced: Vec<(&'static str, f64)>,
 }
 
@@ -61,19 +61,19 @@ impl Percentiles {
     }
 }
 
-/// The guard without its edge.
+/// The guard without its network side.
 pub struct Engine {
     pub settings: Settings,
     world: ArcSwap<World>,
 }
 
 impl Engine {
-    /// What it knows now.
+    /// Returns the current world.
     pub fn world(&self) -> Arc<World> {
         self.world.load_full()
     }
 
-    /// What happens between the last byte of a request and the first of its answer.
+    /// Does what happens between the last byte of a request and the first byte of its answer.
     pub fn decide(&self, mutating: bool, body: &[u8]) -> Vec<u8> {
         let origin = if mutating { Origin::Mutating } else { Origin::Validating };
         let incoming = review::read(body, origin, rulebook().kinds()).expect("a review");
@@ -95,7 +95,7 @@ impl Engine {
     }
 }
 
-/// Everything that reaches the webhooks, as it is in life.
+/// Every shape of request that reaches the webhooks in production.
 const MIX: [Shape; 8] = [
     Shape::Update(17 * 1024),
     Shape::Amend(17 * 1024),
@@ -107,7 +107,7 @@ const MIX: [Shape; 8] = [
     Shape::Secret,
 ];
 
-/// A full view, and the facts behind it.
+/// Returns an engine whose view holds all clusters, and the facts that the view is built from.
 pub fn engine() -> (Engine, Facts) {
     let settings = Settings::default();
     let facts = fleet::facts(CLUSTERS, &settings);
@@ -115,7 +115,7 @@ pub fn engine() -> (Engine, Facts) {
     (Engine { world: ArcSwap::from_pointee(world), settings }, facts)
 }
 
-/// Measures all of it.
+/// Measures all figures of `Decisions`.
 pub fn measure(plan: &Plan, engine: &Engine, facts: &Facts) -> Decisions {
     let clusters = || (0..CLUSTERS).step_by(4);
     let updates: Vec<_> = clusters().map(|cluster| (false, MIX[0].request(cluster))).collect();
@@ -136,7 +136,7 @@ pub fn measure(plan: &Plan, engine: &Engine, facts: &Facts) -> Decisions {
     }
 }
 
-/// Paced decisions, and how long rebuilding the world took beside them, if it was.
+/// Measures paced decisions and, if there are `facts`, the rebuilds of the world that run at the same time.
 fn at_rate(
     engine: &Engine,
     bodies: &[(bool, Request)],
@@ -168,7 +168,7 @@ fn at_rate(
     })
 }
 
-/// What `watch` does after every event: here, a member of which the API server tells again.
+/// Rebuilds the world as `watch` does after every event; here, each event repeats a member.
 fn rebuild(engine: &Engine, facts: &Facts, over: &AtomicBool) -> Histogram<u64> {
     let (mut facts, mut times) = (facts.clone(), load::histogram());
     for cluster in (0..CLUSTERS).cycle() {
@@ -214,7 +214,7 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// Milliseconds that the leader's task takes to look at all clusters.
+/// Returns the milliseconds that one look of the leader at all clusters takes.
 fn leads<T>(length: Duration, engine: &Engine, look: impl Fn(&View<'_>) -> T) -> f64 {
     let world = engine.world.load();
     let view = View::new(&world, Timestamp::now(), &engine.settings);
@@ -228,7 +228,7 @@ fn leads<T>(length: Duration, engine: &Engine, look: impl Fn(&View<'_>) -> T) ->
     started.elapsed().as_secs_f64() * 1e3 / count(done)
 }
 
-/// Milliseconds per body.
+/// Returns the mean time per body in milliseconds.
 fn mean(length: Duration, bodies: &[Request], mut act: impl FnMut(&[u8])) -> f64 {
     let started = Instant::now();
     let mut done = 0;

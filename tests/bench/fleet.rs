@@ -1,8 +1,9 @@
 //! The clusters of the benchmark: N namespaces, each with one Galera cluster of three members.
 //!
 //! The objects in `captured/` were read from a real API server (1.36) after `kubectl apply` of
-//! `tests/fixtures/galera.yaml`, managed fields and last-applied annotation included; here they only get another
-//! namespace, and what scheduler, provisioner and kubelet would add. They go through the reader that reads everything.
+//! `tests/fixtures/galera.yaml`, including managed fields and the last-applied annotation. This file only moves them to
+//! other namespaces and adds what the scheduler, the provisioner and the kubelet would add. They pass through the same
+//! reader as all objects.
 
 use facts::settings::Settings;
 use facts::view::Facts;
@@ -10,11 +11,11 @@ use gatera::rulebook;
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
-/// The StatefulSet in every namespace.
+/// The name of the StatefulSet in every namespace.
 pub const STATEFUL_SET: &str = "galera-instance-galera";
-/// The ConfigMap that its members read.
+/// The name of the ConfigMap that the members read.
 pub const CONFIG_MAP: &str = "galera-instance-nodeconfig";
-/// What stands in it.
+/// The content of that ConfigMap.
 pub const OPTIONS: &str = "[galera]
 wsrep_on = ON
 wsrep_provider = /usr/lib/galera/libgalera_smm.so
@@ -23,24 +24,24 @@ wsrep_sst_method = mariabackup
 binlog_format = ROW
 innodb_autoinc_lock_mode = 2
 ";
-/// In a full view.
+/// The number of clusters in a full view.
 pub const CLUSTERS: usize = 1000;
-/// Members of a cluster.
+/// The number of members of each cluster.
 pub const MEMBERS: usize = 3;
 const NODES: usize = 30;
 
-/// The namespace of a cluster.
+/// Returns the namespace of a cluster.
 pub fn namespace(cluster: usize) -> String {
     format!("db-{cluster:04}")
 }
 
-/// What was captured, moved into another namespace; uids differ with it.
+/// Moves a captured object to the namespace of `cluster` and gives it other uids.
 fn moved(captured: &str, cluster: usize) -> Value {
     let text = captured.replace("db-0000", &namespace(cluster)).replace("db0000", &format!("db{cluster:04}"));
     serde_json::from_str(&text).expect("a captured object is JSON")
 }
 
-/// The StatefulSet of a cluster whose members have data.
+/// Returns the StatefulSet of a cluster whose members have data.
 pub fn stateful_set(cluster: usize) -> Value {
     let mut it = moved(include_str!("captured/stateful-set.json"), cluster);
     it["metadata"]["annotations"]["gatera.dev/data"] = json!("present");
@@ -48,7 +49,7 @@ pub fn stateful_set(cluster: usize) -> Value {
     it
 }
 
-/// A member as the StatefulSet controller creates it.
+/// Returns a member as the StatefulSet controller creates it.
 pub fn new_pod(cluster: usize, ordinal: usize) -> Value {
     let name = format!("{STATEFUL_SET}-{ordinal}");
     let captured = include_str!("captured/pod.json").replace("galera-instance-galera-0", &name);
@@ -58,7 +59,7 @@ pub fn new_pod(cluster: usize, ordinal: usize) -> Value {
     it
 }
 
-/// The same, running.
+/// Returns the same member, running.
 pub fn pod(cluster: usize, ordinal: usize) -> Value {
     let mut it = new_pod(cluster, ordinal);
     it["metadata"]["annotations"] = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
@@ -67,7 +68,7 @@ pub fn pod(cluster: usize, ordinal: usize) -> Value {
     it
 }
 
-/// What a kubelet says of a member that is well.
+/// Returns the status that a kubelet reports for a healthy member.
 pub fn running() -> Value {
     let now = "2026-11-21T08:20:00Z";
     let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": now });
@@ -92,7 +93,7 @@ fn claim(cluster: usize, ordinal: usize) -> Value {
     it
 }
 
-/// Everything the guard watches in the namespace of a cluster.
+/// Returns everything in the namespace of a cluster that the guard watches.
 fn objects(cluster: usize) -> Vec<(Kind, Value)> {
     let namespace = namespace(cluster);
     let within = |name: &str| json!({ "name": name, "namespace": namespace, "labels": { "app": "galera" } });
@@ -122,17 +123,17 @@ fn objects(cluster: usize) -> Vec<(Kind, Value)> {
     objects
 }
 
-/// Where the clusters are.
+/// How the clusters are spread over namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// Each in a namespace of its own.
+    /// Each cluster has its own namespace.
     EachAlone,
-    /// All in one, with names of their own.
+    /// All clusters share one namespace, under different names.
     Together,
 }
 
 impl Spread {
-    /// An object of a cluster, moved to where it is.
+    /// Moves an object of a cluster to the namespace and the name that this spread gives it.
     pub fn moved(self, object: Value, cluster: usize) -> Value {
         if self == Self::EachAlone {
             return object;
@@ -143,10 +144,10 @@ impl Spread {
     }
 }
 
-/// Everything that the guard watches.
+/// Returns everything that the guard watches.
 pub fn all(clusters: usize, spread: Spread) -> impl Iterator<Item = (Kind, Value)> {
     let nodes = (0..NODES).map(|number| (Kind::Node, node(number)));
-    // One cluster after the other, so that no more is in memory at once than with a real list.
+    // Clusters are made one after the other, so that memory never holds more of them than with a real list.
     let objects = (0..clusters).flat_map(move |cluster| {
         objects(cluster).into_iter().map(move |(kind, object)| (kind, spread.moved(object, cluster)))
     });
@@ -158,7 +159,7 @@ fn node(number: usize) -> Value {
     json!({ "metadata": { "name": format!("node-{number}") }, "status": ready })
 }
 
-/// What the watches would know of so many clusters.
+/// Returns what the watches would know of this many clusters.
 pub fn facts(clusters: usize, settings: &Settings) -> Facts {
     let mut facts = rulebook().facts(&settings.adoption);
     for (kind, object) in all(clusters, Spread::EachAlone) {

@@ -1,9 +1,9 @@
-//! What a change costs in a view of 100, 1,000 and 10,000 clusters, and what such a view weighs. Each size in a process of
-//! its own, so that the memory is its own.
+//! What a change costs in a view of 100, 1,000 and 10,000 clusters, and how much memory such a view takes. Each size is
+//! measured in its own process, so that memory is counted separately.
 //!
-//! A change is a member that becomes Ready or is not any more: its text is read, the facts take it in, the next World is
-//! drawn and shown, and the one before is dropped. What brings the text is not in it. Now and then the leader looks
-//! at what changed since: at the plan, and for its audit.
+//! In each change a member becomes Ready or stops being Ready: its text is read, the facts take it in, the next World is
+//! built and published, and the previous one is dropped. The delivery of the text is not included. Now and then the leader
+//! looks at what has changed since, for its plan and for its audit.
 
 use gatera::rulebook;
 use std::hint::black_box;
@@ -25,7 +25,7 @@ use crate::fleet::{self, Spread};
 use crate::plan::Plan;
 use crate::{child, load};
 
-/// Clusters, and how they are spread.
+/// The numbers of clusters that are measured, and how they are spread.
 const SIZES: [(usize, Spread); 4] = [
     (100, Spread::EachAlone),
     (1_000, Spread::EachAlone),
@@ -33,7 +33,7 @@ const SIZES: [(usize, Spread); 4] = [
     (10_000, Spread::Together),
 ];
 const CHANGES: usize = 2_000;
-/// How often the leader looks meanwhile.
+/// How often the leader looks during the changes.
 const LOOKS: usize = 20;
 const KIB: f64 = 1024.0;
 
@@ -43,12 +43,12 @@ pub struct Growth {
     pub together: bool,
     /// From the text of every object to the first World.
     pub start_ms: f64,
-    /// From the text of a pod that changed to a World that shows it.
+    /// From the text of a changed pod to a World that shows it.
     pub change: Percentiles,
-    /// What the leader's look at the plan takes after it, and its audit. Whatever changes in a namespace that holds all clusters,
-    /// all of them are looked at, and each looks through the whole namespace: that is not measured.
+    /// What the leader's plan and its audit take after a change. Not measured where one namespace holds all clusters: there
+    /// each change makes the leader look at all of them, and each of these looks goes through the whole namespace.
     pub looks: Option<[Percentiles; 2]>,
-    /// Resident memory for each cluster.
+    /// The resident memory per cluster.
     pub kib_per_cluster: f64,
 }
 
@@ -59,7 +59,7 @@ impl Growth {
     }
 }
 
-/// All sizes; of a tiny run only the smallest.
+/// Measures all sizes; a tiny run measures only the smallest.
 pub fn measure(plan: &Plan) -> Vec<Growth> {
     let sizes = if plan.tiny { &SIZES[..1] } else { &SIZES[..] };
     let program = std::env::current_exe().expect("this program has a path");
@@ -73,7 +73,7 @@ pub fn measure(plan: &Plan) -> Vec<Growth> {
     sizes.iter().map(grow).collect()
 }
 
-/// One size, in this process. Its last line says what came of it.
+/// Measures one size in this process and prints the result as its last line.
 pub fn grow(clusters: usize, spread: Spread) {
     let (settings, own) = (Settings::default(), std::process::id());
     let (mut facts, before, mut spent) = (rulebook().facts(&settings.adoption), child::resident(own), 0.0);
@@ -109,7 +109,7 @@ pub fn grow(clusters: usize, spread: Spread) {
     for number in 0..CHANGES {
         let (cluster, ordinal) = (number * 7919 % clusters, number / clusters % fleet::MEMBERS);
         let mut pod = spread.moved(fleet::pod(cluster, ordinal), cluster);
-        // Each turn through all members changes every one of them.
+        // Each pass over all members changes every one of them.
         let ready = if (number / (clusters * fleet::MEMBERS)).is_multiple_of(2) { "False" } else { "True" };
         pod["status"]["conditions"][3]["status"] = json!(ready);
         let text = pod.to_string();

@@ -1,6 +1,6 @@
-//! The largest things that are judged: a ConfigMap as large as etcd takes, and ten thousand manifests.
+//! The largest things that are judged: ConfigMaps of the largest size that etcd takes, and ten thousand manifests.
 //!
-//! Some of the texts are hostile: nobody writes them, and somebody who did must not hold up everybody else.
+//! Some of the texts are hostile: they do not occur in practice, but a caller that sends one must not delay other requests.
 
 use std::fs;
 use std::hint::black_box;
@@ -16,23 +16,23 @@ use crate::plan::Plan;
 use crate::reviews;
 use crate::series::milliseconds;
 
-/// A ConfigMap of more is refused by the API server.
+/// The size of the largest text, in bytes; the API server refuses larger ConfigMaps.
 const LARGEST: usize = 1024 * 1024;
 const DOCUMENTS: usize = 10_000;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Large {
     pub config_maps: Vec<Largest>,
-    /// `gatera check` of 10,000 documents in files of eight.
+    /// The time that `gatera check` takes for 10,000 documents in files of eight.
     pub check_ms: f64,
 }
 
-/// How long the decision about a ConfigMap took, the median of some.
+/// The median processor time of the decisions about a ConfigMap with one text.
 #[derive(Clone, Debug, Serialize)]
 pub struct Largest {
     pub text: &'static str,
     pub create_ms: f64,
-    /// A comment is added to it.
+    /// The time for an update that adds a comment.
     pub update_ms: f64,
 }
 
@@ -53,7 +53,7 @@ pub fn measure(plan: &Plan, engine: &Engine) -> Large {
     Large { config_maps: config_maps.collect(), check_ms: check(times.min(3)) }
 }
 
-/// What stands in the ConfigMap, whose members take their address from it.
+/// Returns the texts for the ConfigMap that the members read their address from, each with a name.
 fn texts() -> Vec<(&'static str, String)> {
     let filled = |line: &dyn Fn(usize) -> String| {
         let mut text = fleet::OPTIONS.to_owned();
@@ -120,7 +120,7 @@ struct CheckLine {
     options: check::Options,
 }
 
-/// Milliseconds that `gatera check` takes from the file to its last line.
+/// Returns the milliseconds of processor time that `gatera check` takes, from reading the files to its last line.
 fn check(times: usize) -> f64 {
     let cluster = include_str!("../fixtures/galera.yaml");
     let documents = cluster.split("\n---\n").count();
@@ -142,7 +142,7 @@ fn check(times: usize) -> f64 {
     })
 }
 
-/// Milliseconds of processor time: the clock on the wall also counts what others do on a shared machine.
+/// Returns the median in milliseconds of processor time: wall-clock time would include other work on a shared machine.
 fn median(times: usize, mut act: impl FnMut()) -> f64 {
     let mut took: Vec<u64> = (0..times)
         .map(|_| {
@@ -155,7 +155,7 @@ fn median(times: usize, mut act: impl FnMut()) -> f64 {
     milliseconds(took[times / 2])
 }
 
-/// Nanoseconds this thread has run, as the scheduler counts them.
+/// Returns the nanoseconds that this thread has run, as counted by the scheduler.
 fn on_processor() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts for every thread");
     text.split(' ').next().and_then(|ran| ran.parse().ok()).expect("the first number is the time it ran")

@@ -1,8 +1,8 @@
-//! The load: one thread per connection, in a closed loop (the next request when the answer is there) or an open one
-//! (the next request when its time has come). Every answer is checked.
+//! The load: one thread per connection, in a closed loop (the next request follows the answer) or an open one (the next
+//! request is sent when it is due). Every answer is checked.
 //!
-//! In an open loop the latency counts from the moment at which the request should have been sent, so that a server that
-//! stalls cannot hide the requests that wait behind it.
+//! In an open loop the latency counts from the time at which the request was due, so that a server that stalls cannot hide
+//! the requests that wait behind it.
 
 use std::num::NonZeroU64;
 use std::thread;
@@ -16,13 +16,13 @@ use crate::reviews::Request;
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// When the answer to the one before is there.
+    /// Each request is sent when the answer to the one before has arrived.
     Closed,
-    /// So many per second over all connections, come what may.
+    /// This many requests per second are sent over all connections together, however slow the answers are.
     Open(f64),
 }
 
-/// One connection, and what is sent over it in turns.
+/// One connection and the requests that are sent over it in turns.
 pub struct Line {
     connection: Connection,
     requests: Vec<Request>,
@@ -30,11 +30,11 @@ pub struct Line {
     sent: u64,
 }
 
-/// What a stretch of load came to. Latencies are in nanoseconds.
+/// The result of a stretch of load. Latencies are in nanoseconds.
 #[derive(Clone)]
 pub struct Block {
     pub latencies: Histogram<u64>,
-    /// How late the generator itself was, where nothing but its own sleep held it up.
+    /// How late requests were by the generator's own fault. Counts only requests that it had slept before.
     pub lateness: Histogram<u64>,
     pub elapsed: Duration,
 }
@@ -44,7 +44,7 @@ impl Line {
         Self { connection, requests, expects, sent: 0 }
     }
 
-    /// One request and its answer. A wrong answer ends the benchmark: its figures would mean nothing.
+    /// Sends one request and checks the answer. A wrong answer ends the benchmark, because its figures would mean nothing.
     pub fn ask(&mut self) {
         let turn = usize::try_from(self.sent).expect("a count") % self.requests.len();
         let request = &mut self.requests[turn];
@@ -63,7 +63,7 @@ impl Block {
         Self { latencies: histogram(), lateness: histogram(), elapsed: Duration::ZERO }
     }
 
-    /// Both in one.
+    /// Adds the figures of another block to these.
     pub fn add(&mut self, other: &Self) {
         self.latencies.add(&other.latencies).expect("histograms of one kind");
         self.lateness.add(&other.lateness).expect("histograms of one kind");
@@ -79,7 +79,7 @@ impl Block {
     }
 }
 
-/// Three digits, up to a minute.
+/// Returns an empty histogram with a precision of three digits, for times up to a minute.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("these bounds are possible")
 }
@@ -88,19 +88,19 @@ pub fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// For arithmetic. No benchmark sends so many requests that a float could not count them.
+/// Converts a number for arithmetic. No benchmark sends more requests than a float can count exactly.
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 pub fn count(number: u64) -> f64 {
     number as f64
 }
 
-/// Wakes within microseconds of the time, where a thread usually gets 50 of them for free.
+/// Lets this thread wake within microseconds of the requested time; by default the kernel may be 50 microseconds late.
 pub fn be_punctual() {
-    // A kernel that cannot do it makes the generator later, and its lateness is printed.
+    // On a kernel that does not support this, the generator is later; its lateness is printed.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Waits for a moment; returns how much later it is.
+/// Waits until `moment`. Returns how much later than that it is.
 pub fn wait_until(moment: Instant) -> Duration {
     let now = Instant::now();
     if let Some(left) = moment.checked_duration_since(now) {
@@ -109,7 +109,7 @@ pub fn wait_until(moment: Instant) -> Duration {
     moment.elapsed()
 }
 
-/// Puts load on a server for so long.
+/// Puts load on a server for this length of time.
 pub fn run(lines: &mut [Line], pace: Pace, length: Duration) -> Block {
     let started = Instant::now();
     let all = lines.len();

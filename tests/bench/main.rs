@@ -1,8 +1,8 @@
-//! `make bench`: the guard beside a server that does nothing, under the same load, in one run.
+//! `make bench`: the guard and a server that does nothing, compared under the same load in one run.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `plan.rs` | how long, how often |
+//! | `plan.rs` | how long and how often |
 //! | `fleet.rs`, `captured/` | the clusters in the view |
 //! | `reviews.rs` | what is sent |
 //! | `servers.rs`, `child.rs` | the servers, from inside and from outside |
@@ -16,10 +16,10 @@
 //! | `real.rs`, `api.rs` | the real program at a real API server (`BENCH_LAB=1`) |
 //! | `summary.rs`, `table.rs` | what is printed and kept |
 //!
-//! `cargo bench --bench guard -- engine` leaves the servers out and measures the decision alone, `-- growth` only how the
+//! `cargo bench --bench guard -- engine` leaves the servers out and measures only the decision, `-- growth` only how the
 //! cost of a change grows with the view, `-- packs` only what packs cost.
 //!
-//! It is no test: figures stand beside targets, and only a wrong answer fails.
+//! It is not a test: figures are printed beside their targets, and only a wrong answer fails.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,
@@ -80,7 +80,7 @@ use summary::{EMPTY, FULL, NOTHING, Start, Summary, UID};
 
 const KB: usize = 1024;
 
-/// Every load; targets speak of some of them by their place.
+/// Every load. `Summary::goals` refers to some of them by their index.
 const SERIES: [Series; 10] = [
     closed("update of 17 KB, 16 connections", Shape::Update(17 * KB), 16),
     closed("update of 17 KB, 8 connections", Shape::Update(17 * KB), 8),
@@ -99,7 +99,7 @@ const SERIES: [Series; 10] = [
     closed("update of 17 KB with old faults, 16 connections", Shape::Faulty(17 * KB), 16),
 ];
 
-/// The same load, without hostile connections and in a crowd of them.
+/// The same load twice: alone, and among hostile connections.
 const IN_A_CROWD: [Series; 2] = [
     closed("update of 17 KB, 4 connections, alone", Shape::Update(17 * KB), 4),
     closed("the same, in a crowd of 1000 hostile connections", Shape::Update(17 * KB), 4),
@@ -111,7 +111,7 @@ const fn closed(name: &'static str, shape: Shape, connections: usize) -> Series 
 
 fn main() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // cargo itself passes --bench or --test.
+    // cargo itself passes `--bench` or `--test`.
     let role: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     match role.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve-guard", clusters] => servers::guard(clusters.parse().expect("a number of clusters")),
@@ -156,7 +156,7 @@ fn run(plan: &Plan) {
     }
 }
 
-/// What needs no server.
+/// The figures that need no server.
 #[derive(Debug, Serialize)]
 struct Engine {
     decisions: Decisions,
@@ -174,7 +174,7 @@ impl Engine {
     }
 }
 
-/// All series, with four servers.
+/// Runs all series on the four servers.
 fn loads(plan: &Plan) -> (Vec<Outcome>, Start, Writes) {
     let nothing = Server::start(&["serve-nothing"]);
     let uid = Server::start(&["serve-uid"]);

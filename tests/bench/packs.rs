@@ -1,6 +1,6 @@
-//! What packs cost: those that are on and not concerned, and the operator of an Rds, who writes all day and is never judged.
+//! What packs cost: those that are on but not concerned, and the operator of an Rds, which always writes and is never judged.
 //!
-//! Packs that are on are compared with none at all by turns, object by object: a difference of nanoseconds is none of two runs.
+//! Decisions with and without packs are measured in turns, object by object: separate runs cannot show nanoseconds.
 
 use gatera::rulebook;
 use std::collections::BTreeMap;
@@ -23,20 +23,20 @@ use crate::plan::Plan;
 use crate::reviews::{ALLOWED, Envelope, Request};
 use crate::series::quartiles;
 
-/// One turn, in nanoseconds: so short that a shared machine seldom takes the processor away in the middle of it.
+/// The target length of one turn in nanoseconds: short enough that a shared machine rarely interrupts it.
 const TURN: f64 = 200_000.0;
-/// As many as an operator is known to look after.
+/// The number of instances, as many as a known operator looks after.
 const INSTANCES: usize = 100;
-/// It looks at each every ten seconds, and writes it whole.
+/// The rate of the operator's writes: it looks at each instance every ten seconds and writes it whole.
 const WRITES_PER_SECOND: f64 = 10.0;
-/// Of ten writes a second it takes a while until one of a hundred is known.
+/// The least time in seconds: at ten writes a second, a 99th percentile needs a while.
 const LEAST_SECONDS: f64 = 20.0;
-/// Both servers have so many turns of that.
+/// The number of turns into which each server's time is divided.
 const TURNS: u32 = 5;
-/// An answer in which nothing is said: whatever is found stands before the uid.
+/// The part of an answer that shows that nothing was found: any finding would add a field before the uid.
 const NOTHING_FOUND: &[&str] = &["\"response\":{\"allowed\":true,\"uid\":"];
 
-/// An object of a cluster, and what packs add to the decision about it, in nanoseconds.
+/// What packs add to the decision about one kind of object, in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Unconcerned {
     pub object: &'static str,
@@ -45,7 +45,7 @@ pub struct Unconcerned {
     pub added_ns: [f64; 3],
 }
 
-/// Each kind of object that a cluster is made of, created; packs look at some of them, and find that they are none of theirs.
+/// Measures the creation of each kind of object in a cluster. Packs look at some of these objects, but none concerns them.
 pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
     let of_cluster = fleet::all(1, Spread::EachAlone).filter(|(kind, _)| *kind != Kind::Node);
     let founder = [(Kind::Deployment, fleet::stateful_set(0))];
@@ -72,7 +72,7 @@ pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
         }
         let (mut without, mut added, started) = (Vec::new(), Vec::new(), Instant::now());
         while added.len() < 2 || started.elapsed() < each {
-            // By turns the one and the other is first.
+            // Each setting comes first in every second turn.
             let (with, none) = if added.len() % 2 == 0 {
                 let with = turn(&engine.settings, times);
                 (with, turn(&off, times))
@@ -88,18 +88,18 @@ pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
     objects.into_iter().map(measure).collect()
 }
 
-/// What the operator writes, and how long it waits for the answer.
+/// How long the operator waits for the answers to its writes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Writes {
-    /// The guard knows all instances.
+    /// The answers of a guard that knows all instances.
     pub guard: Percentiles,
-    /// The server that does nothing, by turns: how long a machine that is idle takes to wake.
+    /// The answers of the server that does nothing, in turns with the guard: how long an idle machine takes to wake.
     pub nothing: Percentiles,
-    /// The guard, one write after the other.
+    /// The answers of the guard to one write after the other.
     pub without_a_pause: Percentiles,
 }
 
-/// Ten times a second, first to the one, then to the other.
+/// Sends the operator's writes ten times a second, to both servers in turns.
 pub fn operator(plan: &Plan, guard: &Server, nothing: &Server) -> Writes {
     let (pace, seconds) = if plan.tiny {
         (Pace::Closed, plan.seconds)
@@ -122,7 +122,7 @@ pub fn operator(plan: &Plan, guard: &Server, nothing: &Server) -> Writes {
     Writes { guard, nothing, without_a_pause }
 }
 
-/// All instances, in the namespaces of as many clusters.
+/// Adds all instances to the facts, in the namespaces of the first clusters.
 pub fn put_instances(facts: &mut Facts) {
     for number in 0..INSTANCES {
         let read = Object::read(
@@ -133,7 +133,7 @@ pub fn put_instances(facts: &mut Facts) {
     }
 }
 
-/// What is other before and after one of its writes.
+/// What is merged into an instance before and after each kind of write.
 const CHANGES: [[&str; 2]; 6] = [
     ["{}", "{}"],
     [r#"{"status":{"status":"BUILD"}}"#, r#"{"status":{"status":"ACTIVE"}}"#],
@@ -161,7 +161,7 @@ fn write(number: usize) -> Request {
     Request::of("validate", &envelope.body(number % INSTANCES, Some(&new), Some(&old)))
 }
 
-/// An Rds as an API server holds it: applied once, written by its operator since.
+/// Returns an Rds as an API server holds it: applied once, then written by its operator.
 fn instance(number: usize, change: &Value) -> Value {
     let user = |name: &str| {
         let grant = format!("GRANT SELECT ON shop.* TO '{name}'");

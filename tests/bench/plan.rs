@@ -1,4 +1,4 @@
-//! How long a run is: from the environment and the arguments that cargo passes.
+//! How long a run takes: from the environment and from the arguments that cargo passes.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -8,15 +8,15 @@
 use std::env;
 use std::time::Duration;
 
-/// Long enough for hundreds of requests, short beside the waves of noise on a shared machine; and an idle connection
-/// must not be closed while the other servers have their turns.
+/// The longest block in seconds: enough for hundreds of requests, but shorter than the waves of noise on a shared machine.
+/// Idle connections must not be closed while the other servers have their turns.
 const LONGEST_BLOCK: f64 = 0.5;
 
-/// How much is done.
+/// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub seconds: f64,
-    /// One tiny pass, to see that it runs; its figures are not kept.
+    /// Whether to make one tiny pass, only to see that everything runs; its figures are not kept.
     pub tiny: bool,
     pub lab: bool,
 }
@@ -34,7 +34,7 @@ impl Plan {
         Self { seconds, tiny, lab }
     }
 
-    /// Blocks per server: an even number, so that every server is as often early as late.
+    /// Returns the number of blocks per server: even, so that every server runs early as often as late.
     pub fn rounds(&self) -> u32 {
         let mut rounds = if self.tiny { 2 } else { 4 };
         while f64::from(rounds) * LONGEST_BLOCK < self.seconds {

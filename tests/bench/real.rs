@@ -1,7 +1,8 @@
-//! The real program at a real API server with all the clusters in it: how it starts, what it weighs, what it asks.
+//! The real program at a real API server that holds all the clusters: how it starts, how much memory it uses, which
+//! requests it sends.
 //!
-//! Runs with `BENCH_LAB=1` only: a control plane has to make a thousand StatefulSets and three thousand pods first,
-//! which takes minutes. Uses the lab of the tests.
+//! Runs only with `BENCH_LAB=1`: a control plane first has to create a thousand StatefulSets and three thousand pods, which
+//! takes minutes. Uses the lab of the tests.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -22,7 +23,7 @@ use crate::reviews::{Request, Shape};
 use crate::series::quartiles;
 use crate::{child, fleet};
 
-/// Milliseconds and MiB.
+/// The figures of the real program; memory is in MiB, update times are in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Real {
     pub populate_seconds: f64,
@@ -31,34 +32,34 @@ pub struct Real {
     pub loaded_mib: f64,
     pub peak_mib: f64,
     pub per_second: f64,
-    /// Requests to the API server per minute in steady state, beyond what it has without a guard.
+    /// Requests per minute to the API server in steady state, beyond those without a guard.
     pub requests_per_minute: BTreeMap<String, f64>,
-    /// An update that the guard is not asked about, and what asking it (one mutating and one validating call) adds.
+    /// The time of an update that does not reach the guard, and what calling it adds (once mutating, once validating).
     pub update_ms: f64,
     pub added_ms: f64,
 }
 
-/// The first seconds of the process, in milliseconds.
+/// The phases of the program's start, in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComingUp {
-    /// From its start until every list is complete.
+    /// From the start of the process until every list is complete.
     pub listed: f64,
-    /// From there until it is ready.
+    /// From complete lists until the guard is ready.
     pub ready: f64,
-    /// From there until a request over a new connection has its answer.
+    /// From complete lists until a request over a new connection has its answer.
     pub first_admission: f64,
 }
 
-/// So long is counted what is asked when nothing happens.
+/// How long requests are counted while nothing happens.
 const STEADY: Duration = Duration::from_secs(30);
-/// A start is over then, and what it caused.
+/// The time after which a start, and all that it caused, is over.
 const SETTLED: Duration = Duration::from_secs(5);
-/// Updates of each kind.
+/// The number of updates with the guard, and the number without it.
 const UPDATES: usize = 300;
 const CONNECTIONS: usize = 16;
 const UPDATE: Shape = Shape::Update(17 * 1024);
 
-/// Measures all of it. Panics if the lab does not work.
+/// Measures everything. Panics if the lab does not work.
 pub fn measure(plan: &Plan) -> Real {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let plane = ControlPlane::start();
@@ -94,8 +95,8 @@ pub fn measure(plan: &Plan) -> Real {
     }
 }
 
-/// A first guard makes the certificates and registers; the one that is measured finds both, as every replica does after
-/// the first. An orderly end leaves the lease to the next.
+/// Lets a first guard make the certificates and the registration. The measured guard finds both, as every replica after the
+/// first does. The first guard ends in an orderly way and releases its lease for the next.
 fn register(plane: &ControlPlane) {
     let first = begin(plane, "first");
     until_it_leads(&first);
@@ -112,7 +113,7 @@ fn begin(plane: &ControlPlane, identity: &str) -> Guard {
     )
 }
 
-/// Only a leader makes certificates, registers and marks clusters; before it has, nothing is steady.
+/// Waits until the guard leads, as only a leader makes certificates, registers and marks clusters, and then until it is settled.
 fn until_it_leads(guard: &Guard) {
     lab::eventually("the guard to lead", || {
         guard.get("/metrics")?.1.lines().any(|line| line == "gatera_leader 1").then_some(())
@@ -121,7 +122,7 @@ fn until_it_leads(guard: &Guard) {
     thread::sleep(SETTLED);
 }
 
-/// Whom a client of the guard trusts: as the guard has registered it.
+/// Returns the CA bundle from the guard's registration, for clients of the guard.
 fn authority(plane: &ControlPlane) -> String {
     let path = "--output=jsonpath={.webhooks[0].clientConfig.caBundle}";
     let text =
@@ -129,7 +130,7 @@ fn authority(plane: &ControlPlane) -> String {
     String::from_utf8(BASE64.decode(text.trim()).expect("a caBundle is base64")).expect("and PEM")
 }
 
-/// Watches it come up. Its age counts from the kernel's clock, as starting it is the lab's work.
+/// Measures the start. The process age comes from the kernel's clock, because the lab starts the process.
 fn come_up(guard: &Guard, ca: &str) -> ComingUp {
     let request = UPDATE.request(0);
     let until = |holds: &dyn Fn(u16, &str) -> bool| {
@@ -162,7 +163,7 @@ fn lines(guard: &Guard, ca: &str) -> Vec<Line> {
     (0..CONNECTIONS).map(|number| line(guard, ca, about(number))).collect()
 }
 
-/// Requests per minute while nothing happens.
+/// Counts the requests per minute while nothing happens.
 async fn steady(api: &Api) -> BTreeMap<String, f64> {
     api.until_quiet().await;
     let before = api.requests().await;
@@ -174,8 +175,9 @@ async fn steady(api: &Api) -> BTreeMap<String, f64> {
     asked
 }
 
-/// An update without the guard, and what the guard adds, at the median of pairs. Both go through the same API server;
-/// the stranger's labels keep the guard out. In every second pair the order is the other one.
+/// Returns the time of an update without the guard and the time that the guard adds, each the median over all pairs. Both
+/// updates of a pair go through the same API server; the labels of the stranger keep the guard out. Every second pair has
+/// the reverse order.
 async fn added(api: &Api) -> (f64, f64) {
     let (mut alone, mut extra) = (Vec::new(), Vec::new());
     for number in 0..UPDATES {

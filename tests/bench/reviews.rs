@@ -1,26 +1,26 @@
-//! The AdmissionReviews that are sent: what an API server would write, byte for byte ready to go.
+//! The AdmissionReviews that are sent, byte for byte as an API server would write them.
 //!
-//! Owns: their shapes and sizes, the HTTP head, and the uid, which differs from request to request so that an answer
-//! can be told from any other. Must not know: sockets, servers.
+//! Owns: their shapes and sizes, the HTTP head, and the uid, which differs in every request so that answers can be told
+//! apart. Must not know: sockets, servers.
 
 use serde_json::{Value, json};
 
 use crate::fleet::{self, STATEFUL_SET};
 
-/// What is asked.
+/// What a request asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Somebody annotates the StatefulSet: it travels once, to /validate. Grown to so many bytes.
+    /// An annotation of the StatefulSet changes; only /validate is called. The body is grown to this many bytes.
     Update(usize),
-    /// The same of a StatefulSet that already breaks many rules, as those do that were there before the guard.
+    /// The same update of a StatefulSet that breaks many rules already, like those that are older than the guard.
     Faulty(usize),
-    /// An update at the mutating webhook, which is asked where there may be something to amend: here is nothing.
+    /// The same update at /mutate, which is called where something may have to be amended; here nothing is.
     Amend(usize),
-    /// The StatefulSet is created, so it travels once. Grown to so many bytes.
+    /// The StatefulSet is created, so the body holds it only once. The body is grown to this many bytes.
     Create(usize),
     /// `kubectl scale` from 3 to 5.
     Scale,
-    /// The StatefulSet controller creates a member, which is injected.
+    /// The StatefulSet controller creates a member; the guard injects into it.
     Pod,
     /// `kubectl delete pod` of one member of three.
     Delete,
@@ -30,22 +30,22 @@ pub enum Shape {
     Secret,
 }
 
-/// A request, from the first byte of its head on.
+/// A complete HTTP request, from the first byte of its head.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// What is written to the socket.
     pub bytes: Vec<u8>,
-    /// Where the body begins.
+    /// The offset at which the body begins.
     pub body: usize,
     uid: usize,
 }
 
-/// As many characters as any uid; the last twelve are counted up.
+/// A uid of the usual length, of which the last `COUNTED` characters are a counter.
 const UID: &str = "705ab4f5-6393-11e8-b7cc-000000000000";
 const COUNTED: usize = 12;
 
 impl Request {
-    /// A body that goes to this path.
+    /// Returns a request that sends `body` to `path`.
     pub fn of(path: &str, body: &str) -> Self {
         let head = format!(
             "POST /{path}?timeout=10s HTTP/1.1\r\nHost: gatera.gatera.svc:443\r\nUser-Agent: kube-apiserver-admission\r\n\
@@ -57,7 +57,7 @@ impl Request {
         Self { body: head.len(), bytes: [&head, body].concat().into_bytes(), uid }
     }
 
-    /// Gives the request the uid of this number.
+    /// Puts `number` into the uid of the request.
     pub fn stamp(&mut self, number: u64) {
         let mut rest = number;
         for digit in self.bytes[self.uid + UID.len() - COUNTED..][..COUNTED].iter_mut().rev() {
@@ -66,19 +66,19 @@ impl Request {
         }
     }
 
-    /// The uid it has now.
+    /// Returns the current uid.
     pub fn uid(&self) -> &str {
         std::str::from_utf8(&self.bytes[self.uid..][..UID.len()]).expect("uids are ASCII")
     }
 
-    /// The AdmissionReview.
+    /// Returns the AdmissionReview.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.body..]
     }
 }
 
 impl Shape {
-    /// What must stand in an answer of the guard besides its uid; the server that does nothing only allows.
+    /// Returns what the guard's answer must contain besides the uid; the server that does nothing only allows.
     pub fn expects(self) -> &'static [&'static str] {
         match self {
             Self::Pod => &[ALLOWED, "\"patchType\":\"JSONPatch\""],
@@ -86,12 +86,12 @@ impl Shape {
         }
     }
 
-    /// Which of the two webhooks is asked.
+    /// Returns whether the request goes to the mutating webhook.
     pub fn mutating(self) -> bool {
         matches!(self, Self::Amend(_) | Self::Pod)
     }
 
-    /// The request about one cluster.
+    /// Returns the request about one cluster.
     pub fn request(self, cluster: usize) -> Request {
         let body = match self {
             Self::Update(size) | Self::Amend(size) => grown(size, |entries| update(cluster, entries, false)),
@@ -109,11 +109,11 @@ impl Shape {
     }
 }
 
-/// Stands in every answer.
+/// The text that every answer must contain.
 pub const ALLOWED: &str = "\"allowed\":true";
 
-/// Adds environment variables, one by one, until the body is as long as it should be: real ones grow by structure, and
-/// one long string would be cheaper to read than anything real.
+/// Adds environment variables one by one until the body has the given size. Real objects grow in structure; one long string
+/// would be cheaper to read than any real object.
 fn grown(size: usize, body: impl Fn(usize) -> String) -> String {
     let (none, some) = (body(0).len(), body(16).len());
     let each = (some - none).div_ceil(16);
@@ -136,7 +136,7 @@ fn with_environment(mut stateful_set: Value, entries: usize) -> Value {
     stateful_set
 }
 
-/// What the seed documents have, and more.
+/// Adds the faults of the seed documents, and more.
 fn with_faults(mut stateful_set: Value) -> Value {
     let spec = &mut stateful_set["spec"]["template"]["spec"];
     spec["terminationGracePeriodSeconds"] = json!(10);
@@ -173,7 +173,7 @@ fn update(cluster: usize, entries: usize, faulty: bool) -> String {
 
 fn create(cluster: usize, entries: usize) -> String {
     let mut new = with_environment(fleet::stateful_set(cluster), entries);
-    // As after a deletion that kept the members, of which the watch has not reported its position yet.
+    // As after a deletion that kept the members; the watch has not reported the new StatefulSet's resourceVersion yet.
     new["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
     Envelope { kind: ["apps", "v1", "StatefulSet"], resource: "statefulsets", ..Envelope::default() }.body(
         cluster,
@@ -228,7 +228,7 @@ fn delete(cluster: usize) -> String {
     .body(cluster, None, Some(&old))
 }
 
-/// The option file of a cluster is created with a text, or changed from one text to another.
+/// Returns a request that creates the option file of a cluster with `text` or, with `changed`, updates it from `text`.
 pub fn config(cluster: usize, text: &str, changed: Option<&str>) -> String {
     let with = |text: &str| {
         json!({
@@ -271,7 +271,7 @@ fn secret(cluster: usize) -> String {
     envelope.body(cluster, Some(&new), Some(&old))
 }
 
-/// What the API server writes around the objects.
+/// The fields that the API server writes around the objects.
 pub struct Envelope<'a> {
     pub kind: [&'a str; 3],
     pub resource: &'a str,
@@ -289,7 +289,7 @@ impl Default for Envelope<'_> {
 }
 
 impl Envelope<'_> {
-    /// In the API server's own order of fields, which `json!` would sort.
+    /// Returns the body with its fields in the API server's order; `json!` would sort them.
     pub fn body(&self, cluster: usize, new: Option<&Value>, old: Option<&Value>) -> String {
         let Self { kind: [group, version, kind], resource, subresource, name, operation, user } = self;
         let parent = if self.subresource.is_empty() { group } else { &"apps" };

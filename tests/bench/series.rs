@@ -1,7 +1,7 @@
-//! One series: the same load on several servers, taking turns.
+//! One series: the same load on several servers, which take turns.
 //!
-//! Noise on a shared machine comes in waves that are longer than a block, so blocks are short, the order of the servers
-//! is reversed every round, and a ratio is formed within a round; the median of those is quoted.
+//! Noise on a shared machine comes in waves that are longer than a block. So blocks are short, the order of the servers is
+//! reversed in every round, and each ratio is formed within one round. The median of these ratios is quoted.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::load::{self, Block, Line, Pace, count};
 use crate::plan::Plan;
 use crate::reviews::{ALLOWED, Shape};
 
-/// A server, as a column of the table.
+/// A server that is compared: one line of each series in the table.
 pub struct Arm<'a> {
     pub name: &'static str,
     pub server: &'a Server,
-    /// The one that others are compared with.
+    /// Whether the other servers are compared with this one.
     pub floor: bool,
-    /// It judges; the others only allow.
+    /// Whether this server judges requests; the others allow everything.
     pub guards: bool,
 }
 
-/// What is sent, and how.
+/// One load: which requests are sent, over how many connections, and how fast.
 #[derive(Clone, Copy, Debug)]
 pub struct Series {
     pub name: &'static str,
@@ -32,29 +32,29 @@ pub struct Series {
     pub pace: Pace,
 }
 
-/// What one server made of it.
+/// The figures of one server in one series.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     pub series: &'static str,
     pub server: &'static str,
     pub requests: u64,
     pub per_second: f64,
-    /// Throughput beside the server that does nothing: lower quartile, median, upper quartile over the rounds.
+    /// Throughput relative to the server that does nothing: lower quartile, median, upper quartile over the rounds.
     pub ratio: Option<[f64; 3]>,
-    /// Milliseconds.
+    /// The median latency; like the other percentiles, in milliseconds.
     pub p50: f64,
     pub p99: f64,
     pub p999: f64,
     pub cpu_ms_per_request: f64,
     pub rss_mib: f64,
-    /// What sending cost, on the same processors.
+    /// The processor time that sending a request cost, on the same processors.
     pub generator_cpu_ms_per_request: f64,
-    /// How late the open loop was by its own fault, 99 of 100 times, in milliseconds.
+    /// The 99th percentile of the delay that the open loop itself caused, in milliseconds.
     pub generator_late_p99: f64,
     pub body_bytes: usize,
 }
 
-/// Different clusters that one connection asks about.
+/// The number of different clusters that the requests of one connection are about.
 const VARIETY: usize = 8;
 
 struct Bench<'a> {
@@ -67,7 +67,7 @@ struct Bench<'a> {
 }
 
 impl Series {
-    /// Runs it. Connections are opened and everything is warm before anything counts.
+    /// Runs the series on all servers. Connections are opened and warmed up before measuring starts.
     pub fn run(&self, arms: &[Arm<'_>], plan: &Plan) -> Vec<Outcome> {
         let mut benches: Vec<_> = arms.iter().map(|arm| self.prepare(arm)).collect();
         for bench in &mut benches {
@@ -144,7 +144,7 @@ pub fn milliseconds(nanoseconds: u64) -> f64 {
     count(nanoseconds) / 1e6
 }
 
-/// Lower quartile, median, upper quartile, between neighbours where there is no middle one.
+/// Returns the lower quartile, the median and the upper quartile, interpolated between neighbours where needed.
 pub fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| {

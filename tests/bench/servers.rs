@@ -1,7 +1,7 @@
-//! The servers that are compared. Each runs in a process of its own: this program, started again.
+//! The servers that are compared. Each runs in its own process: this program, started again.
 //!
-//! All have the same runtime, accept loop, TLS and certificate; only what is behind `/validate` and `/mutate` differs.
-//! A server says on its stdout where it is, and ends when its stdin does, so none can outlive the benchmark.
+//! All have the same runtime, accept loop, TLS and certificate; only the handlers of `/validate` and `/mutate` differ. A
+//! server prints its address on stdout and exits when its stdin is closed, so none can outlive the benchmark.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,19 +26,19 @@ use tokio::sync::watch;
 
 use crate::{fleet, packs};
 
-/// What a server says of itself when it is there.
+/// What a server prints when it is ready.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Hello {
     pub address: SocketAddr,
-    /// Whom to trust.
+    /// The CA certificates that clients trust.
     pub bundle: String,
-    /// What building the world took.
+    /// The time it took to build the world.
     pub build: Duration,
-    /// From a world that is built to a socket that listens: certificates, mostly.
+    /// The time from a built world to a listening socket, most of it for certificates.
     pub ready: Duration,
 }
 
-/// The guard as `gatera serve` puts it together, with a world made of the fleet.
+/// Serves the guard as `gatera serve` puts it together, with a world made of the fleet.
 pub fn guard(clusters: usize) {
     gatera::act::telemetry::log();
     let settings = Settings::default();
@@ -53,7 +53,7 @@ pub fn guard(clusters: usize) {
     run(answer::admission(Arc::clone(&guard)), guard, build);
 }
 
-/// Decodes the same review and allows it: the least that a webhook can do.
+/// Decodes each review and allows it: the least that a webhook can do.
 pub fn nothing() {
     let allow = async |Json(review): Json<Value>| {
         let response = json!({ "uid": review["request"]["uid"], "allowed": true });
@@ -66,7 +66,7 @@ pub fn nothing() {
     idle(router);
 }
 
-/// Reads the uid, and nothing else of what was sent.
+/// Serves a webhook that reads only the uid of each review.
 pub fn uid() {
     #[derive(Deserialize)]
     struct Review<'a> {
@@ -89,10 +89,10 @@ pub fn uid() {
     idle(router);
 }
 
-/// Serves without a guard.
+/// Serves `router` without a guard behind it.
 fn idle(router: Router) {
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
-    // The accept loop counts connections in it; nothing else is asked of it.
+    // The accept loop counts its connections in this guard; nothing else uses it.
     let guard = Arc::new(Guard::new(world, Settings::default(), Timestamp::now));
     run(router, guard, Duration::ZERO);
 }
@@ -113,7 +113,7 @@ fn run(router: Router, guard: Arc<Guard>, build: Duration) {
         let line = serde_json::to_string(&hello).expect("a greeting is JSON");
         writeln!(io::stdout(), "{line}").expect("the benchmark listens");
         std::thread::spawn(end_with_stdin);
-        // Never set: the process ends as a whole.
+        // Nothing is ever sent: the whole process ends with its stdin.
         let (_close, closing) = watch::channel(answer::Lifecycle::Serving);
         let tls = answer::TlsOptions::new(leaf, None).config().expect("there is no file to read");
         let port = answer::Port::webhooks(listener, tls, router);

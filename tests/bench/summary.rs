@@ -1,4 +1,4 @@
-//! What a run came to: told in words, and held against what was promised.
+//! The results of a run, printed and compared with their targets.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::series::Outcome;
 use crate::table::{self, Goal, Target};
 use crate::{Engine, SERIES};
 
-/// Names of the servers.
+/// The server that only allows; this and the next three are names of servers.
 pub const NOTHING: &str = "nothing";
 pub const UID: &str = "the uid alone";
 pub const EMPTY: &str = "guard, 0 clusters";
@@ -28,7 +28,7 @@ pub struct Summary {
     pub real: Option<Real>,
 }
 
-/// How a guard with 1000 clusters comes up, in milliseconds, and what it weighs before anybody asks, in MiB.
+/// How long a guard with 1000 clusters takes to start, in milliseconds, and its memory before the first request, in MiB.
 #[derive(Clone, Debug, Serialize)]
 pub struct Start {
     pub world_ms: f64,
@@ -37,7 +37,7 @@ pub struct Start {
     pub idle_full_mib: f64,
 }
 
-/// What was measured without a server.
+/// Prints what was measured without a server.
 pub fn tell_engine(Engine { decisions, packs, growth, large }: &Engine) {
     let mut lines = vec![
         line("decision on 17 KB, 1000 a second", percentiles(&decisions.paced)),
@@ -58,7 +58,7 @@ pub fn tell_engine(Engine { decisions, packs, growth, large }: &Engine) {
     table::section("ConfigMaps of 1 MB, by what is in them, and manifests", &lines);
 }
 
-/// Packs that are on, beside none.
+/// Prints what packs that are on add to decisions, compared with none.
 pub fn tell_packs(packs: &[Unconcerned]) {
     let added = |it: &Unconcerned| {
         let [low, median, high] = it.added_ns;
@@ -70,7 +70,7 @@ pub fn tell_packs(packs: &[Unconcerned]) {
     table::section("What all packs add to a decision that is none of theirs", &lines);
 }
 
-/// Whom no rule judges.
+/// Prints the times of an operator's writes, which no rule judges.
 pub fn tell_operator(Writes { guard, nothing, without_a_pause }: &Writes) {
     let lines = [
         line("guard, 10 times a second", percentiles(guard)),
@@ -80,7 +80,7 @@ pub fn tell_operator(Writes { guard, nothing, without_a_pause }: &Writes) {
     table::section("The operator of 100 Rds writes one of them whole", &lines);
 }
 
-/// What a change costs as the view grows.
+/// Prints what a change costs as the view grows.
 pub fn tell_growth(growth: &[Growth]) {
     let told = |it: &Growth| {
         let Growth { start_ms, change, looks, kib_per_cluster, .. } = it;
@@ -98,7 +98,7 @@ pub fn tell_growth(growth: &[Growth]) {
 }
 
 impl Summary {
-    /// What is not in the table of loads.
+    /// Prints everything that is not in the table of loads.
     pub fn tell(&self) {
         let Self { start, operator, engine, outcomes, .. } = self;
         tell_engine(engine);
@@ -120,7 +120,7 @@ impl Summary {
         table::section("The generator itself", &lines);
     }
 
-    /// Takes the figures of the real program in.
+    /// Prints the figures of the real program and adds them to the summary.
     pub fn tell_real(&mut self, real: Real) {
         let ms = |value: f64| format!("{value:.1} ms");
         let mut lines = vec![
@@ -146,7 +146,7 @@ impl Summary {
         self.real = Some(real);
     }
 
-    /// The figures somebody has promised.
+    /// Returns the figures that have a target.
     pub fn goals(&self) -> Vec<Goal> {
         use Target::{AtLeast, AtMost};
         let Self { start, operator, engine: Engine { decisions, packs, growth, large }, real, .. } = self;

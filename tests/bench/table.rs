@@ -1,7 +1,7 @@
-//! What is printed, and the file it is kept in: `bench.json` beside Cargo.toml, so that runs can be compared.
+//! What is printed, and the file `bench.json` beside Cargo.toml that keeps it, so that runs can be compared.
 //!
-//! Figures have targets, and the table says beside each whether it was reached. Nothing fails by that: this machine is
-//! not the one that the target was set on.
+//! Figures have targets, and the table shows beside each whether it was reached. A missed target does not fail the run: the
+//! target was set on another machine.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::plan::Plan;
 use crate::series::Outcome;
 
-/// A figure that somebody has promised.
+/// A figure with its target.
 #[derive(Clone, Debug, Serialize)]
 pub struct Goal {
     pub name: String,
@@ -41,7 +41,7 @@ impl Goal {
     }
 }
 
-/// Cores and model of the processor.
+/// Returns the cores and the model of the processor.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -50,7 +50,7 @@ pub fn machine() -> String {
     format!("{cores} cores, {}", model.unwrap_or("unknown processor").trim())
 }
 
-/// The title of the run.
+/// Prints the title of the run.
 pub fn title(plan: &Plan) {
     println!("gatera {} on {}", env!("CARGO_PKG_VERSION"), machine());
     let busy = fs::read_to_string("/proc/loadavg").ok().and_then(|text| text.split(' ').next()?.parse().ok());
@@ -64,14 +64,14 @@ pub fn title(plan: &Plan) {
     );
 }
 
-/// The head of the table of loads.
+/// Prints the head of the table of loads.
 pub fn load_head() {
     let columns = ["requests/s", "beside nothing", "p50 ms", "p99 ms", "p99.9 ms", "CPU ms each", "RSS MiB"];
     let [rate, ratio, p50, p99, p999, cpu, rss] = columns;
     println!("{:<22}{rate:>11}  {ratio:>20}{p50:>9}{p99:>9}{p999:>10}{cpu:>13}{rss:>9}", "");
 }
 
-/// One series: a line per server.
+/// Prints one series: a line per server.
 pub fn load(outcomes: &[Outcome]) {
     let Some(first) = outcomes.first() else { return };
     println!("{} ({} bytes)", first.series, first.body_bytes);
@@ -86,7 +86,7 @@ pub fn load(outcomes: &[Outcome]) {
     }
 }
 
-/// A heading and lines of name and value.
+/// Prints a heading and lines of name and value.
 pub fn section(heading: &str, lines: &[(String, String)]) {
     println!("\n{heading}");
     let widest = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
@@ -95,7 +95,7 @@ pub fn section(heading: &str, lines: &[(String, String)]) {
     }
 }
 
-/// Figures, targets, and the figures of the run before.
+/// Prints figures, their targets, and the figures of the previous run.
 pub fn goals(goals: &[Goal], before: &Value) {
     let widest = goals.iter().map(|goal| goal.name.chars().count()).max().unwrap_or(0);
     println!(
@@ -123,12 +123,12 @@ fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("bench.json")
 }
 
-/// What the run before left, or null.
+/// Returns what the previous run kept, or null.
 pub fn last_run() -> Value {
     fs::read_to_string(path()).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
-/// Keeps all figures.
+/// Writes all figures to `bench.json`.
 pub fn keep(plan: &Plan, goals: &[Goal], figures: &impl Serialize) {
     let it = json!({
         "version": env!("CARGO_PKG_VERSION"),

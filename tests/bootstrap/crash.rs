@@ -1,4 +1,5 @@
-//! The leader is killed after some of its writes in turn, or, with GATERA_CRASHES=all, after each of them; the next one finishes.
+//! The leader is killed after some of its writes in turn, or, with GATERA_CRASHES=all, after each of them; the next leader
+//! finishes.
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +12,7 @@ use crate::lab::{ControlPlane, User, eventually};
 use crate::living_cluster::Alive;
 use crate::wire::Balancer;
 
-/// One guard and its way to the API server; the next one takes its place.
+/// A guard and its way to the API server; another one takes its place when it is killed.
 pub struct Leader {
     pub gate: Gate,
     guard: Guard,
@@ -22,12 +23,12 @@ pub struct Leader {
 pub struct Stage {
     pub plane: &'static ControlPlane,
     service: Balancer,
-    // Two guards of one plane would wait for each other's lease.
+    // Two guards on one control plane would wait for each other's Lease.
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Stage {
-    /// A control plane of its own, since its guards are killed.
+    /// Returns a control plane of its own, because its guards are killed.
     pub fn new() -> Self {
         static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| ControlPlane::start_with_nodes(4));
         static ALONE: Mutex<()> = Mutex::new(());
@@ -54,7 +55,7 @@ impl Stage {
         Leader { gate, guard, number }
     }
 
-    /// Killed, and its lease given to whoever comes: nobody has to wait until it has run out.
+    /// Kills the leader and frees its Lease for the next one, so that no one waits for it to expire.
     pub fn kill(&self, leader: Leader) -> Leader {
         let Leader { gate, guard, number } = leader;
         drop(guard);
@@ -83,18 +84,18 @@ fn whoever_leads_next_finishes_what_was_begun() {
     let stage = Stage::new();
     let mut leader = stage.leader(0);
     let mut stopped_at = Vec::new();
-    // The first, a mark, two of the deletions, and no crash at all.
+    // The first write, a mark, two of the deletions, and no crash at all.
     let some = [0, 8, 11, 13, usize::MAX];
     let all = std::env::var("GATERA_CRASHES").is_ok_and(|it| it == "all");
     for writes in (0..).map_while(|turn| if all { Some(turn) } else { some.get(turn).copied() }) {
         let alive = stage.namespace();
         leader.gate.lets_through(&alive.ns, writes);
         alive.apply(&[]).succeeded();
-        // Its webhooks work on, so members are injected.
+        // The webhooks keep working, so members are injected.
         alive.until_ready(3);
         let members = alive.members();
         let held = eventually("the leader to be held up, or done", || {
-            // In this order: the last write is seen before its answer is held back.
+            // In this order, because the last write is visible before its answer is held back.
             let done = alive.note().starts_with("removed ") && leader.gate.is_idle();
             let held = leader.gate.holds_somebody();
             (held || done).then_some(held)
@@ -125,9 +126,10 @@ fn whoever_leads_next_finishes_what_was_begun() {
             break;
         }
     }
-    // A copy of what members read and the note of it, the data, the note, three members, three marks, the Deployment, the Service, the ConfigMap, the Event, the note.
+    // The writes: a snapshot and its annotation, the data, the annotation, three members, three marks, the Deployment, the
+    // Service, the ConfigMap, the Event, the annotation.
     assert!(stopped_at.len() >= if all { 15 } else { 4 }, "{stopped_at:?}");
-    // The audit writes too, so not every run stops between Service and ConfigMap.
+    // The audit also writes, so not every run stops between the Service and the ConfigMap.
     let half = |left: &[bool; 3]| !left[0] && (left[1] || left[2]);
     let stopped = |note: &str, is: &dyn Fn(&[bool; 3]) -> bool| {
         assert!(
@@ -142,7 +144,7 @@ fn whoever_leads_next_finishes_what_was_begun() {
     a_namespace_that_ends_midway(&stage, leader, &alive);
 }
 
-/// Nothing more is done in it, and its end is not held up.
+/// Checks that nothing more is done in a namespace that is being deleted, and that its end is not delayed.
 fn a_namespace_that_ends_midway(stage: &Stage, leader: Leader, alive: &Alive) {
     leader.gate.lets_through(&alive.ns, 5);
     alive.apply(&[]).succeeded();

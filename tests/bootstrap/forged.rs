@@ -1,5 +1,5 @@
-//! A note or a mark that somebody else wrote deletes nothing; and what others read stays, whoever they are. On small
-//! worlds; `forged_live.rs` has the attack on a control plane.
+//! An annotation or mark that the guard did not write deletes nothing; and a ConfigMap that other objects read stays, whatever
+//! they are. In small worlds; `forged_live.rs` has the attack on a control plane.
 
 use facts::view::{Id, RemovalTarget};
 use leader::plan::{self, Finish, Found, Step, Warrant};
@@ -12,7 +12,7 @@ use crate::scene::{BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene};
 
 const MARK: &str = "gatera.dev/removing";
 
-/// A cluster without a bootstrap node, and beside it what is none of its business.
+/// Returns a cluster without a bootstrap node, beside objects that do not belong to it.
 fn neighbours(also: Vec<Value>) -> Small {
     let mut theirs = vec![
         json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "uid": "uid-web" }, "spec": { "selector": { "app": "web" } } }),
@@ -40,7 +40,7 @@ fn note(small: &mut Small) -> Value {
         .clone()
 }
 
-/// The attack that was tried, with and without marks that somebody wrote too.
+/// An attack that was tried, without and with forged marks.
 #[test]
 fn a_note_that_names_what_is_not_ours_deletes_nothing() {
     for marked in [false, true] {
@@ -111,7 +111,7 @@ fn a_note_that_the_guard_cannot_have_written_is_taken_out_and_told_once() {
     }
 }
 
-/// Members that are still to join find the bootstrap node.
+/// Members that have yet to join still find the bootstrap node.
 #[test]
 fn a_forged_note_cuts_no_joiner_off() {
     let mut small = Small::of(&Scene { members: vec!["starting".into(); 3], claims: false, ..formed() });
@@ -122,7 +122,7 @@ fn a_forged_note_cuts_no_joiner_off() {
     assert_eq!(service.as_deref(), Some(SERVICE));
 }
 
-/// Another cluster's note says nothing about this one.
+/// An annotation copied from another cluster does not apply to this one.
 #[test]
 fn a_note_of_another_uid_is_no_note() {
     let mut small = neighbours(vec![]);
@@ -130,7 +130,7 @@ fn a_note_of_another_uid_is_no_note() {
     assert_eq!(small.look(plan::next), []);
 }
 
-/// While the bootstrap node is there, a wrong note is replaced by the right one, and the right one is done.
+/// While the bootstrap node exists, a wrong annotation is replaced by the right one, which is then carried out.
 #[test]
 fn a_wrong_note_is_replaced_while_the_world_shows_the_right_one() {
     let web = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "uid": "uid-web" }, "spec": { "selector": { "app": "web" } } });
@@ -155,7 +155,7 @@ fn a_wrong_note_is_replaced_while_the_world_shows_the_right_one() {
     }
 }
 
-/// A pod, and every kind that makes pods.
+/// Returns a pod, or an object of a kind that creates pods, that reads the ConfigMap.
 fn reader(kind: &str, api: &str) -> Value {
     let spec =
         json!({ "containers": [{ "name": "a", "envFrom": [{ "configMapRef": { "name": BOOTSTRAP } }] }] });
@@ -193,7 +193,7 @@ fn a_config_map_that_anybody_else_reads_stays() {
     }
 }
 
-/// The whole judgment of one ConfigMap, reason by reason.
+/// Every reason for which a ConfigMap stays, one by one.
 #[test]
 fn in_doubt_a_config_map_stays() {
     let target = |kind, name: &str| RemovalTarget { kind, name: name.into(), uid: "uid-0".into() };
@@ -285,7 +285,7 @@ fn in_doubt_a_config_map_stays() {
     }
 }
 
-/// By their labels nobody can tell whose it is, so it is nobody's to remove: neither before nor midway.
+/// The labels do not show whose bootstrap node it is, so it is not removed, neither before nor midway.
 #[test]
 fn a_bootstrap_node_of_two_clusters_stays() {
     let mut twin = Scene::default().stateful_set();
@@ -304,7 +304,7 @@ fn a_bootstrap_node_of_two_clusters_stays() {
     assert!(small.events[0].starts_with(&told), "{:?}", small.events);
 }
 
-/// In these modes gatera only looks, also when it had begun.
+/// In these modes the guard changes nothing, even if a removal has begun.
 #[test]
 fn a_clean_up_rests_where_gatera_only_looks() {
     for (steps, mode) in [(4, "audit"), (5, "off"), (9, "off")] {

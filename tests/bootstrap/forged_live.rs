@@ -1,5 +1,5 @@
-//! The attack on a control plane: somebody who may only get, list and patch StatefulSets writes a note while no guard is
-//! there to see it. Then the guard comes.
+//! The attack on a control plane: a user who may only get, list and patch StatefulSets writes a forged annotation while no guard
+//! is running. Then a guard starts.
 
 use std::process::{Command, Stdio};
 
@@ -11,7 +11,7 @@ use crate::guarded::{Guard, Start, install, kubeconfig_of, program};
 use crate::lab::{ControlPlane, eventually};
 use crate::living_cluster::{self, Alive};
 
-/// A cluster of somebody who wants no good, another one's, and things that are not Galera's.
+/// Returns an attacker's cluster, another cluster, and objects that do not belong to Galera.
 fn objects(ns: &str) -> Value {
     let stateful_set = |name: &str, service: &str| {
         let labels = json!({ "gatera.dev/cluster": name });
@@ -58,7 +58,7 @@ const THEIRS: [&str; 5] =
 fn a_forged_note_deletes_nothing_and_is_told() {
     let plane: &'static ControlPlane = Box::leak(Box::new(ControlPlane::start()));
     install(plane);
-    // Without marks, and with marks that somebody with more rights wrote.
+    // Without marks, and with marks that a user with more rights wrote.
     let forged = [false, true].map(|marked| {
         let alive = Alive { plane, ns: plane.namespace("mallory") };
         plane.create(&objects(&alive.ns));
@@ -131,7 +131,7 @@ fn a_forged_note_deletes_nothing_and_is_told() {
     assert_eq!(plane.forbidden_to_the_guard(), []);
 }
 
-/// What a CronJob mounts, which no watch of the guard shows.
+/// A CronJob mounts the ConfigMap, which no watch of the guard shows.
 #[test]
 fn a_config_map_that_a_cron_job_reads_stays_and_says_why() {
     let alive = Alive::empty("cron");

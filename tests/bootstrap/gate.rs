@@ -1,5 +1,5 @@
-//! Between a guard and the API server: lets so many writes into a namespace through, and nothing after. The answer to the
-//! last one never arrives, as if its writer had been killed at that moment.
+//! A proxy between a guard and the API server, which lets a number of writes into a namespace through, and nothing after them.
+//! The answer to the last one never arrives, as if the writer had been killed at that moment.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::wire::without_identity;
 pub struct Gate {
     address: SocketAddr,
     limit: Arc<Mutex<Option<Limit>>>,
-    // Ends with it.
+    // Runs the proxy and ends with it.
     _runtime: Runtime,
 }
 
@@ -26,7 +26,7 @@ struct Limit {
     folder: String,
     left: usize,
     reached: bool,
-    /// Asked and not answered.
+    /// The number of requests without an answer.
     open: usize,
 }
 
@@ -66,25 +66,25 @@ impl Gate {
         format!("http://{}", self.address)
     }
 
-    /// Lets so many writes into this namespace through.
+    /// Lets this many writes into the namespace through.
     pub fn lets_through(&self, namespace: &str, writes: usize) {
         let folder = format!("/namespaces/{namespace}/");
         *self.limit.lock().unwrap() = Some(Limit { folder, left: writes, reached: false, open: 0 });
     }
 
-    /// Every write was answered.
+    /// Whether every write was answered.
     pub fn is_idle(&self) -> bool {
         self.limit.lock().unwrap().as_ref().is_none_or(|limit| limit.open == 0)
     }
 
-    /// Somebody waits for an answer that does not come.
+    /// Whether a request waits for an answer that never arrives.
     pub fn holds_somebody(&self) -> bool {
         self.limit.lock().unwrap().as_ref().is_some_and(|limit| limit.reached)
     }
 }
 
-/// It writes into the namespace that is limited. What the API server refuses (a conflict) changes nothing and is not
-/// counted.
+/// Whether the request writes into the limited namespace. A write that the API server refuses (a conflict) changes nothing and is
+/// not counted.
 fn counts(limit: &Mutex<Option<Limit>>, request: &Request) -> bool {
     let mut limit = limit.lock().unwrap();
     let Some(limit) = limit.as_mut() else { return false };
@@ -93,7 +93,7 @@ fn counts(limit: &Mutex<Option<Limit>>, request: &Request) -> bool {
     counts
 }
 
-/// So many more were written, and nothing is left.
+/// Counts successful writes; returns whether the limit is reached.
 fn is_over(limit: &Mutex<Option<Limit>>, written: usize) -> bool {
     let mut limit = limit.lock().unwrap();
     let Some(limit) = limit.as_mut() else { return false };

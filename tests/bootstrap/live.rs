@@ -1,4 +1,4 @@
-//! The clean-up on a control plane with nodes, by the guard that all tests share.
+//! The removal of the bootstrap node on a control plane with nodes, by the guard that all tests share.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::guarded;
 use crate::lab::{User, eventually};
 use crate::living_cluster::{self, Alive, BOOTSTRAP};
 
-/// The addresses in the option files of all members that are there.
+/// Returns the addresses in the option files of all existing members.
 pub(super) fn addresses(alive: &Alive) -> Vec<String> {
     let list: Value = serde_json::from_str(
         &alive.admin(&["get", "pods", "--selector=app=galera", "--output=json"]).succeeded(),
@@ -24,7 +24,7 @@ pub(super) fn addresses(alive: &Alive) -> Vec<String> {
     list["items"].as_array().unwrap().iter().map(address).collect()
 }
 
-/// Notes of the Events of a reason, and how often each was counted.
+/// Returns the notes of all Events with this reason, and checks that each was counted once.
 pub fn events(alive: &Alive, reason: &str) -> Vec<String> {
     let text = alive.admin(&["get", "events.events.k8s.io", "--output=json"]).succeeded();
     let all: Value = serde_json::from_str(&text).unwrap();
@@ -36,7 +36,7 @@ pub fn events(alive: &Alive, reason: &str) -> Vec<String> {
     .collect()
 }
 
-/// What there is of the bootstrap node, and of these objects.
+/// Lists what exists of the bootstrap node, and of these other objects.
 pub(super) fn there(alive: &Alive, others: &[&str]) -> Vec<String> {
     let service = format!("service/{SERVICE}");
     let own = ["get", BOOTSTRAP, &service, "configmap/galera-instance-bootstrap"];
@@ -62,7 +62,8 @@ fn status(alive: &Alive, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// From manifests to three members and nothing else, without a hand; applied again it stays away and nothing loops.
+/// Manifests become three members and nothing else, without a person's help; applied again, the bootstrap node stays away, and
+/// nothing loops.
 #[test]
 fn the_bootstrap_node_removes_itself_and_stays_away() {
     let alive = Alive::empty("bootstrap");
@@ -91,10 +92,10 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
         here.filter(|it| it.resource != "events").collect::<Vec<_>>()
     };
     let before = writes();
-    // Each time, because many clients show no warning.
+    // An Event each time, because many clients do not show warnings.
     let kept = eventually("the Event", || events(&alive, "BootstrapKeptAtZero").pop());
     assert!(kept.starts_with("Deployment galera-instance-bootstrap is kept at 0 replicas: "), "{kept}");
-    // One that comes beside a change of the object is refused (409), and the object is judged again.
+    // A deletion that coincides with a change of the object is refused (409), and the object is judged again.
     let deletes: Vec<_> = before
         .iter()
         .filter(|it| it.verb == "delete" && it.code != 409)
@@ -105,7 +106,7 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
     assert_eq!(alive.plane.get(&alive.ns, BOOTSTRAP)["spec"]["replicas"], 0);
     assert_eq!(events(&alive, "BootstrapRemoved").len(), 1);
     assert_eq!(writes(), before, "nothing loops");
-    // Who takes the note away finds it put back: without it the removal would begin anew.
+    // An annotation that a person removes is restored; without it the removal would begin again.
     alive.admin(&["annotate", "statefulset", STATEFUL_SET, "gatera.dev/bootstrap-"]).succeeded();
     alive.until_bootstrap_removed();
     assert_eq!(writes(), before, "it was never gone");
@@ -115,7 +116,7 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
     assert!(text.contains("was applied again after it was removed"), "{text}");
 }
 
-/// 3 -> 5 -> 3: those who run learn the new list, nobody restarts.
+/// 3 -> 5 -> 3: running members get the new list, and none restarts.
 #[test]
 fn addresses_follow_replicas_and_nobody_restarts() {
     let alive = Alive::cluster("membership");
@@ -138,7 +139,7 @@ fn addresses_follow_replicas_and_nobody_restarts() {
     assert_eq!(alive.members(), before);
 }
 
-/// What proves nothing keeps the node, and everybody can read why: once, not in a stream.
+/// Without proof of Galera's state the bootstrap node is kept, and the reason is published once, not in a stream.
 #[test]
 fn a_bootstrap_node_that_is_kept_says_why_once() {
     let alive = Alive::empty("kept");
@@ -176,8 +177,8 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
     );
 }
 
-/// Its ReplicaSet would replace it at once, by an empty one. The members hold the data, so it is refused, and they forget
-/// its name.
+/// Its ReplicaSet would replace it at once with an empty one. The members hold the data, so the replacement is refused, and the
+/// members' addresses no longer name it.
 #[test]
 fn a_bootstrap_pod_that_is_deleted_is_not_replaced() {
     let alive = Alive::empty("midway");
@@ -193,11 +194,11 @@ fn a_bootstrap_pod_that_is_deleted_is_not_replaced() {
     assert_eq!(alive.founders(), "");
 }
 
-/// Another cluster's bootstrap node reads the same ConfigMap: it stays until the last one goes.
+/// Another cluster's bootstrap node reads the same ConfigMap, which stays until the last of the two is gone.
 #[test]
 fn a_config_map_that_two_bootstrap_nodes_read_stays() {
     let alive = Alive::empty("shared");
-    // Another cluster that never forms: no StatefulSet comes.
+    // Another cluster that never forms, because it has no StatefulSet.
     let parts: Vec<&str> = living_cluster::GALERA.split("---\n").collect();
     let deployment = parts.iter().find(|it| it.contains("kind: Deployment")).unwrap();
     let other = deployment

@@ -1,4 +1,4 @@
-//! A small API server in memory: the objects of a scene, and what a step of the plan does to them.
+//! A small API server in memory: the objects of a scene, and the effect of the plan's steps on them.
 
 use facts::view::{Freshness, RemovalTarget, View, World};
 use gatera::rulebook;
@@ -19,7 +19,7 @@ pub(super) struct Small {
 }
 
 impl Small {
-    /// The scene with uids, and with members that were injected while the bootstrap node was needed.
+    /// Returns the scene with uids, and with members that were injected while the bootstrap node was needed.
     pub(super) fn of(scene: &Scene) -> Self {
         let mut objects = scene.objects();
         if objects.iter().any(|(kind, it)| *kind == Kind::Deployment && it["metadata"]["name"] == BOOTSTRAP) {
@@ -77,26 +77,26 @@ impl Small {
         self.objects.iter_mut().find(is).map(|(_, object)| object)
     }
 
-    /// One more object.
+    /// Adds an object.
     pub(super) fn add(&mut self, kind: Kind, object: Value) {
         self.objects.push((kind, object));
     }
 
-    /// The address in the option file of a member.
+    /// Returns the cluster address in the option file of a member.
     pub(super) fn address(&mut self, ordinal: usize) -> String {
         let pod = self.object("Pod", &format!("{STATEFUL_SET}-{ordinal}")).unwrap();
         let text = pod["metadata"]["annotations"]["gatera.dev/my-cnf"].as_str().unwrap();
         text.lines().find_map(|line| line.strip_prefix("wsrep_cluster_address = ")).unwrap().to_owned()
     }
 
-    /// Does the first planned step.
+    /// Carries out the first planned step.
     pub(super) fn step(&mut self) -> Option<Step> {
         let step = self.look(plan::next).into_iter().find(|step| !matches!(step, Step::Announce(_)))?;
         self.apply(&step);
         Some(step)
     }
 
-    /// Until nothing is planned, each step so many times.
+    /// Carries out each planned step this many times, until nothing is planned.
     pub(super) fn run(&mut self, times: usize) -> Vec<Step> {
         let mut done = Vec::new();
         while let Some(step) = self.step() {
@@ -125,12 +125,12 @@ impl Small {
             }
             Step::Finish(it) => self.finish(it),
             Step::Announce(told) => self.tell(told),
-            // Nobody here tells which cluster it is in (`identity.rs`), or changes what it reads (`rollout.rs`).
+            // In this model no member reports its cluster (`identity.rs`) or changes its configuration (`rollout.rs`).
             Step::Ask { .. } | Step::Identity { .. } | Step::Configure(_) | Step::Evict { .. } => {}
         }
     }
 
-    /// As `reconcile/finish.rs` does it.
+    /// Finishes the removal as `reconcile/finish.rs` does.
     fn finish(&mut self, it: &Finish) {
         let mut left = it.left.clone();
         for target in &it.rest {
@@ -152,7 +152,7 @@ impl Small {
         self.mark(&it.mark());
     }
 
-    /// What may be done with this object now, with everything looked up.
+    /// Returns what may be done with this object now, after everything was looked up.
     pub(super) fn warrant(&self, finish: &Finish, target: &RemovalTarget) -> Warrant {
         let readers = Reader::KINDS.iter().flat_map(|(kind, ..)| {
             let items = self.objects.iter().map(|(_, it)| it).filter(move |it| it["kind"] == *kind);
@@ -203,7 +203,7 @@ impl Small {
         }
     }
 
-    /// Only what carries the guard's mark: more the chart's policy does not allow.
+    /// Deletes an object that has the guard's mark; the chart's policy allows no other deletion.
     fn delete(&mut self, it: &PendingDeletion) {
         let PendingDeletion { target, version, owner, .. } = it;
         let this = |kind: Kind, it: &Value| {
@@ -222,7 +222,7 @@ impl Small {
         self.objects.retain(|(kind, it)| !this(*kind, it) && !pod(*kind, it));
     }
 
-    /// Somebody applies the manifests again: new objects, and the guard holds the Deployment at 0.
+    /// Applies the manifests again as a person would: the objects are new, and the guard holds the Deployment at 0.
     pub(super) fn bring_back(&mut self, before: &Small) {
         for (kind, it) in &before.objects {
             let name = it["metadata"]["name"].as_str().unwrap();
@@ -238,7 +238,7 @@ impl Small {
         }
     }
 
-    /// Nothing of the bootstrap node is left, and every member knows it.
+    /// Checks that nothing is left of the bootstrap node, and that no member's address names it.
     pub(super) fn is_clean(&mut self) {
         let left = self
             .objects
@@ -258,7 +258,7 @@ fn bump(object: &mut Value) {
     object["metadata"]["resourceVersion"] = json!((version + 1).to_string());
 }
 
-/// A step in a few words.
+/// Describes a step in a few words.
 pub(super) fn word(step: &Step) -> String {
     let all =
         |targets: &[RemovalTarget]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! What is done in a case, and the AdmissionReview an API server would send about it.
+//! The action of a case, and the AdmissionReview that an API server would send about it.
 
 use engine::rule::Verb;
 use objects::Kind;
@@ -10,33 +10,33 @@ use crate::scene::{self, NAMESPACE, Scene};
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Action {
-    /// `statefulsets/scale` from the scene's replicas to so many.
+    /// `statefulsets/scale` from the scene's replicas to this number.
     Scale(i64),
-    /// `deployments/scale` of the bootstrap Deployment from 0.
+    /// `deployments/scale` of the bootstrap Deployment from 0 to this number.
     ScaleBootstrap(i64),
-    /// `/scale` of an object of the scene, to so many.
+    /// `/scale` of an object of the scene to this number.
     ScaleObject { what: String, to: i64 },
-    /// UPDATE of the StatefulSet: a merge patch.
+    /// UPDATE of the StatefulSet, as a merge patch.
     Change(Value),
-    /// CREATE of the StatefulSet: a merge patch on the usual one.
+    /// CREATE of the StatefulSet, as a merge patch on the usual one.
     Create(Value),
-    /// UPDATE of the ConfigMap that members read: a merge patch.
+    /// UPDATE of the members' ConfigMap, as a merge patch.
     ChangeConfig(Value),
-    /// CREATE of that ConfigMap: a merge patch on the usual one.
+    /// CREATE of the members' ConfigMap, as a merge patch on the usual one.
     CreateConfig(Value),
-    /// CREATE of the bootstrap Deployment: a merge patch on the usual one.
+    /// CREATE of the bootstrap Deployment, as a merge patch on the usual one.
     CreateBootstrap(Value),
-    /// UPDATE of the bootstrap Deployment from so many replicas: a merge patch.
+    /// UPDATE of the bootstrap Deployment, which has `from` replicas, as a merge patch.
     ChangeBootstrap { from: i64, change: Value },
-    /// CREATE of a pod of the bootstrap Deployment: a merge patch on the usual one.
+    /// CREATE of a pod of the bootstrap Deployment, as a merge patch on the usual one.
     CreateBootstrapPod(Value),
-    /// CREATE of any object, whole.
+    /// CREATE of the given object.
     CreateObject(Value),
-    /// UPDATE of an object of the scene: a merge patch.
+    /// UPDATE of an object of the scene, as a merge patch.
     ChangeObject { what: String, change: Value },
-    /// UPDATE of the `/status` of an object of the scene: a merge patch.
+    /// UPDATE of the `/status` of an object of the scene, as a merge patch.
     ReportObject { what: String, change: Value },
-    /// UPDATE of the `/resize` of a pod of the scene: a merge patch.
+    /// UPDATE of the `/resize` of a pod of the scene, as a merge patch.
     ResizeObject { what: String, change: Value },
     /// DELETE of an object of the scene.
     Delete(Removal),
@@ -46,17 +46,17 @@ pub enum Action {
 
 const STATEFUL_SET: &str = "StatefulSet/galera-instance-galera";
 
-/// What is to go, and how.
+/// The object to delete, and the options of the request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Removal {
-    /// `Kind/name`
+    /// The object, as `Kind/name`.
     what: String,
     grace: Option<i64>,
-    /// What the API server shows of it, where the view is late: a merge patch.
+    /// What the API server shows of the object where the view is late, as a merge patch.
     #[serde(default)]
     shown: Value,
-    /// Orphan, Background, Foreground
+    /// The propagation policy: Orphan, Background or Foreground.
     propagation: Option<String>,
 }
 
@@ -73,10 +73,10 @@ impl Removal {
     }
 }
 
-/// What an API server would ask.
+/// The request about which an API server would ask.
 pub struct Asked {
     pub operation: &'static str,
-    /// Kind of the object that is sent, and the one that is meant.
+    /// The kind of the object that is sent; `of` is the kind of the object that it concerns.
     pub kind: Kind,
     pub of: Kind,
     pub subresource: &'static str,
@@ -94,7 +94,7 @@ impl Asked {
 
     pub fn scale(of: Kind, name: &str, from: i64, to: i64) -> Self {
         let scale = |replicas: i64| {
-            // As the API server sends it: no replicas at all means 0.
+            // As the API server sends it: 0 replicas are left out.
             let spec = if replicas == 0 { json!({}) } else { json!({ "replicas": replicas }) };
             json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec })
         };
@@ -127,7 +127,7 @@ impl Asked {
 }
 
 impl Action {
-    /// As an API server would ask about it in this scene.
+    /// Returns the request that the action makes in this scene.
     pub fn asked(&self, given: &Scene) -> Asked {
         let merged = |mut base: Value, change: &Value| {
             json_patch::merge(&mut base, change);
@@ -180,7 +180,7 @@ impl Action {
             }
             Action::Delete(removal) => {
                 let (kind, old) = match &*removal.what {
-                    // The view need not have seen it.
+                    // The StatefulSet need not be in the view.
                     STATEFUL_SET => (Kind::StatefulSet, sts()),
                     what => given.object(what),
                 };
@@ -212,7 +212,7 @@ impl Action {
     }
 }
 
-/// The AdmissionReview an API server would send.
+/// Returns the AdmissionReview that an API server would send.
 pub fn body(asked: &Asked, user: &str) -> Value {
     let of_the_cluster = asked.of.is_cluster_wide() && asked.of != Kind::Namespace && asked.of != Kind::Node;
     json!({

@@ -1,5 +1,5 @@
-//! The same change by another door: what is refused or warned of in place is judged the same where it comes as a creation around
-//! members that run, or under a new name.
+//! The same change made in other ways: what is refused or warned about in place is judged the same when it comes as a creation
+//! around running members, or under a new name.
 
 use gatera::rulebook;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use super::asked::{Action, Asked, body};
 use super::{Case, all};
 use crate::scene::{self, Scene};
 
-/// Rules that find something, and whether they refuse.
+/// The rules that find something, and whether each refuses.
 type Found = BTreeSet<(&'static str, bool)>;
 
 fn found(given: &Scene, asked: &Asked, user: &str) -> Found {
@@ -30,7 +30,7 @@ fn found(given: &Scene, asked: &Asked, user: &str) -> Found {
     judged.map(|it| (it.finding.rule, it.effect == Effect::Refused)).collect()
 }
 
-/// After `kubectl delete statefulset --cascade=orphan`; `None`: the change has no such door.
+/// Returns the change as a creation after `kubectl delete statefulset --cascade=orphan`; `None` if it cannot be made in this way.
 fn orphaned(case: &Case) -> Option<(Scene, Asked)> {
     let given = Scene { exists: false, ..case.given.clone() };
     let runs = |word: &String| word != "absent" && word != "going";
@@ -48,7 +48,7 @@ fn orphaned(case: &Case) -> Option<(Scene, Asked)> {
             }
             meta.remove("uid");
             let marks = meta.get_mut("annotations").and_then(Value::as_object_mut);
-            // They went with the StatefulSet before.
+            // These annotations were deleted with the previous StatefulSet.
             if let Some(marks) = marks {
                 marks
                     .retain(|key, value| case.given.stateful_set()["metadata"]["annotations"][key] != *value);
@@ -64,7 +64,7 @@ fn orphaned(case: &Case) -> Option<(Scene, Asked)> {
     Some((given, asked))
 }
 
-/// The changed ConfigMap under a name of its own, to which the template is pointed.
+/// Returns the changed ConfigMap under a name of its own, to which the template is pointed.
 fn renamed(case: &Case) -> Option<(Scene, Asked)> {
     let Action::ChangeConfig(_) = &case.action else { return None };
     if !case.given.exists || case.given.view != "current" {
@@ -91,7 +91,7 @@ fn renamed(case: &Case) -> Option<(Scene, Asked)> {
     ))
 }
 
-/// The template has named the changed ConfigMap already, and that is made afterwards.
+/// Returns the creation of the changed ConfigMap, after the template has already named it.
 fn late(case: &Case) -> Option<(Scene, Asked)> {
     let (mut given, asked) = renamed(case)?;
     let map = given.also.pop()?;
@@ -102,7 +102,8 @@ fn late(case: &Case) -> Option<(Scene, Asked)> {
     Some((given, Asked { operation: "CREATE", old: Value::Null, new: map, ..in_place }))
 }
 
-/// Doors by which a change is judged otherwise, and why: a rule, or one case of it.
+/// The ways in which a change is judged differently, each with the reason and with the rules, or single cases, to which that
+/// applies.
 const OTHERWISE: &[(&str, &str, &[&str])] = &[
     (
         "orphaned",
@@ -242,7 +243,7 @@ fn a_change_is_judged_the_same_by_every_door() {
     );
 }
 
-/// To be adopted is not to be new: a label on what runs is never refused for what stands there.
+/// Adoption is not creation: a label on a running StatefulSet is never refused for what the StatefulSet already contains.
 #[test]
 fn a_label_that_adopts_what_runs_is_never_refused() {
     let mut refused = Vec::new();
@@ -263,7 +264,7 @@ fn a_label_that_adopts_what_runs_is_never_refused() {
         new["spec"]["template"]["metadata"]["labels"]["gatera.dev/cluster"] = "database".into();
         let given = Scene { exists: false, members: Vec::new(), also: vec![old.clone()], ..Scene::default() };
         let found = found(&given, &Asked { operation: "UPDATE", old, new, ..asked }, "editor");
-        // Marks of the guard's in a template are taken out by the mutating call.
+        // Annotations of the guard in a template are not refused but removed by the mutating call.
         if found.iter().any(|(rule, refused)| *refused && *rule != "G18") {
             refused.push((name, found));
         }

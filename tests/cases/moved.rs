@@ -1,12 +1,12 @@
-//! Objects of a scene, moved to where and when they are played: into a namespace of its own, and their times to now. Raw JSON in, raw
-//! JSON out, as an API server takes it.
+//! Objects of a scene, moved to the namespace and the time in which they are played. Raw JSON in, raw JSON out, as an API server
+//! takes it.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::scene::NAMESPACE;
 
-/// Texts of a scene at the time and in the namespace where it is played.
+/// The target of a move: the namespace, and the distance in time.
 pub struct Mover {
     pub namespace: String,
     pub by: SignedDuration,
@@ -26,7 +26,7 @@ impl Mover {
                 if names && text == NAMESPACE {
                     text.clone_from(&self.namespace);
                 }
-                // Of two objects with one uid API servers and guards would take one for the other.
+                // API servers and guards take two objects with the same uid for one.
                 if key == "uid" {
                     text.push_str(&self.namespace[NAMESPACE.len()..]);
                 }
@@ -38,7 +38,7 @@ impl Mover {
         }
     }
 
-    /// `2026-12-01T09:30:00Z` in whatever text.
+    /// Moves every time of the form `2026-12-01T09:30:00Z` in a text.
     fn times(&self, text: &str) -> String {
         const LENGTH: usize = "2026-12-01T09:30:00Z".len();
         let mut moved = String::new();
@@ -56,7 +56,7 @@ impl Mover {
     }
 }
 
-/// What API servers ask for, and no case is about.
+/// Adds the fields that API servers require and no case is about.
 pub fn complete(object: &mut Value) {
     let add = |object: &mut Value, lacks: Value| {
         let given = std::mem::replace(object, lacks);

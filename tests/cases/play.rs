@@ -1,4 +1,4 @@
-//! A case on its way to a real API server: its objects and its request, moved to a namespace of its own, and what the router says.
+//! A case prepared for a real API server: its objects and its request, moved to a namespace of its own, and the router's answer.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::router::{ask, guard_at};
 use crate::scene::{self, NAMESPACE};
 use crate::sim::asked::to_amend;
 
-/// Kinds of the scenes, as this API server offers them.
+/// The kinds of the scenes' objects that the API server of the tests offers.
 pub const KINDS: [&str; 16] = [
     "Namespace",
     "Node",
@@ -38,28 +38,28 @@ pub const KINDS: [&str; 16] = [
     "OperatorVersion",
     "Rds",
 ];
-/// A case, moved to where it is played.
+/// A case, moved to the namespace and time in which it is played.
 pub struct Play {
     pub name: String,
     pub user: String,
     pub objects: Vec<Value>,
     pub asked: Asked,
-    /// The review that the router gets.
+    /// The AdmissionReview for the router.
     pub body: Value,
-    /// The case says that it is refused.
+    /// Whether the case expects a refusal.
     pub is_refused: bool,
 }
 
-/// What somebody is told.
+/// The outcome of a request, as its caller sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// By the guard.
+    /// The guard refused it.
     Refused { code: u64, reason: String, words: String },
-    /// Not by the guard, with its warnings.
+    /// The guard allowed it, with these warnings.
     Passed(BTreeSet<String>),
-    /// Nothing: no entry selects it, so the guard was not asked.
+    /// No webhook entry selects it, so the guard was not asked.
     Unasked,
-    /// By the API server, before it asked the guard.
+    /// The API server refused it before it asked the guard.
     Itself(String),
 }
 
@@ -75,7 +75,7 @@ impl Play {
         (asked.old, asked.new, asked.options) =
             (request["oldObject"].clone(), request["object"].clone(), request["options"].clone());
         let mut objects: Vec<_> = case.given.objects().into_iter().map(|(_, it)| mover.moved(it)).collect();
-        // What is to be changed is there, as the request says it is.
+        // The object that the request changes exists, in the state that the request names.
         let is_old = |it: &Value| {
             it["kind"] == asked.old["kind"] && it["metadata"]["name"] == asked.old["metadata"]["name"]
         };
@@ -91,12 +91,12 @@ impl Play {
         self.body["request"]["namespace"].as_str().unwrap()
     }
 
-    /// What the API server has of it. No pod is made without an account.
+    /// Returns the objects to write into etcd, with the ServiceAccount without which no pod is created.
     pub fn stored(&self) -> Vec<Value> {
         let metadata = json!({ "name": "default", "namespace": self.namespace() });
         let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata });
         let known = |it: &&Value| KINDS.contains(&it["kind"].as_str().unwrap_or_default());
-        // What has no uid API servers take for nothing.
+        // An API server takes an object without a uid for absent.
         let identified = |mut it: Value| {
             if it["metadata"]["uid"].is_null() {
                 it["metadata"]["uid"] =
@@ -119,7 +119,8 @@ impl Play {
         World::build(scene::facts_of(&self.objects, settings), Freshness::Current)
     }
 
-    /// What the router says now. Of what is amended on the way in both calls are made, as an API server does.
+    /// Returns the router's answer at this moment. A request that is amended makes both calls, mutating and validating, as at an
+    /// API server.
     pub async fn expected(&self, settings: &Settings) -> Said {
         let guard = guard_at(self.world(settings), Timestamp::now);
         let mut body = self.body.clone();
@@ -158,7 +159,7 @@ impl Play {
         Said::Passed(warnings)
     }
 
-    /// As its client sends it; nothing, if this API server has no such kind.
+    /// Returns the request as a client sends it; `None` if this API server has no such kind.
     pub fn request(&self, version: &str) -> Option<Request<Body>> {
         let (of, object) = (self.asked.of, &self.asked);
         let prefix = match of {
@@ -181,7 +182,7 @@ impl Play {
             subresource => format!("{all}/{name}/{subresource}"),
         };
         let versioned = |mut it: Value| {
-            // The scene's version of a Secret is another one here.
+            // The Secret has another resourceVersion here than in the scene.
             let prepared = it["metadata"]["annotations"]["gatera.dev/password"].as_str();
             if let Some(text) =
                 prepared.map(|text| text.replace("version=4711", &format!("version={version}")))
@@ -198,7 +199,7 @@ impl Play {
                 eviction["deleteOptions"]["dryRun"] = json!(["All"]);
                 ("POST", one, eviction)
             }
-            // Of a scale nobody says the version.
+            // A request for a scale names no version.
             ("UPDATE", "scale") => ("PUT", one, object.new.clone()),
             ("UPDATE", _) => ("PUT", one, versioned(object.new.clone())),
             _ => ("DELETE", one, object.options.clone()),

@@ -1,9 +1,9 @@
-//! Every case through a real API server: its scene is written into etcd as it is, a guard that comes then lists it, and the request is
-//! sent by whoever the case says. What comes back is compared word by word with what the router says of the same request.
+//! Every case through a real API server: its scene is written into etcd unchanged, a guard that is started afterwards lists it,
+//! and the request is sent as the case's user. The answer is compared word by word with the router's answer to the same request.
 //!
-//! Nobody acts on the scenes: there are no controllers, and the guard may not lead. Each case has a namespace of its own; cases whose
-//! nodes are other than usual have a guard of their own. Times of the scenes are moved to now. Every request is a dry run, so nothing
-//! of one case is left for the next.
+//! The scenes do not change: no controllers run, and the guard may not lead. Each case has a namespace of its own; cases with
+//! unusual nodes have a guard of their own. Times in the scenes are moved to the present. Every request is a dry run, so no case
+//! leaves anything behind for the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,24 +25,24 @@ use crate::lab::{ControlPlane, User};
 use crate::scene::{self, NAMESPACE};
 use crate::wire::Balancer;
 
-/// Custom resources that some of them are about.
+/// The definitions of the custom resources in some scenes.
 const DEFINITIONS: [&str; 3] = [
     include_str!("../fixtures/wordpress-crd.yaml"),
     include_str!("../fixtures/kudo-crds.yaml"),
     include_str!("../fixtures/rds-crd.yaml"),
 ];
 
-/// Its outcome changes while the others are played: what is said of it is compared all the same.
+/// A case whose outcome changes while the others are played; its answers are compared all the same.
 const ON_THE_SECOND: &str = "G01/glass-that-would-be-broken-later-releases-nothing-now";
 
-/// How many reviews it has answered.
+/// Returns the number of requests that the guard has answered.
 fn reviews(guard: &Guard) -> u64 {
     let (_, text) = guard.get("/metrics").unwrap();
     let counts = text.lines().filter(|line| line.starts_with("gatera_reviews_total{"));
     counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
-/// What the API server answers.
+/// Sends the request and returns the API server's answer.
 async fn said(client: &Client, guard: &Guard, request: Request<Body>) -> Said {
     let before = reviews(guard);
     let (head, body) = request.into_parts();
@@ -71,13 +71,13 @@ async fn said(client: &Client, guard: &Guard, request: Request<Body>) -> Said {
             reason: text("reason"),
             words: words.to_owned(),
         },
-        // What it says after the guard has let it pass: there is one already, or a budget is in the way.
+        // The API server refuses after the guard has allowed: the object exists already, or a disruption budget forbids it.
         _ if matches!(head.status.as_u16(), 409 | 429) && asked => Said::Passed(ours),
         _ => Said::Itself(text("message").lines().next().unwrap_or_default().to_owned()),
     }
 }
 
-/// Registers once, and leads nobody: the right to the Lease is taken away.
+/// Registers the webhooks once with a guard, then takes away the right to the Lease, so that no later guard leads.
 fn registered(plane: &ControlPlane, balancer: &Balancer) -> Start {
     guarded::install(plane);
     for definition in DEFINITIONS {
@@ -110,13 +110,13 @@ fn registered(plane: &ControlPlane, balancer: &Balancer) -> Start {
     start
 }
 
-/// What belongs to no namespace but its own.
+/// Returns the scene's Nodes, the only objects that are not in the case's own namespace.
 fn nodes(objects: &[Value]) -> String {
     let nodes: Vec<_> = objects.iter().filter(|it| it["kind"] == "Node").map(Value::to_string).collect();
     nodes.join("\n")
 }
 
-/// Where they are played.
+/// The control plane on which the cases are played.
 struct Stage {
     plane: ControlPlane,
     balancer: Balancer,
@@ -131,7 +131,7 @@ impl Stage {
         let balancer = Balancer::start();
         let start = registered(&plane, &balancer);
         let runtime = Runtime::new().unwrap();
-        // Whoever is refused for now is not asked for again.
+        // This client does not repeat a request that is refused temporarily.
         let kubeconfig = plane.kubeconfig(User::Admin);
         let client = runtime
             .block_on(connect::person(&Person { kubeconfig: Some(kubeconfig), ..Person::default() }))
@@ -139,14 +139,14 @@ impl Stage {
         Self { plane, balancer, start, client, runtime }
     }
 
-    /// Their scenes are there, and a guard has listed them; with each scene's version.
+    /// Stores the scenes and starts a guard, which lists them; also returns the version of each scene.
     fn set_for(&self, plays: &[Play]) -> (Guard, Vec<String>) {
         let Self { plane, balancer, start, .. } = self;
         for kind in KINDS {
             plane.wipe(kind, if kind == "Node" { "node-" } else { "db-" });
         }
         let versions = plays.iter().map(|play| plane.store(&play.stored())).collect();
-        // A list of everything is as new as what was written before.
+        // A list of all objects is at least as new as everything written before.
         plane
             .kubectl(User::Admin, &["get", &KINDS.join(","), "--all-namespaces", "--output=name"])
             .succeeded();
@@ -157,20 +157,20 @@ impl Stage {
         (guard, versions)
     }
 
-    /// What is said of it otherwise than by the router, if anything.
+    /// Returns how the API server's answer differs from the router's, if it does.
     fn differs(&self, play: &Play, request: Request<Body>, guard: &Guard) -> Option<String> {
         let expected = || self.runtime.block_on(play.expected(&Settings::default()));
         let before = expected();
         let another = matches!(before, Said::Refused { .. }) != play.is_refused;
         if another && play.name != ON_THE_SECOND {
-            // Its view is late, and no guard that lists can be made to lack what is there.
+            // The case needs a late view, but a guard that lists sees every object.
             return Some(format!(
                 "{}\n  another case here, where the view knows what is changed\n",
                 play.name
             ));
         }
         let real = self.runtime.block_on(said(&self.client, guard, request));
-        // An age may become another one while the request is under way.
+        // A printed age may change while the request is under way.
         (real != before && real != expected()).then(|| difference(play, &before, &real))
     }
 }
@@ -178,11 +178,11 @@ impl Stage {
 #[test]
 fn a_real_api_server_says_of_every_case_what_the_router_says() {
     let stage = Stage::built();
-    // To the second, as times are told.
+    // Truncated to whole seconds, the precision of Kubernetes timestamps.
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
     let by = now.duration_since(scene::now());
     let mut rounds = BTreeMap::<String, Vec<Play>>::new();
-    // What another view would say no guard can be made to say.
+    // A real guard cannot be given a view other than the current one.
     let current = all().iter().enumerate().filter(|(_, (_, case))| case.given.view == "current");
     for (number, (name, case)) in current {
         let play = Play::of(number, name.clone(), case, by);
@@ -200,7 +200,7 @@ fn a_real_api_server_says_of_every_case_what_the_router_says() {
         }
     }
     assert!(same > 690, "only {same} are the same:\n{page}");
-    // The API server's own words are those of this release.
+    // The API server's own messages differ between releases; the snapshot is of this one.
     if stage.plane.minor() == 36 {
         insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".", filters => [(r"\(\d+, seen now\)", "(SOME, seen now)"), (r"cluster db-\d+/([\w-]+)( and \d+ more)?", "cluster SOME/$1"), (r"20\d\d-\d\d-\d\dT[\d:]+Z", "TIME")] }, {
             insta::assert_snapshot!("real", page);
@@ -208,7 +208,7 @@ fn a_real_api_server_says_of_every_case_what_the_router_says() {
     }
 }
 
-/// For a person, without what is other every time.
+/// Returns both answers for a person to compare.
 fn difference(play: &Play, router: &Said, real: &Said) -> String {
     let lines = |said: &Said| match said {
         Said::Refused { code, reason, words } => format!("{code} {reason}: {words}"),

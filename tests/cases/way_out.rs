@@ -1,7 +1,7 @@
-//! The way out of every denial, followed as printed: no rule refuses its first step, and afterwards the rule that printed it lets the
-//! same request pass.
+//! The way out of every denial, followed as printed: no rule refuses its first step, and afterwards the rule that printed it
+//! allows the same request.
 //!
-//! Followed are the commands of kubectl that annotate, scale or delete, and its waits for members that are Ready. `tests/advice.rs`
+//! Followed are the kubectl commands that annotate, scale or delete, and the waits for members to be Ready. `tests/advice.rs`
 //! follows some of them to their end on a real API server.
 
 use gatera::rulebook;
@@ -26,7 +26,7 @@ fn judged(given: &Scene, asked: &Asked, user: &str) -> Decision {
     rulebook().evaluate(&review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review, &view)
 }
 
-/// The first command of each step, and whether it is for a cluster whose members are all Ready.
+/// Lists the first command of each step, and whether it applies only when all members are Ready.
 fn ways(instead: &WayOut) -> impl Iterator<Item = (&Command, bool)> {
     instead.ways().iter().flatten().filter_map(|step| first(step, &mut String::new()))
 }
@@ -43,7 +43,7 @@ fn first<'s>(step: &'s Step, before: &mut String) -> Option<(&'s Command, bool)>
     })
 }
 
-/// The same cluster, healthy.
+/// Returns the same cluster with all members Ready.
 fn all_ready(given: &Scene) -> Scene {
     let count = match given.replicas {
         None | Some(0) => given.members.len().max(3),
@@ -59,7 +59,7 @@ fn all_ready(given: &Scene) -> Scene {
     }
 }
 
-/// What a command does, as an API server asks about it, and the scene and the first request after it.
+/// Returns the request that a command makes, the scene after it, and the first request as it is in that scene.
 fn followed(command: &Command, given: &Scene, asked: Asked) -> Option<(Option<Asked>, Scene, Asked)> {
     let rest: Vec<_> = command
         .words()

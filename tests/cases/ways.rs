@@ -1,5 +1,5 @@
-//! The same object on every way by which it may come into being: as an API server asks about it, in a file that `gatera check` reads,
-//! and as the audit finds it in the cluster.
+//! The same object judged in every way by which it may be created: in a request from an API server, in a file that `gatera check`
+//! reads, and in the audit of a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +20,7 @@ use super::asked::body;
 use super::{Case, all};
 use crate::scene::{self, NAMESPACE};
 
-/// What is said: whether it is refused, and the words.
+/// The messages of a verdict, each with whether it refuses.
 type Said = BTreeSet<(bool, String)>;
 
 fn said(subject: &str, decision: &Decision) -> Said {
@@ -35,7 +35,7 @@ fn words(subject: &str, judged: &Judged) -> String {
     report::text(subject, &judged.finding, &Pages::Program) + &because.unwrap_or_default()
 }
 
-/// What the ways say. `None`: no object comes into being, or it is about a view that only a guard has.
+/// Returns the messages of each way; `None` if the request creates nothing, or the case is about a view that only a guard has.
 fn ways(case: &Case) -> Option<BTreeMap<&'static str, Said>> {
     let body = body(&case.asked(), &case.user);
     let request = &body["request"];
@@ -80,7 +80,7 @@ fn input(file: &str, object: &Value) -> Input {
     Input { name: file.into(), below: Path::new(file).into(), text: Ok(object.to_string()) }
 }
 
-/// What `gatera check` says of it, when everything else of the scene lies in files beside it.
+/// Returns the messages of `gatera check` about the object when the other objects of the scene are in files beside it.
 fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
     let name = |object: &Value| (scene::kind_of(object), object["metadata"]["name"].clone());
     let others =
@@ -103,8 +103,8 @@ fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
     said.collect()
 }
 
-/// Whatever differs from the answer to a request stands in the table of docs/check.md, by way and rule, with its reason; and whatever
-/// stands there is seen in a case. Which words differ in which case stands in a snapshot.
+/// Every message that differs from the answer to a request is listed in the table of docs/check.md, by way and rule, with its
+/// reason; and every row of that table occurs in a case. A snapshot records which messages differ in which case.
 #[test]
 fn what_the_ways_say_differently_is_what_docs_list() {
     let (mut cases, mut seen, mut page) = (0, BTreeMap::<(String, String), String>::new(), String::new());

@@ -1,5 +1,5 @@
-//! Releases of the chart on a guarded control plane with nodes: installed, scaled, rolled back, uninstalled, and installed
-//! again over what is left.
+//! Releases of the chart on a guarded control plane with nodes: installed, scaled, rolled back, uninstalled, and installed again
+//! over leftovers.
 
 use serde_json::Value;
 
@@ -93,7 +93,7 @@ fn a_release_lives_under_the_guard() {
     assert_eq!(alive.founders(), "");
 }
 
-/// By this selector a person is told to give them up.
+/// Claims match the selector of the printed command that deletes them.
 #[test]
 fn claims_have_the_labels_of_the_members() {
     let alive = Alive::empty("chart-claims");
@@ -104,7 +104,7 @@ fn claims_have_the_labels_of_the_members() {
     assert_eq!(claims().lines().count(), 3);
 }
 
-/// An installation that failed leaves a server that runs, too: the printed command ends all of it.
+/// A failed installation also leaves a running server: the printed command removes that, too.
 #[test]
 fn what_is_left_of_a_failed_installation_goes_by_the_command_that_is_printed() {
     let alive = Alive::empty("chart-anew");
@@ -143,7 +143,7 @@ fn what_is_left_of_a_failed_installation_goes_by_the_command_that_is_printed() {
     });
 }
 
-/// Whatever its name, and beside another one.
+/// Instances work whatever their names are, and beside each other.
 #[test]
 fn two_instances_share_a_namespace() {
     let alive = Alive::empty("chart-two");

@@ -1,4 +1,4 @@
-//! Other ports than usual: servers are told them, Services and probes know them, and the guard reads them there.
+//! Ports other than the defaults: servers listen on them, Services and probes name them, and the guard finds them.
 
 use facts::galera::options;
 use facts::galera::ports::Ports;
@@ -12,7 +12,7 @@ use crate::scene::{self, NAMESPACE};
 
 pub const OTHERS: &str = "--set=ports.mysql=3307,ports.sst=5444,ports.replication=4600,ports.ist=5568";
 
-/// What servers are told, what others are told of them, and what the guard reads there, is the same.
+/// The options of servers, the ports of Services and probes, and the ports that the guard finds are the same.
 #[test]
 fn ports_are_those_of_its_values() {
     let objects = rendered(&[OTHERS]);
@@ -60,7 +60,7 @@ fn ports_are_those_of_its_values() {
         assert_eq!(numbers(&spec["ports"], "port"), [3307, 5444, 4600, 5568], "{service}");
     }
     assert_eq!(numbers(&objects["Service/galera-instance-cs"]["spec"]["ports"], "port"), [3307]);
-    // The next after that of the group is where members listen anyway.
+    // Without an option, members listen for state transfers on the port after that of the group, so the chart sets none.
     let next = rendered(&["--set=ports.replication=4600,ports.ist=4601"]);
     let server = &next["StatefulSet/galera-instance-galera"]["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(server["args"], json!(["mariadbd"]));

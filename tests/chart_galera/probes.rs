@@ -1,4 +1,4 @@
-//! How the servers of the chart are probed.
+//! The probes of the chart's servers.
 
 use super::{INSTANCE, rendered, template};
 use crate::cluster::STATEFUL_SET;

@@ -1,5 +1,5 @@
-//! What the bootstrap node runs at its first start: it founds nothing beside a member, and makes the user of the state
-//! transfer. Tried with a real MariaDB 10.11 by hand, with a password of every printable character.
+//! The scripts of the bootstrap node's first start: it does not found a cluster while a member runs, and it creates the user of
+//! the state transfer. Tried by hand with MariaDB 10.11 and a password of every printable character.
 
 use std::fs;
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ fn script(name: &str) -> Command {
     shell
 }
 
-/// As in a pod of this age.
+/// Returns the script as it runs with this many seconds left until founding is refused.
 fn first(members: &str, seconds_left: i64) -> Command {
     let until = (jiff::Timestamp::now().as_second() + seconds_left).to_string();
     let mut first = script("first.sh");
@@ -26,14 +26,14 @@ fn first(members: &str, seconds_left: i64) -> Command {
     first
 }
 
-/// What it says before it fails.
+/// Returns the message with which the script fails.
 fn refuses(mut first: Command) -> String {
     let output = first.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// The client port of a member, on an address of loopback that nobody else uses.
+/// Opens the client port of a member on a loopback address that no other test uses.
 fn a_member() -> (TcpListener, String) {
     let listen = |last: u32| {
         let [_, b, c, d] = (std::process::id() + (last << 22)).to_be_bytes();
@@ -73,7 +73,7 @@ fn it_asks_the_port_that_servers_have() {
     assert!(refuses(first).starts_with(&format!("{address} answers")));
 }
 
-/// All members are down, and a bootstrap node that was forgotten comes back first.
+/// All members are down, and a forgotten bootstrap node restarts before them.
 #[test]
 fn long_after_the_installation_the_bootstrap_node_fails_too() {
     let said = refuses(first("127.0.0.254", -1));
@@ -83,7 +83,8 @@ fn long_after_the_installation_the_bootstrap_node_fails_too() {
     );
 }
 
-/// Stand-ins for the two programs: what an option file says, and a client that shows what it gets and where.
+/// Runs the script with stand-ins for two programs: one prints the content of an option file, the other is a client that shows
+/// its input and connection.
 fn user_of(auth: &str) -> std::process::Output {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in [

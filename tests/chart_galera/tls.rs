@@ -1,5 +1,5 @@
-//! TLS between the members: what servers read, what cert-manager is asked for, and the order of upgrades in which a running
-//! cluster moves to TLS and back.
+//! TLS between members: the options of servers, the request to cert-manager, and the order of upgrades in which a running cluster
+//! moves to TLS and back.
 
 use facts::galera::options;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::lab::eventually;
 use crate::living_cluster::Alive;
 
 pub const OWN: &str = "--set=tls.existingSecret=ours";
-/// Without a value an upgrade uses those from before.
+/// An upgrade without this flag keeps the value of the previous release.
 const NONE: &str = "--set=tls.existingSecret=";
 const PLAIN_TOO: &str = "--set=tls.acceptPlain=true";
 const PROVIDER: &str = "gcache.size=128M;socket.ssl=yes;socket.ssl_key=/etc/mysql/tls/tls.key;\
@@ -27,7 +27,7 @@ fn provider(text: &str) -> String {
     options::effective(text, "wsrep_provider_options").unwrap().look().to_owned()
 }
 
-/// The members and the bootstrap node: the group, the copies, and clients.
+/// Members and the bootstrap node use the certificate for the group, for copies and for clients.
 #[test]
 fn every_server_reads_the_certificate() {
     for map in ["nodeconfig", "bootstrap"] {
@@ -59,7 +59,7 @@ fn every_server_reads_the_certificate() {
     assert!(!template(INSTANCE, &[]).succeeded().contains("/etc/mysql/tls"));
 }
 
-/// While members with TLS meet members without it, they copy as those do.
+/// Where members without TLS are accepted, copies are made without TLS, too, because those members cannot encrypt them.
 #[test]
 fn members_that_accept_plain_ones_copy_without_tls() {
     let text = file(&[OWN, PLAIN_TOO], "nodeconfig");
@@ -121,11 +121,11 @@ fn tls_that_cannot_work_is_refused_with_words() {
     let output = template(INSTANCE, &[OWN, &plain_too]);
     let words = "config sets socket.dynamic, so members would go on accepting connections without TLS";
     assert!(output.status != 0 && output.stderr.contains(words), "{output}");
-    // As an upgrade with the values of a release from before it had them.
+    // An upgrade that keeps the values of a release from before TLS was added.
     template(INSTANCE, &["--set=tls=null"]).succeeded();
 }
 
-/// Under the guard, which has nothing against the steps, and refuses what the chart refuses, too.
+/// The guard allows both steps, and a wrong step is refused.
 #[test]
 fn a_plain_cluster_moves_to_tls_in_two_upgrades() {
     let alive = Alive::empty("chart-tls");
@@ -146,7 +146,7 @@ fn a_plain_cluster_moves_to_tls_in_two_upgrades() {
     refused(&alive.upgrade_chart(&[NONE]), alone);
 }
 
-/// An upgrade that restarts every member.
+/// Upgrades the chart and waits until every member has restarted.
 fn moves(alive: &Alive, flags: &[&str]) {
     let before = alive.stateful_set()["status"]["updateRevision"].clone();
     let upgraded = alive.upgrade_chart(flags);

@@ -1,5 +1,5 @@
-//! A stolen token: what the guard's own account may and may not do, by kubectl, when somebody made it a cluster
-//! administrator on top. What is refused here is refused by the chart's policy alone.
+//! A stolen token: what the guard's own account may and may not do with kubectl, even if it was made a cluster administrator.
+//! Every refusal here comes from the chart's policy alone.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -27,7 +27,7 @@ impl Thief {
         plane.create(&objects());
         let kubeconfig = guarded::kubeconfig_of(&plane, "gatera", "gatera", "thief", None);
         let thief = Self { plane, kubeconfig };
-        // A policy takes a moment to be seen, and so does a binding of rights.
+        // A policy takes a moment to come into force, and so does a binding of rights.
         eventually("the policy to be in force", || {
             let (status, words) = thief.run("create configmap x --namespace=db --dry-run=server");
             (status == 1 && words.contains("ValidatingAdmissionPolicy 'gatera'")).then_some(())
@@ -35,7 +35,7 @@ impl Thief {
         thief
     }
 
-    /// Its exit code and what it said. Words with spaces have underscores.
+    /// Runs kubectl; returns its exit code and output. Underscores in arguments stand for spaces.
     fn run(&self, arguments: &str) -> (i32, String) {
         let arguments = arguments.split(' ').map(|word| word.replace('_', " "));
         let output = Command::new(self.plane.tools_folder().join("kubectl"))
@@ -66,7 +66,7 @@ impl Thief {
     }
 }
 
-/// Nobody runs anything here: what counts is that they exist.
+/// Returns objects that only need to exist, because no controllers run.
 fn objects() -> Value {
     let meta = |name: &str| json!({ "name": name, "namespace": "db", "labels": { "app": "x" }, "annotations": { "theirs": "1" } });
     let spec = json!({ "containers": [{ "name": "a", "image": "a" }] });
@@ -76,7 +76,7 @@ fn objects() -> Value {
                 "spec": { "replicas": 0, "selector": { "matchLabels": { "app": "x" } }, "template": template } })
     };
     let mut stateful_set = workload("StatefulSet");
-    // Kubernetes 1.30 requires it.
+    // Required by Kubernetes 1.30.
     stateful_set["spec"]["serviceName"] = json!("x");
     json!({ "apiVersion": "v1", "kind": "List", "items": [
         { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "db" } },
@@ -103,7 +103,7 @@ fn lease(name: &str) -> Value {
     json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name, "namespace": "gatera" } })
 }
 
-/// A copy of what members read, and what is different about it.
+/// Returns a snapshot of a ConfigMap that members read, with this change.
 fn copy(change: &Value) -> Value {
     let mut it = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "data": { "a": "b" },
@@ -116,7 +116,7 @@ fn copy(change: &Value) -> Value {
     it
 }
 
-/// Sends requests there.
+/// Returns the command that makes a webhook configuration send requests to this address.
 fn entry(to: &str) -> String {
     let entry = format!(
         r#"{{"name":"a.b.c","clientConfig":{to},"sideEffects":"None","admissionReviewVersions":["v1"]}}"#
@@ -135,7 +135,7 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
             .unwrap_or_else(|| panic!("{command}: not refused by the policy: {words}"));
         refused.push_str(&format!("$ kubectl {command}\n{}\n\n", words.trim()));
     };
-    // Before anything is marked.
+    // Commands before any object has a mark.
     for command in [
         "scale statefulset x --namespace=db --replicas=3",
         "patch statefulset x --namespace=db --patch={\"spec\":{\"replicas\":3}}",
@@ -209,11 +209,11 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
 }
 
 fn may_do_its_work(thief: &Thief) {
-    // One whose owner is not there goes at once.
+    // A snapshot whose owner does not exist would be garbage collected at once.
     let owner = thief.plane.get("db", "statefulset/x")["metadata"]["uid"].clone();
     let owners = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "x", "uid": owner }]);
     let copied = copy(&json!({ "metadata": { "ownerReferences": owners } }));
-    // The chart makes them; one that somebody deleted may be made again.
+    // The chart creates these Leases; the guard may create a deleted one again.
     let leases = ["--namespace=gatera", "delete", "lease", "gatera-let-go-0", "gatera-let-go-7"];
     thief.plane.kubectl(User::Admin, &leases).succeeded();
     for manifest in [event("db"), event("gatera"), lease("gatera-let-go-0"), lease("gatera-let-go-7"), copied]
@@ -248,7 +248,7 @@ fn may_do_its_work(thief: &Thief) {
     }
 }
 
-/// What a member tells of its cluster reaches the guard in Events, and whoever may edit a namespace may write Events there.
+/// The guard learns of a member's cluster from Events, and every editor of a namespace could write Events there.
 #[test]
 fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
     let plane = ControlPlane::start();
@@ -285,7 +285,7 @@ fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
     });
     let output = create(&of_the_other_group("a"), &[]);
     assert!(refused(&output), "{output}");
-    // Everything that is read of a probe.
+    // All messages of probes that the guard reads.
     for words in [
         "Readiness probe failed: the server is SYNCED; its cluster has no id",
         "Readiness probe failed: the server is CONNECTED",

@@ -1,5 +1,5 @@
-//! charts/gatera in a real control plane: what the guard writes belongs to the guard through install, upgrade, rollback and
-//! uninstall, and a guard that is not there stands in nobody's way.
+//! charts/gatera in a real control plane: the guard's own writes survive install, upgrade, rollback and uninstall, and a guard
+//! that is not running blocks no one.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,7 +40,7 @@ impl<'a> Release<'a> {
         Guard::start(self.plane, &program(), &start)
     }
 
-    /// What the guard writes; of the lease only who holds it.
+    /// Returns everything that the guard writes; of the Lease only the holder.
     fn written(&self) -> Value {
         let get = [
             "get",
@@ -70,7 +70,7 @@ impl<'a> Release<'a> {
         !self.plane.kubectl(User::Admin, &find).stdout.is_empty()
     }
 
-    /// A Galera StatefulSet whose password is written out.
+    /// Tries to create a Galera StatefulSet with a password in plain text.
     fn try_what_is_forbidden(&self) -> Output {
         let manifest = json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db" },
@@ -83,7 +83,7 @@ impl<'a> Release<'a> {
         self.plane.kubectl_stdin(User::Admin, &create, &manifest.to_string())
     }
 
-    /// The guard is gone already. An ordinary write passes, where the moment before it was refused.
+    /// Uninstalls the release after its guard is gone: a write that was refused a moment before passes.
     fn uninstall(self) {
         let held_up = self.try_what_is_forbidden();
         assert!(held_up.stderr.contains("failed calling webhook"), "{held_up}");
@@ -98,12 +98,12 @@ impl<'a> Release<'a> {
         assert!(!left.contains("gatera"), "{left}");
     }
 
-    /// `gatera doctor --canary` as the pod of `helm test` runs it, with that pod's rights.
+    /// Runs `gatera doctor --canary` as the pod of `helm test` does, with that pod's rights.
     fn selftest(&self) -> (i32, String) {
         self.selftest_by(None)
     }
 
-    /// The same with the settings that are mounted into that pod.
+    /// Does the same with the settings that are mounted into that pod.
     fn selftest_by(&self, settings: Option<&Path>) -> (i32, String) {
         let hooks = ["guard", CHART, "--show-only=templates/tests/selftest.yaml"];
         let text = self.helm("template", &hooks).succeeded();
@@ -123,7 +123,7 @@ impl<'a> Release<'a> {
             .env("KUBECONFIG", kubeconfig)
             .output()
             .unwrap();
-        // As the hooks' deletion policy has it. No kubelet confirms the end of a pod.
+        // Removed as the deletion policy of the hooks demands. No kubelet confirms the end of a pod here.
         let delete = ["delete", "--wait=false", "--filename=-"];
         self.plane.kubectl_stdin(User::Admin, &delete, &text).succeeded();
         (ran.status.code().unwrap(), String::from_utf8(ran.stdout).unwrap())
@@ -136,7 +136,7 @@ const METHODS: [[&str; 3]; 3] = [
     ["--server-side=false", "--server-side=true", "--server-side=false"],
 ];
 
-/// Three stories on one control plane: each ends with an uninstall, which leaves nothing.
+/// Three stories on one control plane. Each ends with an uninstall that leaves nothing behind.
 #[test]
 fn releases_come_and_go() {
     let plane = ControlPlane::start();
@@ -145,7 +145,7 @@ fn releases_come_and_go() {
     a_guard_whose_pods_never_become_ready_blocks_nobody(&plane);
 }
 
-/// Whichever way Helm writes, the guard's own fields stay, and a guard that is down stands in nobody's way out.
+/// However Helm writes, the guard's own fields stay, and a guard that is down does not prevent the way out.
 fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
     for [install, upgrade, rollback] in METHODS {
         let release = Release::install(plane, &[install]);
@@ -160,7 +160,7 @@ fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
         release.helm("rollback", &["guard", "1", rollback]).succeeded();
         assert_eq!(release.written(), written, "{rollback}");
 
-        // What the guard makes again is the release's, or the next upgrade would not take it.
+        // A Secret that the guard creates again belongs to the release, or the next upgrade would not accept it.
         plane.kubectl(User::Admin, &["delete", "secret/gatera-tls", "--namespace", &release.ns]).succeeded();
         eventually("the certificates are back", || release.has_certificates().then_some(()));
         let again = release.written();
@@ -189,8 +189,8 @@ fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
     }
 }
 
-/// In the order of the README: in `warn` first. What is refused then leads to a page that somebody without any rights reads
-/// with kubectl alone.
+/// In the order of the README: in mode `warn` first. A refusal then names a page that a user without any rights can read with
+/// kubectl.
 fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads(plane: &ControlPlane) {
     let release = Release::install(plane, &["--set=mode=warn"]);
     let settings = plane.folder().join("settings.yaml");
@@ -238,7 +238,8 @@ fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads(plane: &Cont
     release.uninstall();
 }
 
-/// By its Service, as in a cluster: no entry before a pod is ready, and none is needed for a pod to become so.
+/// The guard is registered with its Service, as in a cluster: there are no entries before a pod is ready, and a pod needs none to
+/// become ready.
 fn a_guard_whose_pods_never_become_ready_blocks_nobody(plane: &ControlPlane) {
     let release = Release::install(plane, &[]);
     let guard = release.guard(true);
@@ -280,7 +281,7 @@ fn a_guard_whose_pods_never_become_ready_blocks_nobody(plane: &ControlPlane) {
     release.uninstall();
 }
 
-/// By a real scheduler, revision by revision; and where there is one node for both, it takes both.
+/// A real scheduler spreads the replicas of each revision; if only one node is available, it takes both.
 #[test]
 fn replicas_are_spread_over_the_nodes_there_are() {
     let plane = ControlPlane::start_with_nodes(2);
@@ -299,7 +300,7 @@ fn replicas_are_spread_over_the_nodes_there_are() {
     assert_eq!(nodes("one"), ["node-0", "node-1"]);
     release.helm("upgrade", &["guard", CHART, "--set=image.tag=two"]).succeeded();
     assert_eq!(nodes("two"), ["node-0", "node-1"]);
-    // What a cordon becomes where a node controller runs.
+    // The taint that a node controller adds to a cordoned node.
     let taint = ["taint", "node", "node-1", "node.kubernetes.io/unschedulable:NoSchedule"];
     plane.kubectl(User::Admin, &taint).succeeded();
     release.helm("upgrade", &["guard", CHART, "--set=image.tag=three"]).succeeded();

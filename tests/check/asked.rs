@@ -1,4 +1,4 @@
-//! How the program is asked, and which exit code answers: what a pipeline branches on.
+//! The command line of the program, and its exit codes, by which pipelines branch.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 
 use super::CLUSTER;
 
-/// A cluster with a plain password, so that something would be refused.
+/// Returns a cluster with a plain password, which would be refused.
 fn open() -> String {
     CLUSTER.replace("binlog_format = ROW\n    innodb_autoinc", "wsrep_sst_auth = root:x\n    innodb_autoinc")
 }
 
-/// Run in a folder: code, what is printed, what is said besides.
+/// Runs `gatera check` in a folder; returns the exit code, standard output and standard error.
 fn check(folder: &Path, arguments: &[&str], stdin: &str) -> (i32, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gatera"))
         .arg("check")
@@ -24,14 +24,15 @@ fn check(folder: &Path, arguments: &[&str], stdin: &str) -> (i32, String, String
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A program that reads no input may be gone already.
+    // A program that reads no input may have ended already.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// Without a path it is the folder, whatever a pipe holds; standard error says so, since the dash may have been forgotten.
+/// Without a path the current folder is judged, even if there is a pipe; standard error says so, because the dash may have been
+/// forgotten.
 #[test]
 fn without_a_path_the_current_folder_is_judged() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +89,7 @@ fn the_exit_code_tells() {
     assert!(out.contains("./open.yaml:66:5: refused\n"), "the others are judged all the same: {out}");
 }
 
-/// `gatera check … | head -1` under `set -o pipefail`: nobody reads on, and the code still tells.
+/// As in `gatera check … | head -1` under `set -o pipefail`: the output is no longer read, but the exit code is still right.
 #[test]
 fn a_closed_pipe_changes_no_exit_code() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +142,7 @@ fn several_formats_at_once_go_to_files() {
     }
 }
 
-/// Settings lie beside the manifests, or above them up to the top of the repository, and nobody else's count.
+/// Settings are found beside the manifests, or above them up to the top of the repository; other settings do not count.
 #[test]
 fn settings_are_found_upwards() {
     let outside = tempfile::tempdir().unwrap();
@@ -186,7 +187,7 @@ fn settings_are_found_upwards() {
     assert_eq!(check(&top, &["apps/db", "apps/web", "--config=.gatera.yaml"], "").0, 0);
 }
 
-/// One line each with its place, and the rest is judged.
+/// Each mistake is one line with its place, and the rest is judged.
 #[test]
 fn what_cannot_be_read_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
@@ -232,7 +233,7 @@ fn what_cannot_be_read_is_one_line() {
     );
 }
 
-/// Names are whatever somebody wrote, and runners of pipelines look for commands in what a job prints.
+/// Names can be any text, and runners of pipelines look for commands in a job's output.
 #[test]
 fn names_are_no_commands_of_a_pipeline() {
     let folder = tempfile::tempdir().unwrap();
@@ -250,7 +251,7 @@ fn names_are_no_commands_of_a_pipeline() {
     }
 }
 
-/// Colours are for terminals, and a person may say otherwise.
+/// Colours are for terminals, unless a person says otherwise.
 #[test]
 fn colours_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What `--against` names: files as they were, and revisions of a repository, by the real program and the real git.
+//! The bases of `--against`, by the real program and the real git: earlier files, and revisions of a repository.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use super::CLUSTER;
 
-/// A repository in a folder of its own, without anybody's settings.
+/// A repository in a folder of its own, without personal settings.
 pub struct Repository(tempfile::TempDir);
 
 impl Repository {
@@ -47,7 +47,7 @@ impl Repository {
         self.git(&["commit", "--quiet", "--message=x"]);
     }
 
-    /// Run in a folder of the repository: code, and what is said.
+    /// Runs `gatera check` in a folder of the repository; returns the exit code and all output.
     pub fn check(&self, folder: &str, arguments: &[&str]) -> (i32, String) {
         let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_gatera"))
             .args(["check", "--output=concise"])
@@ -99,12 +99,12 @@ fn what_was_removed_is_judged_wherever_it_was() {
         assert!(said.starts_with(&format!("apps/db/galera.yaml:86:1 (in the base): {gone}\n")), "{said}");
         assert!(!said.contains("not readable"), "{said}");
     }
-    // A file that moves is the same objects.
+    // Objects in a file that was moved are the same objects.
     it.put("apps/elsewhere/all.yaml", CLUSTER);
     assert_eq!(it.check(".", &["apps", "--against=git:HEAD"]).0, 0);
 }
 
-/// What cannot be read is not known to be gone: the mistake in the file is the finding, and its objects are not deletions.
+/// An unreadable file is not a removal: the mistake in the file is the finding, and its objects are not taken for deleted.
 #[test]
 fn a_file_that_cannot_be_read_was_not_removed() {
     for broken in [&b"kind: [\n"[..], b"\xff\xfek", b"password: \xff\n"] {
@@ -127,7 +127,7 @@ fn a_file_that_cannot_be_read_was_not_removed() {
     }
 }
 
-/// Only of that file: what another one no longer has was removed, also if members still use it.
+/// This holds for that file only: an object that is missing from another file was removed, even if members still use it.
 #[test]
 fn beside_a_file_that_cannot_be_read_removals_are_judged() {
     let it = Repository::new();
@@ -144,7 +144,8 @@ fn beside_a_file_that_cannot_be_read_removals_are_judged() {
     assert!(said.contains("[G10]") && !said.contains("[G03]"), "{said}");
 }
 
-/// A document that is odd hides no removal; where a text is not whole, it is not known whether something was removed, and that is said.
+/// An odd document does not hide a removal. Where a file cannot be read completely, it is unknown whether an object was removed,
+/// and a message says so.
 #[test]
 fn a_removal_is_never_silent() {
     let without_the_set: Vec<_> =
@@ -160,7 +161,7 @@ fn a_removal_is_never_silent() {
     assert!(code == 2 && said.contains("StatefulSet") && said.contains(words), "{code}: {said}");
 }
 
-/// What the API server answers, and what to edit instead of a command.
+/// The output has the API server's message, and an edit in place of a command.
 #[test]
 fn a_change_says_what_it_does_and_the_way_out_is_an_edit() {
     let it = Repository::new();
@@ -191,7 +192,7 @@ fn a_change_says_what_it_does_and_the_way_out_is_an_edit() {
     assert!(said.contains("\"shownAt\": {\n        \"file\": \"apps/web/web.yaml\""), "{said}");
 }
 
-/// What a chart renders is not there, before or after; that is said, and is no reason to fail.
+/// Objects that a chart renders are left out, before and after the change; a note says so, and the exit code stays 0.
 #[test]
 fn templates_of_charts_are_left_out_with_a_word() {
     let it = Repository::new();
@@ -220,7 +221,7 @@ fn files_as_they_were_are_a_base_as_well() {
     assert_eq!(it.check(".", &["after.yaml", "--against=before.yaml", "--fail-on=warn"]).0, 1);
 }
 
-/// Each is one line that names what is missing, and exit 2.
+/// Each error is one line that names what is missing, with exit code 2.
 #[test]
 fn a_base_that_is_not_there_is_said() {
     let it = Repository::new();
@@ -247,7 +248,7 @@ fn a_base_that_is_not_there_is_said() {
     assert!(said.contains("write git: and a revision, for example git:origin/main"), "{said}");
 }
 
-/// What else a pull request has, besides files that change.
+/// Changes of a pull request that are not plain edits: moved files and links.
 #[test]
 fn what_git_does_not_tell_is_said() {
     let it = Repository::new();
@@ -273,7 +274,7 @@ fn what_git_does_not_tell_is_said() {
     );
 }
 
-/// A hook of git tells its own repository in variables, which are not of the one that the manifests are in.
+/// Git passes its own repository to hooks in variables, which may not be the repository of the manifests.
 #[test]
 fn variables_of_hooks_name_no_other_repository() {
     let (it, other) = (Repository::new(), Repository::new());
@@ -288,7 +289,7 @@ fn variables_of_hooks_name_no_other_repository() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("[G01] "), "{output:?}");
 }
 
-/// What was merged meanwhile is not what a branch changes.
+/// Changes that were merged meanwhile are not changes of the branch.
 #[test]
 fn a_branch_is_compared_with_where_it_began() {
     let it = Repository::new();
@@ -307,7 +308,7 @@ fn a_branch_is_compared_with_where_it_began() {
     }
 }
 
-/// A branch that brings milder settings is judged by those that there were.
+/// A branch that brings milder settings is judged by the previous ones.
 #[test]
 fn milder_settings_hide_nothing_that_comes_with_them() {
     let it = Repository::new();

@@ -1,16 +1,16 @@
-//! What changes between two sets of manifests, each change as a person makes it in a pull request.
+//! Changes between two sets of manifests, each as a person makes it in a pull request.
 
 use inspect::check::Level;
 
 use super::{CLUSTER, input, judged, lines};
 
-/// The cluster with a text in place of another.
+/// Returns the cluster with one text in place of another.
 fn with(old: &str, new: &str) -> String {
     assert!(CLUSTER.contains(old), "{old}");
     CLUSTER.replace(old, new)
 }
 
-/// The cluster without the document in which this stands.
+/// Returns the cluster without the document that contains this text.
 fn without(words: &str) -> String {
     let kept: Vec<_> = CLUSTER.split("\n---\n").filter(|it| !it.contains(words)).collect();
     assert!(kept.len() < CLUSTER.split("\n---\n").count(), "{words}");
@@ -122,7 +122,7 @@ fn a_change_is_judged_and_not_what_there_is() {
     });
 }
 
-/// The Secret and all that refer to it under another name.
+/// Renames the Secret and all references to it.
 fn secret_renamed(files: &str) -> String {
     let renamed = |files: String, end| {
         files.replace(&format!("{{name: galera-instance{end}"), &format!("{{name: galera-instance-7k2b{end}"))
@@ -130,7 +130,7 @@ fn secret_renamed(files: &str) -> String {
     renamed(renamed(files.to_owned(), ","), "}")
 }
 
-/// A Secret under another name, or a key under another name, is a change of the values that are read in the same places.
+/// Renaming a Secret or a key is judged as a change of the values that are read in the same places.
 #[test]
 fn a_secret_under_another_name_is_judged_as_the_same_change_in_place() {
     let key = |files: &str| files.replace("root-password", "root");
@@ -183,7 +183,7 @@ fn a_secret_under_another_name_is_judged_as_the_same_change_in_place() {
             assert_eq!(judged(&before, &changed), in_place, "{what}, {door}");
         }
     }
-    // One that is not among the files may hold another value, and of two folders that have one it is not known which is meant.
+    // A Secret that is not among the files may hold another value; and if two folders have one, it is not known which is meant.
     let alone = secret_renamed(CLUSTER).replace("kind: Secret\n", "kind: Unknown\n");
     let other = "apiVersion: v1\nkind: Secret\nmetadata: {name: galera-instance-7k2b}\nstringData: {root-password: hunter2}\n";
     for unknown in [alone, format!("{}\n---\n{other}", secret_renamed(CLUSTER))] {
@@ -191,7 +191,7 @@ fn a_secret_under_another_name_is_judged_as_the_same_change_in_place() {
     }
 }
 
-/// In whatever order they lie in files, and in whichever file.
+/// The order of objects, and the file in which each is, make no difference.
 #[test]
 fn an_object_is_the_same_wherever_it_stands() {
     let documents: Vec<_> = CLUSTER.split("\n---\n").collect();
@@ -203,14 +203,14 @@ fn an_object_is_the_same_wherever_it_stands() {
     assert_eq!((checked.objects.len(), checked.clusters), (8, 1));
 }
 
-/// Nobody looked at a cluster, and nobody says so.
+/// No cluster is read, so the state of the members is assumed, and the message says so.
 #[test]
 fn how_members_are_is_supposed_and_that_is_said() {
     let said = said_of(CLUSTER, &without(SET));
     assert!(said.contains("(3 of 3 members Synced, assumed here)"), "{said}");
 }
 
-/// A base that cannot be read is no base: nothing is called new, or unchanged, by mistake and in silence.
+/// An unreadable base is not a base: nothing is silently taken for new or unchanged.
 #[test]
 fn a_base_that_cannot_be_read_is_said() {
     let broken = format!("{CLUSTER}\n---\na: [\n");
@@ -218,7 +218,7 @@ fn a_base_that_cannot_be_read_is_said() {
     let words = "note - line 119 of the base: the earlier document was not compared: this is not YAML: a bracket or a brace is not closed";
     assert_eq!(lines(&checked), [words]);
     assert_eq!(checked.unjudged(), 1, "with --strict that is an error");
-    // An object that cannot be read is no object that is new.
+    // An object that cannot be read is not a new object.
     let odd = with("replicas: 3", "replicas: three");
     for after in [with("replicas: 3", "replicas: 1"), without(SET)] {
         let said = said_of(&odd, &after);
@@ -228,7 +228,7 @@ fn a_base_that_cannot_be_read_is_said() {
     }
 }
 
-/// An object in a namespace of its own is another one, and so is one that is only named when it is created.
+/// An object in another namespace is a different object, and so is one that only gets its name when it is created.
 #[test]
 fn what_is_called_otherwise_is_another_object() {
     let one = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\n";
@@ -240,7 +240,7 @@ fn what_is_called_otherwise_is_another_object() {
     assert_eq!(checked.objects.iter().filter(|it| it.unchanged).count(), 0);
 }
 
-/// Folders for several clusters without a namespace: each is compared with what it was, and not with the other one.
+/// In folders for several clusters without a namespace, each cluster is compared with its own earlier files only.
 #[test]
 fn the_same_names_in_several_files_are_several_objects() {
     let set = |name: &str, text: &str| input(name, text);
@@ -255,7 +255,7 @@ fn the_same_names_in_several_files_are_several_objects() {
     assert_eq!(refused.len(), 1, "the other one is gone: {:?}", lines(&checked));
 }
 
-/// A change does not make itself fine.
+/// A change is not judged by the milder mode that it brings.
 #[test]
 fn a_namespace_that_is_made_milder_hides_nothing_else() {
     let namespace = |mode: &str| {
@@ -280,7 +280,7 @@ fn a_namespace_that_is_made_milder_hides_nothing_else() {
     assert!(mended.starts_with("note G01 "), "as it was: {mended}");
 }
 
-/// What the guard does not know is not fine when it goes, either.
+/// The removal of an object that the guard does not know is not called fine, either.
 #[test]
 fn a_server_that_nobody_adopts_is_not_fine_when_it_is_removed() {
     let stranger = with("app: galera, galera: galera, instance", "app: shop, galera: galera, instance");
@@ -288,7 +288,7 @@ fn a_server_that_nobody_adopts_is_not_fine_when_it_is_removed() {
     assert!(checked.unjudged() > 0, "{:?}", lines(&checked));
 }
 
-/// A removal is waived where it stood, before it went.
+/// A removal is waived by a comment in the base, where the object was.
 #[test]
 fn a_removal_is_waived_by_the_comment_that_stood_above_it() {
     let marked = with(

@@ -1,4 +1,4 @@
-//! Each format as whoever reads it takes it: against the schema where there is one, and by its own rules where there is none.
+//! Each format as its consumer reads it: checked against its schema where there is one, and by its own rules where there is none.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{CLUSTER, input, judged};
 use crate::schemas;
 
-/// One of everything, with names that mean something to somebody who reads it.
+/// Returns one result of each kind, with names that have a meaning in some format.
 fn one_of_everything() -> Checked {
     let open = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: shop}\nspec:\n  serviceName: shop\n  replicas: 2  # gatera: waive G01 reason=a lab | <b>two</b> are enough\n  template:\n    metadata: {labels: {gatera.dev/cluster: shop}}\n    spec:\n      containers:\n      - name: mariadb\n        image: mariadb:latest\n        env: [{name: MARIADB_ROOT_PASSWORD, value: hunter2hunter2}]\n";
     let odd = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"a<b>&\\\"'|`@x`::error,%0A\\u001b[2J\", labels: {gatera.dev/cluster: x}}\ndata: {c.cnf: \"[client]\\npassword=hunter2hunter2\"}\n---\nkind: statefulset\napiVersion: apps/v1\n";
@@ -40,14 +40,14 @@ fn snapshot(name: &str, text: &str) {
     });
 }
 
-/// Names are whatever somebody wrote: no mention, no link, and no more than a comment may hold.
+/// Names of objects can be any text: a summary contains no mention and no link, and fits into a comment.
 #[test]
 fn a_summary_links_to_nobody() {
     let names = (0..60).map(|number| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: \"@team https://evil.example www.evil.example {number}{}\", labels: {{gatera.dev/cluster: x}}}}\ndata: {{c.cnf: \"[client]\\npassword=x\"}}\n", "x".repeat(150)));
     let text = names.collect::<Vec<_>>().join("---\n");
     let summary = lay_out(&judged(&[input("a.yaml", &text)], None), Format::Markdown, false);
     assert!(summary.len() < 65_536, "{}", summary.len());
-    // Within fences nothing is a link.
+    // Within code fences nothing is a link.
     let outside: String = summary.split("```").step_by(2).collect();
     for word in ["@team", "https://evil", "www.evil"] {
         assert!(!outside.contains(word), "{word}: {outside}");
@@ -60,7 +60,7 @@ fn every_format_is_what_it_was() {
     for (format, name, _) in Format::ALL {
         let text = lay_out(&checked, format, false);
         assert!(!text.contains("hunter2") && !text.contains('\u{1b}'), "{name}: {text}");
-        // The pages of all rules stand in it.
+        // SARIF contains the pages of all rules, which are left out here.
         let shown = if format == Format::Sarif { without_rules(&text) } else { text };
         snapshot(&format!("check-format-{name}"), &shown);
     }
@@ -96,7 +96,7 @@ fn all() -> [Checked; 3] {
     ]
 }
 
-/// The schema as it was published, in the source of a crate that is made of it.
+/// The published schema is taken from the source of a crate that is generated from it.
 #[test]
 fn sarif_is_what_its_schema_says() {
     let output = Command::new(env!("CARGO"))
@@ -108,7 +108,7 @@ fn sarif_is_what_its_schema_says() {
     let package =
         metadata["packages"].as_array().unwrap().iter().find(|it| it["name"] == "serde-sarif").unwrap();
     let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
-    // Published with a `]` too many, which is no regular expression; we write no language.
+    // The published pattern has a `]` too many and is not a regular expression; the program writes no language.
     let text = std::fs::read_to_string(folder.join("src/schema.json"))
         .unwrap()
         .replace("[a-zA-Z]{2}]?$", "[a-zA-Z]{2}$");
@@ -121,7 +121,7 @@ fn sarif_is_what_its_schema_says() {
     }
 }
 
-/// Code scanning shows the name of a rule, how bad its findings are, and a link to its page.
+/// Code scanning shows the name of a rule, the severity of its findings, and a link to its page.
 #[test]
 fn sarif_says_what_code_hosts_show_of_a_rule() {
     let mut checked = one_of_everything();
@@ -154,7 +154,8 @@ fn json_is_what_its_schema_says() {
     }
 }
 
-/// As GitLab reads a report: these fields, these severities, a fingerprint of its own for each, a path of the repository.
+/// GitLab's requirements for a report: these fields, these severities, a unique fingerprint for each issue, a path in the
+/// repository.
 #[test]
 fn a_code_quality_report_is_what_gitlab_reads() {
     let json: Value = serde_json::from_str(&lay_out(&one_of_everything(), Format::Gitlab, false)).unwrap();
@@ -178,7 +179,7 @@ fn a_code_quality_report_is_what_gitlab_reads() {
 
 type JunitElement = (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
-/// An element of Jenkins' schema for JUnit (junit-10.xsd): its attributes, those that it must have, and what may be in it.
+/// The elements of Jenkins' schema for JUnit (junit-10.xsd): the allowed attributes, the required ones, and the child elements.
 const JUNIT: [JunitElement; 7] = [
     ("testsuites", &["name", "time", "tests", "failures", "disabled", "errors"], &[], &["testsuite"]),
     (
@@ -239,7 +240,7 @@ const JUNIT: [JunitElement; 7] = [
     ("system-out", &[], &[], &[]),
 ];
 
-/// As the published schema says, which validators of other languages read.
+/// Checked by the published schema, which validators of other languages read.
 #[test]
 fn junit_is_what_its_schema_says() {
     for checked in all() {
@@ -260,7 +261,7 @@ fn junit_is_what_its_schema_says() {
     }
 }
 
-/// As Jenkins and GitLab read it: the counts are those of the tests below.
+/// As Jenkins and GitLab read it: each count is that of the tests below it.
 #[test]
 fn junit_counts_what_it_holds() {
     for checked in all() {
@@ -290,7 +291,7 @@ fn junit_counts_what_it_holds() {
     }
 }
 
-/// As the runner takes commands apart: one a line, properties without the characters that end them.
+/// The runner's syntax of commands: one per line, with properties free of the characters that end them.
 #[test]
 fn annotations_are_commands_of_a_runner() {
     let checked = one_of_everything();

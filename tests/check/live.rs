@@ -1,4 +1,4 @@
-//! Against a cluster that lives: what is said of a file before it is applied is what the API server says when it is.
+//! `gatera check` with a living cluster: the messages before a file is applied are those of the API server when it is applied.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::guarded;
 use crate::lab::User;
 use crate::paths::Terminal;
 
-/// What is refused and what is warned of, each in its headline; kubectl's warnings say what to do instead, too.
+/// The headlines of denials, and the warnings; those from kubectl also include the way out.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
     denials: BTreeSet<String>,
@@ -24,7 +24,7 @@ impl Told {
         let (mut it, mut before) = (Self::default(), "");
         for line in text.lines() {
             match line.strip_prefix("Warning: ") {
-                // Both webhooks say it; and kubectl has warnings of its own.
+                // Both webhooks send the warning, and kubectl has warnings of its own.
                 Some(warning) if before != line && !warning.starts_with("resource ") => {
                     it.warnings.push(warning.to_owned());
                 }
@@ -65,7 +65,7 @@ fn headline(line: &str) -> Option<String> {
     line.find("[G").filter(|at| line[*at..].get(4..6) == Some("] ")).map(|at| line[at..].to_owned())
 }
 
-/// A namespace, and a file that is looked at before it is applied there.
+/// A namespace, and a file that is checked before it is applied there.
 struct Before {
     it: Terminal,
     folder: tempfile::TempDir,
@@ -98,7 +98,7 @@ impl Before {
         (output.status.code().unwrap(), text(output.stdout) + &text(output.stderr))
     }
 
-    /// It says what the API server says.
+    /// Checks that the program's messages are those of the API server.
     fn agrees(&self, what: &str, ns: &str, text: &str) -> (i32, String) {
         let file = self.file(text);
         let asked = ["--namespace", ns, "apply", "--dry-run=server", "--filename", &file];
@@ -111,7 +111,7 @@ impl Before {
     }
 }
 
-/// The cluster without its bootstrap node, which has gone by now; applied again, that is held at 0 replicas.
+/// Returns the cluster without its bootstrap node, which is gone by now and would be held at 0 replicas if applied again.
 fn members() -> String {
     let rest: Vec<_> =
         CLUSTER.split("\n---\n").filter(|it| !it.contains("name: galera-instance-bootstrap")).collect();
@@ -159,7 +159,7 @@ fn what_is_said_before_is_what_the_api_server_says() {
     }
     before.agrees("its bootstrap node", &ns, CLUSTER);
 
-    // Other tools leave no record of what they applied.
+    // Other tools do not record what they applied.
     let annotation = "kubectl.kubernetes.io/last-applied-configuration-";
     before.it.run(&["annotate", "statefulset", "--all", annotation]).succeeded();
     let (code, said) = before.check(&members, &["--namespace", &ns, "--strict"]);
@@ -174,7 +174,7 @@ fn what_is_said_before_is_what_the_api_server_says() {
 
 const AUTOSCALER: &str = "\n---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: members}\nspec:\n  maxReplicas: 9\n  scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: galera-instance-galera}\n  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]\n";
 
-/// A whole cluster at once, where none is: the same is found as when the StatefulSet comes last.
+/// Where no cluster exists, the findings about a whole one are the same as if the StatefulSet were applied last.
 #[test]
 fn what_comes_together_is_judged_as_if_the_cluster_came_last() {
     let before = Before::new("check-whole");
@@ -215,7 +215,7 @@ fn what_comes_together_is_judged_as_if_the_cluster_came_last() {
         let then = plane.kubectl(User::Admin, &asked);
         after.denials.extend(Told::by_kubectl(&then.stderr).denials);
         let missing: Vec<_> = after.denials.difference(&whole.denials).collect();
-        // What carries no label is not sent from a namespace without one.
+        // Without a mode label on the namespace, objects without a label are not sent to the guard.
         let more = whole.denials.difference(&after.denials);
         let more: Vec<_> = more.filter(|it| !it.contains(&format!("] ConfigMap {ns}/"))).collect();
         let none: [&String; 0] = [];
@@ -231,7 +231,7 @@ fn what_comes_together_is_judged_as_if_the_cluster_came_last() {
         let found = said.contains(&format!("[{rule}] "));
         assert!(found || rule.is_empty() && !said.contains("[G"), "{what}: {said}");
 
-        // What is there already and comes to be read is looked at as well.
+        // An object that exists and is now read by the new StatefulSet is judged, too.
         if first.status == 0 {
             before.agrees(what, &ns, &last.concat());
         }
@@ -265,7 +265,7 @@ fn where_it_goes_is_where_kubectl_would_put_it() {
     let (code, said) = before.check(&created, &["--namespace=misspelt"]);
     assert_eq!(code, 0, "{said}");
 
-    // A namespace that becomes stricter is judged as it will be, one that becomes milder as it was.
+    // A namespace that becomes stricter is judged by its new mode, one that becomes milder by its old one.
     for (was, will, refused) in [("warn", "enforce", true), ("enforce", "off", true), ("off", "warn", false)]
     {
         plane
@@ -282,7 +282,7 @@ fn where_it_goes_is_where_kubectl_would_put_it() {
     }
 }
 
-/// A pipeline's own rights: what it may not see is said, and the rest is judged.
+/// With a pipeline's own rights: a message names what it may not see, and the rest is judged.
 #[test]
 fn what_may_not_be_seen_is_said() {
     let before = Before::new("check-rights");
@@ -334,7 +334,7 @@ fn what_may_not_be_seen_is_said() {
     assert!(said.contains("\"../secrets/x\" is not a name that an API server takes"), "{said}");
 }
 
-/// Whatever a credential plugin is given and prints stays with it.
+/// Neither the input nor the output of a credential plugin is printed.
 #[test]
 fn a_credential_plugin_that_fails_is_not_quoted() {
     let folder = tempfile::tempdir().unwrap();
@@ -362,7 +362,7 @@ fn a_credential_plugin_that_fails_is_not_quoted() {
     }
 }
 
-/// One line, and exit 2.
+/// The error is one line, with exit code 2.
 #[test]
 fn a_cluster_that_does_not_answer_is_said() {
     let folder = tempfile::tempdir().unwrap();

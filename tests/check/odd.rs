@@ -1,4 +1,4 @@
-//! Nothing is called fine that was not judged, and no text is a panic.
+//! Nothing is called fine that was not judged, and no text causes a panic.
 
 use inspect::check::{Level, Outcome};
 use proptest::prelude::*;
@@ -84,7 +84,7 @@ fn what_was_not_judged_is_said() {
         assert_eq!(lines(&checked), [words], "{text}");
         assert!(!checked.objects.iter().any(Outcome::is_fine), "it is not called fine: {text}");
     }
-    // A stranger's manifest from years ago: its version hides nothing else.
+    // A foreign manifest from years ago: its old version does not hide the other message.
     let both = lines(&judged(&[input("a.yaml", &galera.replace("apps/v1", "apps/v1beta1"))], None));
     assert!(
         both.len() == 2 && both[0].contains("since 1.30") && both[1].contains("no selector adopts"),
@@ -111,7 +111,7 @@ fn a_kind_that_no_rule_is_about_is_not_called_fine() {
     assert!(said.starts_with(counts), "{said}");
 }
 
-/// A folder with a base and its patches is no set of manifests that anybody applies.
+/// A folder with a base and its patches is not a set of manifests that is applied as it is.
 #[test]
 fn the_same_object_twice_is_said() {
     let patch = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: galera-instance-galera}\nspec: {replicas: 5}\n";
@@ -121,7 +121,7 @@ fn the_same_object_twice_is_said() {
     assert!(said.contains(&words.to_owned()), "{said:#?}");
 }
 
-/// As kubectl takes them: whatever has items, and items that say nothing of themselves.
+/// Lists are taken as kubectl takes them: any object with items, and items without a kind of their own.
 #[test]
 fn objects_in_lists_are_judged() {
     let open = "data: {c.cnf: \"[galera]\\nwsrep_sst_auth=root:x\"}";
@@ -140,7 +140,7 @@ fn objects_in_lists_are_judged() {
     }
 }
 
-/// A comment waives where it stands and nowhere else; what it waives is said, and counts no more.
+/// A comment waives only where it stands; a waived finding is printed but no longer counts.
 #[test]
 fn comments_waive_with_a_reason() {
     let open = CLUSTER.replace(
@@ -155,7 +155,7 @@ fn comments_waive_with_a_reason() {
         "{:?}",
         lines(&checked)
     );
-    // The same comment elsewhere waives nothing, and that is said.
+    // The same comment elsewhere waives nothing, and a message says so.
     let elsewhere = open.replace("    # gatera: waive G11 reason=the lab's own\n", "")
         + "\n# gatera: waive G11 reason=x\n";
     let said = lines(&judged(&[input("a.yaml", &elsewhere)], None));
@@ -167,7 +167,7 @@ fn comments_waive_with_a_reason() {
     );
 }
 
-/// The names of templates that Helm writes above each document lead back to the chart.
+/// Findings name the template from the comment that Helm writes above each document.
 #[test]
 fn findings_name_the_template() {
     let text = "---\n# Source: shop/templates/cnf.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {c.cnf: \"[galera]\\nwsrep_sst_auth=root:x\"}\n";
@@ -175,7 +175,7 @@ fn findings_name_the_template() {
     assert_eq!(checked.hits[0].spot.template.as_deref(), Some("shop/templates/cnf.yaml"));
 }
 
-/// What of the file is repeated on a terminal: its folder may have any name.
+/// Paths are printed as the caller wrote them, whatever the folder is called.
 #[test]
 fn paths_are_as_the_caller_wrote_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ fn paths_are_as_the_caller_wrote_them() {
 proptest! {
     #![proptest_config(crate::anything::cases(100))]
 
-    /// Any piece of a manifest, cut and put together anyhow: no panic, every place is in the text, and the counts add up.
+    /// Pieces of a manifest, put together at random: no panic, every place is in the text, and the counts add up.
     #[test]
     fn any_text_is_judged_or_said_to_be_unreadable(
         cuts in prop::collection::vec((0..CLUSTER.len(), 0..CLUSTER.len(), prop::sample::select(vec!["", "\n---\n", "\t", "{{", "\"", "items:\n- ", "# gatera: waive G01 reason=x", "&a", "*a", "\r\n", ": "])), 1..6),

@@ -1,5 +1,5 @@
-//! A pull request played through: the commands of the GitHub Action, of the GitLab job and of the pre-commit hook, as they stand in
-//! their files, run in a repository with a branch that scales a cluster to one.
+//! A pull request played through: the commands of the GitHub Action, of the GitLab job and of the pre-commit hook, as their files
+//! have them, run in a repository with a branch that scales a cluster to one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// YAML of ours, as JSON.
+/// Returns a YAML file of this repository as JSON.
 fn yaml(name: &str) -> Value {
     let text = fs::read_to_string(root().join(name)).unwrap();
     inspect::manifest::read(&text).remove(0).unwrap().json()
 }
 
-/// A branch with two commits: the first one is fine, the second one is not. A chart lies beside it.
+/// Returns a branch with two commits, of which the first is fine and the second is not, and a chart beside the manifests.
 fn pull_request() -> Repository {
     let it = Repository::new();
     it.put("charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n");
@@ -35,7 +35,7 @@ fn pull_request() -> Repository {
     it
 }
 
-/// Bash as the runner starts it, with the program on the path.
+/// Runs bash as the runner starts it, with the program on the path.
 fn bash(folder: &Path, script: &str, variables: &[(&str, &str)]) -> Output {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_gatera"));
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -81,7 +81,7 @@ fn the_github_action_annotates_a_pull_request_and_fails() {
     assert!(fs::read_to_string(it.path().join("gatera.sarif")).unwrap().contains("\"ruleId\": \"G01\""));
     let (code, text, _) = run("git:HEAD", "");
     assert_eq!(code, 0, "nothing changes: {text}");
-    // Everything that is handed over stands in the environment: nothing of an input is part of the script.
+    // Everything is handed over in the environment: no part of an input is part of the script.
     assert!(!script.contains("${{"), "{script}");
     for (name, of) in [("GATERA_PATHS", "paths"), ("GATERA_AGAINST", "against"), ("GATERA_SARIF", "sarif")] {
         assert_eq!(steps[1]["env"][name], format!("${{{{ inputs.{of} }}}}"));

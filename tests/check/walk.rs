@@ -1,11 +1,11 @@
-//! Which files of a folder are judged: what git ignores, what the user leaves out, and what is not a manifest.
+//! The files of a folder that are judged, apart from those that git ignores, that the user excludes, or that are not manifests.
 
 use std::process::Command;
 
 use super::CLUSTER;
 use super::base::Repository;
 
-/// A mistake in a manifest is one, also if a text in it is somebody's template.
+/// A mistake in a manifest counts, even if a text in the manifest is a template.
 #[test]
 fn a_manifest_that_holds_a_template_is_still_a_manifest() {
     let it = Repository::new();
@@ -15,7 +15,7 @@ fn a_manifest_that_holds_a_template_is_still_a_manifest() {
     assert!(code == 2 && said.contains("apps/map.yaml") && said.contains("not readable"), "{code}: {said}");
 }
 
-/// A folder that git ignores is judged where it is named; and nothing is left out where git cannot be asked.
+/// A folder that git ignores is judged if it is named; and nothing is left out where git does not answer.
 #[test]
 fn what_is_named_or_cannot_be_asked_about_is_judged() {
     let it = Repository::new();
@@ -32,7 +32,8 @@ fn what_is_named_or_cannot_be_asked_about_is_judged() {
     assert_eq!(without_git.status.code(), Some(2), "{}", String::from_utf8_lossy(&without_git.stdout));
 }
 
-/// What git ignores is nobody's manifest, unless it was committed; and what the user leaves out counts on neither side.
+/// A file that git ignores is not a manifest unless it was committed; a file that the user excludes counts neither before nor
+/// after a change.
 #[test]
 fn what_is_ignored_or_left_out_is_not_judged() {
     let it = Repository::new();
@@ -65,7 +66,7 @@ fn what_is_ignored_or_left_out_is_not_judged() {
     assert_eq!(it.check("apps", &[".", "--against=git:HEAD"]).0, 0);
 }
 
-/// Files that are no manifests are a line, however many they are, and no reason to fail.
+/// Files that are not manifests are one line each kind, however many they are, and do not change the exit code.
 #[test]
 fn foreign_files_and_templates_are_one_line_each() {
     let it = Repository::new();

@@ -1,18 +1,17 @@
-//! What the guard prints, and a person who does what it says: the commands are taken out of the text and run as they stand
-//! there.
+//! A person who does what the guard prints: the commands are taken from its text and run unchanged.
 
 use crate::lab::{ControlPlane, Output, User};
 
-/// Refused by this rule, and nothing else went wrong.
+/// Asserts that `rule` refused the request with these words, and that nothing else went wrong.
 #[track_caller]
 pub fn refused(output: &Output, rule: &str, words: &str) {
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
 }
 
-/// The kubectl commands in a text, split as a shell would: single quotes hold words together.
+/// Returns the kubectl commands in a text, split as a shell would: single quotes keep words together.
 pub fn commands(text: &str) -> Vec<Vec<String>> {
-    // One line, or several that are numbered.
+    // The advice is one line or several numbered ones.
     let after = text
         .split_once("do instead:")
         .map_or(text, |(_, after)| after.split_once("\n  more:").map_or(after, |(advice, _)| advice));
@@ -35,10 +34,10 @@ pub fn commands(text: &str) -> Vec<Vec<String>> {
     commands.collect()
 }
 
-/// Runs one command that the guard printed.
+/// Runs one command that the guard printed. Panics if it fails.
 #[track_caller]
 pub fn follow(lab: &ControlPlane, command: &[String]) {
-    // Who pastes it as it stands is told to write a reason.
+    // The placeholder is refused if it is pasted, so a reason takes its place.
     let command: Vec<_> = command.iter().map(|word| word.replace("reason=…", "reason=as advised")).collect();
     let words: Vec<_> = command.iter().map(|word| &**word).collect();
     let output = lab.kubectl(User::Admin, &words);

@@ -1,5 +1,5 @@
-//! Bitnami's image and chart, whose scripts decide by themselves when to found a cluster. An image of ours does what theirs does
-//! (`images/bitnami`); GATERA_BITNAMI_SCRIPTS puts their scripts into it, and GATERA_BITNAMI_IMAGE names a real one. Part of
+//! Bitnami's image and chart, whose scripts decide by themselves when to found a cluster. Our own image (`images/bitnami`) does
+//! what theirs does; GATERA_BITNAMI_SCRIPTS puts their scripts into it, and GATERA_BITNAMI_IMAGE names a real one. Part of
 //! `make drills`.
 
 use std::env;
@@ -18,7 +18,7 @@ use crate::writer::Writer;
 
 const CHART: &str = include_str!("bitnami.yaml");
 
-/// The guard's lab, with the image.
+/// Returns the lab with the guard and the image.
 pub fn lab() -> &'static ControlPlane {
     let lab = guarded();
     let image = env::var_os("GATERA_BITNAMI_IMAGE").map(PathBuf::from);
@@ -27,7 +27,7 @@ pub fn lab() -> &'static ControlPlane {
     lab
 }
 
-/// A cluster of three.
+/// Installs a cluster of three, and waits until it is Ready.
 pub fn formed(lab: &ControlPlane) -> Galera<'_> {
     let namespace = lab.namespace_with_labels("bitnami", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "shop");
@@ -53,7 +53,7 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
     }
     let writer = Writer::start(&galera, &json!({ "value": "admin" }));
 
-    // All at once, in containers that stay, and with their addresses.
+    // All servers at once: first in containers that stay, then with their pods' addresses.
     for what in [Kill::Servers, Kill::Sandboxes] {
         writer.until_writes();
         let names: Vec<_> = pods.iter().map(String::as_str).collect();
@@ -79,8 +79,8 @@ fn a_cluster_of_bitnamis_image_is_recovered_like_any_other() {
     println!("bitnami: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// All pods are deleted, one after the other. The controller makes one pod at a time: the first one is alone, no other member
-/// resolves.
+/// Deletes all pods, one after the other, and recovers. The controller makes one pod at a time, so the first one is alone, and
+/// no other member's name resolves.
 fn newest_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
     {
         let _cordoned = Cordoned::all(galera);
@@ -96,7 +96,7 @@ fn newest_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
         let log = log(galera, &first);
         if log.contains("gatera: start of ") { Ok(()) } else { Err(log) }
     });
-    // The image's setup is over by then.
+    // By then the image's setup has ended.
     let words = log(galera, &first);
     assert!(!words.contains("FORCE_SAFETOBOOTSTRAP"), "{words}");
     let told = patiently("status to name the way back", || {
@@ -113,7 +113,7 @@ fn stopped_and_started(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) 
         let (code, text) = outcome(walk(verb, galera, &["--yes"]));
         println!("{text}");
         assert_eq!(code, Some(0), "{text}");
-        // The image would found by itself from what the first member has.
+        // Without the step, the image would found a cluster by itself from the first member's data.
         let asks = format!("may start the cluster from {cluster}:");
         assert!(verb == "stop" || text.contains(&asks), "{text}");
     }
@@ -121,7 +121,7 @@ fn stopped_and_started(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) 
     writer.until_writes();
 }
 
-/// In a Secret no webhook sees it. It stays: members read it.
+/// Puts a switch into a Secret, where no webhook sees it. The Secret stays, because members read it.
 fn hidden_switch_is_ignored(galera: &Galera<'_>, cluster: &str) {
     let switch = "--from-literal=MARIADB_GALERA_CLUSTER_BOOTSTRAP=yes";
     galera.kubectl(&["create", "secret", "generic", "hidden", switch]).succeeded();
@@ -133,7 +133,7 @@ fn hidden_switch_is_ignored(galera: &Galera<'_>, cluster: &str) {
     assert!(log(galera, &pod).contains(says), "{}", log(galera, &pod));
 }
 
-/// Its claim is deleted with its pod. The image would found a cluster of its own if the others did not resolve.
+/// Deletes a claim with its pod. The image would found its own cluster if the names of the other members did not resolve.
 fn lost_volume_is_filled_again(galera: &Galera<'_>, cluster: &str) {
     let pod = galera.member(0);
     galera.delete_claim(&format!("data-{pod}"));

@@ -1,7 +1,7 @@
-//! A person at a browser: opens pages, waits until something can be seen, fills in and presses, and keeps pictures. Chromium without a
-//! screen, in a pod of the lab, so that names resolve and Services lead where they lead for everybody else there.
+//! A person at a browser: opens pages, waits until something is visible, fills in fields, presses buttons, and keeps pictures.
+//! It is a headless Chromium in a pod of the lab, so names resolve and Services lead there as for every pod.
 //!
-//! Pictures are in target/screenshots, a folder for each drill. One that failed has as its last what was to be seen then.
+//! Pictures are in target/screenshots, a folder for each drill. The last picture of a failed drill shows the page at that time.
 //!
 //! Must not know: which pages there are. The protocol is in `webdriver.rs`.
 
@@ -19,7 +19,7 @@ use crate::lab::User;
 use crate::nodes::lab;
 use crate::webdriver::{self, Session};
 
-/// How much of a page stands in an error.
+/// The number of characters of a page that an error shows.
 const GLANCE: usize = 1500;
 
 pub struct Browser {
@@ -29,7 +29,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// A browser that nobody has used; its pictures take the place of those of the last time.
+    /// Starts a fresh browser; its pictures replace those of the last run.
     pub fn start(drill: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("screenshots").join(drill);
         if folder.exists() {
@@ -40,7 +40,7 @@ impl Browser {
         Self { session, folder, pictures: Cell::new(0) }
     }
 
-    /// What there is to see: for an error, so it never fails.
+    /// Describes the current page for an error message, so it never fails.
     pub fn glance(&self) -> String {
         let told = |what: Result<String, String>| what.unwrap_or_else(|error| format!("({error})"));
         let text: String = told(self.session.text("body")).chars().take(GLANCE).collect();
@@ -51,7 +51,7 @@ impl Browser {
         patiently(what, || probe(&self.session).map_err(|error| format!("{error}\non {}", self.glance())))
     }
 
-    /// Loads a page until it is the right one: what is behind it may be on its way.
+    /// Loads a page until it is the right one, as the server behind it may not be ready yet.
     pub fn open_until(&self, url: &str, right: impl Fn(&Session) -> Result<(), String>) {
         self.until(url, |session| {
             let found = session.open(url).and_then(|()| right(session));
@@ -59,12 +59,12 @@ impl Browser {
         });
     }
 
-    /// Waits until something is there.
+    /// Waits until an element is there. Returns its text.
     pub fn see(&self, css: &str) -> String {
         self.until(css, |session| session.text(css))
     }
 
-    /// Waits until something is there, be it in this frame of the page, and stays where it is.
+    /// Waits until an element is there, in this frame or outside of it, and stays in that place.
     pub fn enter(&self, frame: &str, css: &str) {
         self.until(&format!("{css}, in {frame} or not"), |session| {
             session.leave()?;
@@ -76,17 +76,17 @@ impl Browser {
         });
     }
 
-    /// Goes back to the whole page.
+    /// Returns to the whole page.
     pub fn leave(&self) {
         self.session.leave().unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Waits until this is to be read in it.
+    /// Waits until the element contains this text.
     pub fn read(&self, css: &str, text: &str) {
         self.until(&format!("\"{text}\" in {css}"), |session| contains(session, css, text));
     }
 
-    /// Types into a field what is to stand there afterwards.
+    /// Fills in a field until it holds exactly this text.
     pub fn fill(&self, css: &str, text: &str) {
         self.until(&format!("{css} to be filled in"), |session| {
             session.clear(css)?;
@@ -96,13 +96,13 @@ impl Browser {
         });
     }
 
-    /// Types to what has no value to look at. Only what comes after it tells.
+    /// Types into an element that has no value to check. Only what follows can show whether it worked.
     pub fn write(&self, css: &str, text: &str) {
         self.see(css);
         self.session.keys(css, text).unwrap_or_else(|error| panic!("{css}: {error}\non {}", self.glance()));
     }
 
-    /// Where it is now.
+    /// Returns the address of the current page.
     pub fn url(&self) -> String {
         self.session.url().unwrap_or_else(|error| panic!("{error}"))
     }
@@ -124,7 +124,7 @@ impl Browser {
     }
 }
 
-/// Whether this is to be read in the first element that `css` selects.
+/// Returns an error unless the first element that `css` selects contains the text.
 pub fn contains(session: &Session, css: &str, text: &str) -> Result<(), String> {
     let read = session.text(css)?;
     if read.contains(text) { Ok(()) } else { Err(format!("{css} reads \"{read}\"")) }
@@ -142,7 +142,7 @@ impl Drop for Browser {
     }
 }
 
-/// Its driver's address: a pod on one of the shared nodes, which the browsers of all drills live in. No other node needs its image.
+/// The address of the driver. Its pod on a shared node runs the browsers of all drills, so no other node needs its image.
 static DRIVER: LazyLock<String> = LazyLock::new(|| {
     let lab = lab();
     let image = env::var_os("GATERA_BROWSER_IMAGE").map(PathBuf::from);

@@ -1,6 +1,6 @@
-//! `make lab`: a cluster with three real nodes for trying things by hand, and a shell that knows it: kubectl, helm, ctr.
+//! `make lab`: three real nodes for trying things by hand, and a shell with kubectl, helm and gatera on its PATH.
 //!
-//! Runs inside `tests/lab/machines/enter.sh`. Everything is gone when the shell ends. RUN='…' runs that instead of a shell.
+//! Runs inside `tests/lab/machines/enter.sh`. The shell's end removes everything. RUN='…' runs that command instead of a shell.
 #![forbid(unsafe_code)]
 #![allow(
     unreachable_pub,
@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use lab::{ControlPlane, User};
 
-/// What a newcomer types next, as README has it.
+/// The commands that a newcomer types next, as in README.
 const NEXT: &str = "\
 kubectl, helm and gatera are on the PATH; the nodes have the images gatera, mariadb:10.11 and busybox. Next, for example:
 

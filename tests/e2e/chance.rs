@@ -1,7 +1,8 @@
-//! Whatever happened: servers are killed, members are made to leave, in an order and at moments that a seed chose, rows are written
-//! between, until nobody serves. `gatera recover`, killed now and then, leads back, and every acknowledged row is there.
+//! Random failures: servers are killed and members are made to leave, in an order and at moments chosen by a seed, with rows
+//! written in between, until no member serves. `gatera recover`, killed now and then, brings the cluster back with every
+//! acknowledged row.
 //!
-//! Part of `make drills`; GATERA_ROUNDS says how many, GATERA_SEED which.
+//! Part of `make drills`; GATERA_ROUNDS sets the number of rounds, GATERA_SEED the first seed.
 
 use std::env;
 use std::thread;
@@ -14,7 +15,7 @@ use crate::power;
 use crate::recover::{Cordoned, recover};
 use crate::writer::Writer;
 
-/// Numbers that look as if nobody had chosen them (splitmix64).
+/// A generator of pseudo-random numbers (splitmix64).
 pub struct Chance(pub u64);
 
 impl Chance {
@@ -38,13 +39,13 @@ pub fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Another one each time, unless it is given.
+/// Returns GATERA_SEED or, if it is not set, a different seed each time.
 pub fn seed() -> u64 {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
     number("GATERA_SEED").unwrap_or_else(now)
 }
 
-/// Rounds of it, in a cluster of their own.
+/// Runs the rounds in their own cluster.
 pub fn whatever_happens_no_acknowledged_row_is_lost() {
     let seed = seed();
     let (galera, cluster) = gate::known("chance");
@@ -54,7 +55,7 @@ pub fn whatever_happens_no_acknowledged_row_is_lost() {
     println!("chance: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// So many, each from a seed of its own.
+/// Runs this number of rounds, each with its own seed.
 fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64, rounds: u64) {
     for seed in seed..seed.wrapping_add(rounds) {
         let mut chance = Chance(seed);
@@ -72,10 +73,10 @@ fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64, ro
     }
 }
 
-/// Until nobody serves.
+/// Kills servers and makes members leave until none serves.
 fn lights_out(galera: &Galera<'_>, chance: &mut Chance) {
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-    // Nobody who leaves comes back meanwhile; whoever is killed does.
+    // Members that leave do not come back meanwhile; those that are killed do.
     let _cordoned = (chance.below(2) == 0).then(|| Cordoned::all(galera));
     for _ in 0..2 + chance.below(4) {
         let pod = chance.one(&pods);
@@ -95,22 +96,22 @@ fn lights_out(galera: &Galera<'_>, chance: &mut Chance) {
     }
 }
 
-/// Against every advice, if it is there.
+/// Deletes a member with an override, against the guard's advice. Returns whether it was deleted.
 fn leaves(galera: &Galera<'_>, pod: &str) -> bool {
     galera.overrule(&format!("pod/{pod}"), "G02");
     galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).status == 0
 }
 
-/// By the command, which is killed half of the time.
+/// Recovers the cluster by the command, which is killed half of the time.
 fn led_back(galera: &Galera<'_>, chance: &mut Chance) {
     while chance.below(2) == 0 {
         let mut child = recover(galera, &["--yes"]).spawn().unwrap();
         thread::sleep(Duration::from_millis(chance.below(25_000)));
-        // It may have come to its end.
+        // The command may have ended already.
         let _ = child.kill();
         println!("  killed, or done: {}", child.wait().unwrap());
     }
-    // A moment after the lights went out kubelets may not have noticed, and a cluster that seems to serve is left alone.
+    // Kubelets may notice the failures only after a moment, and the command leaves a cluster alone that seems to serve.
     patiently("all members to be Ready", || {
         let output = recover(galera, &["--yes"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

@@ -1,9 +1,9 @@
-//! Two people and bad luck. Each person does everyday things, one after the other, and does not look at what the other one does;
-//! meanwhile servers, pods, links, kubelets, guards and the API server die, stall or are cut off, at moments that a seed chose.
-//! When no member has served for a minute, a third person runs `gatera recover`. At the end the cluster is the one that it was,
-//! all members have the same rows, and every acknowledged row is there.
+//! Two people and bad luck. Each person does everyday things, one after the other, without regard to the other person.
+//! Meanwhile servers, pods, links, kubelets, guards and the API server die, stall or are cut off, at moments chosen by a seed.
+//! When no member has served for a minute, a third person runs `gatera recover`. At the end the cluster is still the same, all
+//! members have the same rows, and every acknowledged row is there.
 //!
-//! Part of `make drills`; GATERA_MINUTES says how long (20), GATERA_SEED what happens.
+//! Part of `make drills`; GATERA_MINUTES sets the length in minutes (20), GATERA_SEED the course of events.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -24,10 +24,10 @@ use crate::recover::walk;
 use crate::writer::Writer;
 use crate::{gate, power};
 
-/// With five members, two share a node.
+/// The value that lets two of five members share a node.
 const VALUES: &str = "--set=antiAffinity=false";
 
-/// What was done, how often, and with which answer.
+/// How often each thing was done, by person and answer.
 type Tally = Mutex<BTreeMap<String, usize>>;
 
 #[test]
@@ -54,7 +54,7 @@ fn two_people_and_bad_luck_lose_no_acknowledged_row() {
     }
 
     day.evening();
-    // The last upgrade may have changed the configuration, which the guard rolls out.
+    // The last upgrade may have changed the configuration, which the guard then rolls out.
     until_told(&galera, &["HEALTHY", "Steps of the guard: done"]);
     assert_eq!(galera.until_synced(3, 3), cluster, "GATERA_SEED={seed}: its history goes on");
     writer.until_writes();
@@ -78,7 +78,7 @@ impl Day<'_> {
 
     fn note(&self, who: &str, what: &str, answer: &str) {
         println!("{:7.1} {who}: {what}: {answer}", self.began.elapsed().as_secs_f64());
-        // Answers with names and numbers in them would each be counted by themselves.
+        // Without digits and further lines, so that answers that differ only in names and numbers count as one kind.
         let kind = answer.split_once('\n').map_or(answer, |(first, _)| first);
         let kind: String = kind.chars().filter(|it| !it.is_ascii_digit()).take(100).collect();
         *self.tally.lock().unwrap().entry(format!("{who}: {kind}")).or_default() += 1;
@@ -95,7 +95,7 @@ impl Day<'_> {
     fn helm_upgrade(&self, who: &str, more: &[&str]) -> Output {
         let upgraded = self.helm("upgrade", more);
         if upgraded.stderr.contains("another operation") {
-            // As every page about Helm says.
+            // The way out that every page about Helm gives.
             let back = ["rollback", &self.galera.name, "--namespace", &self.galera.namespace];
             self.note(who, "helm rollback", &answer(&self.galera.lab.helm(User::Admin, &back)));
         }
@@ -111,7 +111,7 @@ impl Day<'_> {
         }
     }
 
-    /// One thing that people do.
+    /// Does one thing that people do.
     fn errand(&self, who: &str, chance: &mut Chance) -> (String, Output) {
         let (galera, set) = (self.galera, self.set());
         let pod = galera.member(usize::try_from(chance.below(3)).unwrap());
@@ -151,14 +151,14 @@ impl Day<'_> {
         }
     }
 
-    /// And puts it to use again.
+    /// Drains a node and makes it schedulable again.
     fn drain(&self, node: &str) -> (String, Output) {
         let drained = self.galera.drain(node, "--timeout=40s");
         self.galera.lab.kubectl(User::Admin, &["uncordon", node]);
         (format!("drain {node}"), drained)
     }
 
-    /// The manifests as they were on the first day, with the bootstrap node.
+    /// Applies the manifests of the first day, with the bootstrap node.
     fn apply_again(&self) -> (String, Output) {
         let rendered = self.helm("template", &["--set=bootstrap.enabled=true"]);
         let applied = match rendered.status {
@@ -176,7 +176,7 @@ impl Day<'_> {
         }
     }
 
-    /// One thing that happens.
+    /// Lets one misfortune happen.
     fn strikes(&self, chance: &mut Chance) -> String {
         let all: Vec<_> = (0..5).map(|ordinal| self.galera.member(ordinal)).collect();
         let some: Vec<_> = all.iter().filter(|_| chance.below(2) == 0).cloned().collect();
@@ -244,7 +244,7 @@ impl Day<'_> {
         }
     }
 
-    /// A node that was drained may have been left so.
+    /// Recovers the cluster, after making all nodes schedulable: a drained node may have been left cordoned.
     fn looked_after(&self) {
         self.galera.lab.kubectl(User::Admin, &["uncordon", "--selector=!odd.example/none"]);
         self.note("on call", "gatera recover", &answer(&walked("recover", self.galera)));
@@ -254,11 +254,12 @@ impl Day<'_> {
         self.galera.wsrep(&self.galera.member(ordinal)).is_ok_and(|it| it.component == "Primary")
     }
 
-    /// The faults are over, and both people want the same. The cluster is recovered until it is whole.
+    /// Recovers the cluster until it is whole: the faults are over, and both people want the same.
     fn evening(&self) {
         let began = Instant::now();
         println!("{}", status(self.galera));
-        // One of them applied by kubectl what belongs to Helm. Kubelets wait up to five minutes before they start once more what has died often.
+        // With --force-conflicts, as a person applied with kubectl what belongs to Helm. Kubelets wait up to five minutes
+        // before they restart what has died often.
         let mut upgraded = false;
         while !(upgraded && (0..3).all(|ordinal| self.galera.is_ready(&self.galera.member(ordinal)))) {
             assert!(began.elapsed() < Duration::from_secs(900), "{}", status(self.galera));
@@ -273,7 +274,7 @@ impl Day<'_> {
     }
 }
 
-/// Gives up after four minutes.
+/// Runs a command of gatera, for four minutes at most.
 fn walked(verb: &str, galera: &Galera<'_>) -> Output {
     let command = walk(verb, galera, &["--yes"]);
     let output = Command::new("timeout")
@@ -287,14 +288,14 @@ fn walked(verb: &str, galera: &Galera<'_>) -> Output {
     println!("{said}");
     Output {
         status: output.status.code().unwrap_or(-1),
-        // What it says last is how it ended.
+        // The last line says how it ended.
         stderr: said.lines().last().unwrap_or_default().to_owned() + &text(&output.stderr),
         stdout: String::new(),
         log: String::new(),
     }
 }
 
-/// "done", the rule that refused it, or what went wrong.
+/// Returns "done", the rule that refused the request, or what went wrong.
 fn answer(output: &Output) -> String {
     let said = output.stderr.trim();
     match said.split_once("denied the request: ") {
@@ -304,7 +305,7 @@ fn answer(output: &Output) -> String {
     }
 }
 
-/// Of those that run now, none has panicked.
+/// Asserts that none of the running guards has panicked.
 fn guards_are_well(galera: &Galera<'_>) {
     let list = galera.lab.kubectl(User::Admin, &["--namespace", NAMESPACE, "get", "pods", "--output=json"]);
     let list: Value = serde_json::from_str(&list.succeeded()).unwrap();

@@ -1,6 +1,6 @@
-//! `make drills`: one cluster, one kind of power failure after the other, and one thing after the other that happens to a
-//! changed configuration on its way, a writer all the while. After each: the same cluster, and at the end every acknowledged
-//! row is on every member. Too long for every change.
+//! `make drills`: one cluster that goes through every kind of power failure, and one whose changed configuration meets every
+//! kind of trouble on its way, while a client writes. After each of these it is the same cluster, and at the end every member
+//! has every acknowledged row. Too slow to run for every change.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn whatever_fails_nobody_differs_and_nothing_is_lost() {
     let all = pods.each_ref().map(String::as_str);
 
     let drill = |what: &str, fails: &dyn Fn()| {
-        // A kubelet that has started a container again and again waits longer each time; of a new pod it remembers nothing.
+        // A kubelet waits longer before each restart of the same container; a new pod starts without such a delay.
         renewed(&galera);
         writer.until_writes();
         let began = Instant::now();
@@ -58,15 +58,15 @@ fn whatever_fails_nobody_differs_and_nothing_is_lost() {
     println!("drills: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Every pod is made anew, one after the other.
+/// Replaces every pod, one after the other.
 fn renewed(galera: &Galera<'_>) {
     galera.kubectl(&["rollout", "restart", "statefulset/drill-galera"]).succeeded();
     galera.kubectl(&["rollout", "status", "statefulset/drill-galera", "--timeout=300s"]).succeeded();
     galera.until_ready(3);
 }
 
-/// What happens to a changed configuration on its way: another change, a drain, a scale, a leader that dies, a Helm release
-/// that is rolled by the guard, and what is fatal for data that exists.
+/// What may happen to a changed configuration on its way: another change, a drain, a deleted member, a leader that dies, a Helm
+/// release whose change the guard rolls out, and an option that is fatal for existing data.
 #[test]
 fn a_configuration_arrives_whatever_happens_on_its_way() {
     let lab = guarded();
@@ -86,7 +86,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
         }
     };
 
-    // By Helm: no template changes, so the guard restarts them.
+    // By Helm: the template does not change, so the guard restarts the members.
     let began = Instant::now();
     let generation = || lab.get(&namespace, "statefulset/config-galera")["metadata"]["generation"].clone();
     let before = generation();
@@ -103,7 +103,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
     let noted = rolling::until_rolled(&galera, &noted);
     all_have("max_connections", "67");
 
-    // The leader dies as soon as somebody restarts; a member is deleted by hand, and a node is drained.
+    // The leader dies as soon as a member is to restart; another member is deleted by hand, and a node is drained.
     rolling::set_option(&galera, "max_connections = 68", false);
     until_next(&galera);
     lab.kubectl(User::Admin, &["--namespace=gatera", "delete", "pods", "--all", "--wait=false"]).succeeded();
@@ -122,7 +122,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
     let noted = rolling::until_rolled(&galera, &noted);
     all_have("max_connections", "68");
 
-    // Fatal for data that exists, and forced past G09.
+    // An option that is fatal for existing data, set with an override of G09.
     let pods = rolling::uids(&galera);
     rolling::set_option(&galera, "innodb_page_size = 4K", true);
     let why = rolling::until_stopped(&galera, &noted["good"]);
@@ -134,7 +134,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
     println!("configuration: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Somebody is to start with a new revision.
+/// Waits until a member is to start with a new revision.
 fn until_next(galera: &Galera<'_>) {
     patiently("a rollout begins", || {
         let note = rolling::note(galera);

@@ -1,5 +1,6 @@
-//! Figures of a series of MariaDB and of an image: how long a cluster of three takes to form, to come back after a power failure and by
-//! `gatera recover`, to restart one by one, and to fill a lost volume. docs/members.md has them in a table. Part of `make drills`.
+//! Figures for a series of MariaDB and an image: how long a cluster of three takes to form, to come back after a power failure
+//! and by `gatera recover`, to restart member by member, and to fill a lost volume. docs/members.md has a table of them. Part
+//! of `make drills`.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Manifests that are not ours: the seed documents', whose members leave one after the other while rows are written. Two people run
-//! `gatera recover` at the same moment. Part of `make drills`.
+//! Manifests of other people: those of the seed documents, whose members leave one after the other while rows are written. Two
+//! people run `gatera recover` at the same moment. Part of `make drills`.
 
 use std::process::Stdio;
 
@@ -18,7 +18,7 @@ use crate::writer::Writer;
 fn what_others_wrote_is_led_back_by_two_people_at_once() {
     let lab = guarded();
     lab.have_volumes(5);
-    // As somebody does who moves in with what they have: passwords stand in it, and a group that nobody reads.
+    // As when the guard is adopted with existing manifests: with passwords in them, and an option group that no program reads.
     let base = ["upgrade", "gatera", &chart("gatera"), "--namespace", NAMESPACE, "--reuse-values"];
     let modes = ["--set=modes.G11=warn", "--set=modes.G09=warn"];
     lab.helm(User::Admin, &[&base[..], &modes].concat()).succeeded();

@@ -1,5 +1,5 @@
-//! A cluster from before the guard: its members are unverified, so the bootstrap node stays, and whoever takes them over
-//! as the Event says sees it go. Runs in a lab of its own: at first there is no guard for anybody.
+//! A cluster from before the guard: its members are unverified, so the bootstrap node stays until a person restarts them as the
+//! Events say. Runs in its own lab, which has no guard at first.
 
 use crate::advice::{commands, follow};
 use crate::galera::{Galera, patiently};

@@ -1,4 +1,4 @@
-//! A Galera cluster in real pods, as a test sees it: what each server says of itself, rows, and the manifests it came from.
+//! A Galera cluster in real pods, as a test sees it: the status of each server, rows, and the manifests it came from.
 //!
 //! Owns: SQL through `kubectl exec`, waiting for MariaDB. Must not know: the guard.
 
@@ -11,18 +11,18 @@ use serde_json::Value;
 
 use crate::lab::{ControlPlane, Output, User};
 
-/// The seed documents' manifests, in the lab's tests too.
+/// The manifests of the seed documents; the lab's tests use them too.
 pub const SEED: &str = include_str!("../fixtures/seed.yaml");
 
-/// The series of the server: 10.11, or what GATERA_MARIADB says and images/build.sh made.
+/// Returns the series of the server: 10.11, or GATERA_MARIADB, whose image images/build.sh made.
 pub fn series() -> String {
     env::var("GATERA_MARIADB").ok().filter(|it| !it.is_empty()).unwrap_or_else(|| "10.11".to_owned())
 }
 
-/// Longer than any step of a cluster of small databases takes on a loaded machine.
+/// The time limit for a step of a cluster with a small database; even on a loaded machine, each step takes less.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Looks twice a second until `probe` finds something; panics with what it saw last when it never does.
+/// Calls `probe` twice a second until it finds something. Panics with what it last saw when it never does.
 pub fn patiently<T>(what: &str, mut probe: impl FnMut() -> Result<T, String>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -53,7 +53,7 @@ impl<'a> Galera<'a> {
         Self { lab, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// kubectl in its namespace, as the admin.
+    /// Runs kubectl in the cluster's namespace, as the admin.
     pub fn kubectl(&self, arguments: &[&str]) -> Output {
         self.lab.kubectl(User::Admin, &[&["--namespace", &*self.namespace], arguments].concat())
     }
@@ -68,34 +68,34 @@ impl<'a> Galera<'a> {
         format!("{}-galera-{ordinal}", self.name)
     }
 
-    /// Of charts/galera.
+    /// Returns the name of a member's claim, as charts/galera makes it.
     pub fn claim(&self, ordinal: usize) -> String {
         format!("{}-datadir-{}", self.name, self.member(ordinal))
     }
 
-    /// The folder of its data on this machine.
+    /// Returns the folder on this machine that holds the data of a member.
     pub fn volume(&self, ordinal: usize) -> PathBuf {
         self.lab.volume_of(&self.namespace, &self.claim(ordinal))
     }
 
-    /// What a server answers. The password stays inside its container.
+    /// Runs a statement on a server. The password stays inside its container.
     pub fn sql(&self, pod: &str, statement: &str) -> Output {
         const CLIENT: &str = "MYSQL_PWD=${MARIADB_ROOT_PASSWORD:-$MYSQL_ROOT_PASSWORD} \
             exec mariadb --user=root --batch --skip-column-names --execute=\"$1\"";
         self.kubectl(&["exec", pod, "--container=mariadb", "--", "sh", "-c", CLIENT, "sh", statement])
     }
 
-    /// The same, where it must work.
+    /// Runs a statement that must succeed. Returns its trimmed output.
     pub fn ask(&self, pod: &str, statement: &str) -> String {
         self.sql(pod, statement).succeeded().trim().to_owned()
     }
 
-    /// A line of shell in the server's container.
+    /// Runs a line of shell in the server's container.
     pub fn in_pod(&self, pod: &str, line: &str) -> String {
         self.kubectl(&["exec", pod, "--container=mariadb", "--", "sh", "-c", line]).succeeded()
     }
 
-    /// Status variables of wsrep: size, state, component, id of the cluster.
+    /// Returns wsrep's status variables: size, state, component, id of the cluster.
     pub fn wsrep(&self, pod: &str) -> Result<Wsrep, String> {
         let status = self.sql(pod, "SHOW GLOBAL STATUS LIKE 'wsrep_%'");
         if status.status != 0 {
@@ -113,7 +113,7 @@ impl<'a> Galera<'a> {
         })
     }
 
-    /// Waits until each of these members is in one Primary component of `size` and Synced; returns the cluster's id.
+    /// Waits until each of these members is Synced in one Primary component of `size`. Returns the cluster's id.
     pub fn until_synced(&self, members: usize, size: usize) -> String {
         patiently(&format!("{members} members of {} Synced in a component of {size}", self.name), || {
             let mut uuid = String::new();
@@ -135,20 +135,20 @@ impl<'a> Galera<'a> {
         serde_json::from_str(&output.succeeded()).ok()
     }
 
-    /// The address of its pod.
+    /// Returns the address of a pod.
     pub fn address(&self, pod: &str) -> Option<String> {
         let address = self.kubectl(&["get", "pod", pod, "--output=jsonpath={.status.podIP}"]);
         Some(address.stdout).filter(|it| !it.is_empty())
     }
 
-    /// Drains a node as a person does who leaves the pods of other clusters there.
+    /// Drains a node, but leaves the pods of other clusters there.
     pub fn drain(&self, node: &str, timeout: &str) -> Output {
         let selector = format!("--pod-selector=app=galera,instance={}", self.name);
         let drain = ["drain", node, "--delete-emptydir-data", "--ignore-daemonsets", &selector, timeout];
         self.lab.kubectl(User::Admin, &drain)
     }
 
-    /// The kubelet says so.
+    /// Returns whether the kubelet reports the pod as Ready and it is not being deleted.
     pub fn is_ready(&self, pod: &str) -> bool {
         let ready = |pod: &Value| {
             let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -171,7 +171,7 @@ impl<'a> Galera<'a> {
         });
     }
 
-    /// A table with three rows.
+    /// Creates a table with three rows.
     pub fn fill(&self) {
         self.ask(
             &self.member(0),
@@ -185,7 +185,7 @@ impl<'a> Galera<'a> {
     }
 }
 
-/// A drill that failed shows what its members are and what their servers said last.
+/// Shows the members and the last log lines of their servers after a drill has failed.
 impl Drop for Galera<'_> {
     fn drop(&mut self) {
         if !thread::panicking() {
@@ -196,7 +196,7 @@ impl Drop for Galera<'_> {
             for which in ["--previous=true", "--previous=false"] {
                 let log =
                     self.kubectl(&["logs", &pod, "--all-containers", "--timestamps", "--tail=2000", which]);
-                // Said once a second of every member that is away.
+                // Logged once a second for every member that is away.
                 let noise = ["Failed to establish", "connection to peer", "reconnecting to"];
                 let lines = log.stdout.lines().filter(|line| !noise.iter().any(|it| line.contains(it)));
                 let lines: Vec<_> = lines.collect();
@@ -206,7 +206,7 @@ impl Drop for Galera<'_> {
     }
 }
 
-/// What a server says of its cluster.
+/// What a server reports about its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wsrep {
     pub size: usize,

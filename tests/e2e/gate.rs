@@ -1,5 +1,5 @@
-//! What got past every webhook: a switch in a Secret, which the guard never reads, tells a member to found a cluster of its
-//! own. The step in its pod knows that the cluster exists.
+//! What gets past every webhook: a value in a Secret, which the guard never reads, makes a member found its own cluster. The
+//! step in its pod knows that the cluster exists.
 
 use serde_json::{Value, json};
 
@@ -45,14 +45,14 @@ fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }
 
-    // As it says: it gets the members' addresses, and joins.
+    // As the message says: the member gets the addresses of the members, and joins.
     switch(&galera, &list);
     galera.kubectl(&["delete", "pod", &lonely]).succeeded();
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster);
 }
 
-/// A cluster of three with three rows, whose id is recorded everywhere.
+/// Returns a cluster of three with three rows, whose id is recorded everywhere.
 pub fn known(name: &str) -> (Galera<'static>, String) {
     let galera = formed(guarded(), name);
     let cluster = galera.until_synced(3, 3);
@@ -61,7 +61,7 @@ pub fn known(name: &str) -> (Galera<'static>, String) {
     (galera, cluster)
 }
 
-/// On the StatefulSet, on every pod, and, a little later, in every pod.
+/// Waits until the cluster's id is recorded on the StatefulSet, on every pod and, a little later, inside every pod.
 pub fn it_is_recorded(galera: &Galera<'_>, cluster: &str) {
     let of =
         |object: &Value| object["metadata"]["annotations"][KNOWS].as_str().unwrap_or_default().to_owned();
@@ -87,7 +87,7 @@ pub fn it_is_recorded(galera: &Galera<'_>, cluster: &str) {
     }
 }
 
-/// The guard takes it for a password, and asks for an override.
+/// Changes the address in the Secret. The guard takes it for a password, and requires an override.
 fn switch(galera: &Galera<'_>, address: &str) {
     let annotations = json!({ "gatera.dev/override": override_of("G12") });
     let patch = json!({ "metadata": { "annotations": annotations }, "stringData": { "address": address } })

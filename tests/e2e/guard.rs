@@ -1,6 +1,6 @@
 //! The guard as a user installs it: by Helm, from `charts/gatera`, in pods.
 //!
-//! Must not know: what its clusters go through.
+//! Must not know: what happens to its clusters.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use crate::nodes::lab;
 
 pub const NAMESPACE: &str = "gatera";
 
-/// A chart of this repository.
+/// Returns the path of a chart of this repository.
 pub fn chart(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts").join(name).display().to_string()
 }
 
-/// The shared nodes, with the guard installed.
+/// Returns the shared nodes, with the guard installed.
 pub fn guarded() -> &'static ControlPlane {
     static INSTALLED: LazyLock<()> = LazyLock::new(|| {
         bring_image(lab());
@@ -32,7 +32,7 @@ pub fn guarded() -> &'static ControlPlane {
     lab()
 }
 
-/// `make gatera-image` made it.
+/// Imports the image that `make gatera-image` made.
 pub fn bring_image(lab: &ControlPlane) {
     let image = env::var_os("GATERA_IMAGE").map(PathBuf::from);
     lab.import_image(&image.expect("GATERA_IMAGE names the guard's image: use `make e2e`"));
@@ -43,7 +43,7 @@ pub fn install(lab: &ControlPlane, more: &[&str]) -> Output {
     lab.helm(User::Admin, &[&install[..], more].concat())
 }
 
-/// Every guard is ready, and API servers send requests to them.
+/// Waits until every replica of the guard is ready and API servers call it.
 pub fn until_registered(lab: &ControlPlane) {
     patiently("the guard to be registered", || {
         let configuration =
@@ -59,7 +59,7 @@ pub fn until_registered(lab: &ControlPlane) {
     });
 }
 
-/// What `gatera status` says.
+/// Returns what `gatera status` prints.
 pub fn status(galera: &Galera<'_>) -> String {
     let status = Command::new(env!("CARGO_BIN_EXE_gatera"))
         .args(["status", &galera.name, "--namespace", &galera.namespace, "--kubeconfig"])
@@ -69,29 +69,29 @@ pub fn status(galera: &Galera<'_>) -> String {
     String::from_utf8(status.stdout).unwrap()
 }
 
-/// Refused by this rule, and nothing else went wrong.
+/// Asserts that `rule` refused the request with these words, and that nothing else went wrong.
 #[track_caller]
 pub fn refused(output: &Output, rule: &str, words: &str) {
-    // kubectl's, and that of its plugin for KUDO.
+    // The exit codes of kubectl and of its plugin for KUDO.
     assert!([1, 255].contains(&output.status), "{output}");
     assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
 }
 
-/// The text of an override for half an hour.
+/// Returns the text of an override for half an hour.
 pub fn override_of(rules: &str) -> String {
     let until = Timestamp::now() + Duration::from_secs(1800);
     format!("{rules} until={until:.0} reason=a drill")
 }
 
-/// What people do against the guard's advice.
+/// Actions that people take against the guard's advice.
 impl Galera<'_> {
-    /// A person takes the responsibility for half an hour, if the object is there.
+    /// Sets an override for half an hour on an object, if it exists.
     pub fn overrule(&self, object: &str, rules: &str) -> Output {
         let mark = format!("gatera.dev/override={}", override_of(rules));
         self.kubectl(&["annotate", "--overwrite", object, &mark])
     }
 
-    /// Against every advice. Its pod keeps it until that goes, too.
+    /// Deletes a claim against the guard's advice. It stays until its pod is gone too.
     pub fn delete_claim(&self, claim: &str) {
         let claim = format!("pvc/{claim}");
         self.overrule(&claim, "G07").succeeded();
@@ -101,7 +101,7 @@ impl Galera<'_> {
         });
     }
 
-    /// Its claim goes, then its pod: the next one has an empty volume, and copies everything from another member.
+    /// Deletes a member's claim and then its pod: the next pod has an empty volume, and copies everything from another member.
     pub fn copies_everything(&self, ordinal: usize) {
         let (claim, pod) = (self.claim(ordinal), self.member(ordinal));
         let uid = || self.lab.get(&self.namespace, &format!("pvc/{claim}"))["metadata"]["uid"].clone();

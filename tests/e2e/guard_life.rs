@@ -1,5 +1,5 @@
-//! The guard's own life in pods: a broken one blocks nobody, one that is rolled misses nothing, and it can be removed while
-//! it is down. Runs in a lab of its own: meanwhile there is no guard for anybody else.
+//! The life of the guard in pods: a broken one blocks no request, one that is rolled misses none, and it can be removed while
+//! it is down. Runs in its own lab, because other tests would have no guard meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,13 +9,13 @@ use crate::guard::{NAMESPACE, bring_image, chart, install, until_registered};
 use crate::lab::{ControlPlane, Output, User};
 use crate::nodes::lab;
 
-/// The seed documents' manifests as a dry run: whether they would be refused now.
+/// Applies the manifests of the seed documents as a dry run, to see whether they would be refused now.
 fn try_the_seed(lab: &ControlPlane) -> Output {
     let apply = ["apply", "--namespace=default", "--dry-run=server", "--filename=-"];
     lab.kubectl_stdin(User::Admin, &apply, SEED)
 }
 
-/// Both workloads are refused by a rule, and nothing failed on the way.
+/// Asserts that a rule refused both workloads and nothing else failed.
 #[track_caller]
 fn judged(output: &Output) {
     assert_eq!(output.status, 1, "{output}");
@@ -41,7 +41,7 @@ fn a_broken_guard_blocks_nobody(lab: &ControlPlane) {
     });
     assert_eq!(try_the_seed(lab).status, 0, "without a guard nothing is refused, and nothing hangs");
 
-    // Without a value of its own, an upgrade takes those of the last one.
+    // Without a new value, an upgrade keeps those of the last one.
     let upgrade = ["upgrade", "gatera", &chart("gatera"), "--namespace", NAMESPACE, "--reset-values"];
     lab.helm(User::Admin, &upgrade).succeeded();
     until_registered(lab);
@@ -60,11 +60,11 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// While both replicas are replaced twice, every request gets its answer.
+/// Checks that every request gets its answer while both replicas are replaced twice.
 fn rolled_back_and_forth_it_misses_nothing(lab: &ControlPlane) {
     let done = AtomicBool::new(false);
     let asked = thread::scope(|scope| {
-        // However this ends, the clients end too, and then it can be told.
+        // The clients stop however this scope ends, so a failure can be reported.
         let _stop = Stop(&done);
         let clients: Vec<_> = (0..2)
             .map(|_| {
@@ -83,10 +83,10 @@ fn rolled_back_and_forth_it_misses_nothing(lab: &ControlPlane) {
         until_registered(lab);
         lab.helm(User::Admin, &["rollback", "gatera", "--namespace", NAMESPACE]).succeeded();
         until_registered(lab);
-        // As a node that fails: no good-bye.
+        // At last, the pod of the leader is deleted.
         let leader =
             ["get", "lease", "gatera", "--namespace", NAMESPACE, "--output=jsonpath={.spec.holderIdentity}"];
-        // The one that was replaced has let go of it; another takes it a moment later.
+        // The replaced leader has released the lease; another replica takes it a moment later.
         let pod = patiently("somebody to lead", || {
             let leader = lab.kubectl(User::Admin, &leader).succeeded();
             let pod = leader.split('_').next().filter(|it| !it.is_empty());

@@ -1,5 +1,5 @@
-//! A first install whose bootstrap server is killed while the first member copies from it: it comes to its end, by itself or by the way
-//! out that is named. Part of `make drills`.
+//! A first install whose bootstrap server is killed while the first member copies from it: it completes, by itself or by the
+//! way out that the guard names. Part of `make drills`.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::guard::{guarded, status};
 use crate::install::{helm, until_bootstrap_is_removed};
 use crate::power;
 
-/// The copy of an empty database takes about a minute.
+/// Values with which the copy of an empty database takes about a minute.
 const SLOWLY: &str = "--set-string=config=innodb_buffer_pool_size = 32M\n[sst]\nrlimit=1024k";
 
 #[test]
@@ -26,8 +26,8 @@ fn a_first_install_whose_bootstrap_server_was_killed_comes_to_its_end() {
     });
     let killed = Instant::now();
     power::kill_servers(&[&founder]);
-    // It comes back empty. Either the two meet, and neither has a majority: that is named, with a way out. Or it founds a cluster of its
-    // own, and the step ends the copy that gets nothing.
+    // The bootstrap server comes back empty. Either the two servers meet and neither has a majority, which `status` reports
+    // with a way out. Or the bootstrap server founds its own cluster, and the step ends the copy that receives nothing.
     let (deadline, mut named) = (killed + Duration::from_secs(1200), false);
     while !(0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal))) {
         let told = status(&galera);

@@ -1,5 +1,5 @@
-//! The official image's own check, `healthcheck.sh`, as the readiness probe, in servers that run as the image's user with a
-//! read-only root. The lab's image has a script of its own that answers in the same way. Part of `make drills`.
+//! The official image's own check, `healthcheck.sh`, as the readiness probe of servers that run as the image's user with a
+//! read-only root. The lab's image has its own script, which gives the same answers. Part of `make drills`.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -29,8 +29,8 @@ fn until_rolled_out(galera: &Galera<'_>) {
     galera.until_ready(3);
 }
 
-/// What is patched into the chart's template. Volumes of the lab are folders, to which `fsGroup` does nothing: the init container
-/// gives a new one to the server's user.
+/// Returns the patch for the chart's template. Volumes of the lab are folders, on which `fsGroup` has no effect: the init
+/// container gives a new volume to the server's user.
 fn template() -> serde_json::Value {
     let probe = [&["healthcheck.sh"], &ONLINE[..]].concat();
     json!({ "spec": { "template": { "spec": {
@@ -59,7 +59,7 @@ fn template() -> serde_json::Value {
     } } } })
 }
 
-/// The file with the login of the check is in the data directory of the member that initialised the database, and nowhere else.
+/// Checks that only the data directory of the member that initialised the database has the file with the check's login.
 fn members_lack_its_login(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
@@ -67,7 +67,7 @@ fn members_lack_its_login(galera: &Galera<'_>) {
         let denied = check(galera, &pod, &ONLINE);
         assert!(denied.stderr.contains("healthcheck innodb_initialized failed"), "{denied}");
     }
-    // One that every member knows, and no password.
+    // A user without a password, who exists on every member.
     galera.ask(&galera.member(0), "CREATE USER mysql@localhost IDENTIFIED VIA unix_socket");
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
@@ -78,8 +78,8 @@ fn members_lack_its_login(galera: &Galera<'_>) {
     }
 }
 
-/// The entrypoint then changes the system tables of each member for itself, before its server joins. A member without data
-/// never joins: it has tables to upgrade only when it has copied them. It stays like that.
+/// With MARIADB_AUTO_UPGRADE, the entrypoint changes each member's system tables separately, before its server joins. A member
+/// without data then never joins: it has tables to upgrade only once it has copied them. It stays in this state.
 fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
     galera.kubectl(&["set", "env", SET, "--containers=mariadb", "MARIADB_AUTO_UPGRADE=1"]).succeeded();
     until_rolled_out(galera);
@@ -97,7 +97,7 @@ fn with_auto_upgrade_only_members_with_data_start(galera: &Galera<'_>) {
     println!("{}: {words}", galera.member(2));
 }
 
-/// The user, the root and the probe are those of the template, and the pod got the rest from the guard.
+/// Checks that the user, the root and the probe are those of the template, and that the guard added the rest to the pod.
 fn members_are_as_written(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);

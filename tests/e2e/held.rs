@@ -1,5 +1,5 @@
-//! A member that no node takes, when the others have fallen, too: `gatera recover` has its volume read by a pod that does nothing
-//! else, so that nobody has to guess what it has. Part of `make drills`.
+//! A member that no node takes, while the other members are down too: `gatera recover` reads its volume with a pod that does
+//! nothing else, so its data is known instead of guessed. Part of `make drills`.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::gate;
 use crate::power;
 use crate::recover::{Cordoned, outcome, recover};
 
-/// So much of a processor the members want that are made from now on; the first two stay as they are.
+/// Makes new pods request this much of a processor; the first two members stay as they are.
 fn wants(galera: &Galera<'_>, processors: &str) {
     let container = json!({ "name": "mariadb", "resources": { "requests": { "cpu": processors } } });
     let change = json!({ "spec": {
@@ -46,7 +46,7 @@ fn a_member_that_no_node_takes_is_read() {
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");
     let reads = format!("{third}: its pod does not run, so another pod reads its data");
-    // Another one may be Ready before the first one is.
+    // Another member may be Ready before the first one is; the text then ends differently.
     let ends = [format!("is back without {third}: "), "serves (2 of 3 members Synced".to_owned()];
     assert!(text.contains(&reads) && ends.iter().any(|end| text.contains(end)), "{text}");
     galera.until_gone(&format!("pod/{third}-reader"));
@@ -54,7 +54,7 @@ fn a_member_that_no_node_takes_is_read() {
         assert_eq!(galera.rows(pod).succeeded().trim(), "4");
     }
 
-    // What no node took is made anew when it can be.
+    // Once a node can take the member, its pod is created again.
     wants(&galera, "10m");
     galera.kubectl(&["delete", "pod", &third]).succeeded();
     galera.until_ready(3);

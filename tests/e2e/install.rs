@@ -1,5 +1,5 @@
-//! What a user meets first: the two charts. A cluster forms, the bootstrap node goes by itself, `helm test` passes, five
-//! members and three again, all of them restarted, and a client commits rows all the while.
+//! The two charts, which a user meets first. A cluster forms, the bootstrap node is removed automatically, `helm test` passes,
+//! the cluster grows to five members and shrinks to three, and all members are restarted, while a client commits rows.
 
 use std::env;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::guard::{chart, guarded};
 use crate::lab::{ControlPlane, Output, User, eventually};
 use crate::writer::Writer;
 
-/// For nodes that have better things to do than to keep caches.
+/// Values for small members, because the nodes of the lab have little memory for caches.
 pub const SMALL: &[&str] = &[
     "--set=resources.requests.cpu=10m",
     "--set=resources.requests.memory=128Mi",
@@ -25,19 +25,19 @@ pub fn helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> String {
     try_helm(galera, verb, more).succeeded()
 }
 
-/// The same, where it may fail.
+/// Runs Helm with charts/galera, where it may fail.
 pub fn try_helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> Output {
     let image = format!("--set=image.tag={}", series());
     let base = [verb, &galera.name, &chart("galera"), "--namespace", &galera.namespace, &image];
     galera.lab.helm(User::Admin, &[&base[..], SMALL, more].concat())
 }
 
-/// A cluster by charts/galera in a namespace of its own, without its bootstrap node.
+/// Installs a cluster by charts/galera in its own namespace, and waits until its bootstrap node is removed.
 pub fn formed<'a>(lab: &'a ControlPlane, name: &str) -> Galera<'a> {
     formed_with(lab, name, &[])
 }
 
-/// The same with these values.
+/// Does the same as `formed` with these values.
 pub fn formed_with<'a>(lab: &'a ControlPlane, name: &str, values: &[&str]) -> Galera<'a> {
     let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, name);
@@ -47,13 +47,13 @@ pub fn formed_with<'a>(lab: &'a ControlPlane, name: &str, values: &[&str]) -> Ga
     galera
 }
 
-/// The root password of charts/galera, as a pod gets it.
+/// Returns the root password of charts/galera, as a pod refers to it.
 pub fn password(galera: &Galera<'_>) -> Value {
     let secret = format!("{}-secret", galera.name);
     json!({ "valueFrom": { "secretKeyRef": { "name": secret, "key": "root-password" } } })
 }
 
-/// With rows enough that a full copy takes a moment; GATERA_GIGABYTES says how many.
+/// Adds so many rows that a full copy takes a moment; GATERA_GIGABYTES sets their size.
 pub fn grown(galera: &Galera<'_>) {
     let gigabytes = env::var("GATERA_GIGABYTES").ok().and_then(|text| text.parse::<u32>().ok());
     let pod = galera.member(0);
@@ -64,14 +64,14 @@ pub fn grown(galera: &Galera<'_>) {
     }
 }
 
-/// When a server said that it is Synced.
+/// Returns the time at which a server logged that it is Synced.
 fn synced(galera: &Galera<'_>, pod: &str) -> String {
     let log = galera.kubectl(&["logs", pod, "--container=mariadb", "--timestamps"]).stdout;
     let line = log.lines().find(|line| line.contains("Synchronized with group"));
     line.and_then(|line| line.split(' ').next()).unwrap_or_default().to_owned()
 }
 
-/// When the last of the members became Ready, as the kubelet says.
+/// Returns the time at which the last of the members became Ready, according to the kubelets.
 fn last_ready(galera: &Galera<'_>, members: usize) -> String {
     let time = |ordinal| {
         let pod = galera.pod(&galera.member(ordinal)).expect("the member is there");
@@ -82,7 +82,7 @@ fn last_ready(galera: &Galera<'_>, members: usize) -> String {
     (0..members).map(time).max().expect("there are members")
 }
 
-/// The Events about the StatefulSet with this reason.
+/// Returns the Events about the StatefulSet with this reason.
 pub fn events(galera: &Galera<'_>, reason: &str) -> Vec<Value> {
     let field = format!("--field-selector=reason={reason}");
     let list = galera.kubectl(&["get", "events.events.k8s.io", &field, "--output=json"]).succeeded();
@@ -90,7 +90,7 @@ pub fn events(galera: &Galera<'_>, reason: &str) -> Vec<Value> {
     list["items"].as_array().cloned().unwrap_or_default()
 }
 
-/// Waits until the bootstrap node is gone with all that belonged to it, and says so.
+/// Waits until the bootstrap node is gone with all that belonged to it. Returns the Event about it.
 pub fn until_bootstrap_is_removed(galera: &Galera<'_>) -> Value {
     let event = patiently("the bootstrap node is removed", || {
         let events = events(galera, "BootstrapRemoved");
@@ -119,7 +119,7 @@ pub fn helm_test(lab: &ControlPlane, name: &str, namespace: &str) {
     assert_eq!(tested.status, 0, "{tested}");
 }
 
-/// The pods behind the client Service, as kube-proxy sees them.
+/// Returns the pods behind the client Service, as kube-proxy sees them.
 pub fn endpoints(galera: &Galera<'_>) -> Vec<String> {
     let selector = format!("--selector=kubernetes.io/service-name={}-cs", galera.name);
     let slices = galera.kubectl(&["get", "endpointslices", &selector, "--output=json"]).succeeded();
@@ -133,7 +133,7 @@ pub fn endpoints(galera: &Galera<'_>) -> Vec<String> {
     names
 }
 
-/// `gatera doctor` asks real replicas what they say of themselves.
+/// Checks that `gatera doctor`, which queries real replicas, finds that all is well.
 fn finds_all_well(lab: &ControlPlane, namespace: &str) {
     let doctor = Command::new(env!("CARGO_BIN_EXE_gatera"))
         .args(["doctor", "--namespace", namespace, "--kubeconfig"])
@@ -151,7 +151,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     let namespace = lab.namespace_with_labels("install", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "shop");
     let started = Instant::now();
-    // Five members on three nodes.
+    // The value lets five members run on three nodes.
     helm(&galera, "install", &["--set=antiAffinity=false"]);
     galera.until_ready(3);
     let formed = started.elapsed();
@@ -183,7 +183,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     let all: Vec<_> = (0..5).map(|it| galera.member(it)).collect();
     eventually("the Service leads to all five", || (endpoints(&galera) == all).then_some(()));
 
-    // Three of five is the least that may stay at once.
+    // Three of five is the smallest size that one step may leave.
     let refused = galera.kubectl(&["scale", "statefulset/shop-galera", "--replicas=2"]);
     assert_eq!((refused.status, refused.stderr.contains("[G01]")), (1, true), "{refused}");
     galera.kubectl(&["scale", "statefulset/shop-galera", "--replicas=3"]).succeeded();
@@ -193,7 +193,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     assert_eq!(uids(&galera, 3), before);
     assert_eq!(endpoints(&galera), all[..3]);
 
-    // One after the other, each when the one before it is Synced again.
+    // Members restart one after the other, each when the previous one is Synced again.
     galera.kubectl(&["rollout", "restart", "statefulset/shop-galera"]).succeeded();
     patiently("every member is a new one", || {
         let there = (0..3).all(|it| galera.is_ready(&galera.member(it)));
@@ -211,7 +211,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     assert!(started.elapsed() < Duration::from_secs(1500));
 }
 
-/// Empty for one that is not there.
+/// Returns the uids of the members' pods, empty for one that does not exist.
 fn uids(galera: &Galera<'_>, members: usize) -> Vec<String> {
     let uid = |pod: Value| pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     (0..members).map(|it| galera.pod(&galera.member(it)).map(uid).unwrap_or_default()).collect()

@@ -1,5 +1,5 @@
-//! The real KUDO under the guard, with the operator of the seed documents: as they have it, and as the guard wants it, from the first
-//! install to the end, while a client writes. Part of `make drills`, which builds its image.
+//! The real KUDO under the guard, with the operator of the seed documents: as it is there, and as the guard wants it, from the
+//! first install to the end, while a client writes. Part of `make drills`, which builds its image.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::writer::Writer;
 
 const INSTANCE: &str = "galera-instance";
 
-/// The shared nodes, with the guard and then KUDO.
+/// Returns the shared nodes, with the guard and then KUDO.
 fn with_kudo() -> &'static ControlPlane {
     static INSTALLED: LazyLock<()> = LazyLock::new(|| {
         let image = env::var_os("GATERA_KUDO_IMAGE").map(PathBuf::from);
@@ -43,7 +43,7 @@ fn kudo(galera: &Galera<'_>, arguments: &[&str]) -> Output {
     galera.lab.kudo(&[arguments, &["--namespace", &galera.namespace]].concat())
 }
 
-/// As somebody does who has the operator in a folder.
+/// Installs an operator from a folder, as a person who has it there does.
 fn install(galera: &Galera<'_>, package: &str, more: &[&str]) -> Output {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/kudo").join(package);
     let folder = folder.display().to_string();
@@ -54,7 +54,7 @@ fn update(galera: &Galera<'_>, parameter: &str) -> Output {
     kudo(galera, &["update", "--instance", INSTANCE, "--parameter", parameter])
 }
 
-/// What people read while KUDO works.
+/// Returns the status of plans that people read while KUDO works.
 fn plans(galera: &Galera<'_>) -> String {
     kudo(galera, &["plan", "status", "--instance", INSTANCE]).succeeded()
 }
@@ -72,7 +72,7 @@ fn the_operator_of_the_seed_documents_is_told_what_is_wrong_by_its_own_plan() {
     let galera = namespace("kudo-seed");
     let installed = install(&galera, "seed", &[]);
     assert_eq!(installed.status, 0, "{installed}");
-    // At the Instance, before KUDO has done anything.
+    // A warning about the Instance, before KUDO has done anything.
     let told = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is left to the default of the operator";
     assert!(installed.stderr.contains(&told.replace("NS", &galera.namespace)), "{installed}");
 
@@ -81,7 +81,7 @@ fn the_operator_of_the_seed_documents_is_told_what_is_wrong_by_its_own_plan() {
         if said.contains("[G11]") { Ok(said) } else { Err(said) }
     });
     println!("{said}");
-    // The first object in which it stands.
+    // The first object that contains a password.
     let first = "Step bootstrap_config [ERROR] (A transient error when executing task deploy.deploy.bootstrap_config.bootstrap_config. \
                  Will retry. admission webhook \"namespace.gatera.dev\" denied the request: [G11] ConfigMap NS/galera-instance-bootstrap: \
                  galera.cnf line 6 writes out the password of wsrep_sst_auth\n";
@@ -95,7 +95,7 @@ fn the_operator_of_the_seed_documents_is_told_what_is_wrong_by_its_own_plan() {
         ["get", "deployments,statefulsets,pods,configmaps", "--selector=heritage=kudo", "--output=name"];
     assert_eq!(galera.kubectl(&made).succeeded(), "");
 
-    // What holds nothing may go.
+    // An Instance that holds no data may be deleted.
     let gone = kudo(&galera, &["uninstall", "--instance", INSTANCE]);
     assert_eq!((gone.status, &*gone.stderr), (0, ""), "{gone}");
     galera.until_gone(&format!("instance/{INSTANCE}"));
@@ -112,7 +112,7 @@ fn an_operator_as_the_guard_wants_it_does_all_its_work_and_loses_no_row() {
     });
     galera.lab.create(&secret);
     let version = format!("MARIADB={}", series());
-    // Five members on three nodes.
+    // The second parameter lets five members run on three nodes.
     let parameters: &[_] = &["-p", &version, "-p", "ANTI_AFFINITY=false"];
     let installed = install(&galera, "mended", parameters);
     assert_eq!((installed.status, installed.stderr.matches("Warning: ").count()), (0, 1), "{installed}");
@@ -141,7 +141,7 @@ fn an_operator_as_the_guard_wants_it_does_all_its_work_and_loses_no_row() {
     assert_eq!(galera.until_synced(5, 5), cluster);
     writer.until_writes();
 
-    // KUDO writes the file, and the guard restarts its readers, one after the other.
+    // KUDO writes the file, and the guard restarts the members that read it, one after the other.
     assert_eq!(update(&galera, "BUFFER_POOL=48M").status, 0);
     until_complete(&galera, "update");
     patiently("every member runs the new configuration", || {
@@ -191,7 +191,8 @@ fn what_would_destroy_it_is_refused_at_the_instance(galera: &Galera<'_>) {
     refused(&again, "K01", "plan deploy would run again over cluster");
 }
 
-/// Whoever insists gets the plan and no second cluster: its bootstrap node stays at 0 replicas, and KUDO is content with that.
+/// Checks that, with an override, the plan runs again but founds no second cluster: its bootstrap node stays at 0 replicas, and
+/// KUDO accepts that.
 fn deploy_again_founds_nothing(galera: &Galera<'_>) {
     galera.overrule(&format!("instance/{INSTANCE}"), "K01").succeeded();
     let again = kudo(galera, &["plan", "trigger", "--name", "deploy", "--instance", INSTANCE]);
@@ -202,7 +203,7 @@ fn deploy_again_founds_nothing(galera: &Galera<'_>) {
     assert_eq!(pods, "", "no second bootstrap node");
 }
 
-/// As the words of K05 say. An Instance that exists may own it again: its end is judged.
+/// Follows the advice of K05. Afterwards an existing Instance may own the cluster again, because its deletion is judged.
 fn it_leaves_kudo_and_comes_back(galera: &Galera<'_>, parameters: &[&str]) {
     let members = galera.kubectl(&["get", "pods", "--selector=app=galera", "--output=name"]).succeeded();
     galera.kubectl(&["delete", "instance", INSTANCE, "--cascade=orphan"]).succeeded();
@@ -220,7 +221,8 @@ fn it_leaves_kudo_and_comes_back(galera: &Galera<'_>, parameters: &[&str]) {
     assert!(owners().contains("kudo.dev"), "{}", owners());
 }
 
-/// Stopped in order it may go; what is installed under its name later founds nothing, and is started from its claims.
+/// Uninstalls the cluster after an orderly stop, which is allowed. A later install under its name founds nothing and is started
+/// from its claims.
 fn it_is_away_for_a_while(galera: &Galera<'_>, cluster: &str, parameters: &[&str]) {
     let (code, text) = outcome(walk("stop", galera, &["--yes"]));
     assert_eq!(code, Some(0), "{text}");
@@ -245,7 +247,7 @@ fn it_is_away_for_a_while(galera: &Galera<'_>, cluster: &str, parameters: &[&str
     assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
 }
 
-/// The garbage collector is not held up, and the data stays.
+/// Uninstalls the cluster with an override: the garbage collector is not held up, and the data is kept.
 fn it_goes_when_that_is_confirmed(galera: &Galera<'_>) {
     galera.overrule(&format!("instance/{INSTANCE}"), "K05").succeeded();
     let gone = kudo(galera, &["uninstall", "--instance", INSTANCE]);

@@ -1,5 +1,5 @@
-//! Everything that needs real pods: MariaDB Galera on three real nodes, with the guard as a Helm install. `make e2e` runs
-//! it inside `tests/lab/machines/enter.sh`; this is its table of contents.
+//! Everything that needs real pods: MariaDB Galera on three real nodes, with the guard as a Helm install. `make e2e` runs it
+//! inside `tests/lab/machines/enter.sh`. This file is the table of contents.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,

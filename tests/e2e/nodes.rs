@@ -1,11 +1,11 @@
-//! The node lab by itself: pods run, names resolve, Services lead somewhere, kubelets are who they say.
+//! The node lab by itself: nodes are Ready, pods run, names resolve.
 
 use std::sync::LazyLock;
 use std::time::Instant;
 
 use crate::lab::{ControlPlane, User};
 
-/// The nodes that all tests share.
+/// Returns the nodes that all tests share.
 pub fn lab() -> &'static ControlPlane {
     static LAB: LazyLock<ControlPlane> = LazyLock::new(|| {
         let started = Instant::now();

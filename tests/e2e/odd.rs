@@ -1,6 +1,6 @@
-//! Two instances in one namespace, one of them odd: passwords of every printable character, and two of its members on one
-//! node. Neither sees the other; what would mix them up or lose data is refused; the node with two members is drained
-//! under a writer; and a password is changed as `gatera explain G12` says.
+//! Two instances in one namespace. One of them is odd: its passwords contain every printable character, and two of its members
+//! share a node. Neither sees the other; what would mix them up or lose data is refused; the node with two members is drained
+//! while a client writes; and a password is changed as `gatera explain G12` says.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -46,7 +46,7 @@ fn two_instances_share_a_namespace_and_nothing_else() {
     }
 }
 
-/// Every printable character, a space first.
+/// Returns every printable character, with a space first.
 fn printable() -> String {
     (' '..='~').collect()
 }
@@ -75,7 +75,7 @@ fn neither_sees_the_other(one: &Galera<'_>, other: &Galera<'_>) {
     }
 }
 
-/// Whoever leaves this scope, however it goes, leaves a node that takes pods.
+/// A node that is cordoned by a drain and takes pods again when this value is dropped, even after a panic.
 struct Cordoned<'a>(&'a ControlPlane, String);
 
 impl Drop for Cordoned<'_> {
@@ -98,7 +98,7 @@ fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
     let said = {
         let _cordoned = Cordoned(galera.lab, full.clone());
         let said = watched(galera, &survivor, || drain(galera, full));
-        // Until then the newest member may still look for a node.
+        // Until then the newest pod may still be looking for a node.
         galera.until_ready(3);
         said
     };
@@ -112,7 +112,7 @@ fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
     println!("drain: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// Until it is done. Returns what it said.
+/// Drains a node until that succeeds. Returns what all attempts printed.
 fn drain(galera: &Galera<'_>, node: &str) -> String {
     let mut said = String::new();
     patiently("the node is drained", || {
@@ -123,7 +123,7 @@ fn drain(galera: &Galera<'_>, node: &str) -> String {
     said
 }
 
-/// Does something while a member that stays is asked again and again: it has a majority at every moment.
+/// Runs `act` while a member that stays is queried repeatedly: it must have a majority at every moment.
 fn watched<T>(galera: &Galera<'_>, survivor: &str, act: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,5 +1,5 @@
 //! Clean-ups of the bootstrap node that do not go smoothly: the guard's leader is killed at every step of one, and the
-//! namespace goes in the middle of another.
+//! namespace is deleted in the middle of another.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::guard::{NAMESPACE, chart, guarded, until_registered};
 use crate::install::{SMALL, events, helm, until_bootstrap_is_removed};
 use crate::lab::{ControlPlane, User};
 
-/// The pod that leads, and when it last said so.
+/// Returns the pod that leads and the time at which it last renewed its lease.
 fn lease(lab: &ControlPlane) -> (String, Timestamp) {
     let lease = lab.get(NAMESPACE, "lease/gatera");
     let text = |name: &str| lease["spec"][name].as_str().unwrap_or_default().to_owned();
@@ -20,8 +20,8 @@ fn lease(lab: &ControlPlane) -> (String, Timestamp) {
     (pod, text("renewTime").parse().unwrap())
 }
 
-/// The leader goes as when its node is gone: no good-bye. Before that there are two guards again, so that no other test
-/// finds none.
+/// Kills the leader without an orderly stop, as when its node fails. Waits for both replicas first, so that other tests always
+/// find a guard.
 fn kill_the_leader(lab: &ControlPlane, killed: &mut Vec<String>, during: &str) {
     until_registered(lab);
     let leader = patiently("somebody leads", || {
@@ -34,20 +34,20 @@ fn kill_the_leader(lab: &ControlPlane, killed: &mut Vec<String>, during: &str) {
     killed.push(leader);
 }
 
-/// Draws the clean-up out: these objects stay until they are let go.
+/// A finalizer that makes the clean-up take longer: objects with it stay until it is removed.
 const HOLD: &str = "odd.example/hold";
 
 fn hold(galera: &Galera<'_>, what: &str, hold: bool) {
     let finalizers: &[&str] = if hold { &[HOLD] } else { &[] };
     let patch = json!({ "metadata": { "finalizers": finalizers } }).to_string();
-    // Where a leader was killed this moment ago, its address may still be asked.
+    // Requests may still go to the address of a leader that was killed a moment ago.
     patiently("the hold to be written", || {
         let output = galera.kubectl(&["patch", what, "--type=merge", "--patch", &patch]);
         if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
     });
 }
 
-/// Waits until it is deleted, and nothing but our hold keeps it.
+/// Waits until the object is being deleted and only our finalizer keeps it.
 fn until_only_held(galera: &Galera<'_>, what: &str) {
     patiently(&format!("{what} is deleted, as far as it is let"), || {
         let meta = galera.lab.get(&galera.namespace, what)["metadata"].clone();
@@ -56,7 +56,7 @@ fn until_only_held(galera: &Galera<'_>, what: &str) {
     });
 }
 
-/// The bootstrap node's objects, in the order in which they go.
+/// Returns the bootstrap node's objects, in the order in which they are deleted.
 fn parts(galera: &Galera<'_>) -> [String; 3] {
     let name = &galera.name;
     [
@@ -66,14 +66,14 @@ fn parts(galera: &Galera<'_>) -> [String; 3] {
     ]
 }
 
-/// How far the removal of the bootstrap node is, by the guard's own note.
+/// Returns how far the removal of the bootstrap node is, from the guard's mark.
 fn progress(galera: &Galera<'_>) -> String {
     let note = r"--output=jsonpath={.metadata.annotations.gatera\.dev/bootstrap}";
     let note = galera.kubectl(&["get", &format!("statefulset/{}-galera", galera.name), note]).succeeded();
     note.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// What must not change: the pods, and how often their servers were started.
+/// Returns what must not change: the pods, and how often their servers were restarted.
 fn lives(galera: &Galera<'_>) -> Vec<Value> {
     let life = |ordinal| {
         let pod = galera.pod(&galera.member(ordinal)).unwrap();
@@ -128,7 +128,7 @@ fn a_clean_up_outlives_its_leaders() {
     }
 }
 
-/// Leaves a Secret that has everything.
+/// Checks that a Secret without a key is named, and completes that Secret.
 fn a_secret_without_a_key_is_named(galera: &Galera<'_>) {
     let half = json!({
         "apiVersion": "v1",
@@ -147,7 +147,7 @@ fn a_secret_without_a_key_is_named(galera: &Galera<'_>) {
     galera.kubectl(&["patch", "secret", "own", "--patch", &rest.to_string()]).succeeded();
 }
 
-/// What the guards said about a namespace.
+/// Returns what the guards logged about a namespace.
 fn said(lab: &ControlPlane, namespace: &str) -> Vec<String> {
     let logs = ["logs", "--namespace", NAMESPACE, "--selector=app.kubernetes.io/name=gatera", "--tail=-1"];
     let logs = lab.kubectl(User::Admin, &logs).stdout;

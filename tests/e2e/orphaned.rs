@@ -1,5 +1,5 @@
-//! `kubectl delete statefulset --cascade=orphan`, and then `helm upgrade`, which applies every other object first: on real members,
-//! under a writer. Part of `make drills`.
+//! `kubectl delete statefulset --cascade=orphan`, then `helm upgrade`, which applies every other object first: on real members,
+//! while a client writes. Part of `make drills`.
 
 use crate::galera::{Galera, patiently};
 use crate::guard::{chart, guarded, status};

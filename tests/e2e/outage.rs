@@ -1,5 +1,5 @@
-//! Outages that do not end by themselves: `gatera status` names what each member waits for, and whoever follows its way out
-//! gets the cluster back, and loses nothing. Part of `make drills`; nodes are stopped here, so one after the other.
+//! Outages that do not end by themselves: `gatera status` names what each member waits for, and its way out brings the cluster
+//! back without losing anything. Part of `make drills`; nodes are stopped here, so the tests run one after the other.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::recover;
 use crate::writer::Writer;
 use crate::{chance, gate};
 
-/// Waits until `gatera status` says all of this.
+/// Waits until `gatera status` prints all of these texts.
 pub fn until_told(galera: &Galera<'_>, all: &[&str]) -> String {
     let text = patiently("status tells it", || {
         let text = status(galera);
@@ -25,7 +25,7 @@ pub fn until_told(galera: &Galera<'_>, all: &[&str]) -> String {
     text
 }
 
-/// All are back, nobody differs, every acknowledged row is there.
+/// Waits until all members are back, and checks that they do not differ and have every acknowledged row.
 fn whole_again(galera: &Galera<'_>, writer: Writer<'_>, tables: &str, began: Instant) -> String {
     galera.until_ready(3);
     let cluster = galera.until_synced(3, 3);
@@ -37,8 +37,8 @@ fn whole_again(galera: &Galera<'_>, writer: Writer<'_>, tables: &str, began: Ins
     cluster
 }
 
-/// A cluster with three rows, and a writer; it fails in some way, and a person follows what is said. Then all are back, nobody
-/// differs, and every acknowledged row is there. Returns the cluster's id before and after.
+/// Makes a cluster with three rows and a writer, lets `fails` break it and follow the way out, and checks that all members are
+/// back, do not differ and have every acknowledged row. Returns the cluster's id before and after.
 pub fn outage(
     name: &str,
     tables: &str,
@@ -47,7 +47,7 @@ pub fn outage(
     outage_with(&[], name, tables, fails)
 }
 
-/// The same of a cluster with these values.
+/// Does the same as `outage` with a cluster that has these values.
 pub fn outage_with(
     values: &[&str],
     name: &str,
@@ -71,7 +71,7 @@ fn all_die(galera: &Galera<'_>, pods: &[String]) {
     power::killed_all(galera, Kill::Servers, &pods, Duration::ZERO);
 }
 
-/// Three members, and whoever died with its node is awaited.
+/// All three servers die and one node stays away: the other members wait for the third.
 #[test]
 fn a_node_that_stays_away_is_named() {
     let (before, after) = outage("away", "shop.t", |galera, _, pods| {
@@ -81,7 +81,7 @@ fn a_node_that_stays_away_is_named() {
         let waits = format!("WAITS {}, {}: they form the cluster again by themselves", pods[0], pods[1]);
         let awaited = format!("bring back {};", pods[2]);
         until_told(galera, &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])]);
-        // The guard has heard it, too, by the time somebody thinks of deleting one.
+        // The guard has these reports, too, by the time a person thinks of deleting a member.
         let words = patiently("the refusal to say what it does", || {
             let deleted = galera.kubectl(&["delete", "pod", &pods[0], "--wait=false"]);
             refused(&deleted, "G02", "no member of its cluster is Ready");
@@ -93,37 +93,37 @@ fn a_node_that_stays_away_is_named() {
     assert_eq!(before, after);
 }
 
-/// And left behind, by the command.
+/// All three servers die and one node stays away: `gatera recover` goes on without its member.
 #[test]
 fn a_node_that_stays_away_is_gone_on_without() {
     recover::a_node_that_stays_away_is_gone_on_without();
 }
 
-/// The command waits for whom it asks.
+/// The recovery command waits for the API server and the guard while they are away.
 #[test]
 fn a_recovery_outlives_the_api_server_and_the_guard() {
     recover::it_outlives_the_api_server_and_the_guard();
 }
 
-/// By the command, or by the page.
+/// A recovery that is killed repeatedly is still finished, by the command or by the page.
 #[test]
 fn a_recovery_is_finished_however_often_it_is_killed() {
     recover::it_is_finished_however_often_it_is_killed();
 }
 
-/// One, two, five, and three at once.
+/// Clusters of one, two and five members come back, and one whose three pods are made at once.
 #[test]
 fn of_any_size_it_comes_back() {
     recover::of_any_size_it_comes_back();
 }
 
-/// In an order that nobody wrote.
+/// Failures in an order that a seed chose lose nothing.
 #[test]
 fn whatever_happens_no_acknowledged_row_is_lost() {
     chance::whatever_happens_no_acknowledged_row_is_lost();
 }
 
-/// One of three is left: it has no majority, until a person says that the others do not come back.
+/// One of three members is left. It has no majority until a person decides that the others do not come back.
 #[test]
 fn one_of_three_serves_again_when_a_person_says_so() {
     let (before, after) = outage("alone", "shop.t", |galera, writer, pods| {
@@ -141,13 +141,13 @@ fn one_of_three_serves_again_when_a_person_says_so() {
     assert_eq!(before, after);
 }
 
-/// What `gatera status` prints about a member that is cut off from others that do not come back.
+/// Runs what `gatera status` prints for a member that is cut off from others that do not come back.
 pub fn serves_alone_as_told(galera: &Galera<'_>, pod: &str, text: &str) {
     let (_, advice) = text.split_once("on that one only: ").expect("the way out");
     galera.ask(pod, advice.lines().next().unwrap());
 }
 
-/// One last view is cut short: that member looks for others, who wait for it as it was.
+/// The last view of one member is cut short: it looks for the others, which wait for the member as it was.
 #[test]
 fn a_last_view_that_is_cut_short_needs_a_person() {
     let (before, after) = outage("view", "shop.t", |galera, _, pods| {
@@ -161,7 +161,7 @@ fn a_last_view_that_is_cut_short_needs_a_person() {
     assert_eq!(before, after, "its history goes on");
 }
 
-/// All die in the middle of a long ALTER: nobody's position counts for Galera.
+/// All servers die in the middle of a long ALTER, so no member's position counts for Galera.
 #[test]
 fn a_crash_in_the_middle_of_a_long_alter_on_all() {
     outage("alter", "shop.t, shop.wide", |galera, _, pods| {
@@ -175,7 +175,7 @@ fn a_crash_in_the_middle_of_a_long_alter_on_all() {
     });
 }
 
-/// One of them has not finished it when all die.
+/// All servers die when two members have finished the ALTER and the third has not.
 #[test]
 fn a_crash_in_the_middle_of_a_long_alter_on_one() {
     outage("alone-alter", "shop.t, shop.wide", |galera, _, pods| {
@@ -183,7 +183,7 @@ fn a_crash_in_the_middle_of_a_long_alter_on_one() {
             scope.spawn(|| galera.sql(&pods[0], ALTER));
             patiently("all of them alter", || power::all_are_in_a_ddl(pods));
             power::pause_server(&pods[2]);
-            // Well within the five seconds after which the others let go of it.
+            // Well within the five seconds after which the others remove it from their group.
             patiently("the others have altered", || match power::all_are_in_a_ddl(&pods[..2]) {
                 Err(none) if none == "0" => Ok(()),
                 Err(some) => Err(some),
@@ -196,8 +196,8 @@ fn a_crash_in_the_middle_of_a_long_alter_on_one() {
     });
 }
 
-/// Servers that start by themselves form a cluster of zeros after a power failure. It is said; nobody may restart; and it is led
-/// out. With GATERA_GIGABYTES=1 the figures of a real database.
+/// Servers that start without the step form a cluster of zeros after a power failure. It is reported, no member may restart,
+/// and the drill leads the cluster out of it. GATERA_GIGABYTES=1 prints the figures of a real database.
 #[test]
 fn a_cluster_that_lost_its_identity_is_led_out() {
     let galera = formed(guarded(), "zeros");
@@ -242,7 +242,7 @@ fn a_cluster_that_lost_its_identity_is_led_out() {
     assert_eq!(whole_again(&galera, writer, "shop.t, shop.heavy", Instant::now()), again);
 }
 
-/// Every member starts by this command from now on.
+/// Makes every member start by this command from now on.
 fn start_by(galera: &Galera<'_>, command: &Value, start: &Value) {
     let container = json!({ "name": "mariadb", "command": command });
     let template = json!({ "metadata": { "annotations": { "gatera.dev/start": start } }, "spec": { "containers": [container] } });
@@ -253,7 +253,7 @@ fn start_by(galera: &Galera<'_>, command: &Value, start: &Value) {
     galera.until_ready(3);
 }
 
-/// The member that `gatera status` names.
+/// Returns the member that `gatera status` names as the newest.
 fn newest(text: &str) -> &str {
     let (_, rest) = text.rsplit_once("as reported at the start, is on ").unwrap();
     rest.split([',', ' ']).next().unwrap()
@@ -261,14 +261,14 @@ fn newest(text: &str) -> &str {
 
 const ALTER: &str = "ALTER TABLE shop.wide ADD COLUMN more VARCHAR(20) DEFAULT 'more', ALGORITHM=COPY";
 
-/// A table that takes some seconds to copy.
+/// Creates a table that takes some seconds to copy.
 fn wide(galera: &Galera<'_>) {
     let create = "CREATE TABLE shop.wide (id INT PRIMARY KEY, body VARCHAR(300))";
     let fill = "USE shop; INSERT INTO shop.wide SELECT seq, REPEAT('x', 300) FROM seq_1_to_300000";
     galera.ask(&galera.member(0), &format!("{create}; {fill}"));
 }
 
-/// The way back, as `gatera explain G04` tells it.
+/// Recovers the cluster from this member by hand, as `gatera explain G04` describes.
 fn start_from(galera: &Galera<'_>, pod: &str) {
     let name = &galera.name;
     let ordinal: usize = pod.rsplit('-').next().unwrap().parse().unwrap();
@@ -293,9 +293,9 @@ fn start_from(galera: &Galera<'_>, pod: &str) {
         let patch = json!({ "data": { (key.as_str()): lines.collect::<String>() } }).to_string();
         galera.kubectl(&["patch", &map, "--type=merge", "--patch", &patch]).succeeded();
     };
-    // 1. Only if nobody serves: whoever was the last to leave says 1 itself.
+    // Step 1, needed only if no member serves; the last member that left already has a 1 here.
     galera.in_pod(pod, "sed -i 's/^safe_to_bootstrap: 0/safe_to_bootstrap: 1/' /var/lib/mysql/grastate.dat");
-    // 2.
+    // Step 2.
     let was = file.lines().find_map(|line| line.split_once("gcomm://")).unwrap().1.to_owned();
     address("gcomm://");
     let ordinals = |start: usize, replicas: usize| {
@@ -303,7 +303,7 @@ fn start_from(galera: &Galera<'_>, pod: &str) {
         galera.kubectl(&["patch", &set, "--type=merge", "--patch", &patch]).succeeded();
     };
     ordinals(ordinal, 1);
-    // Where nobody is Ready the controller takes nobody away.
+    // The controller removes no pod while none is Ready.
     let others = (0..3).filter(|it| *it != ordinal).map(|it| galera.member(it));
     for pod in others.chain([pod.to_owned()]) {
         galera.kubectl(&["delete", "pod", &pod, "--ignore-not-found"]).succeeded();
@@ -315,7 +315,7 @@ fn start_from(galera: &Galera<'_>, pod: &str) {
             Err(galera.kubectl(&["logs", pod, "--container=mariadb", "--tail=5"]).stdout)
         }
     });
-    // 3.
+    // Step 3.
     address(&format!("gcomm://{was}"));
     ordinals(0, 3);
     galera.until_ready(3);

@@ -1,7 +1,7 @@
-//! The page for the night, without the program: its blocks of commands are run as they stand, by a shell, after a person has
-//! written down which cluster is meant and who is the newest.
+//! The page for emergencies (docs/down.md), without the program: a shell runs its blocks of commands as they are, after a
+//! person has written down which cluster is meant and which member is the newest.
 //!
-//! Must not know: how a recovery works. What the page says is all that is done here.
+//! Must not know: how a recovery works. Only what the page says is done here.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::lab::{Output, User};
 
 const PAGE: &str = include_str!("../../docs/down.md");
 
-/// In their order, each without its indentation.
+/// Returns the blocks in their order, each without its indentation.
 fn blocks() -> Vec<String> {
     let block = |rest: &str| {
         let lines = rest.lines().skip(1).take_while(|line| line.trim() != "```");
@@ -19,7 +19,7 @@ fn blocks() -> Vec<String> {
     PAGE.split("```sh").skip(1).map(block).collect()
 }
 
-/// One shell in which `head` has been run before.
+/// Runs a block of commands in one shell, after `head`.
 pub fn shell(galera: &Galera<'_>, head: &str, block: &str) -> Output {
     println!("{block}");
     let path = format!("{}:{}", galera.lab.tools_folder().display(), std::env::var("PATH").unwrap());
@@ -33,7 +33,7 @@ pub fn shell(galera: &Galera<'_>, head: &str, block: &str) -> Output {
     output
 }
 
-/// Leads back a cluster of three that is down.
+/// Recovers a cluster of three that is down, by the page.
 pub fn followed(galera: &Galera<'_>) {
     let blocks = blocks();
     let [head, pods, ends, ask, first, others, over] = &blocks[..] else {
@@ -42,7 +42,7 @@ pub fn followed(galera: &Galera<'_>) {
     let (example, functions) = head.split_once('\n').unwrap();
     assert_eq!(example, "ns=db set=galera");
     let head = format!("ns={} set={}-galera\n{functions}", galera.namespace, galera.name);
-    // Members that there are already are said to exist.
+    // The block fails for pods that exist already, so its status does not count.
     shell(galera, &head, pods);
     let (newest, end) = patiently("each to tell where its data ends", || {
         let told = shell(galera, &head, ends).stdout;

@@ -1,5 +1,5 @@
-//! `gatera passwd` on real pods: killed and run again, turned round, and with a member that copies everything in the middle,
-//! while clients log in with each password all the time and a writer commits.
+//! `gatera passwd` on real pods: killed and run again, reversed, and with a member that copies everything in the middle, while
+//! clients log in with each password throughout and a writer commits.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Stdio};
@@ -15,7 +15,7 @@ use crate::writer::Writer;
 const NEW: &str = "a-New_one.1";
 const BOTH: &str = "accepts the old and the new password";
 
-/// Logs in over and over: a line each time, "in", "denied", or "away" where no server answered.
+/// Logs in over and over. Prints a line each time: "in", "denied", or "away" if no server answered.
 const KNOCKS: &str = r#"
 while :; do
     said=$(MYSQL_PWD=$PASSWORD mariadb --user=root --host="$HOST" --connect-timeout=2 --execute='SELECT 1' 2>&1) && echo in || {
@@ -25,7 +25,7 @@ while :; do
 done
 "#;
 
-/// A client that has a password by itself, not from the Secret.
+/// A client that has its own password, not the one from the Secret.
 struct Knocker<'a>(&'a Galera<'a>, String);
 
 impl<'a> Knocker<'a> {
@@ -53,7 +53,7 @@ impl<'a> Knocker<'a> {
         self.printed().lines().filter(|line| *line == word).count()
     }
 
-    /// Ends it, and says how often it logged in.
+    /// Ends the client, asserts that it was never denied, and returns how often it logged in.
     fn never_denied(self) -> usize {
         let (log_ins, denied, away) = (self.count("in"), self.count("denied"), self.count("away"));
         println!("{}: {log_ins} logins, {denied} denied, {away} without an answer", self.1);
@@ -68,7 +68,7 @@ fn value(galera: &Galera<'_>, key: &str) -> String {
     galera.kubectl(&["get", "secret", &format!("{}-secret", galera.name), &template]).succeeded()
 }
 
-/// The command, with this on its standard input.
+/// Starts the command with `input` on its standard input.
 fn passwd(galera: &Galera<'_>, more: &[&str], input: &str) -> Child {
     let mut child =
         walk("passwd", galera, more).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -76,7 +76,7 @@ fn passwd(galera: &Galera<'_>, more: &[&str], input: &str) -> Child {
     child
 }
 
-/// Runs it until it prints these words, and kills it there. It prints a step before it does it.
+/// Runs the command until it prints these words, and kills it there. It prints each step before it takes it.
 fn killed_at(words: &str, mut child: Child) {
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
@@ -90,7 +90,7 @@ fn killed_at(words: &str, mut child: Child) {
     panic!("it ended, and did not print {words}");
 }
 
-/// Runs it to its end, and returns what it prints.
+/// Waits until the command ends. Returns what it printed.
 fn to_the_end(child: Child) -> String {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
@@ -115,7 +115,7 @@ fn a_password_changes_and_no_login_fails() {
     let writer = Writer::start(galera, &json!({ "value": old }));
     let knocks_old = Knocker::start(galera, "knocks-old", &old);
 
-    // The user of the state transfer, and back again.
+    // The user of the state transfer is changed and changed back.
     killed_at("restarting", passwd(galera, &["--user=sst", "--stdin", "--yes"], NEW));
     assert!(value(galera, "sst.cnf").contains(NEW));
     galera.until_ready(3);
@@ -128,7 +128,7 @@ fn a_password_changes_and_no_login_fails() {
     galera.until_ready(3);
     galera.until_synced(3, 3);
 
-    // And now to its end, with a copy in the middle and one at the end.
+    // Then it is changed completely, with a full copy in the middle and one at the end.
     to_the_end(passwd(galera, &["--user=sst", "--stdin", "--yes", "--keep-old"], NEW));
     galera.copies_everything(1);
     galera.until_ready(3);
@@ -140,7 +140,7 @@ fn a_password_changes_and_no_login_fails() {
     galera.until_ready(3);
     galera.until_synced(3, 3);
 
-    // Root, killed at every step up to the one where both count.
+    // Root's password; the command is killed at every step up to the one where both passwords work.
     let asked = ["--stdin", "--yes", "--keep-old"];
     killed_at("MariaDB: root accepts the old and the new", passwd(galera, &asked, NEW));
     killed_at("writing the Secret", passwd(galera, &["--yes", "--keep-old"], ""));

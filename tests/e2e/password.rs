@@ -1,4 +1,4 @@
-//! A password in use is changed: not in the Secret alone, but as the manual page of G12 says, line by line.
+//! A password in use is changed: not only in the Secret, but line by line as the manual page of G12 says.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::advice::{commands, follow, refused};
 use crate::galera::{Galera, patiently};
 use crate::lab::User;
 
-/// The steps on the page of G12: of each, its lines of code.
+/// Returns the lines of code of each step on the page of G12.
 fn steps() -> Vec<Vec<String>> {
     let page = Command::new(env!("CARGO_BIN_EXE_gatera")).args(["explain", "G12"]).output().unwrap();
     let page = String::from_utf8(page.stdout).unwrap();
@@ -20,12 +20,12 @@ fn steps() -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The words in capitals, replaced.
+/// Returns the line with its words in capitals replaced.
 fn filled(line: &str, names: &[(&str, &str)]) -> String {
     names.iter().fold(line.to_owned(), |line, (name, value)| line.replace(name, value))
 }
 
-/// A client in another pod that has this password, through the client Service.
+/// Returns whether a client in another pod can log in with this password, through the client Service.
 fn logs_in(galera: &Galera<'_>, client: &str, password: &str) -> bool {
     const CLIENT: &str =
         "MYSQL_PWD=$1 exec mariadb --user=root --host=$2 --connect-timeout=5 --execute='SELECT 1'";
@@ -41,7 +41,7 @@ pub fn is_changed_as_the_page_says(galera: &Galera<'_>, client: &str) {
     let hasty = json!({ "stringData": { "root-password": "hasty" } }).to_string();
     let hasty = galera.kubectl(&["patch", "secret", &secret, "--patch", &hasty]);
     refused(&hasty, "G12", "the members of plain-galera read key root-password");
-    // The page is where the last line says.
+    // The page is where the last line of the refusal says.
     let (_, more) = hasty.stderr.split_once("\n  more: ").unwrap();
     let page = galera.lab.kubectl(User::Admin, &commands(more)[0].iter().map(|it| &**it).collect::<Vec<_>>());
     assert!(page.succeeded().starts_with("G12: "), "{hasty}");

@@ -1,5 +1,5 @@
-//! Power failures: servers that die without a good-bye, and what their members have afterwards. Rows are compared member by
-//! member: that every pod is Ready says nothing about them.
+//! Power failures: servers that die without an orderly stop, and the rows that their members have afterwards. Rows are compared
+//! member by member, because a Ready pod proves nothing about them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::galera::{Galera, patiently};
 use crate::lab::lives_as_long_as_we_do;
 
-/// As the kernel does when memory runs out, or as a power failure does to all of them: found first, then killed within the
-/// same moment. The pods of this lab are processes of this machine.
+/// Kills servers, as the kernel does when memory runs out, or as a power failure does to all of them: all are found first and
+/// then killed at the same moment. The pods of this lab are processes of this machine.
 pub fn kill_servers(pods: &[&str]) {
     let found: Vec<_> = pods.iter().map(|pod| server_of(pod)).collect();
     for pid in found {
@@ -21,13 +21,13 @@ pub fn kill_servers(pods: &[&str]) {
     }
 }
 
-/// Kills it, if it runs just now.
+/// Kills the server of a pod. Returns false if none runs at the moment.
 pub fn killed_if_it_runs(pod: &str) -> bool {
     process(|path| is_server(path, pod))
         .is_some_and(|server| kill_process(pid(&server), Signal::KILL).is_ok())
 }
 
-/// The same, and what holds its pod together.
+/// Kills the server of a pod and the pod's sandbox. Returns whether both were killed.
 pub fn killed_with_its_pod(pod: &str) -> bool {
     let server = process(|path| is_server(path, pod));
     let sandbox = server.as_ref().and_then(|server| process(|path| holds(path, server)));
@@ -35,19 +35,19 @@ pub fn killed_with_its_pod(pod: &str) -> bool {
     killed.count() == 2
 }
 
-/// What dies.
+/// Which processes die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kill {
-    /// Servers, in containers that stay.
+    /// The servers; their containers are restarted in the same pods.
     Servers,
-    /// Servers and what holds their pods together: the addresses go too.
+    /// The servers and the sandboxes of their pods, and with these their addresses.
     Sandboxes,
 }
 
-/// They die, one so long after the other. Returns when every one of them runs again.
+/// Kills these processes one after the other, with pauses of `between`. Returns when every server runs again.
 pub fn killed_all(galera: &Galera<'_>, what: Kill, pods: &[&str], between: Duration) {
     let before = restarts(galera);
-    // It may be between two starts.
+    // A server may be between two starts.
     let found = pods.iter().map(|pod| {
         let runs = || process(|path| is_server(path, pod)).ok_or_else(String::new);
         let server = patiently("its server to run", runs);
@@ -70,18 +70,18 @@ pub fn killed_all(galera: &Galera<'_>, what: Kill, pods: &[&str], between: Durat
     });
 }
 
-/// It does nothing more, until it is killed.
+/// Stops the server of a pod; it does nothing more until it is killed.
 pub fn pause_server(pod: &str) {
     kill_process(server_of(pod), Signal::STOP).unwrap();
 }
 
-/// These processes do nothing until this value goes. Where they are kubelets, nobody starts what dies there.
+/// Processes that are stopped until this value is dropped. Stopped kubelets do not restart what dies on their nodes.
 pub struct Still(Vec<Pid>);
 
 impl Still {
     fn stop(processes: Vec<Pid>) -> Self {
         for process in &processes {
-            // It may have ended just now.
+            // The process may have ended just now.
             let _ = kill_process(*process, Signal::STOP);
         }
         Self(processes)
@@ -91,13 +91,13 @@ impl Still {
 impl Drop for Still {
     fn drop(&mut self) {
         for process in &self.0 {
-            // It may have ended with the lab.
+            // The process may have ended with the lab.
             let _ = kill_process(*process, Signal::CONT);
         }
     }
 }
 
-/// The kubelets of these pods' nodes.
+/// Stops the kubelets of these pods' nodes.
 pub fn stand_still(galera: &Galera<'_>, pods: &[String]) -> Still {
     let node = |pod: &String| galera.pod(pod).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
     kubelets_stand_still(&pods.iter().map(node).collect::<Vec<_>>())
@@ -115,14 +115,14 @@ pub fn kubelets_stand_still(nodes: &[String]) -> Still {
     Still::stop(nodes.iter().map(kubelet).collect())
 }
 
-/// The servers of these pods that run just now.
+/// Stops those servers of these pods that run at the moment.
 pub fn servers_stand_still(pods: &[String]) -> Still {
     Still::stop(
         pods.iter().filter_map(|pod| process(|path| is_server(path, pod))).map(|it| pid(&it)).collect(),
     )
 }
 
-/// Only the nodes themselves reach these addresses until this value goes.
+/// A cut network: until this value is dropped, only the nodes themselves reach the addresses.
 pub struct CutOff;
 
 pub fn cut_off(addresses: &[String]) -> CutOff {
@@ -144,7 +144,7 @@ fn nft(rules: &str) {
     assert!(status.success(), "{rules}");
 }
 
-/// A program of the control plane, as it was started.
+/// A program of the control plane, with its folder and its command line.
 pub struct Program {
     folder: PathBuf,
     words: String,
@@ -165,7 +165,7 @@ impl Program {
         process(|path| fs::read_to_string(path.join("comm")).unwrap_or_default().trim() == comm)
     }
 
-    /// Starts it as it was, if it does not run. It is everybody's from then on, and ends when this process does.
+    /// Starts the program as before, unless it runs. The new process ends with this one, whichever test started it.
     pub fn ensure_runs(&self) {
         if Self::runs(&self.comm).is_some() {
             return;
@@ -185,13 +185,13 @@ impl Program {
 
 const API_SERVER: &str = "kube-apiserver";
 
-/// It takes connections, and answers nobody for so long.
+/// Stops the API server for a while: it accepts connections but answers no request.
 pub fn api_server_stalls(so_long: Duration) {
     let _still = Still::stop(vec![pid(&Program::runs(API_SERVER).expect("it runs"))]);
     thread::sleep(so_long);
 }
 
-/// It dies in the middle of whatever it does, is away for so long, and is started again as it was.
+/// Kills the API server in the middle of its work, and starts it as before after this time.
 pub fn api_server_is_killed(so_long: Duration) {
     let program = Program::of(API_SERVER);
     kill_process(pid(&Program::runs(API_SERVER).expect("it runs")), Signal::KILL).unwrap();
@@ -199,7 +199,7 @@ pub fn api_server_is_killed(so_long: Duration) {
     program.ensure_runs();
 }
 
-/// A DDL leaves zeros in `grastate.dat` while it runs. Says how many of them are in one, if not all are.
+/// Checks that all these servers run a DDL, which leaves zeros in `grastate.dat` meanwhile. The error is how many of them do.
 pub fn all_are_in_a_ddl(pods: &[String]) -> Result<(), String> {
     let alters = |pod: &&String| {
         let server = process(|path| is_server(path, pod));
@@ -218,7 +218,7 @@ fn pid(path: &Path) -> Pid {
     Pid::from_raw(path.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap()
 }
 
-/// A process of this machine, as its folder in /proc.
+/// Finds a process of this machine. Returns its folder in /proc.
 fn process(wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     fs::read_dir("/proc").unwrap().flatten().map(|it| it.path()).find(|path| wanted(path))
 }
@@ -228,14 +228,14 @@ fn is_server(path: &Path, pod: &str) -> bool {
     matches!(read("comm").trim(), "mariadbd" | "mysqld") && read("root/etc/hostname").trim() == pod
 }
 
-/// The process that holds the network of this one.
+/// Returns whether this process holds the network of the server.
 fn holds(path: &Path, server: &Path) -> bool {
     let network = |path: &Path| fs::read_link(path.join("ns/net")).ok();
     let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
     comm.trim() == "pause" && network(path).is_some() && network(path) == network(server)
 }
 
-/// How often the containers of its members were started again.
+/// Returns how often the container of each member was restarted.
 pub fn restarts(galera: &Galera<'_>) -> Vec<u64> {
     let count = |pod: String| {
         let pod = galera.pod(&pod).unwrap_or_default();
@@ -244,14 +244,14 @@ pub fn restarts(galera: &Galera<'_>) -> Vec<u64> {
     (0..3).map(|ordinal| count(galera.member(ordinal))).collect()
 }
 
-/// What G16 asks for. The seed documents leave it out: after a power failure their members do not find each other at all.
+/// Does what G16 asks for. Without it, members from the seed documents do not find each other after a power failure.
 pub fn names_of_members_that_are_not_ready_resolve(galera: &Galera<'_>) {
     let patch = r#"{"spec":{"publishNotReadyAddresses":true}}"#;
     galera.kubectl(&["patch", "service", &format!("{}-hs", galera.name), "--patch", patch]).succeeded();
 }
 
-/// All servers die at once, while a backup's read lock keeps the last member behind the others by ten rows that were
-/// acknowledged. Returns when every server runs again.
+/// Kills all servers at once, while a backup's read lock keeps the last member ten acknowledged rows behind the other members.
+/// Returns when every server runs again.
 pub fn all_servers_die_while_one_is_behind(galera: &Galera<'_>) {
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     galera.ask(&pods[0], "CREATE OR REPLACE TABLE shop.late (id INT PRIMARY KEY)");
@@ -283,14 +283,14 @@ pub fn all_servers_die_while_one_is_behind(galera: &Galera<'_>) {
     });
 }
 
-/// How many of the ten rows a member has; `None`: it does not serve.
+/// Returns how many of the ten rows a member has, or `None` if it does not serve.
 pub fn late_rows(galera: &Galera<'_>, ordinal: usize) -> Option<u64> {
     let count =
         galera.sql(&galera.member(ordinal), "SET SESSION wsrep_sync_wait=0; SELECT COUNT(*) FROM shop.late");
     if count.status == 0 { count.stdout.trim().parse().ok() } else { None }
 }
 
-/// With the step the one that is behind copies what it missed, and the cluster is the one that it was.
+/// Checks that, with the step, the member that is behind copies what it missed, and the cluster keeps its identity.
 pub fn a_power_failure_loses_nothing(galera: &Galera<'_>, cluster: &str) {
     all_servers_die_while_one_is_behind(galera);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster knows who it is");
@@ -299,7 +299,7 @@ pub fn a_power_failure_loses_nothing(galera: &Galera<'_>, cluster: &str) {
     members_agree(galera, "shop.t, shop.late");
 }
 
-/// Tables of the test are the same on all members.
+/// Asserts that these tables are the same on all members.
 pub fn members_agree(galera: &Galera<'_>, tables: &str) {
     let sums = || -> Vec<String> {
         (0..3)
@@ -315,7 +315,7 @@ pub fn members_agree(galera: &Galera<'_>, tables: &str) {
     assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:#?}");
 }
 
-/// In the log, and nowhere else once they have joined.
+/// Asserts that each log shows a recovery; once a member has joined, nothing else does.
 fn each_told_where_it_started(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).stdout;
@@ -323,7 +323,7 @@ fn each_told_where_it_started(galera: &Galera<'_>) {
     }
 }
 
-/// A member that receives a copy does not hear SIGTERM; it leaves within seconds all the same.
+/// Checks that a member that receives a copy leaves within seconds, although it does not react to SIGTERM.
 pub fn a_member_that_copies_leaves_within_seconds(galera: &Galera<'_>, pod: &str) {
     let began = Instant::now();
     galera.kubectl(&["delete", "pod", pod, "--wait=true", "--timeout=120s"]).succeeded();

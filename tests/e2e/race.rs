@@ -1,5 +1,5 @@
-//! Two replicas of the guard, two kubectl processes, real members: of two that are asked to leave at the same moment one leaves.
-//! `GATERA_ROUNDS=50` by hand.
+//! Two replicas of the guard, two kubectl processes, real members: when two members are asked to leave at the same moment, only
+//! one leaves. To run it by hand, set for example `GATERA_ROUNDS=50`.
 
 use std::thread;
 
@@ -26,7 +26,8 @@ fn of_two_members_that_are_asked_to_leave_at_once_one_leaves() {
     eprintln!("two at once: one member left in {left} of {rounds} rounds, never two");
 }
 
-/// A deletion beside another, or beside a smaller number of replicas.
+/// Deletes a member, and at the same moment deletes another or lowers the replicas. Returns whether one request was allowed;
+/// panics if both were.
 fn one_of_two_leaves(galera: &Galera<'_>, round: usize) -> bool {
     let [first, second] = [[0, 1], [1, 2], [0, 2]][round % 3].map(|ordinal| galera.member(ordinal));
     let delete = |pod| vec!["delete", "pod", pod, "--wait=false"];

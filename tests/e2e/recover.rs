@@ -1,5 +1,5 @@
-//! The way back by one command: every member has stopped, rows were written between, and `gatera recover` finds the newest,
-//! starts from it, and brings the others back. Every acknowledged row is there.
+//! The way back by one command: every member has stopped, with rows written in between, and `gatera recover` finds the newest
+//! member, starts the cluster from it, and brings back the others. Every acknowledged row is there.
 
 use std::io::{BufRead as _, BufReader};
 use std::panic::{self, AssertUnwindSafe};
@@ -32,13 +32,13 @@ pub fn walk(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
     command
 }
 
-/// A person takes the responsibility, against every advice.
+/// Deletes a member with an override, against the guard's advice.
 fn made_to_leave(galera: &Galera<'_>, pod: &str) {
     galera.overrule(&format!("pod/{pod}"), "G02").succeeded();
     galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).succeeded();
 }
 
-/// All at once.
+/// Deletes all members at once, with overrides.
 pub fn all_made_to_leave(galera: &Galera<'_>, members: usize) {
     let pods: Vec<_> = (0..members).map(|ordinal| format!("pod/{}", galera.member(ordinal))).collect();
     for pod in &pods {
@@ -48,7 +48,7 @@ pub fn all_made_to_leave(galera: &Galera<'_>, members: usize) {
     galera.kubectl(&["delete", "--timeout=120s"].into_iter().chain(pods).collect::<Vec<_>>()).succeeded();
 }
 
-/// Nothing starts on a node while this is held.
+/// Cordoned nodes: no pod starts on them until this value is dropped.
 pub struct Cordoned<'a>(&'a Galera<'a>);
 
 impl<'a> Cordoned<'a> {
@@ -64,7 +64,7 @@ impl Drop for Cordoned<'_> {
     }
 }
 
-/// Runs it again and again; it is killed as soon as it says something new. Returns all that it said, at its end.
+/// Runs the command again and again, and kills it as soon as it prints a new line. Returns all lines once it succeeds.
 fn killed_after_every_line(galera: &Galera<'_>) -> Vec<String> {
     let mut said: Vec<String> = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(600);
@@ -78,7 +78,7 @@ fn killed_after_every_line(galera: &Galera<'_>) -> Vec<String> {
         match words.find(|line| !said.contains(line)) {
             Some(line) => {
                 said.push(line);
-                // What it says it does next; then it is gone.
+                // The command prints each step before it takes it.
                 child.kill().unwrap();
                 child.wait().unwrap();
             }
@@ -90,7 +90,7 @@ fn killed_after_every_line(galera: &Galera<'_>) -> Vec<String> {
     }
 }
 
-/// A GitOps tool puts back what it knows of the StatefulSet, again and again.
+/// Runs `work` while a GitOps tool repeatedly restores its state of the StatefulSet.
 fn while_somebody_heals<T>(galera: &Galera<'_>, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     let set = format!("statefulset/{}-galera", galera.name);
@@ -108,13 +108,13 @@ fn while_somebody_heals<T>(galera: &Galera<'_>, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Its exit code, and what it says.
+/// Runs a command. Returns its exit code and its stdout.
 pub fn outcome(mut command: Command) -> (Option<i32>, String) {
     let output = command.output().unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// By the command, from the data of this member, with the same history.
+/// Recovers the cluster by the command, and checks that this member's data was used and the cluster's identity is kept.
 pub fn led_back_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
     let (code, text) = outcome(recover(galera, &["--yes"]));
     println!("{text}");
@@ -125,8 +125,8 @@ pub fn led_back_from(galera: &Galera<'_>, newest: usize, cluster: &str) {
     assert!(text.contains(&asks), "{text}");
 }
 
-/// The most likely case after a power failure: one node stays away, and the others never stop waiting for its member. Part of
-/// `make drills`.
+/// Checks the most likely case after a power failure: one node stays away, and the other members never stop waiting for its
+/// member. Part of `make drills`.
 pub fn a_node_that_stays_away_is_gone_on_without() {
     let (galera, cluster) = gate::known("without");
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
@@ -134,7 +134,7 @@ pub fn a_node_that_stays_away_is_gone_on_without() {
     power::kill_servers(&[&pods[2]]);
     power::killed_all(&galera, Kill::Servers, &[&pods[0], &pods[1]], Duration::ZERO);
 
-    // It does not go on by itself, and says who may have more.
+    // The command does not go on by itself, and names the member that may have newer data.
     let text = patiently("the command to see that the node does not answer", || {
         let (code, text) = outcome(recover(&galera, &["--yes"]));
         if code == Some(1) && text.contains("which does not answer") { Ok(text) } else { Err(text) }
@@ -151,15 +151,15 @@ pub fn a_node_that_stays_away_is_gone_on_without() {
         assert_eq!(galera.rows(pod).succeeded().trim(), "3");
     }
 
-    // It had nothing newer: it joins when its node is back.
+    // The member had nothing newer, and joins when its node is back.
     drop(still);
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     power::members_agree(&galera, "shop.t");
 }
 
-/// After every line it says the API server dies, or stalls for a while, or every guard is gone. It waits, and comes to its end. Part of
-/// `make drills`.
+/// Checks that a recovery waits and succeeds, although the API server dies or stalls for a while, or every guard is deleted,
+/// after nearly every line it prints. Part of `make drills`.
 pub fn it_outlives_the_api_server_and_the_guard() {
     let (galera, cluster) = gate::known("outlives");
     all_made_to_leave(&galera, 3);
@@ -169,7 +169,7 @@ pub fn it_outlives_the_api_server_and_the_guard() {
         match count {
             1 | 4 => power::api_server_is_killed(Duration::from_secs(5)),
             7 => power::api_server_stalls(Duration::from_secs(15)),
-            // Whoever asks is not answered meanwhile, or by nobody.
+            // Meanwhile requests about the cluster are answered late or fail.
             2 | 5 | 8 => {
                 let guards =
                     ["--namespace=gatera", "delete", "pods", "--all", "--wait=false", "--grace-period=1"];
@@ -184,7 +184,7 @@ pub fn it_outlives_the_api_server_and_the_guard() {
     power::members_agree(&galera, "shop.t");
 }
 
-/// What is recorded on the claims, by ordinal.
+/// Returns the records on the claims, by ordinal.
 fn records(galera: &Galera<'_>) -> Vec<String> {
     let record = |ordinal| {
         let claim = galera.lab.get(&galera.namespace, &format!("pvc/{}", galera.claim(ordinal)));
@@ -193,7 +193,7 @@ fn records(galera: &Galera<'_>) -> Vec<String> {
     (0..3).map(record).collect()
 }
 
-/// Everything of it goes but its claims and its password; what is installed under its name later starts from them.
+/// Stops and uninstalls the cluster, which keeps only its claims and its password. A new install under its name starts from them.
 fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
     let set = format!("statefulset/{}-galera", galera.name);
     let (code, text) = outcome(walk("stop", galera, &["--yes"]));
@@ -233,7 +233,8 @@ fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
     assert_eq!(records(galera), [""; 3]);
 }
 
-/// Also where nobody is left to vote, and where all pods are made at once. Part of `make drills`.
+/// Recovers, stops and starts clusters of other sizes, also where no member is left to vote, and where all pods are made at
+/// once. Part of `make drills`.
 pub fn of_any_size_it_comes_back() {
     let lab = guarded();
     for (name, members, more) in
@@ -252,7 +253,7 @@ pub fn of_any_size_it_comes_back() {
         patiently("its identity to be recorded", || {
             let set = galera.lab.get(&galera.namespace, &format!("statefulset/{name}-galera"));
             let recorded = &set["metadata"]["annotations"]["gatera.dev/identity"];
-            // A single member parts from nobody, and is not asked.
+            // A single member cannot part from others, and is not asked for its identity.
             if members == 1 || *recorded == *cluster { Ok(()) } else { Err(recorded.to_string()) }
         });
         galera.fill();
@@ -280,7 +281,7 @@ pub fn of_any_size_it_comes_back() {
     }
 }
 
-/// The StatefulSet is made anew around its pods.
+/// Creates the StatefulSet again, with this policy, around its existing pods.
 fn made_anew_with(galera: &Galera<'_>, policy: &str) {
     let name = format!("statefulset/{}-galera", galera.name);
     let mut set = galera.lab.get(&galera.namespace, &name);
@@ -293,8 +294,8 @@ fn made_anew_with(galera: &Galera<'_>, policy: &str) {
     galera.apply(&set.to_string()).succeeded();
 }
 
-/// It is killed after every line that it prints, and run again; then a person leads the same cluster back who has only the page.
-/// Part of `make drills`.
+/// Kills the command after every line that it prints and runs it again; then recovers the same cluster as a person who has only
+/// the page. Part of `make drills`.
 pub fn it_is_finished_however_often_it_is_killed() {
     let (galera, cluster) = gate::known("killed");
     let writer = Writer::start(&galera, &password(&galera));
@@ -324,7 +325,7 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
     };
     let before = set();
 
-    // One leaves after the other, and rows are written between: the newest is neither the first nor the last by number.
+    // The members leave one after the other, with rows in between: the newest is neither the first nor the last by number.
     {
         let _cordoned = Cordoned::all(&galera);
         for ordinal in [0, 2, 1] {
@@ -344,7 +345,7 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
     }
     writer.until_writes();
 
-    // The first of the two everyday commands, and a GitOps tool puts back what it knows meanwhile.
+    // The first of the two everyday commands, while a GitOps tool keeps restoring its state.
     all_made_to_leave(&galera, 3);
     let began = Instant::now();
     let (code, text) = while_somebody_heals(&galera, || outcome(recover(&galera, &["--yes"])));

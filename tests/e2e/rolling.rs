@@ -1,5 +1,5 @@
-//! A changed option on real MariaDB: a good one reaches every member while a client commits, one that the server refuses
-//! costs one member a minute, and whoever dies meanwhile starts with the file that was good.
+//! Changed options on real MariaDB: a good one reaches every member while a client commits, one that the server refuses stops
+//! one member for a minute, and members that die meanwhile start with the file that was good.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::install::{events, formed, password};
 use crate::power::{self, Kill};
 use crate::writer::Writer;
 
-/// The guard's note on the StatefulSet.
+/// Returns the guard's mark on the StatefulSet about its configuration.
 pub fn note(galera: &Galera<'_>) -> Value {
     let set = galera.lab.get(&galera.namespace, &format!("statefulset/{}-galera", galera.name));
     let text = set["metadata"]["annotations"]["gatera.dev/configuration"].as_str().unwrap_or("null");
     serde_json::from_str(text).expect("the note is JSON")
 }
 
-/// Adds a line to the option file that members read, as a person with an override would.
+/// Adds a line to the option file that the members read; if `overridden`, with an override.
 pub fn set_option(galera: &Galera<'_>, line: &str, overridden: bool) {
     let config = format!("configmap/{}-nodeconfig", galera.name);
     let map = galera.lab.get(&galera.namespace, &config);
@@ -32,7 +32,7 @@ pub fn set_option(galera: &Galera<'_>, line: &str, overridden: bool) {
     galera.kubectl(&["patch", &config, "--type=merge", "--patch", &patch]).succeeded();
 }
 
-/// Takes the last line away that was added.
+/// Removes the line that was added last.
 pub fn take_back(galera: &Galera<'_>, line: &str) {
     let config = format!("configmap/{}-nodeconfig", galera.name);
     let map = galera.lab.get(&galera.namespace, &config);
@@ -49,7 +49,7 @@ pub fn uids(galera: &Galera<'_>) -> [String; 3] {
     })
 }
 
-/// The rollout of what was just changed ends well.
+/// Waits until the rollout of the last change has succeeded. Returns the new mark.
 pub fn until_rolled(galera: &Galera<'_>, before: &Value) -> Value {
     patiently("every member runs the new file", || {
         let now = note(galera);
@@ -58,7 +58,7 @@ pub fn until_rolled(galera: &Galera<'_>, before: &Value) -> Value {
     })
 }
 
-/// Given up, and everybody runs the file that was good.
+/// Waits until the rollout is given up and every member runs the file that was good. Returns the reason.
 pub fn until_stopped(galera: &Galera<'_>, good: &Value) -> String {
     let why = patiently("the rollout is given up", || {
         let now = note(galera);
@@ -78,10 +78,10 @@ pub fn until_stopped(galera: &Galera<'_>, good: &Value) -> String {
     why
 }
 
-/// Ten seconds until nothing else is applied, ten that the first one is watched.
+/// The pauses of a rollout in seconds: ten until no further change is applied, ten in which the first member is watched.
 const PAUSES: f64 = 20.0;
 
-/// Seconds that the StatefulSet controller takes for the same.
+/// Returns the seconds that a restart by the StatefulSet controller takes, for comparison.
 pub fn restarted(galera: &Galera<'_>) -> f64 {
     let set = format!("statefulset/{}-galera", galera.name);
     let began = Instant::now();
@@ -116,7 +116,7 @@ fn a_good_change_reaches_everybody_and_a_fatal_one_costs_one_member() {
     assert!(pods.iter().zip(uids(&galera)).all(|(before, after)| *before != after), "everybody restarted");
     writer.until_writes();
 
-    // By no table known as fatal.
+    // An option that no table lists as fatal.
     let (began, pods) = (Instant::now(), uids(&galera));
     set_option(&galera, "no_such_option_at_all = 1", false);
     let why = until_stopped(&galera, &good["good"]);
@@ -135,7 +135,7 @@ fn a_good_change_reaches_everybody_and_a_fatal_one_costs_one_member() {
     assert!(told.starts_with(&why) && told.contains("its log") && told.contains("nodeconfig"), "{told}");
     writer.until_writes();
 
-    // Whoever dies while the ConfigMap holds it starts with the file that was good.
+    // Members that die while the ConfigMap contains this option start with the file that was good.
     power::killed_all(
         &galera,
         Kill::Sandboxes,

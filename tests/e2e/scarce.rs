@@ -1,5 +1,5 @@
-//! What runs out while rows are written: the disk of a member, its memory, and the answers of the API server. The members that
-//! have enough go on, what is missing is reported, and nothing is lost. Part of `make drills`.
+//! What runs out while rows are written: a member's disk, its memory, and the answers of the API server. The members that have
+//! enough go on, what is missing is reported, and nothing is lost. Part of `make drills`.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::outage::{outage, outage_with};
 use crate::power;
 use crate::volumes::shell;
 
-/// The disk of one member is full. The others evict it, and it joins again when there is room.
+/// The disk of one member fills up. The other members evict it, and it joins again when there is room.
 #[test]
 fn a_disk_that_fills() {
     let (before, after) = outage("fills", "shop.t, shop.heavy", |galera, writer, pods| {
@@ -34,7 +34,7 @@ fn a_disk_that_fills() {
             let rows = "USE shop; INSERT INTO shop.heavy (body) SELECT REPEAT('x', 1048576) FROM seq_1_to_4";
             galera.sql(&pods[0], rows);
             let text = status(galera);
-            // A server that ends gives some of its room back, and then its next start needs more than there is.
+            // A server that ends frees some of its room, and its next start then needs more than there is.
             let evicted = text.contains(&format!("DISK-FULL {}: make room", pods[2]));
             let refused =
                 text.contains(&format!("REFUSED {}: ", pods[2])) && text.contains("(its disk is full)");
@@ -43,13 +43,13 @@ fn a_disk_that_fills() {
         println!("{told}\nafter {:.1} s", began.elapsed().as_secs_f64());
         writer.until_writes();
         shell(r#"rm -rf "$1.was" && mount -o remount,size=2G "$1""#, &[&volume]);
-        // As it says. One whose start was refused starts again by itself, and sooner if it is deleted.
+        // As the way out says. A server whose start was refused starts again by itself, but sooner if its pod is deleted.
         galera.kubectl(&["delete", "pod", &pods[2]]).succeeded();
     });
     assert_eq!(before, after);
 }
 
-/// The kernel kills what exceeds its limit: first one server, then all of them at the same time.
+/// The kernel kills servers that exceed their limit: first one, then all of them at the same time.
 #[test]
 fn memory_that_runs_out() {
     let limit = &["--set=resources.limits.memory=400Mi"];
@@ -63,7 +63,7 @@ fn memory_that_runs_out() {
     assert_eq!(before, after);
 }
 
-/// By a table that is kept there.
+/// Fills the memory of these servers with a temporary table until they are killed.
 fn runs_out_of_memory(galera: &Galera<'_>, pods: &[String]) {
     const TABLE: &str = "SET SESSION max_heap_table_size=4294967295, tmp_table_size=4294967295; \
         CREATE TEMPORARY TABLE shop.huge (body CHAR(250)) ENGINE=MEMORY \
@@ -86,7 +86,7 @@ fn runs_out_of_memory(galera: &Galera<'_>, pods: &[String]) {
     });
 }
 
-/// For three minutes the API server answers no request; in the middle of it all servers die.
+/// The API server answers no request for three minutes; meanwhile all servers die.
 #[test]
 fn an_api_server_that_is_away_for_minutes() {
     let (before, after) = outage("offline", "shop.t", |galera, writer, pods| {

@@ -1,6 +1,6 @@
-//! The first drill and its like, with the guard: the seed documents' manifests, mended where they would not run at all, in a
-//! guard that only warns of what they write down (passwords, a group nobody reads). Every command that erases a database is
-//! refused or harmless, and who follows what the refusal says gets where they wanted.
+//! The first drill and its relatives, with the guard: the manifests of the seed documents, mended where they would not run at
+//! all, under a guard that only warns of passwords in them and of an option group that no program reads. Every command that
+//! erases a database is refused or harmless, and the way out in each refusal works.
 
 use crate::galera::{Galera, SEED, patiently};
 use crate::gate;
@@ -19,7 +19,7 @@ fn what_erased_the_database_is_refused_or_harmless() {
     let lab = lab();
     lab.have_volumes(5);
     bring_image(lab);
-    // As somebody does who moves in with what they have.
+    // As for people who adopt the guard with existing manifests.
     install(lab, &["--set=modes.G11=warn", "--set=modes.G09=warn"]).succeeded();
     until_registered(lab);
     let namespace = lab.namespace_with_labels("seed", &[("gatera.dev/mode", "enforce")]);
@@ -62,7 +62,7 @@ fn what_erased_the_database_is_refused_or_harmless() {
     println!("seed: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// While a member joins from it.
+/// Checks that the bootstrap node cannot be deleted while a member joins from it.
 fn the_bootstrap_node_cannot_be_removed_too_early(galera: &Galera<'_>) {
     patiently("the first member to start", || {
         let running = galera.pod(&galera.member(0)).is_some_and(|pod| pod["status"]["phase"] == "Running");
@@ -72,7 +72,7 @@ fn the_bootstrap_node_cannot_be_removed_too_early(galera: &Galera<'_>) {
     refused(&deleted, "G05", "galera-instance-galera-0 is not Ready yet");
 }
 
-/// The manifests have neither probes that see Galera nor a preStop hook, and 30 seconds of grace.
+/// Checks what the guard injected: the manifests have no probes that see Galera, no preStop hook, and 30 seconds of grace.
 fn members_got_what_they_need(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let pod = galera.pod(&galera.member(ordinal)).unwrap();
@@ -86,7 +86,7 @@ fn members_got_what_they_need(galera: &Galera<'_>) {
     }
 }
 
-/// The first everyday command: one member goes, the others are refused.
+/// Runs the first everyday command: one member goes, and the deletion of the other members is refused.
 fn delete_every_pod(galera: &Galera<'_>) {
     let deleted = galera.kubectl(&["delete", "pod", "--selector=app=galera", "--wait=false"]);
     refused(&deleted, "G02", "do instead");
@@ -94,7 +94,7 @@ fn delete_every_pod(galera: &Galera<'_>) {
     assert_eq!(deleted.stderr.matches("[G02]").count(), 2, "{deleted}");
 }
 
-/// The second one: a bootstrap node comes back, and founds nothing.
+/// Runs the second everyday command: the bootstrap node comes back, but founds nothing.
 fn apply_the_manifests_again(galera: &Galera<'_>) {
     for _ in 0..2 {
         let applied = galera.apply(SEED);
@@ -108,8 +108,8 @@ fn apply_the_manifests_again(galera: &Galera<'_>) {
     assert_eq!(events(galera, "BootstrapRemoved").len(), 1, "what is applied again is left alone");
 }
 
-/// Their namespace is the one that they are applied to, and their image cannot be had here. One of their objects was never
-/// valid: its script stands under metadata.
+/// Applies the documents unchanged, except for their namespace and for their image, which is not available here. One of their
+/// objects was never valid: its script is under metadata.
 fn apply_the_documents_word_for_word(galera: &Galera<'_>) {
     let here = VERBATIM.replace("  namespace: default\n", "").replace("mariadb:latest", "mariadb:10.11");
     let applied = galera.apply(&here);
@@ -120,7 +120,7 @@ fn apply_the_documents_word_for_word(galera: &Galera<'_>) {
     assert_eq!(galera.kubectl(&replicas).stdout, "0");
 }
 
-/// Each member would come up empty, in its container's own folder.
+/// Checks that the mount path of the data cannot change: each member would come up empty, in a folder of its container.
 fn the_mount_of_the_data_stays_where_it_is(galera: &Galera<'_>) {
     let set = "statefulset/galera-instance-galera";
     let revision = ["get", set, "--output=jsonpath={.status.updateRevision}"];

@@ -1,5 +1,5 @@
-//! A plain cluster moves to TLS and back as charts/galera/README.md says, block by block, under a writer: no row is lost, the
-//! group is encrypted, and a renewed certificate is read by servers that run. Part of `make drills`.
+//! A plain cluster moves to TLS and back as charts/galera/README.md says, block by block, while a client writes: no row is
+//! lost, the group is encrypted, and running servers load a renewed certificate. Part of `make drills`.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::writer::Writer;
 
 const PAGE: &str = include_str!("../../charts/galera/README.md");
 
-/// The blocks of commands of the section about TLS.
+/// Returns the blocks of commands in the section about TLS.
 fn blocks() -> Vec<String> {
     let (_, section) = PAGE.split_once("\n## TLS\n").expect("the section");
     let (section, _) = section.split_once("\n## ").expect("the next one");
@@ -21,7 +21,7 @@ fn blocks() -> Vec<String> {
     section.split("```sh").skip(1).map(block).collect()
 }
 
-/// Whether a server greets before a client has said anything, as the group does without TLS.
+/// Returns whether a server sends data before its client does, as the group does without TLS.
 fn greets(galera: &Galera<'_>, ordinal: usize) -> bool {
     let host = format!("{}.{}-hs", galera.member(ordinal), galera.name);
     let read = format!("exec 3<>/dev/tcp/{host}/4567 && timeout 2 head -c 1 <&3 | wc -c");
@@ -29,7 +29,7 @@ fn greets(galera: &Galera<'_>, ordinal: usize) -> bool {
     galera.kubectl(&inside).succeeded().trim() == "1"
 }
 
-/// How the connections of this member's group were made since it started, in the words of its log.
+/// Counts the group connections with TLS and without that a member's log shows since the member started.
 fn schemes(galera: &Galera<'_>, ordinal: usize) -> [usize; 2] {
     let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).succeeded();
     let made = || log.lines().filter(|line| line.contains("connection established to"));
@@ -44,7 +44,7 @@ fn provider(galera: &Galera<'_>, ordinal: usize, option: &str) -> String {
     value.unwrap_or("unset").to_owned()
 }
 
-/// When the certificate that a client sees ends.
+/// Returns the end of validity of the certificate that a client sees.
 fn ends(galera: &Galera<'_>, ordinal: usize) -> String {
     const ASK: &str = "MYSQL_PWD=$MARIADB_ROOT_PASSWORD exec mariadb --no-defaults --user=root --host=127.0.0.1 --ssl \
         --batch --skip-column-names --execute=\"SHOW STATUS LIKE 'Ssl_server_not_after'\"";
@@ -118,7 +118,7 @@ fn a_plain_cluster_moves_to_tls_is_renewed_and_goes_back_and_no_row_is_lost() {
     );
 }
 
-/// By the chart; and by the guard, whatever tool it comes from.
+/// Checks that the chart refuses TLS in one step, and that the guard does, whatever tool the change comes from.
 fn at_once_is_refused(galera: &Galera<'_>) {
     let chart = chart("galera");
     let upgrade = ["upgrade", &galera.name, &chart, "--namespace", &galera.namespace, "--reuse-values"];

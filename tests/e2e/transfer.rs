@@ -1,8 +1,8 @@
-//! State transfers that take their time, and servers that die: the donor waits for its joiner, no probe kills a member that
-//! copies, and Ready never outlives the server that earned it.
+//! Slow state transfers, and servers that die: the donor waits for its joiner, no probe kills a member that copies, and Ready
+//! never outlives the server that earned it.
 //!
-//! GATERA_SLOW=SECONDS draws the transfer out (more than a minute without it; liveness probes of the seed documents kill
-//! after one).
+//! GATERA_SLOW sets the length of a transfer in seconds. The default of 70 exceeds the minute after which the liveness probes of
+//! the seed documents kill a server.
 
 use std::env;
 use std::fs;
@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use crate::galera::{Galera, patiently};
 use crate::{power, rolling};
 
-/// How fast a donor sends, in KiB/s.
+/// The rate at which a donor sends, in KiB/s.
 const RATE: u64 = 1024;
 
 fn seconds() -> u64 {
     env::var("GATERA_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(70)
 }
 
-/// Slows down what donors send, in the option file that the members read, and makes the database big enough to notice. The
-/// guard restarts them for it, one after the other.
+/// Limits what donors send, in the option file that the members read, and makes the database so large that it matters. The
+/// guard restarts the members for the change, one after the other.
 pub fn slow_down(galera: &Galera<'_>, options: &str) {
     let before = rolling::note(galera);
     let patch = json!({ "data": { "innodb.cnf": format!("{options}\n[sst]\nrlimit={RATE}k\n") } });
@@ -30,7 +30,7 @@ pub fn slow_down(galera: &Galera<'_>, options: &str) {
         ["patch", "configmap/galera-instance-nodeconfig", "--type=merge", "--patch", &patch.to_string()];
     galera.kubectl(&patch).succeeded();
     rolling::until_rolled(galera, &before);
-    // The empty database has some sixty megabytes.
+    // The empty database has about sixty megabytes.
     let megabytes = (seconds() * RATE / 1024).saturating_sub(60);
     galera
         .ask(&galera.member(0), "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
@@ -39,9 +39,9 @@ pub fn slow_down(galera: &Galera<'_>, options: &str) {
     }
 }
 
-/// The member that sends a state transfer to this one. A server that was killed in the middle of one still counts as a member
-/// for some seconds, and its donor as its donor: until the others have let go of it, one more that leaves costs them the
-/// majority.
+/// Waits for the member that sends a state transfer to this one, and returns it. A server that was killed during a transfer
+/// still counts as a member for some seconds, and its donor as a donor: until the other members have removed it, another
+/// leaving member would cost them the majority.
 fn donor(galera: &Galera<'_>, joiner: &str) -> String {
     patiently("one member gives a state transfer, and the joiner receives it", || {
         let probe = ["exec", joiner, "--container=mariadb", "--", "/etc/gatera/wait-for-sync.sh", "started"];
@@ -55,7 +55,7 @@ fn donor(galera: &Galera<'_>, joiner: &str) -> String {
     })
 }
 
-/// Down by the last member with a good-bye, a disk that is lost meanwhile, and up again: a full copy.
+/// Scales the last member away in order, deletes its volume, and scales up again, which requires a full copy.
 pub fn a_disk_is_lost(galera: &Galera<'_>, last: usize) {
     let (set, joiner) = (format!("statefulset/{}-galera", galera.name), galera.member(last));
     galera.kubectl(&["scale", &set, &format!("--replicas={last}")]).succeeded();
@@ -66,7 +66,7 @@ pub fn a_disk_is_lost(galera: &Galera<'_>, last: usize) {
     galera.kubectl(&["scale", &set, &format!("--replicas={}", last + 1)]).succeeded();
 }
 
-/// A donor is deleted while it sends. It stays until its joiner is Synced, although nothing but its preStop hook holds it.
+/// Checks that a donor that is deleted while it sends stays until its joiner is Synced, though only its preStop hook holds it.
 pub fn a_donor_stays_until_its_joiner_is_through(galera: &Galera<'_>) {
     let joiner = galera.member(2);
     a_disk_is_lost(galera, 2);
@@ -105,7 +105,7 @@ pub fn a_donor_stays_until_its_joiner_is_through(galera: &Galera<'_>) {
     assert!(!aborted.contains("is no longer in the group"), "the joiner lost its donor");
 }
 
-/// The server of a member is killed. From then on the member is not Ready until its new server is Synced.
+/// Checks that a member whose server was killed is not Ready until its new server is Synced.
 pub fn ready_never_outlives_its_server(galera: &Galera<'_>, ordinal: usize) {
     let pod = galera.member(ordinal);
     let starts = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_u64();
@@ -115,7 +115,7 @@ pub fn ready_never_outlives_its_server(galera: &Galera<'_>, ordinal: usize) {
     patiently("the server is started again", || {
         galera.pod(&pod).filter(restarted).map(drop).ok_or_else(|| "not yet".to_owned())
     });
-    // From here on the old status file lies beside the new server.
+    // From here on the status file of the old server lies beside the new server.
     loop {
         let ready = galera.is_ready(&pod);
         let synced = galera.wsrep(&pod).is_ok_and(|it| it.state == "Synced" || it.state.starts_with("Donor"));

@@ -1,6 +1,6 @@
-//! Without the guard: the danger is real. After a power failure members differ, and two everyday commands erase the
-//! database, while every pod is 1/1 Running.
-//! `make e2e` runs this first, in a lab of its own.
+//! Without the guard, the danger is real: after a power failure members differ, and two everyday commands erase the database,
+//! while every pod is 1/1 Running.
+//! `make e2e` runs this first, in its own lab.
 
 use crate::galera::{Galera, SEED, patiently};
 use crate::install::helm;
@@ -17,7 +17,7 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
     galera.apply(SEED).succeeded();
     galera.until_ready(3);
     galera.until_synced(3, 4);
-    // The clean-up of the seed documents.
+    // The clean-up that the seed documents describe.
     let bootstrap = ["deployment/galera-instance-bootstrap", "service/galera-instance-bootstrap-svc"];
     galera
         .kubectl(&["delete", bootstrap[0], bootstrap[1], "configmap/galera-instance-bootstrap"])
@@ -27,7 +27,7 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
     assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
 
     power::names_of_members_that_are_not_ready_resolve(&galera);
-    // A power failure: nobody asks the servers for their positions. A member that lacks rows serves, and every pod is Ready.
+    // A power failure: the servers are not asked for their positions. A member that lacks rows serves, and every pod is Ready.
     power::all_servers_die_while_one_is_behind(&galera);
     galera.until_ready(3);
     let serves = |ordinal| galera.wsrep(&galera.member(ordinal)).is_ok_and(|it| it.component == "Primary");
@@ -38,14 +38,14 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
 
     let patch = r#"{"spec":{"publishNotReadyAddresses":false}}"#;
     galera.kubectl(&["patch", "service", "galera-instance-hs", "--patch", patch]).succeeded();
-    // The first command. Nobody is left for member 0 to join: the cluster is down, the data is intact.
+    // The first command. Member 0 has no member left to join: the cluster is down, the data is intact.
     galera.kubectl(&["delete", "pod", "--selector=app=galera", "--wait=false"]).succeeded();
     patiently("member 0 cannot start", || {
         let log = galera.kubectl(&["logs", &galera.member(0), "--container=mariadb", "--previous"]).stdout;
         if log.contains("No address to connect") { Ok(()) } else { Err(log) }
     });
 
-    // The second one, "to fix it".
+    // The second command, "to fix it".
     galera.apply(SEED).succeeded();
     galera.until_ready(3);
     let after = galera.until_synced(3, 4);
@@ -60,7 +60,7 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
     }
 }
 
-/// charts/galera carries the step itself.
+/// charts/galera contains the step itself, without the guard.
 #[test]
 fn the_chart_alone_survives_a_power_failure() {
     let lab = lab();
@@ -77,7 +77,7 @@ fn the_chart_alone_survives_a_power_failure() {
     power::a_power_failure_loses_nothing(&galera, &cluster);
     galera.until_ready(3);
 
-    // An orderly stop stays one: the step passes SIGTERM on.
+    // An orderly stop stays orderly, because the step passes SIGTERM on.
     let pod = galera.member(1);
     galera.kubectl(&["delete", "pod", &pod]).succeeded();
     galera.until_ready(3);

@@ -1,7 +1,7 @@
-//! The upgrade from series to series that G17 describes, while a client commits rows: one series at a time, one member at a
-//! time, and back again while a member still has the old series. Part of `make drills`, which brings the images of all series.
+//! The upgrade that G17 describes, while a client commits rows: one series at a time, one member at a time, and back again
+//! while a member still has the old series. Part of `make drills`, which brings the images of all series.
 //!
-//! The image of 11.4 has no `mariadb-upgrade`, so that step is walked without it. Its `mariadb-backup` is of 11.8.
+//! The image of 11.4 has no `mariadb-upgrade`, so that step is taken without it. Its `mariadb-backup` is that of 11.8.
 
 use std::env;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::power;
 use crate::transfer;
 use crate::writer::Writer;
 
-/// The nodes, which know the images of all series.
+/// Returns the nodes, with the images of all series.
 fn with_all_series() -> &'static ControlPlane {
     static IMAGES: LazyLock<()> = LazyLock::new(|| {
         let images = env::var("GATERA_MARIADB_IMAGES").expect("it names images: use `make drills`");
@@ -39,25 +39,25 @@ impl Upgrade<'_> {
         format!("statefulset/{}-galera", self.galera.name)
     }
 
-    /// With a cache that holds more than what is written while a member restarts.
+    /// Installs or upgrades the release, with a cache for more than what is written while a member restarts.
     fn release(&self, verb: &str, series: &str, options: &str) {
         let values = format!("--set=image.tag={series},gcacheSize=256M,config={options}");
         helm(self.galera, verb, &[&values]);
     }
 
-    /// Members below this ordinal keep what they have.
+    /// Makes members below this ordinal keep their revision.
     fn hold_below(&self, ordinal: usize) {
         let patch = json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": ordinal } } } })
             .to_string();
         self.galera.kubectl(&["patch", &self.set(), "--patch", &patch]).succeeded();
     }
 
-    /// Its series, if its server answers.
+    /// Returns the version of a member's server, or an empty text if it does not answer.
     fn version(&self, ordinal: usize) -> String {
         self.galera.sql(&self.galera.member(ordinal), "SELECT VERSION()").stdout.trim().to_owned()
     }
 
-    /// These members serve with this series.
+    /// Waits until these members serve with this series.
     fn until_runs(&self, series: &str, ordinals: &[usize]) {
         for ordinal in ordinals {
             patiently(&format!("member {ordinal} runs {series} and is Ready"), || {
@@ -69,7 +69,7 @@ impl Upgrade<'_> {
         self.galera.until_synced(3, 3);
     }
 
-    /// How a member came by what it had missed since its pod started.
+    /// Returns how a member received what it had missed since its pod started.
     fn caught_up(&self, ordinal: usize) -> &'static str {
         let log = self.galera.kubectl(&["logs", &self.galera.member(ordinal), "--container=mariadb"]).stdout;
         match (log.contains("Running IST"), log.contains("Moving the backup to")) {
@@ -79,7 +79,7 @@ impl Upgrade<'_> {
         }
     }
 
-    /// What its server calls errors, before its last restart or since.
+    /// Returns the lines that a server logged as errors, before its last restart or since.
     fn errors(&self, pod: &str, before: bool) -> String {
         let which = format!("--previous={before}");
         let log = self.galera.kubectl(&["logs", pod, "--container=mariadb", &which]).stdout;
@@ -98,7 +98,7 @@ impl Upgrade<'_> {
         println!("after {:.0} s", began.elapsed().as_secs_f64());
     }
 
-    /// The series after the next is refused, the next one is a warning.
+    /// Checks that skipping a series is refused, and that the next series is only a warning.
     fn is_judged(&self, next: &str, skipped: Option<&str>) {
         let image = |series: &str| {
             let image = format!("mariadb=mariadb:{series}");
@@ -112,7 +112,7 @@ impl Upgrade<'_> {
         println!("{}", warned.stderr.trim());
     }
 
-    /// Rows and tables that a member of one series wrote are on the others.
+    /// Checks that tables and rows written by a member of one series arrive on the others.
     fn series_replicate(&self, table: &str) {
         self.galera.ask(&self.galera.member(0), &format!("CREATE TABLE shop.{table} (id INT PRIMARY KEY)"));
         for ordinal in 0..3 {
@@ -124,7 +124,7 @@ impl Upgrade<'_> {
         power::members_agree(self.galera, &format!("shop.t, shop.{table}"));
     }
 
-    /// Every member, one after the other, while the others serve.
+    /// Upgrades the system tables of every member, one after the other, while the others serve.
     fn upgrades_system_tables(&self) {
         const UPGRADE: &str =
             "MYSQL_PWD=$MARIADB_ROOT_PASSWORD mariadb-upgrade --user=root --skip-write-binlog";
@@ -153,7 +153,7 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     let writer = Writer::start(&galera, &password(&galera));
     upgrade.is_judged("11.4", Some("11.8"));
 
-    // The first one, also without its data; then two of three, and back.
+    // The last member first, then also without its data; then two of three, and back.
     let began = Instant::now();
     upgrade.hold_below(2);
     upgrade.release("upgrade", "11.4", "");
@@ -169,7 +169,7 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     writer.until_writes();
     there_is_a_way_back(&upgrade, &writer);
 
-    // All three.
+    // All three members.
     let began = Instant::now();
     upgrade.release("upgrade", "11.4", "");
     upgrade.until_runs("11.4", &[2, 1]);
@@ -196,7 +196,7 @@ fn series_by_series_no_row_is_lost_and_there_is_a_way_back_before_the_last_membe
     println!("upgrade: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// The old image is set again; a member that the new one has changed copies everything from one that it has not.
+/// Sets the old image again; a member that the new one has changed copies everything from one that it has not.
 fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
     let galera = upgrade.galera;
     let began = Instant::now();
@@ -208,7 +208,7 @@ fn there_is_a_way_back(upgrade: &Upgrade<'_>, writer: &Writer<'_>) {
             galera.kubectl(&["set", "image", &upgrade.set(), "mariadb=mariadb:10.11", "--dry-run=server"]);
         if set.status == 0 { Ok(()) } else { Err(set.stderr) }
     });
-    // A copy that a member of the new series sends cannot be read by the old one.
+    // The old series cannot read a copy that a member of the new series sends.
     upgrade.release("upgrade", "10.11", &format!("wsrep_sst_donor = {}", galera.member(0)));
     for ordinal in [2, 1] {
         let pod = galera.member(ordinal);

@@ -1,6 +1,6 @@
-//! What happens to volumes while nobody looks: a cluster is stopped in order, one of its volumes is emptied, lost, replaced by an
-//! older copy or by another cluster's, cannot be written or is full, or a copy is cut short. `gatera start` never goes on without a
-//! word where data may be missing; whoever does what it prints has the cluster back.
+//! What may happen to volumes while a cluster is stopped in order: one of them is emptied, lost, replaced by an older copy or
+//! by another cluster's volume, read-only or full, or a copy was cut short. `gatera start` reports it wherever data may be
+//! missing, and the command that it prints brings the cluster back.
 //!
 //! Part of `make drills`.
 
@@ -14,7 +14,7 @@ use crate::install::grown;
 use crate::power;
 use crate::recover::{Cordoned, all_made_to_leave, outcome, recover, walk};
 
-/// With the rights of this machine, which owns the disks.
+/// Runs a line of shell with the rights of this machine, which owns the disks.
 pub fn shell(line: &str, paths: &[&Path]) {
     let status = Command::new("sh").args(["-euc", line, "sh"]).args(paths).status().unwrap();
     assert!(status.success(), "{line} {paths:?}");
@@ -25,8 +25,8 @@ fn stopped(galera: &Galera<'_>) {
     assert_eq!(code, Some(0), "{text}");
 }
 
-/// It does not start without a word; what it says names this. What it prints is then done, word for word; where it leaves open
-/// whose data is right, `right` is named.
+/// Checks that `gatera start` refuses and names this problem, then runs the command that it prints, unchanged. Where it leaves
+/// open whose data is right, `right` names the member.
 fn started_as_told(galera: &Galera<'_>, what: &str, says: &[&str], right: Option<usize>) {
     let (code, text) = outcome(walk("start", galera, &["--yes"]));
     println!("--- {what}\n{text}");
@@ -47,7 +47,7 @@ fn started_as_told(galera: &Galera<'_>, what: &str, says: &[&str], right: Option
     assert_eq!(code, Some(0), "{text}");
 }
 
-/// All are back, in the cluster that it was, with these rows.
+/// Checks that all members are back in the same cluster with this number of rows.
 fn whole(galera: &Galera<'_>, cluster: &str, rows: usize) {
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
@@ -62,7 +62,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     let (galera, cluster) = gate::known("volumes");
     let aside = |name: &str| galera.lab.folder().join(name);
 
-    // An older copy of the newest: what it had when it was stopped is more.
+    // An older copy of the newest volume: the member had more data when it was stopped.
     stopped(&galera);
     let older = aside("older");
     shell(r#"cp -a "$1" "$2""#, &[&galera.volume(0), &older]);
@@ -78,7 +78,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     started_as_told(&galera, "an older copy", &[&newer], None);
     whole(&galera, &cluster, 5);
 
-    // The newest is empty, then another one.
+    // The newest volume is empty, then another one.
     for ordinal in [0, 2] {
         stopped(&galera);
         shell(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(ordinal)]);
@@ -87,7 +87,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
         whole(&galera, &cluster, 5);
     }
 
-    // The claim itself is lost, against every advice: its member gets a new one.
+    // The claim itself is lost, against the guard's advice: its member gets a new one.
     stopped(&galera);
     galera.delete_claim(&galera.claim(1));
     galera.until_gone(&format!("pvc/{}", galera.claim(1)));
@@ -95,7 +95,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     started_as_told(&galera, "a lost claim", &[&empty], None);
     whole(&galera, &cluster, 5);
 
-    // Somebody else's data.
+    // The data of another cluster.
     let (other, strangers) = gate::known("strangers");
     stopped(&other);
     stopped(&galera);
@@ -105,7 +105,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     whole(&galera, &cluster, 5);
 }
 
-/// The newest cannot start, and says why; when its disk is well again, all of it is there.
+/// The newest member cannot start and reports why; once its disk is repaired, all of its data is there.
 #[test]
 fn a_volume_that_cannot_be_written_is_said() {
     let (galera, cluster) = gate::known("disks");
@@ -140,7 +140,7 @@ fn a_volume_that_cannot_be_written_is_said() {
     }
 }
 
-/// Half a copy is nobody's data: whoever holds it is not started from, and nobody waits for it.
+/// A copy that was cut short is not data: no start is made from it, and no member waits for it.
 #[test]
 fn a_copy_that_was_cut_short_is_not_started_from() {
     let (galera, cluster) = gate::known("half");

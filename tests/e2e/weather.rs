@@ -1,6 +1,6 @@
-//! Full copies that break off, by mariabackup and by rsync: the donor or the joiner dies when a tenth, half or nine tenths have arrived;
-//! and nodes that are replaced one after the other, each with the volume of its member. A writer all the while. Part of
-//! `make drills`; GATERA_GIGABYTES says how much there is to copy.
+//! Full copies that break off, by mariabackup and by rsync: the donor or the joiner dies when a tenth, half or nine tenths have
+//! arrived. Then nodes that are replaced one after the other, each with the volume of its member. A client writes throughout.
+//! Part of `make drills`; GATERA_GIGABYTES sets the size of the copy.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn formed(name: &str, method: &str) -> (Galera<'static>, String) {
     (galera, cluster)
 }
 
-/// The bytes of all files in a folder. Files come and go meanwhile.
+/// Returns the size of all files in a folder in bytes. Files may come and go meanwhile.
 fn size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let each = entries.map(|entry| match entry.metadata() {
@@ -35,9 +35,9 @@ fn size(folder: &Path) -> u64 {
     each.sum()
 }
 
-/// Without what every server has, so that a part of the copy is a part of the rows.
+/// Returns the size of the tables without the files that every server has, so that it measures how many rows have arrived.
 fn rows(folder: &Path) -> u64 {
-    // mariadb-backup receives beside the data.
+    // mariadb-backup receives into a folder beside the data.
     ["shop", ".sst/shop", "data/shop", "data/.sst/shop"].iter().map(|it| size(&folder.join(it))).sum()
 }
 
@@ -45,7 +45,7 @@ fn until_arrived(galera: &Galera<'_>, percent: u64) -> Duration {
     let began = Instant::now();
     let (whole, joiner) = (rows(&galera.volume(0)), galera.volume(2));
     assert!(whole > 1 << 20, "there is something to copy: {whole}");
-    // The copy takes seconds, so this looks all the time.
+    // The copy takes only seconds, so this loop does not pause.
     while rows(&joiner) < whole * percent / 100 {
         assert!(began.elapsed() < Duration::from_secs(300), "{} of {whole} bytes arrived", rows(&joiner));
     }
@@ -81,8 +81,8 @@ fn copies_break_off(method: &str) {
     println!("{method}: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// A joiner can give up within moments of its donor's death. Then one of three is left, without a majority: `gatera status` says
-/// so, and what it prints is done.
+/// Waits until all members are back. A joiner may give up shortly after its donor's death, which leaves one of three members
+/// without a majority: `gatera status` reports that, and its way out is followed.
 fn all_come_back(galera: &Galera<'_>) {
     let (mut helped, began) = (false, Instant::now());
     patiently("all members to be Ready", || {
@@ -90,7 +90,7 @@ fn all_come_back(galera: &Galera<'_>) {
             return Ok(());
         }
         let text = status(galera);
-        // They may come back by themselves, as it says first.
+        // As it says first, they may come back by themselves.
         let waits = began.elapsed() < Duration::from_secs(90);
         if let Some((_, rest)) = text.split_once("CUT-OFF ").filter(|_| !helped && !waits) {
             println!("{text}");
@@ -101,7 +101,7 @@ fn all_come_back(galera: &Galera<'_>) {
     });
 }
 
-/// As the joiner's log has it: a donor that blocks answers nobody.
+/// Returns the donor that the joiner's log names; a donor that blocks answers no query.
 fn donor(galera: &Galera<'_>) -> String {
     let log = galera.kubectl(&["logs", &galera.member(2), "--container=mariadb"]).stdout;
     let (_, chosen) = log.rsplit_once("Selected ").expect("the group has chosen a donor");
@@ -119,8 +119,8 @@ fn by_rsync() {
     copies_break_off("rsync");
 }
 
-/// The node of the donor loses its network in the middle of the copy. The other two are a majority: the joiner begins again with the
-/// one that serves.
+/// The node of the donor loses its network in the middle of the copy. The other two members are a majority: the joiner begins
+/// again with the one that serves.
 #[test]
 fn the_node_of_a_donor_is_cut_off() {
     let (galera, cluster) = formed("cut", "rsync");
@@ -151,7 +151,7 @@ fn the_node_of_a_donor_is_cut_off() {
     println!("cut: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }
 
-/// As when a cluster's nodes are upgraded by new ones: cordoned, drained, and their local volumes gone with them.
+/// As when nodes are upgraded by replacing them: they are cordoned and drained, and their local volumes are gone with them.
 #[test]
 fn three_nodes_are_replaced_one_after_the_other() {
     let (galera, cluster) = formed("replaced", "mariabackup");
@@ -167,7 +167,7 @@ fn three_nodes_are_replaced_one_after_the_other() {
         let lost = galera.volume(ordinal);
         galera.delete_claim(&galera.claim(ordinal));
         fs::remove_dir_all(&lost).unwrap();
-        // The pod that waits holds the claim; its next one gets a new claim.
+        // The waiting pod still holds the claim; the next pod gets a new one.
         galera.kubectl(&["delete", "pod", &pod, "--wait=false"]);
         galera.lab.kubectl(User::Admin, &["uncordon", &node]).succeeded();
         galera.until_ready(3);

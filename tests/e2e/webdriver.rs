@@ -1,7 +1,7 @@
-//! The W3C's WebDriver protocol, as much of it as the drills use: a session of a browser, elements, and what is done to them. JSON over
-//! HTTP, a connection for each command.
+//! The part of the W3C's WebDriver protocol that the drills use: a browser session, its elements, and actions on them. JSON
+//! over HTTP, one connection per command.
 //!
-//! Must not know: where the browser runs, how long one waits, what pages there are.
+//! Must not know: where the browser runs, how long drills wait, which pages there are.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-/// How long one command may take: longer than a page may load, so it is the driver who says what went wrong.
+/// The time limit for one command: longer than for a page, so that the driver itself reports what went wrong.
 const COMMAND: Duration = Duration::from_secs(120);
 const PAGE_LOAD: Duration = Duration::from_secs(60);
 
-/// What the protocol calls the one field of a reference to an element.
+/// The protocol's name for the only field of a reference to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// A key that is not a letter.
+/// The code of the Enter key, which is not a letter.
 pub const ENTER: &str = "\u{e007}";
 
 pub struct Session {
@@ -26,10 +26,10 @@ pub struct Session {
 }
 
 impl Session {
-    /// A new browser that remembers nothing, at the driver that listens on `driver`.
+    /// Starts a new browser without stored data, at the driver that listens on `driver`.
     pub fn start(driver: &str) -> Result<Self, String> {
-        // Its own sandbox needs rights that a pod does not have, and the memory that pods share is too small. It has nothing to ask of
-        // the world outside, where nothing answers.
+        // Chromium's own sandbox needs rights that a pod does not have, and the shared memory of pods is too small. No
+        // background requests: nothing outside would answer them.
         let arguments = [
             "--headless",
             "--no-sandbox",
@@ -45,12 +45,12 @@ impl Session {
             "goog:chromeOptions": {
                 "binary": "/usr/bin/chromium",
                 "args": arguments,
-                // No connections ahead of what is asked for. A server that waits for the first byte (Apache does) never took such a one,
-                // so it does not close it when its pod goes: the next page would wait, for minutes, for somebody who is gone.
+                // No connections in advance. A server that waits for the first byte (as Apache does) never accepts such a
+                // connection, so it does not close it when its pod goes: the next page would wait for that pod for minutes.
                 "prefs": { "net.network_prediction_options": 2 },
             },
             "timeouts": { "pageLoad": PAGE_LOAD.as_millis(), "script": PAGE_LOAD.as_millis(), "implicit": 0 },
-            // A question of the page is a mistake of the drill: the command that meets it fails, and says what was asked.
+            // A dialog of the page is a mistake of the drill: the command that meets it fails with the text of the dialog.
             "unhandledPromptBehavior": "dismiss and notify",
         }}});
         let answer = command(driver, "POST", "/session", Some(&wanted))?;
@@ -67,7 +67,7 @@ impl Session {
         command(&self.driver, "POST", &format!("{}/{path}", self.path), Some(body))
     }
 
-    /// Returns when the page and what belongs to it are loaded.
+    /// Opens a page. Returns when the page and what belongs to it are loaded.
     pub fn open(&self, url: &str) -> Result<(), String> {
         self.post("url", &json!({ "url": url })).map(drop)
     }
@@ -80,17 +80,17 @@ impl Session {
         self.get("title")
     }
 
-    /// What a person sees of the first element that this selects.
+    /// Returns the visible text of the first element that `css` selects.
     pub fn text(&self, css: &str) -> Result<String, String> {
         self.get(&self.of(css, "text")?)
     }
 
-    /// What stands in a field now; of the page, not of its source.
+    /// Returns the current value of a field, which may differ from the page's source.
     pub fn value(&self, css: &str) -> Result<String, String> {
         self.get(&self.of(css, "property/value")?)
     }
 
-    /// Fails while something is in front of it, or it cannot be seen.
+    /// Presses an element. Fails while it is covered or cannot be seen.
     pub fn press(&self, css: &str) -> Result<(), String> {
         self.post(&self.of(css, "click")?, &json!({})).map(drop)
     }
@@ -100,22 +100,22 @@ impl Session {
         self.post(&self.of(css, "clear")?, &json!({})).map(drop)
     }
 
-    /// Key by key, as a person does.
+    /// Types key by key, as a person does.
     pub fn keys(&self, css: &str, text: &str) -> Result<(), String> {
         self.post(&self.of(css, "value")?, &json!({ "text": text })).map(drop)
     }
 
-    /// What is said from now on is said of what is in this frame.
+    /// Makes all further commands refer to the content of this frame.
     pub fn enter(&self, css: &str) -> Result<(), String> {
         self.post("frame", &json!({ "id": { ELEMENT: self.element(css)? } })).map(drop)
     }
 
-    /// And now of the whole page again.
+    /// Makes all further commands refer to the whole page again.
     pub fn leave(&self) -> Result<(), String> {
         self.post("frame", &json!({ "id": null })).map(drop)
     }
 
-    /// A PNG of what the window shows.
+    /// Returns a PNG of what the window shows.
     pub fn screenshot(&self) -> Result<Vec<u8>, String> {
         BASE64_STANDARD.decode(self.get("screenshot")?).map_err(|error| format!("a screenshot: {error}"))
     }
@@ -132,19 +132,19 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// The browser ends with its session. A driver that is gone took it along.
+    /// Ends the session and with it the browser. If the driver is gone, the browser is too.
     fn drop(&mut self) {
         let _ = command(&self.driver, "DELETE", &self.path, None);
     }
 }
 
-/// Whether the driver takes sessions.
+/// Returns an error unless the driver accepts sessions.
 pub fn is_up(driver: &str) -> Result<(), String> {
     let status = command(driver, "GET", "/status", None)?;
     if status["ready"] == true { Ok(()) } else { Err(status.to_string()) }
 }
 
-/// The field `value` of the answer, or the error that is in it: the first line of what the driver says, which begins with its name.
+/// Returns the answer's field `value` or its error: the first line of the driver's message, which begins with the error's name.
 fn command(driver: &str, verb: &str, path: &str, body: Option<&Value>) -> Result<Value, String> {
     let answer = exchange(driver, verb, path, body).map_err(|error| format!("{verb} {path}: {error}"))?;
     let mut answer: Value =
@@ -172,7 +172,7 @@ fn exchange(driver: &str, verb: &str, path: &str, body: Option<&Value>) -> io::R
     let mut reader = BufReader::new(stream);
     let mut length = 0;
     let mut line = String::new();
-    // Up to the empty line. The status repeats what the body says.
+    // Read up to the empty line. The status code repeats what the body says.
     while {
         line.clear();
         reader.read_line(&mut line)? > 2

@@ -1,6 +1,6 @@
-//! WordPress by charts/wordpress, as a person at a browser meets it: set up through its own page, and what is written in its editor is
-//! still served after its database restarts or a member of its Galera cluster is killed, after its own pod restarts, and after an
-//! upgrade. Part of `make drills`, which builds its image and the browser's.
+//! WordPress by charts/wordpress, as a person at a browser meets it: set up through its own page. What is written in its editor
+//! is still served after its database restarts or a member of its Galera cluster is killed, after its own pod restarts, and
+//! after an upgrade. Part of `make drills`, which builds its image and the browser's.
 
 use std::cell::RefCell;
 use std::env;
@@ -19,19 +19,19 @@ use crate::webdriver::ENTER;
 
 const TITLE: &str = "Rows that stay";
 const POST: &str = "Written on one, read on another";
-/// Beyond ASCII, and with what HTML has a meaning for.
+/// Text beyond ASCII, and with characters that have a meaning in HTML.
 const WORDS: &str = "Trois serveurs, une même ligne: ça reste & < 4 minutes.";
 const USER: &str = "admin";
-/// Strong enough for the setup page to take it without being asked twice.
+/// A password so strong that the setup page takes it without a confirmation.
 const PASSWORD: &str = "Nine-rows.Of-three.Members-58";
 
 struct Blog<'a> {
     lab: &'a ControlPlane,
     namespace: String,
-    /// What charts/wordpress is told of its database.
+    /// The value of charts/wordpress that names its database.
     database: String,
     browser: Browser,
-    /// Where the post is.
+    /// The address of the post.
     post: RefCell<String>,
 }
 
@@ -76,22 +76,22 @@ impl<'a> Blog<'a> {
         self.kubectl(&["rollout", "status", &deployment, "--timeout=80s"]).succeeded();
     }
 
-    /// Returns when the old pod is gone and its successor Ready.
+    /// Deletes the pods of a tier. Returns when the old pod is gone and its successor is Ready.
     fn restarted(&self, tier: &str, deployment: &str) {
         self.kubectl(&["delete", "pod", &format!("--selector=tier={tier}")]).succeeded();
         self.until_rolled_out(deployment);
     }
 
-    /// WordPress leads everybody to the name it was set up under: this one, always.
+    /// Returns an address with the name that WordPress was set up under, as WordPress redirects every request to that name.
     fn url(&self, path: &str) -> String {
         format!("http://wordpress.{}.svc.cluster.local{path}", self.namespace)
     }
 
-    /// Through its own pages, up to the dashboard.
+    /// Sets WordPress up through its own pages, up to the dashboard.
     fn set_up(&self) {
         let browser = &self.browser;
         browser.open_until(&self.url("/"), |page| contains(page, "h1", "Welcome"));
-        // The page's own script comes to rest there, after it has put in a password of its own.
+        // The page's own script ends with the cursor in this field, after it has put in a password of its own.
         browser.see("#pass1:focus");
         browser.fill("#weblog_title", TITLE);
         browser.fill("#user_login", USER);
@@ -102,7 +102,7 @@ impl<'a> Blog<'a> {
         browser.read("h1", "Success!");
         browser.picture("set-up");
         browser.press("a[href*='wp-login.php']");
-        // A moment after the page is there, a script of it moves the cursor to that field.
+        // Shortly after the page has loaded, its script moves the cursor to that field.
         browser.see("#user_login:focus");
         browser.fill("#user_login", USER);
         browser.fill("#user_pass", PASSWORD);
@@ -111,7 +111,7 @@ impl<'a> Blog<'a> {
         browser.picture("dashboard");
     }
 
-    /// In the block editor, as somebody who sees it for the first time.
+    /// Writes and publishes a post in the block editor, as a person who sees it for the first time.
     fn write_post(&self) {
         const TITLE_FIELD: &str = ".editor-post-title__input";
         const PARAGRAPH: &str = "[data-type='core/paragraph']";
@@ -120,7 +120,7 @@ impl<'a> Blog<'a> {
             contains(page, ".edit-post-welcome-guide", "Welcome to the ")
         });
         browser.press(".edit-post-welcome-guide .components-modal__header button");
-        // A newer WordPress has a frame around what is written.
+        // A newer WordPress has a frame around the text.
         browser.enter("iframe[name='editor-canvas']", TITLE_FIELD);
         browser.write(TITLE_FIELD, &format!("{POST}{ENTER}"));
         browser.write(PARAGRAPH, WORDS);
@@ -137,7 +137,7 @@ impl<'a> Blog<'a> {
         self.post.replace(browser.url());
     }
 
-    /// The front page with the post on it, and the post. Whoever is logged in gets no page from a cache.
+    /// Checks that the front page shows the post, and opens the post. A user who is logged in gets no page from a cache.
     fn is_served(&self, when: &str) {
         let started = Instant::now();
         self.browser.open_until(&self.url("/"), |page| {
@@ -159,7 +159,7 @@ impl<'a> Blog<'a> {
     }
 }
 
-/// A drill that failed shows what runs in its namespace and what it said last.
+/// Shows the pods, Events and last log lines of the namespace after a drill has failed.
 impl Drop for Blog<'_> {
     fn drop(&mut self) {
         if !thread::panicking() {

@@ -1,7 +1,7 @@
-//! A client that commits rows all the while, through the cluster's client Service, and remembers what was acknowledged. At
-//! the end every acknowledged row must be there: that is what "nothing is lost" means.
+//! A client that commits rows throughout, through the cluster's client Service, and records which were acknowledged. At the end
+//! every acknowledged row must be there: that is the meaning of "nothing is lost".
 //!
-//! Must not know: what is done to the cluster meanwhile.
+//! Must not know: what happens to the cluster meanwhile.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::galera::{Galera, patiently, series};
 
 const POD: &str = "writer";
 
-/// One transaction per line: it is acknowledged when its number is printed. A failed one is tried anew under the next
-/// number, so a commit whose answer was lost is never counted.
+/// One transaction per line: it is acknowledged when its number is printed. A failed one is tried again with the next number,
+/// so a commit whose answer was lost is never counted.
 const SCRIPT: &str = r#"
 number=0
 export MYSQL_PWD=$PASSWORD
@@ -31,12 +31,12 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Starts it and waits for its first row. `secret` is the key of a Secret, or the password itself.
+    /// Starts the writer and waits for its first rows. `password` refers to the key of a Secret, or is the password itself.
     pub fn start(galera: &'a Galera<'a>, password: &serde_json::Value) -> Self {
         Self::on_node(galera, password, &serde_json::Value::Null)
     }
 
-    /// The same on the node of this member, which others may leave.
+    /// Starts the writer on the node of this member, which other members may leave.
     pub fn beside(galera: &'a Galera<'a>, password: &serde_json::Value, member: &str) -> Self {
         let node = galera.pod(member).expect("it is there")["spec"]["nodeName"].clone();
         Self::on_node(galera, password, &node)
@@ -78,7 +78,7 @@ impl<'a> Writer<'a> {
         self.printed().lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// The longest time between two rows that were acknowledged one after the other, in seconds.
+    /// Returns the longest time between two consecutive acknowledged rows, in seconds.
     pub fn longest_pause(&self) -> f64 {
         let log = self.galera.kubectl(&["logs", POD, "--timestamps"]).succeeded();
         let rows = log.lines().filter_map(|line| line.split_once(' '));
@@ -88,7 +88,7 @@ impl<'a> Writer<'a> {
         pauses.fold(0.0, f64::max)
     }
 
-    /// Waits for rows that are newer than now.
+    /// Waits until new rows are acknowledged.
     pub fn until_writes(&self) {
         let before = self.acknowledged().len();
         patiently("the writer's rows are acknowledged", || {
@@ -98,8 +98,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// Every row that was acknowledged until now is on every one of these members; returns how many there are, and how
-    /// often it had to try again.
+    /// Asserts that each of these members has every row acknowledged so far. Returns the number of rows and of failed attempts.
     pub fn counted(&self, members: usize) -> (usize, usize) {
         let acknowledged = self.acknowledged();
         let failed = self.printed().lines().filter(|line| line.starts_with("failed")).count();
@@ -114,7 +113,7 @@ impl<'a> Writer<'a> {
         (acknowledged.len(), failed)
     }
 
-    /// Ends it, and counts.
+    /// Counts as `counted` does, and ends the writer.
     pub fn finish(self, members: usize) -> (usize, usize) {
         let counted = self.counted(members);
         self.galera.kubectl(&["delete", "pod", POD, "--now"]).succeeded();

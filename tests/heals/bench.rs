@@ -1,5 +1,5 @@
-//! A control plane of its own with one or two replicas behind a Service, somebody who does harm, and somebody who asks all the
-//! time for what must be refused.
+//! A control plane of its own with one or two replicas behind a Service, the means to damage their objects, and a client that
+//! sends a request that must be refused again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,29 +27,29 @@ use crate::guarded::{Guard, Start, install, program};
 use crate::lab::{ControlPlane, User, eventually};
 use crate::wire::Balancer;
 
-/// How many guards there are.
+/// The number of replicas, and whether they run during the damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replicas {
     One,
     Two,
-    /// One, which is not there while it happens.
+    /// One replica, which is stopped while the damage is done.
     Restarted,
 }
 
 pub struct Bench {
-    // Before the control plane: it asks until it is dropped.
+    // Declared before the control plane, because it sends requests until it is dropped.
     asker: Asker,
     pub guards: Vec<Guard>,
     service: Balancer,
     replicas: Replicas,
     runtime: Runtime,
     client: Client,
-    /// The entries as they should be, mutating and validating, without their CA.
+    /// The intended entries, mutating and validating, without their CA.
     table: [Value; 2],
     pub plane: ControlPlane,
 }
 
-/// A Galera StatefulSet whose password is written out.
+/// Returns a Galera StatefulSet with a password in plain text.
 fn forbidden() -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db", "namespace": "default" },
@@ -68,7 +68,7 @@ async fn client(plane: &ControlPlane) -> Client {
 
 impl Bench {
     pub fn start(replicas: Replicas) -> Self {
-        // Whoever is first installs it.
+        // Only the first installation in a process succeeds.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let plane = ControlPlane::start();
         install(&plane);
@@ -102,7 +102,7 @@ impl Bench {
         self.service.lead_to(&self.guards.iter().map(|it| it.webhooks).collect::<Vec<_>>());
     }
 
-    /// What is done happens while the guards are there, or while they are not.
+    /// Does the damage while the guards run, or, with [`Replicas::Restarted`], between their stop and their restart.
     pub fn around(&mut self, harm: impl FnOnce(&Self)) {
         if self.replicas == Replicas::Restarted {
             for guard in self.guards.drain(..) {
@@ -133,7 +133,7 @@ impl Bench {
         }
     }
 
-    /// The object as it is.
+    /// Returns the object as it is now, if it exists.
     pub fn object(&self, object: Object) -> Option<Value> {
         let (api, name) = self.api(object);
         let found = self.runtime.block_on(api.get_opt(name)).unwrap();
@@ -159,7 +159,7 @@ impl Bench {
         self.runtime.block_on(done).unwrap_or_else(|error| panic!("{object:?} {harm:?}: {error}"));
     }
 
-    /// Everything is as it was, and works.
+    /// Waits until everything is as it was, and requests are judged.
     pub fn until_healed(&self, what: &str) {
         for guard in &self.guards {
             eventually(&format!("{what}: registered again"), || {
@@ -186,7 +186,7 @@ impl Bench {
         Some((secret, material))
     }
 
-    /// It can be used, and it is the chart's.
+    /// Whether the Secret is valid and still belongs to the chart.
     pub fn secret_is_sound(&self) -> bool {
         self.secret().is_some_and(|(secret, material)| {
             let labels = secret.metadata.labels.unwrap_or_default();
@@ -195,7 +195,7 @@ impl Bench {
         })
     }
 
-    /// The entries trust the CA in the Secret.
+    /// Whether the entries trust the CA in the Secret.
     fn is_trusted(&self) -> bool {
         let Some((_, material)) = self.secret() else { return false };
         [Object::Mutating, Object::Validating].into_iter().all(|object| {
@@ -217,23 +217,23 @@ impl Bench {
         })
     }
 
-    /// Why what is forbidden is not admitted, if so.
+    /// Returns the message with which the forbidden request is refused; `None` if it is admitted.
     pub fn refusal(&self) -> Option<String> {
         self.runtime.block_on(Try::new(self.client.clone()).refusal())
     }
 
-    /// How often what is forbidden was admitted.
+    /// Returns how often the forbidden request was admitted.
     pub fn admitted(&self) -> usize {
         self.asker.admitted.load(Ordering::SeqCst)
     }
 
-    /// How often it was asked for.
+    /// Returns how often the forbidden request was sent.
     pub fn asked(&self) -> usize {
         self.asker.asked.load(Ordering::SeqCst)
     }
 }
 
-/// A request for what is forbidden, which would create nothing.
+/// The forbidden request, as a dry run.
 struct Try {
     api: Api<StatefulSet>,
     object: StatefulSet,
@@ -252,7 +252,7 @@ impl Try {
     }
 }
 
-/// Asks for what is forbidden, again and again.
+/// A thread that sends the forbidden request again and again.
 struct Asker {
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
@@ -274,7 +274,7 @@ impl Asker {
                     let refusal = request.refusal().await;
                     asks.fetch_add(1, Ordering::SeqCst);
                     admits.fetch_add(usize::from(refusal.is_none()), Ordering::SeqCst);
-                    // Two cores are shared by everybody.
+                    // Leaves CPU time for the other processes: the machine may have only two cores.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             });

@@ -1,4 +1,4 @@
-//! What can happen to the guard's own objects.
+//! The damage that can be done to the guard's own objects.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use gatera::act::certs::{Lives, Material};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// An object of the guard.
+/// An object of the guard that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     Secret,
@@ -15,19 +15,19 @@ pub enum Object {
     Validating,
 }
 
-/// What is done to it.
+/// A kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     Deleted,
     Emptied,
     Garbage,
-    /// Garbage in a Secret that nobody can change any more.
+    /// Garbage in a Secret that is marked immutable.
     Frozen,
     OtherCa,
-    /// Every `caBundle`.
+    /// Every `caBundle` is removed.
     BundleRemoved,
     OtherVersion,
-    /// By another manager of fields, on every entry, as server-side apply has it.
+    /// `matchConditions` on every entry, set by another field manager with server-side apply.
     ForeignConditions,
 }
 
@@ -37,7 +37,8 @@ impl Harm {
     pub const ENTRIES: [Self; 4] =
         [Self::Emptied, Self::BundleRemoved, Self::OtherVersion, Self::ForeignConditions];
 
-    /// The merge patch that does it to this object; for foreign conditions, what the stranger applies.
+    /// Returns the merge patch that does this damage to the object; for foreign conditions, the configuration that the other
+    /// field manager applies.
     pub fn patch(self, object: Object, now: &Value) -> Value {
         match (object, self) {
             (Object::Secret, Self::Emptied) => json!({ "data": null }),

@@ -1,4 +1,4 @@
-//! Connections that mean harm, each in its own way, again and again until they are dropped.
+//! Hostile connections, each of one kind, which come again whenever they are closed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::caller::{config, connect, encrypted};
 
-/// The worst that each does.
+/// The kind of a hostile connection.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Silent,
@@ -31,10 +31,11 @@ enum Way {
     Unread,
 }
 
-/// A long answer costs a program that is not optimized some milliseconds: a few hundred a second would be all it does.
+/// The pause between two requests for a long answer. Each costs an unoptimized program some milliseconds, so a few hundred per
+/// second would take all its time.
 const AT_LEISURE: Duration = Duration::from_millis(500);
 
-/// One of each hundred does what costs the attacker as much as us.
+/// How many of a hundred connections are of each kind. Few are of the kind that costs the attacker as much as the guard.
 const WAYS: [(Way, usize); 8] = [
     (Way::Silent, 25),
     (Way::HalfHandshake, 15),
@@ -46,7 +47,7 @@ const WAYS: [(Way, usize); 8] = [
     (Way::Unread, 6),
 ];
 
-/// How often each way came so far that it can do harm: a crowd that is sent home at the door shows nothing.
+/// How often connections of each kind got far enough to do harm. A test whose connections are all turned away proves nothing.
 #[derive(Default)]
 pub struct Tally([AtomicUsize; WAYS.len()]);
 
@@ -55,19 +56,19 @@ impl Tally {
         self.0[way as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Each way came so far.
+    /// Whether every kind got that far.
     pub fn is_whole(&self) -> bool {
         self.0.iter().all(|count| count.load(Ordering::Relaxed) > 0)
     }
 
-    /// By way.
+    /// Returns the counts by kind.
     pub fn told(&self) -> Vec<(String, usize)> {
         let count = |(way, _): &(Way, usize)| self.0[*way as usize].load(Ordering::Relaxed);
         WAYS.iter().map(|it| (format!("{:?}", it.0), count(it))).collect()
     }
 }
 
-/// Each connection is an open file.
+/// Raises the limit of open files, because each connection is one.
 fn more_files() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(8192, |most| most.min(8192));
@@ -76,12 +77,13 @@ fn more_files() {
     }
 }
 
-/// So many of them, until the runtime ends. They have a machine of their own, so they get of ours what nobody else wants.
+/// Starts this many hostile connections, which act until the runtime is dropped. Real attackers have a machine of their own, so
+/// these get only CPU time that nothing else needs.
 pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally>) {
     more_files();
     let tally = Arc::<Tally>::default();
     let one = config(bundle, None);
-    // Those that have to be let in before they can do harm come first: later ones stand before a full house.
+    // Connections that must be accepted before they can do harm come first: later ones find all places taken.
     let ways: Vec<_> = WAYS
         .iter()
         .rev()
@@ -96,8 +98,8 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally
         crowd.spawn(async move {
             sleep(Duration::from_millis(2 * turn as u64)).await;
             loop {
-                // Being thrown out is what it expects; it comes again. Handshakes of a program that is not optimized
-                // would take a whole processor if it came at once.
+                // The connection expects to be closed, and comes again after a pause: TLS handshakes of an unoptimized program
+                // would otherwise take a whole processor.
                 let _ = act(way, to, &one, &tally).await;
                 sleep(Duration::from_secs(2)).await;
             }
@@ -106,7 +108,8 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally
     (crowd, tally)
 }
 
-/// Bodies that lack their last byte; returns the connections on which all the rest was taken, so far as one can tell.
+/// Sends bodies without their last byte; returns the connections on which everything else was accepted, as far as a client
+/// can know.
 pub async fn unfinished_bodies(count: usize, to: SocketAddr, bundle: &str) -> Vec<TlsStream<TcpStream>> {
     let one = config(bundle, None);
     let mut pouring = JoinSet::new();
@@ -123,7 +126,7 @@ pub async fn unfinished_bodies(count: usize, to: SocketAddr, bundle: &str) -> Ve
     pouring.join_all().await.into_iter().flatten().collect()
 }
 
-/// Long answers to somebody who takes none, who asks for more until he is thrown out: the kernel keeps some of them.
+/// Requests long answers without reading them until each connection is closed, because the kernel buffers some answers.
 pub async fn untaken_answers(count: usize, to: SocketAddr, bundle: String) -> Vec<io::Error> {
     let one = config(&bundle, None);
     let mut asking = JoinSet::new();
@@ -213,7 +216,7 @@ fn head(length: usize) -> String {
     )
 }
 
-/// A byte a second, and then nothing, until it is thrown out.
+/// Sends one byte per second, and then nothing until the connection is closed.
 async fn drip(mut stream: impl AsyncWrite + Unpin, bytes: &[u8]) -> io::Result<()> {
     for byte in bytes {
         stream.write_all(&[*byte]).await?;
@@ -224,7 +227,7 @@ async fn drip(mut stream: impl AsyncWrite + Unpin, bytes: &[u8]) -> io::Result<(
     Ok(())
 }
 
-/// All of it, within a few seconds: whoever is faster mostly keeps its own processor busy, and ours is the same one.
+/// Sends everything within a few seconds. A faster client would mainly use CPU time, which it shares with the guard.
 async fn pour(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     for piece in bytes.chunks(64 * 1024) {
         stream.write_all(piece).await?;
@@ -233,7 +236,8 @@ async fn pour(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Resul
     stream.flush().await
 }
 
-/// Half a megabyte that would be some hundred megabytes of containers. More would have no room in this crowd.
+/// Returns half a megabyte that would become some hundred megabytes of containers. A larger body would find no room beside the
+/// other connections.
 fn unfolding() -> Vec<u8> {
     let containers = "{},".repeat(170_000);
     format!(
@@ -242,12 +246,12 @@ fn unfolding() -> Vec<u8> {
     .into_bytes()
 }
 
-/// The shortest that is refused.
+/// Returns the shortest request that is refused.
 fn unreadable() -> &'static [u8] {
     br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"group":"apps","version":"v1","kind":"StatefulSet"},"operation":"CREATE","name":"n","object":{"spec":{"replicas":"3"}}}}"#
 }
 
-/// A refusal of some 100 KiB: it lists a hundred passwords by their names, each of them three times.
+/// Returns a request with a refusal of some 100 KiB: it lists a hundred passwords by their names, each of them three times.
 fn verbose() -> Vec<u8> {
     let variable = |turn| format!(r#"{{"name":"{turn}_{}_PASSWORD","value":"x"}}"#, "V".repeat(230));
     let env = (0..100).map(variable).collect::<Vec<_>>().join(",");
@@ -257,7 +261,7 @@ fn verbose() -> Vec<u8> {
     .into_bytes()
 }
 
-/// A connection that was answered once looks like an API server's.
+/// Opens a connection and has one request answered, so that it looks like an API server's.
 async fn introduced(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
     let mut stream = connect(to, one).await?;
     let text = unreadable();
@@ -271,7 +275,7 @@ async fn introduced(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsSt
     Ok(stream)
 }
 
-/// The kernel takes a few KiB for it, and no answers of 100.
+/// Opens a connection whose receive buffer holds a few KiB, but no answer of 100 KiB.
 async fn without_room(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(4096)?;

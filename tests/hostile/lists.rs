@@ -1,7 +1,8 @@
-//! What editors of one namespace may write, by the hundred and in every kind that is watched: a guard lists it within the memory that its
-//! chart allows, and judges all other namespaces as ever.
+//! Hundreds of objects that editors of one namespace may write, in every watched kind: a guard lists them within the memory that
+//! its chart allows, and judges all other namespaces as usual.
 //!
-//! The API server is a stand-in that makes its lists while it sends them. `GATERA_HOSTILE=2000` has so many objects in every kind.
+//! The API server is a stand-in that generates its lists while it sends them. `GATERA_HOSTILE=2000` sets the number of objects in
+//! every kind.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,28 +22,29 @@ use crate::guarded::{Guard, Start, program};
 use crate::lab::eventually;
 use crate::scene::{self, Scene};
 
-/// In every kind; whole runs have 2000.
+/// The number of objects in every kind; full runs have 2000.
 const USUALLY: usize = 100;
-/// An annotation is never larger.
+/// The size of one annotation, close to the largest possible.
 const LARGE: usize = 250 << 10;
-/// Before all others by its name, so its objects are listed first.
+/// A name before all others, so that its objects are listed first.
 const NAMESPACE: &str = "a-hostile";
-/// So many of them change while the guard runs, every time it watches.
+/// The number of objects that change at the beginning of each watch.
 const CHANGES: usize = 5;
 
 fn hostile() -> usize {
     std::env::var("GATERA_HOSTILE").map_or(USUALLY, |count| count.parse().unwrap())
 }
 
-/// The kind that is listed at this path.
+/// Returns the kind that is listed at this path.
 fn kind_at(path: &str) -> Option<Kind> {
     let plural = path.rsplit('/').next()?;
     let kind = rulebook().kinds().all().find(|kind| kind.plural() == plural)?;
-    // None is in a namespace: the guard lists all at once.
+    // Paths within a namespace are left out: the guard lists all namespaces at once.
     (!path.contains("/namespaces/")).then_some(kind)
 }
 
-/// A large one: in what others wrote, in what looks like ours, in labels, and in what members would run.
+/// Returns a large object: in annotations of others, in annotations that look like gatera's, in labels, or in what members would
+/// run.
 fn large(kind: Kind, number: usize) -> String {
     let text = "x".repeat(LARGE);
     let labels: String = (0..LARGE / 200).map(|at| format!(r#","l{at}":"{}""#, "x".repeat(190))).collect();
@@ -75,7 +77,7 @@ fn part<'q>(query: &'q str, name: &str) -> Option<&'q str> {
 
 type Lines = Vec<Result<Bytes, std::io::Error>>;
 
-/// A page of a list, or a watch in which some of it changes.
+/// Returns a page of a list, or a watch in which some objects change.
 async fn answer(request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let Some(kind) = kind_at(request.uri().path()).filter(|_| request.method() == "GET") else {
@@ -95,7 +97,7 @@ async fn answer(request: Request) -> Response {
         return Response::new(Body::from_stream(changes.chain(rest)));
     }
     let good: Vec<_> = Scene::default().objects().into_iter().filter(|(of, _)| *of == kind).collect();
-    // Editors of a namespace write nothing that is in none.
+    // Editors of a namespace cannot write cluster-wide objects.
     let hostile = if kind.is_cluster_wide() { 0 } else { hostile() };
     let all = hostile + good.len();
     let from: usize = part(&query, "continue").map_or(0, |it| it.parse().unwrap());
@@ -177,7 +179,7 @@ fn what_one_namespace_writes_takes_no_more_memory_than_the_chart_allows() {
             assert!(words.contains("[G03]") && words.contains("seen now"), "{said}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        // Of its own namespace it is said that not all is known.
+        // For the hostile namespace the guard says that it does not know everything.
         let mine: Value = serde_json::from_str(&large(Kind::StatefulSet, 1)).unwrap();
         let pod = json!({ "metadata": {
             "name": "a-1-0", "namespace": NAMESPACE, "labels": mine["metadata"]["labels"],

@@ -1,11 +1,11 @@
-//! Injection in front of the server: where the step is put, and where it is not.
+//! Injection of the step in front of the server: where it is added, and where it is not.
 
 use serde_json::{Value, json};
 
 use super::{injected, member, with_server};
 use crate::scene::Scene;
 
-/// A kubelet reads the last words of a container where its template says.
+/// The kubelet reads the termination message at the path that the template names.
 #[test]
 fn last_words_are_left_where_the_template_says() {
     for (path, variable) in [
@@ -23,7 +23,7 @@ fn last_words_are_left_where_the_template_says() {
     }
 }
 
-/// The step in front of the server, and what then is the whole command line.
+/// Lists changes to the container, each with the whole command line that then starts the server.
 #[test]
 fn the_step_is_put_in_front_of_a_command_that_is_known() {
     const STEP: &str = "/etc/gatera/start-member.sh";

@@ -1,4 +1,4 @@
-//! Injection where somebody else has a name or a place of ours: it is said, and nothing is written over.
+//! Injection where a user's volume has a name or a mount path of gatera's: a message is printed, and nothing is overwritten.
 
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn a_mount_in_the_way_stops_injection_with_words() {
     assert_ne!(injected(&pod, &Scene::default()).0, pod, "the seeds' folder is no conflict");
 }
 
-/// What has a name of ours and is not ours stays as it is: the database would write into the container instead.
+/// A user's volume with one of gatera's names is not replaced: the database would write into the container instead of the volume.
 #[test]
 fn nothing_of_the_users_is_written_over() {
     let claim = json!({ "persistentVolumeClaim": { "claimName": "x" } });
@@ -46,7 +46,7 @@ fn nothing_of_the_users_is_written_over() {
         let says = format!("gatera injects nothing into this pod: volume {name} is not gatera's own");
         assert_eq!(injected(&pod, &Scene::default()), (pod, vec![says]), "{name} at {path}");
     }
-    // Ours, although somebody limits it, or another version laid it out.
+    // Gatera's own volumes, of which one has a size limit and one the layout of another version.
     let mut pod = injected(&member(&json!({})), &Scene::default()).0;
     for volume in pod["spec"]["volumes"].as_array_mut().unwrap() {
         match volume["name"].as_str() {

@@ -1,5 +1,5 @@
-//! What a service account asked the API server, from the API server's own audit log. Only service accounts of namespace
-//! `gatera` are written down: everybody else would bury them.
+//! The requests of service accounts, from the API server's own audit log. It records only service accounts of the namespace
+//! `gatera`; other requests would bury theirs.
 
 use std::fs;
 
@@ -7,25 +7,25 @@ use serde_json::{Value, json};
 
 use super::ControlPlane;
 
-/// One request.
+/// One request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// get, list, watch, create …
+    /// The verb: get, list, watch, create …
     pub(crate) verb: String,
-    /// Plural, with the subresource.
+    /// The plural of the resource, with the subresource.
     pub(crate) resource: String,
-    /// Empty for what is in none.
+    /// The namespace, empty for objects without one.
     pub(crate) namespace: String,
-    /// Empty where none was named.
+    /// The name of the object, empty where the request had none.
     pub(crate) name: String,
-    /// What the API server answered.
+    /// The HTTP status of the answer.
     pub(crate) code: u64,
 }
 
 pub(super) const LOG: &str = "audit.log";
 pub(super) const POLICY: &str = "audit-policy.json";
 
-/// The policy: metadata of what our service accounts do.
+/// Returns the audit policy, which records the metadata of requests of the guard's service accounts.
 pub(super) fn policy() -> Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",
@@ -36,19 +36,20 @@ pub(super) fn policy() -> Value {
 }
 
 impl Asked {
-    /// It was to change something.
+    /// Returns whether the request was meant to change something.
     pub(crate) fn writes(&self) -> bool {
         !matches!(&*self.verb, "get" | "list" | "watch")
     }
 }
 
 impl ControlPlane {
-    /// Everything that was asked and answered so far, in order. A watch is answered when it ends.
+    /// Returns all requests that have been answered so far, in order. A watch is answered when it ends.
     pub(crate) fn asked_by_the_guard(&self) -> Vec<Asked> {
         self.asked_and_answered(|_| true)
     }
 
-    /// What of it the API server refused, for want of a right. In a namespace that ends nobody may make anything.
+    /// Returns the requests that the API server refused for lack of a right. Those in a terminating namespace are left out:
+    /// no user may create anything there.
     pub(crate) fn forbidden_to_the_guard(&self) -> Vec<Asked> {
         let ends = |line: &Value| {
             line["responseStatus"]["message"].as_str().is_some_and(|it| it.contains("is being terminated"))

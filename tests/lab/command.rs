@@ -1,5 +1,5 @@
-//! One run of a command-line tool against the control plane, as one of the users: waited for, ended when it takes too long,
-//! and all that it printed. `kubectl.rs` and `helm.rs` say which tool.
+//! One run of a command-line tool against the control plane, as one of the users: its time limit and all its output.
+//! `kubectl.rs` and `helm.rs` choose the tool.
 
 use std::fmt;
 use std::process::{Command, Stdio};
@@ -12,19 +12,19 @@ use super::error::{Doing, Error};
 use super::supervise::end_early;
 use super::users::User;
 
-/// What one run left behind.
+/// The exit status and the output of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Output {
     pub(crate) status: i32,
     pub(crate) stdout: String,
-    /// What the tool and the API server have to say.
+    /// What the tool and the API server reported, without `log`.
     pub(crate) stderr: String,
-    /// What the tool's libraries log beside it: on a busy machine a watch is cut now and then, and made anew.
+    /// What the tool's libraries logged to stderr: on a busy machine, for example, a watch is cut now and then and renewed.
     pub(crate) log: String,
 }
 
 impl Output {
-    /// For set-up, where a failure is not what the test is about: stdout, or a panic with all that was printed.
+    /// Returns stdout, or panics with all that was printed. For set-up, where a failure is not what the test is about.
     pub(crate) fn succeeded(self) -> String {
         assert!(self.status == 0, "a command failed in the set-up of a test: {self}");
         self.stdout
@@ -37,8 +37,8 @@ impl fmt::Display for Output {
     }
 }
 
-/// A line that a Kubernetes library logs: `I1201 09:30:00.000000   4711 reflector.go:664] …`. Warnings of the API server
-/// that are logged so (`warnings.go`) are the API server's words.
+/// Returns whether a Kubernetes library logged this line, as in `I1201 09:30:00.000000   4711 reflector.go:664] …`.
+/// Warnings of the API server that are logged in this form (`warnings.go`) do not count: their text is the API server's.
 fn is_logged(line: &str) -> bool {
     let mut head = line.chars();
     let level = head.next().is_some_and(|level| "IWEF".contains(level));
@@ -63,7 +63,7 @@ impl ControlPlane {
             .stderr(Stdio::piped())
             .spawn()
             .doing(|| format!("starting {name}"))?;
-        // Out of `child`, as waiting for a child begins with closing its stdin.
+        // Taken out of `child`, because waiting for a child first closes its stdin.
         let mut lifeline = child.stdin.take();
         let (ended, hears_the_end) = mpsc::channel::<()>();
         let watchdog = thread::spawn(move || {

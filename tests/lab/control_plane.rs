@@ -1,5 +1,5 @@
-//! One control plane: started, waited for, ended. Reads paths from `tools.rs` and `users.rs`, hands processes to
-//! `supervise.rs`. What can be done with a running one is in `kubectl.rs` and `standins.rs`; `nodes.rs` gives it nodes.
+//! One control plane, from its start to its end. Takes paths from `tools.rs` and `users.rs`, and leaves processes to
+//! `supervise.rs`. `kubectl.rs` and `standins.rs` use a running control plane; `nodes.rs` gives it nodes.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -20,24 +20,24 @@ use super::tools::Tools;
 use super::users::{Files, Machine, User};
 use super::{PATIENCE, pause};
 
-/// A lost race for a port is tried again with another one. Twice in a row is already a curiosity.
+/// How often a start is tried, with a new port each time, while other programs take the port first. Twice is already rare.
 const ATTEMPTS: usize = 5;
 
-/// etcd listens on sockets inside its folder, so it needs no port and nobody else reaches it. It wants "host:port" even
-/// there; the name of the file is then all of it.
+/// The socket of etcd inside its folder, so it needs no port and no other program can reach it. etcd wants "host:port" even
+/// for a socket; here the whole text is the name of the file.
 pub(super) const ETCD_SOCKET: &str = "etcd:0";
 const PEER_SOCKET: &str = "peer:0";
 
-/// Where a control plane listens, and for whom.
+/// Where a control plane listens, and what it consists of.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     pub(super) address: Ipv4Addr,
     pub(super) port: u16,
-    /// Real nodes: their rights, their health, their volumes. `machines.rs` starts them.
+    /// Whether it has real nodes, with their rights, health and volumes. `machines.rs` starts them.
     pub(super) machines: bool,
-    /// Whatever is written stays as it is, if there are none.
+    /// Whether controllers run. Without them, everything that is written stays as it is.
     pub(super) controllers: bool,
-    /// Where its folder is made.
+    /// Where the folder of the control plane is made.
     pub(super) folders: PathBuf,
 }
 
@@ -55,22 +55,22 @@ impl Site {
 
 /// A running control plane. Dropping it ends its processes and removes its folder.
 pub(crate) struct ControlPlane {
-    // First, so that the programs are gone before the folder goes.
+    // First, so that the programs have ended before the folder is removed.
     components: Vec<Component>,
     folder: TempDir,
     site: Site,
     pub(super) tools: Tools,
-    /// Names of the Node objects that exist; see `standins.rs`.
+    /// The names of the existing Node objects; see `standins.rs`.
     pub(super) nodes: Mutex<BTreeSet<String>>,
 }
 
 impl ControlPlane {
-    /// Starts one and waits until it works. Panics with the last words of the program that is to blame.
+    /// Starts a control plane and waits until it works. Panics with the last lines of the program that failed.
     pub(crate) fn start() -> Self {
         Self::start_here(true)
     }
 
-    /// One where nobody acts: what is stored is what is there.
+    /// Starts a control plane without controllers: objects stay as they were stored.
     pub(crate) fn start_without_controllers() -> Self {
         Self::start_here(false)
     }
@@ -91,7 +91,7 @@ impl ControlPlane {
         let tools = Tools::find()?;
         let mut folder = tempfile::Builder::new()
             .prefix("gatera-lab-")
-            // Tokens lie in it.
+            // It contains tokens.
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in(&site.folders)
             .doing(|| "making a temp folder".to_owned())?;
@@ -111,7 +111,7 @@ impl ControlPlane {
         self.wait_for("etcd's socket", |plane| plane.folder().join(ETCD_SOCKET).exists())?;
 
         self.run("kube-apiserver", &self.tools.api_server.clone(), &self.api_server_flags())?;
-        // A connection costs nothing; kubectl is only started once somebody answers.
+        // A connection costs nothing; kubectl is started only once the port is open.
         self.wait_for("the API server's port", |plane| {
             TcpStream::connect((plane.site.address, plane.site.port)).is_ok()
         })?;
@@ -125,7 +125,7 @@ impl ControlPlane {
         self.wait_for("the default service account", |plane| {
             plane.admin_can(&["get", "serviceaccount/default", "--namespace=default"])
         })?;
-        // The API server creates `edit` empty; a controller gathers its rules. Until then no editor may edit.
+        // The API server creates `edit` empty, and a controller fills in its rules. Until then no editor may edit.
         self.wait_for("the rules of ClusterRole edit", |plane| {
             let rules =
                 plane.kubectl(User::Admin, &["get", "clusterrole/edit", "--output=jsonpath={.rules}"]);
@@ -139,7 +139,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Polls, and looks after the programs meanwhile: one that is dead will never be ready.
+    /// Polls until `is_there` holds, and checks the programs meanwhile: one that has ended will never be ready.
     pub(super) fn wait_for(
         &mut self,
         waiting_for: &'static str,
@@ -165,12 +165,12 @@ impl ControlPlane {
         self.kubectl(User::Admin, arguments).status == 0
     }
 
-    /// Holds the kubeconfigs and the logs. Only the user who runs the tests can read it.
+    /// Returns the folder with the kubeconfigs and the logs. Only the user that runs the tests can read it.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Where kubectl and its like are.
+    /// Returns the folder with kubectl and the other programs.
     pub(crate) fn tools_folder(&self) -> &Path {
         self.tools.kubectl.parent().unwrap_or(Path::new("/"))
     }
@@ -183,7 +183,7 @@ impl ControlPlane {
         self.files().kubeconfig(user)
     }
 
-    /// For those who check that nothing is left: one group per program.
+    /// Returns one process group per program, for checks that nothing is left.
     pub(super) fn process_groups(&self) -> Vec<u32> {
         self.components.iter().map(Component::process_group).collect()
     }
@@ -208,25 +208,25 @@ impl ControlPlane {
             "--allow-privileged".to_owned(),
             format!("--audit-policy-file={}", self.folder().join(audit::POLICY).display()),
             format!("--audit-log-path={}", self.folder().join(audit::LOG).display()),
-            // One line per request, written at once.
+            // One line per request, written immediately.
             "--audit-log-mode=blocking".to_owned(),
             "--profiling=false".to_owned(),
         ];
         let more: &[&str] = if self.site.machines {
-            // As everywhere: a kubelet may do what concerns its own node and its pods.
+            // As in every cluster, a kubelet may do only what concerns its own node and its pods.
             &[
                 "--authorization-mode=Node,RBAC",
                 "--enable-admission-plugins=NodeRestriction",
-                // No name server knows the nodes.
+                // No DNS server knows the nodes.
                 "--kubelet-preferred-address-types=InternalIP",
             ]
         } else {
-            // Endpoints refuse loopback addresses, so nobody tries to publish this one.
+            // Endpoints must not have loopback addresses, so this one is not published.
             &["--authorization-mode=RBAC", "--endpoint-reconciler-type=none"]
         };
         flags.extend(more.iter().map(|&flag| flag.to_owned()));
         if !self.site.controllers {
-            // What some clusters switch on is not thrown away.
+            // Fields behind a feature gate that some clusters switch on are kept.
             flags.push("--feature-gates=MaxUnavailableStatefulSet=true".to_owned());
         }
         flags
@@ -237,20 +237,20 @@ impl ControlPlane {
         let mut flags = vec![
             format!("--kubeconfig={}", files.machine_kubeconfig(Machine::ControllerManager).display()),
             format!("--root-ca-file={}", files.authority().display()),
-            // Controllers act under their own names, as in every real cluster: guards look at who asks.
+            // Controllers use their own accounts, as in every real cluster, because guards look at the user of a request.
             "--use-service-account-credentials".to_owned(),
             "--leader-elect=false".to_owned(),
             "--secure-port=0".to_owned(),
             "--profiling=false".to_owned(),
             "--pvclaimbinder-sync-period=1s".to_owned(),
-            // Many tests at once share one controller manager.
+            // Many tests share one controller manager at the same time.
             "--kube-api-qps=500".to_owned(),
             "--kube-api-burst=1000".to_owned(),
         ];
         flags.push(if self.site.machines {
             "--enable-hostpath-provisioner".to_owned()
         } else {
-            // Nobody reports for the nodes of the lab; these two would declare them dead and evict their pods.
+            // No kubelet reports for the lab's nodes; these controllers would declare them dead and evict their pods.
             "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller".to_owned()
         });
         flags
@@ -266,13 +266,13 @@ fn etcd_flags() -> Vec<String> {
         format!("--listen-peer-urls=unix://{PEER_SOCKET}"),
         format!("--initial-advertise-peer-urls=unix://{PEER_SOCKET}"),
         format!("--initial-cluster=default=unix://{PEER_SOCKET}"),
-        // It elects itself; a second of waiting for others is a second lost.
+        // A single etcd elects itself, so waiting a second for others would only lose time.
         "--heartbeat-interval=10".to_owned(),
         "--election-timeout=100".to_owned(),
     ]
 }
 
-/// Free at this moment: the kernel picked it.
+/// Returns a port that the kernel has picked, free at this moment.
 fn free_port() -> Result<u16, Error> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())

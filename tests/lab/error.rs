@@ -1,5 +1,5 @@
-//! Why a control plane did not start, in words that show where to look. Made by every file of the lab, printed by
-//! `ControlPlane::start`.
+//! Why a control plane did not start, in texts that show where to look. Every file of the lab makes these errors;
+//! `ControlPlane::start` prints them.
 
 use std::io;
 use std::time::Duration;
@@ -23,13 +23,13 @@ pub(super) enum Error {
 }
 
 impl Error {
-    /// Somebody took the port between our asking the kernel for a free one and the program's binding it.
+    /// Returns whether another program took the port after the kernel offered it as free and before our program bound it.
     pub(super) fn is_a_lost_port(&self) -> bool {
         matches!(self, Self::Ended { last_lines, .. } if last_lines.contains("address already in use"))
     }
 }
 
-/// `fs::write(…).doing(|| format!("writing {path}"))?`: an error of the file system never travels without its story.
+/// Adds to an error of the file system what was being done, as in `fs::write(…).doing(|| format!("writing {path}"))?`.
 pub(super) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }

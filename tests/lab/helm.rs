@@ -1,5 +1,5 @@
 //! The real Helm, run as one of the users. It keeps its files in the control plane's folder and has no repositories: charts
-//! are folders, so it talks to nobody but the API server.
+//! are folders, so it connects only to the API server.
 
 use std::env;
 use std::path::Path;
@@ -11,12 +11,12 @@ use super::supervise::supervised;
 use super::tools::Tools;
 use super::users::User;
 
-/// It is Helm 3, which applies by the client alone, and lays pages out in another order.
+/// Returns whether the tests use Helm 3, which only applies on the client's side and prints its pages in another order.
 pub(crate) fn is_helm_3() -> bool {
     env::var_os("GATERA_HELM").is_some_and(|release| release == "3")
 }
 
-/// What Helm 3 calls otherwise, or does not know.
+/// Translates an argument that Helm 3 names differently; returns `None` for one that Helm 3 does not know.
 fn in_its_words(argument: &str) -> Option<&str> {
     match argument {
         _ if !is_helm_3() => Some(argument),
@@ -28,7 +28,7 @@ fn in_its_words(argument: &str) -> Option<&str> {
 }
 
 impl ControlPlane {
-    /// Panics when Helm does not end within the lab's patience.
+    /// Runs Helm. Panics when it does not end within `PATIENCE`.
     pub(crate) fn helm(&self, user: User, arguments: &[&str]) -> Output {
         let run = || {
             let mut helm = supervised(self.folder(), &Tools::also("helm")?, Path::new("/dev/null"));

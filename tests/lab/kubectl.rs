@@ -1,5 +1,5 @@
-//! The real kubectl, run as one of the users, and what tests always ask it first: a namespace of their own. In goes a
-//! user and arguments, out comes exactly what it printed.
+//! The real kubectl, run as one of the users, and what tests always need first: a namespace of their own. Input is a user
+//! and arguments; output is exactly what kubectl printed.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,14 +16,14 @@ use super::users::{User, random_hex};
 use super::{PATIENCE, eventually};
 
 impl ControlPlane {
-    /// Panics when kubectl does not end within the lab's patience: `delete` waits for ever for a pod that no kubelet
-    /// stops, unless it is given `--wait=false`.
+    /// Runs kubectl. Panics when it does not end within `PATIENCE`: without `--wait=false`, `delete` never ends for a pod
+    /// that no kubelet stops.
     pub(crate) fn kubectl(&self, user: User, arguments: &[&str]) -> Output {
         self.run_kubectl(user, arguments, Path::new("/dev/null"), PATIENCE)
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// With something to read, for `--filename=-`.
+    /// Runs kubectl with `stdin` as its input, for `--filename=-`.
     pub(crate) fn kubectl_stdin(&self, user: User, arguments: &[&str], stdin: &str) -> Output {
         let run = || -> Result<Output, Error> {
             let saving = || "saving what kubectl is to read".to_owned();
@@ -45,17 +45,17 @@ impl ControlPlane {
         self.run_as(user, kubectl, "kubectl", arguments, patience)
     }
 
-    /// As admin, must work: creates what `manifest` (an object or a List) describes.
+    /// Creates what `manifest` (an object or a List) describes, as admin. Panics on failure.
     pub(crate) fn create(&self, manifest: &Value) {
         self.kubectl_stdin(User::Admin, &["create", "--filename=-"], &manifest.to_string()).succeeded();
     }
 
-    /// As admin, must work: the object as JSON.
+    /// Returns the object as JSON, read as admin. Panics on failure.
     pub(crate) fn get(&self, namespace: &str, what: &str) -> Value {
         self.find(namespace, what).unwrap_or_else(|output| panic!("no {what} in {namespace}: {output}"))
     }
 
-    /// Like `get`, for an object that may not be there yet.
+    /// Does the same as `get`, for an object that may not exist yet.
     pub(super) fn find(&self, namespace: &str, what: &str) -> Result<Value, Output> {
         let arguments = ["get", what, "--namespace", namespace, "--output=json"];
         let output = self.kubectl(User::Admin, &arguments);
@@ -65,14 +65,14 @@ impl ControlPlane {
         Ok(serde_json::from_str(&output.stdout).expect("kubectl prints JSON when asked for it"))
     }
 
-    /// Of the version of Kubernetes: 36 is that of 1.36. For words that are kubectl's or a controller's own.
+    /// Returns the minor version of Kubernetes (36 for 1.36), for texts that come from kubectl or from a controller.
     pub(crate) fn minor(&self) -> u32 {
         let text = self.kubectl(User::Admin, &["get", "--raw=/version"]).succeeded();
         let version: Value = serde_json::from_str(&text).expect("the version is JSON");
         version["minor"].as_str().and_then(|minor| minor.parse().ok()).expect("a minor version is a number")
     }
 
-    /// A fresh namespace `<prefix>-<random>`, where the editor and the robot may edit.
+    /// Creates a namespace `<prefix>-<random>` in which the editor and the robot may edit. Returns its name.
     pub(crate) fn namespace(&self, prefix: &str) -> String {
         self.namespace_with_labels(prefix, &[])
     }
@@ -87,8 +87,8 @@ impl ControlPlane {
             may_edit(&name, User::Editor),
             may_edit(&name, User::Ci),
         ]}));
-        // Rights take effect in the order of their creation, and a pod needs the default service account: when the last
-        // one who got rights sees that account, the namespace is ready for everybody.
+        // Role bindings take effect in the order of their creation, and a pod needs the default service account. Once the
+        // user who got rights last can read that account, the namespace is ready for every user.
         eventually("a new namespace gets its rights and its default service account", || {
             let look = ["get", "serviceaccount/default", "--namespace", &name];
             (self.kubectl(User::Ci, &look).status == 0).then_some(())

@@ -1,5 +1,5 @@
-//! The real KUDO: its plugin for kubectl, run as the admin, and its controller, installed as the plugin says. Its image is made by
-//! `tests/e2e/images/build.sh kudo`.
+//! The real KUDO: its plugin for kubectl, run as the admin, and its controller, installed from the plugin's manifests.
+//! `tests/e2e/images/build.sh kudo` makes its image.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use super::supervise::supervised;
 use super::tools::Tools;
 use super::users::User;
 
-/// What its controller runs as; the version is pinned in `tools/kudo/go.mod`.
+/// The flag that names the controller's image; its version is pinned in `tools/kudo/go.mod`.
 const IMAGE: &str = "--kudo-image=docker.io/kudobuilder/controller:v0.19.0";
 
 impl ControlPlane {
-    /// `kubectl kudo …`, as the admin. Panics when it does not end within the lab's patience.
+    /// Runs `kubectl kudo …` as the admin. Panics when it does not end within `PATIENCE`.
     pub(crate) fn kudo(&self, arguments: &[&str]) -> Output {
         let run = || {
             let plugin = supervised(self.folder(), &Tools::also("kubectl-kudo")?, Path::new("/dev/null"));
@@ -23,8 +23,8 @@ impl ControlPlane {
         run().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Installs what `kubectl kudo init` would install, from this image. It does not itself: it knows a version of webhook
-    /// configurations that API servers no longer have.
+    /// Installs what `kubectl kudo init` would install, with this image. The plugin itself cannot: it uses a version of
+    /// webhook configurations that API servers no longer serve.
     pub(crate) fn install_kudo(&self, image: &Path) {
         self.import_image(image);
         let init = ["init", "--dry-run", "--output=yaml", "--unsafe-self-signed-webhook-ca", IMAGE];

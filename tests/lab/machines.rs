@@ -1,8 +1,8 @@
-//! Real nodes for a control plane: three pairs of containerd and kubelet, kube-proxy, CoreDNS, and a provisioner's
-//! volumes. Owns: what all nodes share. `machines/node.rs` owns one node; `machines/enter.sh` the namespaces that all of
-//! it runs in, `machines/unpack.sh` the images.
+//! Real nodes for a control plane: three pairs of containerd and kubelet, kube-proxy, CoreDNS, and the volumes of a
+//! provisioner. Owns: what all nodes share. `machines/node.rs` owns one node, `machines/enter.sh` the namespaces that all
+//! of it runs in, `machines/unpack.sh` the images.
 //!
-//! Must not know: Galera, the guard. Without those namespaces nothing here starts: it says how to get them.
+//! Must not know: Galera, the guard. Outside those namespaces nothing here starts, and the message says how to enter them.
 
 mod node;
 
@@ -21,12 +21,12 @@ use super::tools::Tools;
 use super::users::{Machine, User, random_hex};
 use node::Node;
 
-/// The addresses that `enter.sh` gives to the one network device.
+/// The address of the control plane; `enter.sh` gives it and those of the nodes to the one network device.
 const CONTROL_PLANE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 const NODES: [u8; 3] = [1, 2, 3];
 
 impl ControlPlane {
-    /// A control plane with three real nodes, ready for pods. Only inside `enter.sh`.
+    /// Starts a control plane with three real nodes, ready for pods. Works only inside `enter.sh`.
     pub(crate) fn start_with_machines() -> Self {
         let Some(folder) = env::var_os("GATERA_LAB").map(PathBuf::from) else {
             panic!("the node lab runs in namespaces of its own: use `make e2e` or `make lab`");
@@ -42,7 +42,7 @@ impl ControlPlane {
         self.run_scheduler()?;
         self.run_dns()?;
         self.run_proxy()?;
-        // Side by side: each waits for its containerd.
+        // All containerds start first, side by side; then each kubelet waits for its own.
         let nodes = NODES.map(|number| Node::new(self.folder(), number));
         for node in &nodes {
             node.prepare()?;
@@ -77,7 +77,7 @@ impl ControlPlane {
         self.run("coredns", &Tools::also("coredns")?, &["-conf".to_owned(), corefile.display().to_string()])
     }
 
-    /// One for all three: they share a network, as the nodes of this lab share a kernel.
+    /// Runs one kube-proxy for all three nodes: they share a network, as the nodes of this lab share a kernel.
     fn run_proxy(&mut self) -> Result<(), Error> {
         let config = self.folder().join("kube-proxy.json");
         let text = json!({
@@ -86,7 +86,7 @@ impl ControlPlane {
             "mode": "nftables",
             "clusterCIDR": "10.244.0.0/16",
             "clientConnection": { "kubeconfig": self.files().machine_kubeconfig(Machine::Proxy) },
-            // The kernel's own limits stay.
+            // The kernel's own limits are kept.
             "conntrack": { "maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s" },
             "hostnameOverride": "node-1",
             "nftables": { "minSyncPeriod": "100ms" },
@@ -95,19 +95,19 @@ impl ControlPlane {
         self.run("kube-proxy", &Tools::also("kube-proxy")?, &[format!("--config={}", config.display())])
     }
 
-    /// Makes an image known to every node: what `ctr images import` reads.
+    /// Imports an image archive, as read by `ctr images import`, on every node.
     pub(crate) fn import_image(&self, archive: &Path) {
         for number in NODES {
             self.import_image_to(number, archive);
         }
     }
 
-    /// The same, for one node.
+    /// Imports an image archive on one node.
     pub(crate) fn import_image_to(&self, number: u8, archive: &Path) {
         Node::new(self.folder(), number).import(archive).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Volumes for claims that name no storage class, as the seed documents' do. They survive their claims.
+    /// Creates volumes for claims without a storage class, like those of the seed documents. The volumes outlive the claims.
     pub(crate) fn have_volumes(&self, count: usize) {
         let volume = |_| {
             let random = random_hex(16).expect("the kernel has random numbers");
@@ -128,7 +128,7 @@ impl ControlPlane {
         self.create(&json!({ "apiVersion": "v1", "kind": "List", "items": items }));
     }
 
-    /// The folder of a claim's volume: "the disk is lost" means that what is in it goes.
+    /// Returns the folder of a claim's volume. To lose the disk, a test removes its content.
     pub(crate) fn volume_of(&self, namespace: &str, claim: &str) -> PathBuf {
         let claim = self.get(namespace, &format!("persistentvolumeclaim/{claim}"));
         let name = claim["spec"]["volumeName"].as_str().expect("the claim is bound").to_owned();
@@ -136,7 +136,7 @@ impl ControlPlane {
         volume["spec"]["hostPath"]["path"].as_str().expect("volumes of the lab are folders").into()
     }
 
-    /// Names resolve and pods start: waits for that, in this namespace.
+    /// Waits until pods in this namespace start and resolve names.
     pub(crate) fn until_pods_work(&self, namespace: &str) {
         let name = "lab-probe";
         let run = ["run", name, "--namespace", namespace, "--image=busybox:1.36", "--restart=Never"];
@@ -151,13 +151,14 @@ impl ControlPlane {
     }
 }
 
-/// Every kubelet removes this one, whatever its root is, and makes it anew: two that do so at the same moment fail.
+/// Identifies the socket for device plugins. Every kubelet removes and recreates this one, whatever its root folder is; two
+/// that do so at the same moment fail.
 fn socket_of_plugins() -> Option<(u64, i64, i64)> {
     let socket = fs::symlink_metadata("/var/lib/kubelet/device-plugins/kubelet.sock").ok()?;
     Some((socket.ino(), socket.ctime(), socket.ctime_nsec()))
 }
 
-/// A default storage class, the rights of CoreDNS, and those of the API server on kubelets.
+/// Returns a default storage class and the rights of CoreDNS.
 fn cluster_objects() -> serde_json::Value {
     json!({ "apiVersion": "v1", "kind": "List", "items": [
         {

@@ -1,24 +1,24 @@
 //! The control-plane lab: a real etcd, kube-apiserver and kube-controller-manager, and the real kubectl and Helm, on
-//! loopback, as an ordinary user, for tests and for the demo. No scheduler and no kubelet, unless a plane is started with
-//! nodes: pods stay Pending until a test says what a node would have said about them.
+//! loopback, as an ordinary user, for tests and for the demo. It has no scheduler and no kubelet, unless a plane is started
+//! with nodes: pods stay Pending until a test reports on them as a node would.
 //!
-//! One start runs through these files in this order:
+//! A start passes through these files in this order:
 //!
 //! | file | owns |
 //! |---|---|
 //! | `tools.rs`, `tools/` | where the programs are, and building them once from a pinned Go module |
-//! | `users.rs` | who may talk to the API server: tokens, keys, one kubeconfig per user |
+//! | `users.rs` | the users of the API server: tokens, keys, one kubeconfig per user |
 //! | `supervise.rs`, `supervise.sh` | processes that cannot outlive the test process |
 //! | `control_plane.rs` | the start itself: ports, flags, readiness |
-//! | `nodes.rs`, `kwok.yaml` | nodes, if wanted: scheduler and kwok |
+//! | `nodes.rs`, `kwok.yaml` | nodes, if requested: scheduler and kwok |
 //! | `machines.rs`, `machines/` | real nodes: containerd, kubelet, network, DNS, images, volumes (root, Linux) |
 //! | `command.rs` | one run of a tool, and what it printed |
-//! | `kubectl.rs`, `helm.rs`, `kudo.rs`, `promtool.rs` | those tools; fresh namespaces |
-//! | `audit.rs` | what the guard asked the API server |
+//! | `kubectl.rs`, `helm.rs`, `kudo.rs`, `promtool.rs` | the tools themselves; fresh namespaces |
+//! | `audit.rs` | what the guard requested from the API server |
 //! | `stored.rs` | what is written behind the API server's back |
 //! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
 //!
-//! Data passes one way: a test holds a [`ControlPlane`], names a [`User`] and gets an [`Output`] or a kubeconfig's path.
+//! A test holds a [`ControlPlane`], names a [`User`] and gets an [`Output`] or the path of a kubeconfig.
 //!
 //! Environment: `KUBEBUILDER_ASSETS` names a folder with ready-made programs, `GATERA_LAB_KEEP=1` keeps the temp folder
 //! with all logs.
@@ -61,29 +61,29 @@ pub(crate) use helm::is_helm_3;
 pub(crate) use supervise::lives_as_long_as_we_do;
 pub(crate) use users::User;
 
-/// The control plane that all tests of this process share, each in its own namespace. Started by whoever asks first.
-/// A static is never dropped; the supervisors end the programs when the process is gone.
+/// The control plane that all tests of this process share, each in its own namespace. The first use starts it. A static is
+/// never dropped; the supervisors end the programs when the process has ended.
 pub(crate) fn shared() -> &'static ControlPlane {
     static SHARED: LazyLock<ControlPlane> = LazyLock::new(ControlPlane::start);
     &SHARED
 }
 
-/// A script of the lab. `file!()` is relative to the package, or absolute where this module is included by an absolute
-/// path: `join` copes with both.
+/// Returns the path of a script of the lab. `file!()` is relative to the package, or absolute where this module is included
+/// by an absolute path; `join` handles both.
 fn beside(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file!()).with_file_name(name)
 }
 
-/// How long anything in the lab may take. Far beyond the usual second: a loaded machine is slow, not broken.
+/// The time limit for anything in the lab. Far more than the usual second: a loaded machine is slow, not broken.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Between two looks at something that is about to happen, after so long. Most looks are a program of their own, which takes
-/// time from what is waited for.
+/// Returns the pause before the next look at something that has been waited for this long. Most looks start a program,
+/// which takes processor time from what is waited for.
 fn pause(waited: Duration) -> Duration {
     (waited / 4).clamp(Duration::from_millis(20), Duration::from_millis(600))
 }
 
-/// Looks again and again until `probe` finds something; panics with `what` when it never does.
+/// Calls `probe` again and again until it finds something. Panics with `what` when it never does.
 pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {

@@ -1,7 +1,7 @@
-//! Nodes for a control plane: the real scheduler, and kwok as the kubelet of every node. Pods then live by themselves: they
-//! get a volume and a node, become Ready after a moment and go when they are deleted. What kwok does is in `kwok.yaml`.
+//! Nodes for a control plane: the real scheduler, and kwok as the kubelet of every node. Pods then run without help: they
+//! get a volume and a node, become Ready after a moment and go when they are deleted. `kwok.yaml` defines what kwok does.
 //!
-//! A plane with nodes has no use for the stand-ins of `standins.rs`.
+//! A plane with nodes does not need the stand-ins of `standins.rs`.
 
 use super::beside;
 use super::control_plane::ControlPlane;
@@ -10,7 +10,7 @@ use super::tools::Tools;
 use super::users::{Machine, User};
 
 impl ControlPlane {
-    /// A control plane with nodes `node-0` and following, ready for pods.
+    /// Starts a control plane with nodes named `node-0`, `node-1` and so on, ready for pods.
     pub(crate) fn start_with_nodes(count: usize) -> Self {
         let mut plane = Self::start();
         let working = plane.bring_up_nodes(count);
@@ -27,7 +27,7 @@ impl ControlPlane {
             "--manage-all-nodes".to_owned(),
             "--cidr=10.244.0.0/16".to_owned(),
             "--node-ip=192.0.2.1".to_owned(),
-            // The controller that would look for leases is switched off.
+            // The controller that would check leases is switched off.
             "--node-lease-duration-seconds=0".to_owned(),
         ];
         self.run("kwok", &Tools::also("kwok")?, &flags)?;
@@ -48,7 +48,7 @@ impl ControlPlane {
         self.run("kube-scheduler", &Tools::also("kube-scheduler")?, &flags)
     }
 
-    /// While `ready` is false, the readiness probe of this pod fails.
+    /// Makes the readiness of a pod `ready`: while it is false, the pod's readiness probe fails.
     pub(crate) fn set_ready(&self, namespace: &str, pod: &str, ready: bool) {
         let mark = format!("gatera.lab/ready={ready}");
         let annotate = ["annotate", "pod", pod, "--namespace", namespace, "--overwrite", &mark];

@@ -1,5 +1,5 @@
-//! The status a kubelet would report for a pod whose containers run. In goes the pod as it is, out comes its new status; a
-//! pure function but for the clock and the next free address.
+//! The status that a kubelet would report for a pod whose containers run. Input is the current pod, output its new status;
+//! a pure function except for the clock and the next free address.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -17,7 +17,7 @@ pub(super) fn running(pod: &Value, ready: bool) -> Value {
         "podIP": address,
         "podIPs": [{ "ip": address }],
         "initContainerStatuses": each(&pod["spec"]["initContainers"], |container| {
-            // One that restarts always is a sidecar: it has no end.
+            // An init container that always restarts is a sidecar, which does not end.
             if container["restartPolicy"] == "Always" {
                 container_status(container, true, &json!({ "running": { "startedAt": started } }))
             } else {
@@ -54,7 +54,7 @@ fn container_status(container: &Value, ready: bool, state: &Value) -> Value {
     })
 }
 
-/// A condition that stays as it was keeps the time since when.
+/// Returns a condition; one whose status does not change keeps its time of transition.
 fn condition(old: &Value, name: &str, holds: bool, now: &str) -> Value {
     let status = if holds { "True" } else { "False" };
     let same = |condition: &&Value| condition["type"] == name && condition["status"] == status;
@@ -63,7 +63,7 @@ fn condition(old: &Value, name: &str, holds: bool, now: &str) -> Value {
     json!({ "type": name, "status": status, "lastTransitionTime": since })
 }
 
-/// Nothing ever listens there; endpoints only need addresses that differ.
+/// Returns an unused address. Nothing listens there; endpoints only need different addresses.
 fn next_pod_address() -> String {
     static NEXT: AtomicU16 = AtomicU16::new(1);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();

@@ -1,4 +1,4 @@
-//! The real promtool: reads rules as Prometheus does, and plays metrics to them that were recorded. It talks to nobody.
+//! The real promtool: reads rules as Prometheus does, and replays recorded metrics to them. It makes no connections.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::tools::Tools;
 use super::users::User;
 
 impl ControlPlane {
-    /// Panics when promtool does not end within the lab's patience.
+    /// Runs promtool. Panics when it does not end within `PATIENCE`.
     pub(crate) fn promtool(&self, arguments: &[&str]) -> Output {
         let run = || {
             let promtool = supervised(self.folder(), &Tools::also("promtool")?, Path::new("/dev/null"));

@@ -1,4 +1,4 @@
-//! The lab tested by itself: it is real, it is several, and it leaves nothing behind.
+//! The lab tests itself: it is real, there can be several, and it leaves nothing behind.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
@@ -41,7 +41,7 @@ fn a_stateful_set_lives_as_on_a_cluster() {
     let namespace = plane.namespace_with_labels("members", &[("purpose", "selftest")]);
     plane.create(&stateful_set(&namespace));
 
-    // The real controller makes the pod, and nothing runs it.
+    // The real controller creates the pod, but nothing runs it.
     let phase = eventually("the first pod", || plane.find(&namespace, "pod/member-0").ok());
     assert_eq!(phase["status"]["phase"], "Pending");
 
@@ -55,7 +55,7 @@ fn a_stateful_set_lives_as_on_a_cluster() {
     plane.make_pod_unready(&namespace, "member-1");
     assert_eq!(ready(plane, &namespace, "member-1"), "False");
 
-    // A bound pod stays until its kubelet has stopped it; then its successor has to become ready again.
+    // A bound pod stays until its kubelet has stopped it; then its successor must become ready again.
     let delete = ["delete", "pod/member-0", "--wait=false", "--namespace", &namespace];
     plane.kubectl(User::Editor, &delete).succeeded();
     assert_eq!(ready(plane, &namespace, "member-0"), "True");
@@ -126,7 +126,7 @@ fn a_kubectl_without_end_is_ended_and_the_plane_lives_on() {
     assert_eq!(plane.kubectl(User::Admin, &["get", "--raw=/readyz"]).stdout, "ok");
 }
 
-/// Not a test of its own: the process that `a_killed_test_process_leaves_nothing_behind` kills, while kubectl runs too.
+/// Not a test itself: the process that `a_killed_test_process_leaves_nothing_behind` kills while kubectl also runs.
 #[test]
 fn victim() {
     if env::var_os("GATERA_LAB_VICTIM").is_none() {

@@ -1,6 +1,6 @@
-//! What the missing parts of a cluster would do: the scheduler binds pods, the kubelet reports on them and finishes their
-//! deletion, a provisioner makes volumes (`volumes.rs`). All of it through the subresources that the real ones use, so
-//! the objects pass admission like real ones and a test's cluster looks alive to whoever reads it.
+//! Stand-ins for the missing parts of a cluster: the scheduler, which binds pods; the kubelet, which reports on them and
+//! finishes their deletion; and a provisioner of volumes (`volumes.rs`). They use the same subresources as the real ones,
+//! so the objects pass admission like real ones and look to every reader like those of a live cluster.
 
 use std::sync::PoisonError;
 
@@ -12,7 +12,7 @@ use super::pod_status::running;
 use super::users::User;
 
 impl ControlPlane {
-    /// Brings a StatefulSet to life as a cluster would: each pod in its turn gets its volumes and becomes ready.
+    /// Runs a StatefulSet as a cluster would: pod after pod gets its volumes and becomes ready.
     pub(crate) fn run_stateful_set(&self, namespace: &str, name: &str) {
         let replicas = self.get(namespace, &format!("statefulset/{name}"))["spec"]["replicas"].as_u64();
         let replicas = replicas.unwrap_or(1);
@@ -25,12 +25,12 @@ impl ControlPlane {
         });
     }
 
-    /// Waits for the pod to be created, then does what scheduler, provisioner and kubelet do: `member-2` runs on `node-2`.
+    /// Waits until the pod exists, then does what scheduler, provisioner and kubelet do: `member-2` runs on `node-2`.
     pub(crate) fn make_pod_ready(&self, namespace: &str, pod: &str) {
         self.report(namespace, pod, true);
     }
 
-    /// Its containers still run, their readiness probes fail.
+    /// Reports that the readiness probes of the pod fail while its containers still run.
     pub(crate) fn make_pod_unready(&self, namespace: &str, pod: &str) {
         self.report(namespace, pod, false);
     }
@@ -67,9 +67,9 @@ impl ControlPlane {
         self.kubectl(User::Admin, &arguments).succeeded();
     }
 
-    /// Makes a Node object that is Ready, unless the plane already has it.
+    /// Creates a Node that is Ready, unless the plane already has it.
     pub(crate) fn have_node(&self, name: &str) {
-        // Held throughout: two tests may want the same node at the same time.
+        // Held throughout, because two tests may need the same node at the same time.
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if nodes.contains(name) {
             return;
@@ -85,13 +85,13 @@ impl ControlPlane {
                 "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
             },
         }));
-        // Admission gives every new node this taint; the controller that takes it away again is switched off here.
+        // Admission gives every new node this taint; the controller that would remove it is switched off here.
         self.kubectl(User::Admin, &["taint", "node", name, "node.kubernetes.io/not-ready-"]).succeeded();
         nodes.insert(name.to_owned());
     }
 
-    /// Removes the pods that are being deleted, with the request that their kubelet sends once the containers have
-    /// stopped: no grace, and this very pod, not a successor of the same name. Returns their names.
+    /// Removes the pods that are being deleted, with the request that their kubelet sends once the containers have stopped:
+    /// without grace, and only for this pod, not for a successor with the same name. Returns their names.
     pub(crate) fn finish_deletes(&self, namespace: &str) -> Vec<String> {
         let mut leaving = items(&self.get(namespace, "pods"));
         leaving.retain(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
@@ -104,7 +104,7 @@ impl ControlPlane {
                 "preconditions": { "uid": uid },
             });
             let path = format!("--raw=/api/v1/namespaces/{namespace}/pods/{name}");
-            // As the kubelet: guards look at who asks.
+            // Sent as the kubelet, because guards look at the user of a request.
             let arguments =
                 ["delete", &path, "--filename=-", "--as=system:node:lab", "--as-group=system:masters"];
             self.kubectl_stdin(User::Admin, &arguments, &options.to_string()).succeeded();

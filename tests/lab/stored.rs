@@ -1,7 +1,8 @@
-//! Objects written into etcd behind the API server's back, which reads them as if it had stored them itself: whole, with their status
-//! and whatever nobody could have sent. In go objects as JSON, out comes the version that all of them have.
+//! Objects written into etcd behind the back of the API server, which reads them as if it had stored them itself: whole,
+//! with their status and with content that no client could have sent. Input is objects as JSON, output is the version that
+//! they all have.
 //!
-//! Must not know: what the objects mean. Nothing of them is checked, so only a control plane without controllers keeps them.
+//! Must not know: what the objects mean. They are not checked, so only a control plane without controllers keeps them.
 
 use gatera::rulebook;
 use std::io::{Read as _, Write as _};
@@ -14,13 +15,13 @@ use serde_json::{Value, json};
 
 use super::control_plane::{ControlPlane, ETCD_SOCKET};
 
-/// How many objects etcd takes at once.
+/// The number of objects that etcd takes in one transaction.
 const AT_ONCE: usize = 128;
 
-/// Where the API server keeps a kind, if not under its plural.
+/// The kinds that the API server does not keep under their plural, and where it keeps them.
 const ELSEWHERE: [(&str, &str); 2] = [("Service", "services/specs"), ("Node", "minions")];
 
-/// What is in no namespace, whatever an object says.
+/// The kinds without a namespace, whatever an object contains.
 const NOWHERE: [&str; 2] = ["Namespace", "Node"];
 
 fn key(object: &Value) -> String {
@@ -39,7 +40,7 @@ fn key(object: &Value) -> String {
 }
 
 impl ControlPlane {
-    /// Writes them, over whatever has their names; returns their version.
+    /// Writes the objects, over those with the same names. Returns their version.
     pub(crate) fn store(&self, objects: &[Value]) -> String {
         assert!(objects.len() <= AT_ONCE, "{} objects are too many for one transaction", objects.len());
         let put = |object: &Value| {
@@ -50,16 +51,16 @@ impl ControlPlane {
         done["header"]["revision"].as_str().expect("a transaction has a revision").to_owned()
     }
 
-    /// Removes all of this kind whose namespace, or whose own name if they have none, begins so.
+    /// Removes all objects of this kind whose namespace (or name, if they have no namespace) begins with `begins`.
     pub(crate) fn wipe(&self, kind: &str, begins: &str) {
         let from = key(&json!({ "kind": kind, "metadata": { "name": begins } }));
-        // No name holds a byte above `~`.
+        // Names contain no byte above `~`.
         let to = format!("{from}~");
         let [from, to] = [from, to].map(|text| BASE64.encode(text));
         self.etcd("kv/deleterange", &json!({ "key": from, "range_end": to }));
     }
 
-    /// etcd speaks JSON, too, on the socket that only we reach.
+    /// Sends a request to etcd, which also accepts JSON, over the socket that only the lab can reach.
     fn etcd(&self, what: &str, body: &Value) -> Value {
         let ask = || -> std::io::Result<String> {
             let mut stream = UnixStream::connect(self.folder().join(ETCD_SOCKET))?;

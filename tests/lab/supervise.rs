@@ -1,7 +1,7 @@
-//! Processes that cannot outlive the test process. Each is the child of a small shell, `supervise.sh`, that holds the
-//! read end of a pipe; the write end, the lifeline, is in this process alone. However this process ends, the kernel
-//! closes the lifeline, and the shell ends its child and removes the folder. A control plane that is dropped goes the
-//! same way, so there is one way to end and every test walks it.
+//! Processes that cannot outlive the test process. Each is the child of a small shell, `supervise.sh`, that holds the read
+//! end of a pipe; only this process holds the write end, the lifeline. However this process ends, the kernel closes the
+//! lifeline, and the shell ends its child and removes the folder. Dropping a control plane ends it in the same way, so
+//! there is only one way to end, and every test uses it.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,23 +13,24 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use super::beside;
 use super::error::{Doing, Error};
 
-/// Keeps the folder of every control plane, for a look at the logs.
+/// Returns whether the folder of every control plane is kept, so that its logs can be read.
 pub(super) fn keeps_folders() -> bool {
     env::var_os("GATERA_LAB_KEEP").is_some_and(|value| value == "1")
 }
 
-/// `program`, ready to be given arguments and spawned. Whoever spawns it holds its stdin: that is the lifeline, and
-/// closing it kills. What the program itself reads is the file `input`.
+/// Returns a command that runs `program` under a supervisor. The stdin of the spawned process is the lifeline: closing it
+/// kills the program. The program itself reads the file `input`.
 pub(super) fn supervised(folder: &Path, program: &Path, input: &Path) -> Command {
     let to_remove = if keeps_folders() { Path::new("") } else { folder };
     let mut command = lifeline_only(to_remove, program, input);
-    // A clean environment: no ETCD_*, no proxy, no kubeconfig, no translations; and nothing written to the real home.
+    // A clean environment: no ETCD_*, no proxy, no kubeconfig, no translations; nothing is written to the real home.
     command.env_clear().env("HOME", folder.join("home")).env("LC_ALL", "C");
     command.env("PATH", env::var_os("PATH").unwrap_or_default());
     command
 }
 
-/// A program beside the control plane, in the environment of the tests: it ends with them and removes nothing.
+/// Returns a command for a program beside the control plane, with the environment of the tests. The program ends with the
+/// test process; no folder is removed.
 pub(crate) fn lives_as_long_as_we_do(program: &Path) -> Command {
     lifeline_only(Path::new(""), program, Path::new("/dev/null"))
 }
@@ -37,20 +38,20 @@ pub(crate) fn lives_as_long_as_we_do(program: &Path) -> Command {
 fn lifeline_only(to_remove: &Path, program: &Path, input: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
     command.arg(beside("supervise.sh")).arg(to_remove).arg(input).arg(program);
-    // Ctrl-C is meant for the test process; its end then ends this one.
+    // Ctrl-C is meant for the test process, whose end also ends this process.
     command.process_group(0).stdin(Stdio::piped());
     command
 }
 
-/// Ends a program and leaves the folder alone, which closing its lifeline would not.
+/// Ends a program but leaves the folder alone; closing the lifeline would remove it.
 pub(super) fn end_early(lifeline: &mut Option<ChildStdin>) {
     if let Some(lifeline) = lifeline {
-        // An error means that the supervisor has left already, which is what is wanted.
+        // An error means that the supervisor has already exited, which is the goal.
         let _ = lifeline.write_all(b"end\n");
     }
 }
 
-/// etcd, the API server or the controller manager: runs until dropped.
+/// A program of the control plane (etcd, the API server, …) that runs until dropped.
 pub(super) struct Component {
     pub(super) name: String,
     log: PathBuf,
@@ -91,7 +92,7 @@ impl Component {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// The supervisor leads the group that its program is in.
+    /// Returns the process group of the program, which its supervisor leads.
     pub(super) fn process_group(&self) -> u32 {
         self.supervisor.id()
     }
@@ -100,7 +101,7 @@ impl Component {
 impl Drop for Component {
     fn drop(&mut self) {
         drop(self.supervisor.stdin.take());
-        // Short: the supervisor kills, collects its program and leaves. There is nobody to tell of an error.
+        // Short: the supervisor kills its program, reaps it and exits. An error here cannot be reported.
         let _ = self.supervisor.wait();
     }
 }

@@ -1,5 +1,5 @@
-//! Finds the programs of the lab. `KUBEBUILDER_ASSETS` first, then the cache that `tools/build.sh` fills; the script is
-//! also the only one who knows where that cache is. Hands out one path per program; runs none of them.
+//! Finds the programs of the lab: first in `KUBEBUILDER_ASSETS`, then in the cache that `tools/build.sh` fills. Only that
+//! script decides where the cache is. This file returns one path per program and runs none of them.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -22,7 +22,7 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Once per process, so that planes started in parallel do not start parallel builds.
+    /// Finds the programs, once per process, so that planes started in parallel do not start parallel builds.
     pub(super) fn find() -> Result<Self, Error> {
         static FOUND: LazyLock<Result<Tools, String>> = LazyLock::new(|| match assets() {
             Some(folder) => Tools::given(&folder),
@@ -31,19 +31,19 @@ impl Tools {
         FOUND.clone().map_err(Error::Tools)
     }
 
-    /// A program that only some tests need: kwok, the scheduler, Helm.
+    /// Finds a program that only some tests need: kwok, the scheduler, Helm.
     pub(super) fn also(name: &'static str) -> Result<PathBuf, Error> {
         static FOUND: Mutex<BTreeMap<&str, Result<PathBuf, String>>> = Mutex::new(BTreeMap::new());
         let look = || match assets().map(|folder| absolute(&folder)).transpose()? {
             Some(folder) if folder.join(name).is_file() => Ok(folder.join(name)),
             _ => Ok(build(&[name])?.join(name)),
         };
-        // Held throughout: whoever asks second finds it built.
+        // Held throughout, so that a second request finds the program built.
         let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
         found.entry(name).or_insert_with(look).clone().map_err(Error::Tools)
     }
 
-    /// The usual bundles of test binaries come without a controller manager; ours then fills the gap.
+    /// Takes the programs from `folder`, and builds the controller manager, which the usual bundles of test binaries lack.
     fn given(folder: &OsStr) -> Result<Self, String> {
         let folder = absolute(folder)?;
         let mut tools = Self::in_folder(&folder);
@@ -72,13 +72,13 @@ fn assets() -> Option<OsString> {
     env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty())
 }
 
-/// As the programs are started from a folder of their own.
+/// Makes the path absolute, because the programs are started from another folder.
 fn absolute(folder: &OsStr) -> Result<PathBuf, String> {
     path::absolute(folder).map_err(|error| format!("KUBEBUILDER_ASSETS: {error}"))
 }
 
-/// Runs `build.sh`, which returns at once when everything is there. Its progress and its errors reach the terminal even
-/// inside a captured test: they are written by another process.
+/// Runs `build.sh`, which returns at once when everything is built. Its progress and its errors reach the terminal even
+/// from a captured test, because another process writes them.
 fn build(tools: &[&str]) -> Result<PathBuf, String> {
     let script = beside("tools/build.sh");
     let output = Command::new("/bin/sh")

@@ -1,6 +1,6 @@
-//! Who talks to the API server, and with what: the token file it reads, one kubeconfig per user, the key pair for
-//! service account tokens. All of it is made afresh for each control plane and lies in its private folder; a token is
-//! never printed.
+//! The users of the API server and their credentials: the token file that it reads, one kubeconfig per user, and the key
+//! pair for service account tokens. All of these are made anew for each control plane and are in its private folder; tokens
+//! are never printed.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,24 +12,24 @@ use serde_json::json;
 use super::audit;
 use super::error::{Doing, Error};
 
-/// The people of the tests. What each may do in a namespace is said in `kubectl.rs`.
+/// The people in the tests. `kubectl.rs` defines what each may do in a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     /// `system:masters`: may do everything, everywhere.
     Admin,
-    /// Somebody with the `ClusterRole` `edit` in the namespaces of the tests, and nothing elsewhere.
+    /// A person with the `ClusterRole` `edit` in the namespaces of the tests, and no rights elsewhere.
     Editor,
-    /// The robot that applies manifests: the same rights as the editor under another name.
+    /// The robot that applies manifests: it has the same rights as the editor under another name.
     Ci,
 }
 
-/// A program with an account of its own. The names are those of every cluster: the API server's own RBAC rules are
-/// written for them, and guards look at who asks.
+/// A program with its own account. The names are those in every cluster, because the API server's own RBAC rules are
+/// written for them and guards look at the user of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Machine {
     ControllerManager,
     Scheduler,
-    /// One for all nodes, with the name of a node. It may do everything, as no rules are written for kwok.
+    /// One account for all nodes, with the name of a node. It may do everything, because no rules exist for kwok.
     Kwok,
     /// The kubelet of a real node.
     Kubelet(u8),
@@ -72,7 +72,7 @@ impl Machine {
 impl User {
     const ALL: [Self; 3] = [Self::Admin, Self::Editor, Self::Ci];
 
-    /// As the API server knows it, in RBAC subjects and in its messages.
+    /// Returns the name in RBAC subjects and in messages of the API server.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -89,7 +89,7 @@ impl User {
     }
 }
 
-/// Where each file lies in the folder of a control plane.
+/// The paths of the files in a control plane's folder.
 pub(super) struct Files<'a> {
     pub(super) folder: &'a Path,
 }
@@ -104,11 +104,11 @@ impl Files<'_> {
     pub(super) fn verifying_key(&self) -> PathBuf {
         self.folder.join("service-accounts.pub")
     }
-    /// The API server makes its certificate there when it starts.
+    /// The folder in which the API server makes its certificate when it starts.
     pub(super) fn certificates(&self) -> PathBuf {
         self.folder.join("certificates")
     }
-    /// That certificate followed by the one that signed it, so the file is its own bundle of authorities.
+    /// The API server's certificate, followed by the one that signed it, so that the file is its own CA bundle.
     pub(super) fn authority(&self) -> PathBuf {
         self.certificates().join("apiserver.crt")
     }
@@ -122,8 +122,8 @@ impl Files<'_> {
         self.folder.join(format!("{name}.kubeconfig"))
     }
 
-    /// Everything the programs want to read at their start. The kubeconfigs name the authority by its path, so they can
-    /// be written before it exists.
+    /// Writes everything that the programs read at their start. The kubeconfigs refer to the CA by its path, so they can be
+    /// written before it exists.
     pub(super) fn write(&self, url: &str) -> Result<(), Error> {
         let mut rows = Vec::new();
         let people = User::ALL.map(|user| (user.name().to_owned(), user.groups(), self.kubeconfig(user)));
@@ -141,7 +141,7 @@ impl Files<'_> {
         write(&self.verifying_key(), &key.public_key_pem())
     }
 
-    /// JSON is YAML.
+    /// Returns a kubeconfig in JSON, which is valid YAML.
     fn kubeconfig_text(&self, url: &str, token: &str) -> String {
         let cluster = json!({ "server": url, "certificate-authority": self.authority() });
         json!({
@@ -160,7 +160,7 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
     fs::write(path, text).doing(|| format!("writing {}", path.display()))
 }
 
-/// From the kernel, as no crate for randomness is among the dependencies. Up to 32 digits.
+/// Returns up to 32 random hexadecimal digits from the kernel, because no crate for randomness is among the dependencies.
 pub(super) fn random_hex(digits: usize) -> Result<String, Error> {
     let mut random = [0; 16];
     let read = File::open("/dev/urandom").and_then(|mut kernel| kernel.read_exact(&mut random));

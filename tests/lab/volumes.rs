@@ -1,5 +1,4 @@
-//! The volume provisioner that the lab lacks: makes a volume for each claim that waits for one. Binding the two is left to
-//! the real controller.
+//! The volume provisioner that the lab lacks: creates a volume for each pending claim. The real controller binds the two.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +9,7 @@ use super::eventually;
 use super::standins::{items, text};
 
 impl ControlPlane {
-    /// Gives every pending claim a volume of its own and waits until the real controller has bound them.
+    /// Creates a volume for every pending claim and waits until the real controller has bound them.
     pub(crate) fn bind_claims(&self, namespace: &str) {
         let claims = || -> Vec<Value> { items(&self.get(namespace, "persistentvolumeclaims")) };
         let is_pending = |claim: &Value| claim["status"]["phase"] != "Bound";
@@ -30,7 +29,7 @@ impl ControlPlane {
     }
 }
 
-/// Named after the claim's uid, as provisioners do, so a claim that was deleted and made again gets a new volume.
+/// Returns a volume named after the claim's uid, as provisioners do, so a claim that is made again gets a new volume.
 fn volume_for(claim: &Value) -> Value {
     let (wanted, named) = (&claim["spec"], &claim["metadata"]);
     let uid = text(&named["uid"]);
@@ -43,7 +42,7 @@ fn volume_for(claim: &Value) -> Value {
             "accessModes": wanted["accessModes"],
             "storageClassName": wanted["storageClassName"],
             "volumeMode": wanted["volumeMode"],
-            // Retain: with Delete, the controller would remove such a path from the machine that runs the test.
+            // With Delete, the controller would remove the path from the machine that runs the test.
             "persistentVolumeReclaimPolicy": "Retain",
             "hostPath": { "path": format!("/nonexistent/{uid}") },
             "claimRef": {

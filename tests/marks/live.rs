@@ -1,4 +1,4 @@
-//! What people and pods get past a real API server with the guard in front, and without.
+//! Changes of the guard's annotations by people and pods at a real API server, with and without a running guard.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn applied(plane: &ControlPlane, mode: Option<&str>) -> String {
     ns
 }
 
-/// What somebody with the rights of an ordinary person writes, and what is there afterwards.
+/// Annotations that a user with the `edit` role writes are removed or restored.
 #[test]
 fn an_editor_cannot_write_the_guards_marks() {
     let (plane, _) = guarded::shared();
@@ -48,7 +48,7 @@ fn an_editor_cannot_write_the_guards_marks() {
         (&before["spec"], &before["metadata"]["generation"])
     );
 
-    // Leaving a mark out, or writing what is there, is nothing to talk about.
+    // Leaving out an annotation, or repeating its value, causes no warning.
     let mut replaced = before.clone();
     for annotations in [json!({}), before["metadata"]["annotations"].clone()] {
         replaced["metadata"] = json!({ "name": STATEFUL_SET, "namespace": ns, "annotations": annotations });
@@ -60,7 +60,7 @@ fn an_editor_cannot_write_the_guards_marks() {
     eventually("the first member's pod", || {
         (run(&["get", "pod", &format!("{STATEFUL_SET}-0")]).status == 0).then_some(())
     });
-    // By way of /status, which people with few rights may not write.
+    // Through /status, which only users with more rights may write.
     for (what, mark) in [
         (format!("statefulset/{STATEFUL_SET}"), json!({ "gatera.dev/data": "present" })),
         (format!("statefulset/{STATEFUL_SET}"), json!({ "gatera.dev/data": null })),
@@ -80,8 +80,7 @@ fn an_editor_cannot_write_the_guards_marks() {
     }
 }
 
-/// A pod that says it was prepared is believed by nobody, also while no guard is there to look; members without marks
-/// start.
+/// A pod with a forged mark of injection is never trusted: while no guard runs it is refused, and members without the mark start.
 #[test]
 fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
     let plane = ControlPlane::start();
@@ -115,8 +114,8 @@ fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
     assert!(output.status == 1 && output.stderr.contains("new-pods-1.gatera.dev"), "{output}");
 }
 
-/// Labels of all three selectors at once, before or after: one row asks, the first that selects, and none is forgotten.
-/// (How often a row asks about the end of a pod is for the API server to say.)
+/// Checks that exactly one entry asks about an object whose labels match all three selectors, before or after a change: the first
+/// that selects it. (The API server decides how often an entry asks about the deletion of a pod.)
 fn requests_are_judged_once(plane: &ControlPlane) {
     let ns = plane.namespace("once");
     let mut before = asked(plane);
@@ -172,8 +171,8 @@ fn requests_are_judged_once(plane: &ControlPlane) {
     }
 }
 
-/// An update of a StatefulSet is asked about twice only if it touches the guard's marks, the template, or what is fixed: of the
-/// latter two the API server would speak first, in words that help nobody.
+/// Checks that an update of a StatefulSet is asked about twice only if it touches the guard's annotations, the template, or an
+/// immutable field. In the latter two cases the API server would otherwise refuse first, with a message that does not help.
 fn updates_travel_once(plane: &ControlPlane, ns: &str) {
     let annotated =
         || plane.get(ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["annotations"].clone();
@@ -226,13 +225,13 @@ fn updates_travel_once(plane: &ControlPlane, ns: &str) {
     }
 }
 
-/// The rows on behalf of which the API server has asked since the last reading, which becomes this one.
+/// Returns the entries for which the API server has asked since the last reading, and updates that reading.
 fn asked_since(last: &mut BTreeMap<String, u64>, plane: &ControlPlane) -> Vec<String> {
     let before = std::mem::replace(last, asked(plane));
     last.iter().filter(|(row, count)| before.get(*row) != Some(count)).map(|(row, _)| row.clone()).collect()
 }
 
-/// How often the API server has asked on behalf of which row.
+/// Returns how often the API server has asked for each entry.
 fn asked(plane: &ControlPlane) -> BTreeMap<String, u64> {
     let metrics = plane.kubectl(User::Admin, &["get", "--raw=/metrics"]).succeeded();
     let mut rows = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! files/dashboard.json: no Grafana reads it here, so this is what can be said without one. Every expression is PromQL and asks
-//! for what there is; panels have a place, words, and a data source that is the reader's choice.
+//! files/dashboard.json, checked without Grafana: every expression is PromQL and asks for existing metrics; every panel has an
+//! id, text and a position; and the reader chooses the data source.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::promql::{Asked, asked};
 use super::told::Told;
 use super::{check_rules, file, objects, rendered};
 
-/// Grafana lays panels out in so many columns.
+/// The number of columns in which Grafana lays out panels.
 const COLUMNS: u64 = 24;
 
 fn dashboard() -> Value {
@@ -26,7 +26,7 @@ fn text<'a>(value: &'a Value, of: &str) -> &'a str {
     value[of].as_str().filter(|it| !it.is_empty()).unwrap_or_else(|| panic!("no {of} in {value:#}"))
 }
 
-/// The expressions, each with the title of its panel and the text of its legend.
+/// Lists the expressions, each with the title of its panel and the text of its legend.
 fn expressions(dashboard: &Value) -> Vec<(&str, &str, &str)> {
     let targets = panels(dashboard).iter().flat_map(|panel| {
         panel["targets"].as_array().into_iter().flatten().map(move |target| (panel, target))
@@ -38,7 +38,7 @@ fn expressions(dashboard: &Value) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
-/// As a guard in namespace gatera is asked.
+/// Returns the expression with the variables filled in, for a guard in namespace gatera.
 fn filled_in(expression: &str) -> String {
     let filled = [
         ("$__rate_interval", "5m"),
@@ -70,7 +70,7 @@ fn prometheus_reads_every_expression() {
     assert!(output.stdout.contains(&format!("SUCCESS: {} rules found", rules.len())), "{output}");
 }
 
-/// A sum of counters that only grow says nothing of today, and falls when a replica restarts.
+/// The sum of a counter says nothing about today, and falls when a replica restarts.
 #[test]
 fn counters_are_shown_as_what_was_added() {
     let dashboard = dashboard();
@@ -83,7 +83,7 @@ fn counters_are_shown_as_what_was_added() {
     }
 }
 
-/// The numbers that a history shows as names are those of its expression, and there is one for each state.
+/// The numbers that a history panel maps to names are those of its expression, with one name for each state.
 #[test]
 fn histories_name_every_state() {
     let dashboard = dashboard();
@@ -118,7 +118,7 @@ async fn it_asks_for_what_a_guard_tells() {
     }
 }
 
-/// A legend names only labels that are left after grouping.
+/// Checks that a legend names only labels that are left after grouping.
 fn of_this_legend(legend: &str, asked: &Asked, title: &str) {
     let named = legend.split("{{").skip(1).map(|rest| rest.split("}}").next().unwrap());
     for label in named {
@@ -153,7 +153,7 @@ fn panels_have_an_id_words_and_a_place_of_their_own() {
     }
 }
 
-/// Whoever imports it has a data source of another uid, and finds it again after an upgrade at the same address.
+/// The dashboard can be imported into any Grafana, whatever the uid of its data source, and keeps its address after an upgrade.
 #[test]
 fn it_belongs_to_no_grafana_in_particular() {
     let dashboard = dashboard();

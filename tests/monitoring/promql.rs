@@ -1,20 +1,20 @@
-//! As much of PromQL as it takes to see which metrics an expression asks for, by which labels. promtool says whether it is
-//! PromQL at all.
+//! As much of PromQL as is needed to find which metrics an expression asks for, and by which labels. Whether it is valid PromQL
+//! is checked by promtool.
 
 use std::collections::BTreeSet;
 
-/// Words of the language that no bracket has to follow. Those that nothing here uses are left out: whoever uses one is told that
-/// no guard has such a metric.
+/// Keywords that need not be followed by a bracket. Keywords that no expression uses yet are left out: the test then fails with
+/// the message that no guard has such a metric.
 const WORDS: [&str; 8] = ["by", "count", "max", "min", "offset", "or", "sum", "unless"];
 
-/// A metric, and what its labels have to be.
+/// A metric, and the conditions on its labels.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Selector {
     pub metric: String,
     pub matchers: Vec<Matcher>,
 }
 
-/// `label="value"`, or `label=~"one|other"`.
+/// A condition on a label: `label="value"`, or `label=~"one|other"`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Matcher {
     pub label: String,
@@ -25,7 +25,7 @@ pub struct Matcher {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     pub selectors: Vec<Selector>,
-    /// By which labels it groups.
+    /// The labels by which it groups.
     pub grouped: BTreeSet<String>,
 }
 
@@ -36,7 +36,7 @@ pub fn asked(expression: &str) -> Asked {
         let word = word(rest);
         if word.is_empty() {
             rest = &rest[first.len_utf8()..];
-            // A range: a duration, or a variable of Grafana's.
+            // A range: a duration, or a Grafana variable.
             if first == '[' {
                 rest = rest.split_once(']').unwrap().1;
             }

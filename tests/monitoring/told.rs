@@ -1,4 +1,4 @@
-//! What a guard tells: every metric it has, with its labels, as Prometheus would scrape it.
+//! The metrics of a guard, with their labels, as Prometheus would scrape them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::scene::{self, Scene};
 
 use super::promql::{Asked, Matcher, Selector, asked};
 
-/// What Prometheus adds.
+/// The labels that Prometheus adds.
 const OF_THE_TARGET: [&str; 3] = ["namespace", "job", "pod"];
 
 /// The values of every label of every metric.
 pub struct Told(BTreeMap<String, BTreeMap<String, BTreeSet<String>>>);
 
 impl Told {
-    /// Asks a guard to which everything has happened that is counted.
+    /// Scrapes a guard in which every event that is counted has happened.
     pub async fn by_a_guard() -> Told {
         let until = scene::now() + jiff::SignedDuration::from_mins(30);
         let mark = json!({ "gatera.dev/override": format!("G01 until={until} reason=moving house") });
@@ -36,7 +36,7 @@ impl Told {
         let answer = router::ask(&guard, "/validate", &to_nobody()).await;
         assert_eq!(answer["response"]["allowed"], true, "{answer}");
 
-        // What the watches, the port and the leader note.
+        // The metrics that the watches, the port and the leader update.
         let metrics = &guard.metrics;
         metrics.holds(guard.world.load().sizes());
         metrics.opened.inc();
@@ -67,7 +67,7 @@ impl Told {
         self.0.contains_key(metric)
     }
 
-    /// Whether every metric, label and value that is `asked` for is told; and if not, what is not.
+    /// Checks that every metric, label and value that is `asked` for exists; the error names one that does not.
     pub fn knows(&self, asked: &Asked) -> Result<(), String> {
         let mut labels: BTreeSet<&str> = OF_THE_TARGET.into();
         for Selector { metric, matchers } in &asked.selectors {
@@ -86,13 +86,13 @@ impl Told {
     }
 }
 
-/// A cluster in this state, and this far with its configuration.
+/// Returns the reading of a cluster in this state and at this stage of its rollout.
 fn reading((state, rollout): (State, &'static str)) -> Arc<ClusterReading> {
     let id = Id::new("db", state.name());
     Arc::new(ClusterReading { id, state, rollout, members: 3, ready: 2 })
 }
 
-/// The type and the text of an answer to a scraper that accepts this.
+/// Returns the content type and the text of the answer to a scraper that accepts this.
 async fn scraped(guard: &Arc<Guard>, accept: &str) -> (String, String) {
     let request = Request::get("/metrics").header("accept", accept).body(Body::empty()).unwrap();
     let answer = operations(Arc::clone(guard)).oneshot(request).await.unwrap();
@@ -101,7 +101,7 @@ async fn scraped(guard: &Arc<Guard>, accept: &str) -> (String, String) {
     (kind, String::from_utf8(text.to_vec()).unwrap())
 }
 
-/// A cluster is scaled to nobody.
+/// Returns the request that scales a cluster to 0.
 fn to_nobody() -> Value {
     let scale = |replicas: i64| json!({ "spec": { "replicas": replicas } });
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
@@ -134,7 +134,7 @@ async fn what_is_told_is_known_and_nothing_else() {
     }
 }
 
-/// What Prometheus asks for by itself, what it asks for with `scrape_protocols: [PrometheusText0.0.4]`, and what others do.
+/// Scrapers get OpenMetrics by default, and the older text format with `scrape_protocols: [PrometheusText0.0.4]` or `text/plain`.
 #[tokio::test]
 async fn the_older_text_is_there_for_those_that_ask_for_it() {
     let guard = router::guard(Scene::default().world(&Settings::default()));

@@ -1,12 +1,13 @@
-//! What the well-known example of a WordPress operator does: six objects with fixed names, in its order, each only if it is not there.
+//! The well-known example of a WordPress operator: it creates six objects with fixed names, in order, each only if it does not
+//! exist.
 //!
-//! It never looks at what it has made, waits for the database before it goes on, and stops at the first refusal.
+//! It never looks at what it has created, waits for the database before it continues, and stops at the first refusal.
 
 use serde_json::{Value, json};
 
 use crate::lab::{ControlPlane, Output, User};
 
-/// The operator, for one Wordpress.
+/// The operator, for one Wordpress object.
 pub struct Operator<'a> {
     pub plane: &'a ControlPlane,
     pub ns: &'a str,
@@ -14,7 +15,7 @@ pub struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    /// One pass of its loop: what stopped it, if anything did.
+    /// Runs one pass of its loop; the error is the refusal that stopped it.
     pub fn reconcile(&self) -> Result<(), Output> {
         let owner = self.get("wordpress", self.name).expect("its Wordpress is there");
         let password = owner["spec"]["sqlrootpassword"].clone();
@@ -50,7 +51,7 @@ impl Operator<'_> {
         self.make(&owner, "Service", "v1", "wordpress", &service)
     }
 
-    /// One of its objects, or a Wordpress.
+    /// Returns one of its objects, or a Wordpress, if it exists.
     pub fn get(&self, kind: &str, name: &str) -> Option<Value> {
         let arguments = ["--namespace", self.ns, "get", kind, name, "--output=json", "--ignore-not-found"];
         let text = self.plane.kubectl(User::Admin, &arguments).succeeded();

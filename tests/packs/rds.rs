@@ -1,5 +1,5 @@
-//! The pack rds before the operator's own chart and definition: its account is known, and every way out that is printed here is taken out
-//! of the text and followed as it stands there. There is no cloud: what the operator notes of it is written by its account.
+//! The pack rds with the operator's own chart and definition: its account is recognized, and every printed way out is taken from
+//! the output and followed as printed. There is no cloud: the test writes the status with the operator's account.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::guarded::{self, Guard, Start};
 use crate::lab::{ControlPlane, Output, User, eventually};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/rds-operator");
-/// As its README installs it: release and namespace have this name.
+/// Installed as its README says: release and namespace have this name.
 const RELEASE: &str = "rdsoperator";
 const ACCOUNT: &str = "--as=system:serviceaccount:rdsoperator:rdsoperator-otc-rds-operator";
 
@@ -36,14 +36,14 @@ impl Shop {
         self.run(&["patch", "rds", name, "--type=merge", "--patch", patch])
     }
 
-    /// The operator notes what the cloud says.
+    /// Writes a status as the operator does with the cloud's answer.
     fn noted(&self, name: &str, status: &str) {
         let status = json!({ "status": { "id": format!("{name}in01"), "ip": "10.0.0.7", "status": status } });
         let status = status.to_string();
         self.run(&["patch", "rds", name, "--type=merge", "--patch", &status, ACCOUNT]).succeeded();
     }
 
-    /// It is refused by this rule, and works once what is printed there was done.
+    /// Checks that the request is refused by this rule, and succeeds after the printed commands.
     fn as_advised(&self, rule: &str, act: impl Fn() -> Output) {
         let refused = act();
         assert!(refused.stderr.contains(&format!("[{rule}] ")), "{refused}");
@@ -55,13 +55,13 @@ impl Shop {
         act().succeeded();
     }
 
-    /// What a warning prints for the time when that is done.
+    /// Removes the override, as a warning advises for the time after the change.
     fn released(&self, name: &str) {
         self.run(&["annotate", "rds", name, "gatera.dev/override-"]).succeeded();
     }
 }
 
-/// What stands between two texts.
+/// Returns the text between two others.
 fn between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no {from:?} in {text}"));
     rest.split_once(to).unwrap_or_else(|| panic!("no {to:?} in {rest}")).0
@@ -84,7 +84,7 @@ fn shop() -> Shop {
 fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
     let shop = shop();
     let plane = &shop.plane;
-    // Nothing of its release is refused; what the warning names is followed.
+    // No object of the operator's release is refused; the commands in the warning's page are followed.
     let install = ["install", RELEASE, CHART, "--namespace", RELEASE, "--create-namespace", "--skip-crds"];
     let installed = plane.helm(User::Admin, &install);
     assert!(installed.status == 0 && installed.stderr.contains("[R17]"), "{installed}");
@@ -97,7 +97,7 @@ fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
         follow(plane, User::Admin, command);
     }
 
-    // The password of the printed command is one that the schema takes.
+    // The printed command creates a password that the schema accepts.
     let refused = shop.create("orders", &json!({}));
     assert!(refused.stderr.contains("[R06]"), "{refused}");
     let command = between(&refused.stderr, "choose another with `", "`");
@@ -105,12 +105,12 @@ fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
     let password = String::from_utf8(password.stdout).unwrap();
     shop.create("orders", &json!({ "spec": { "password": password.trim() } })).succeeded();
 
-    // Another one, once root has it.
+    // Another password is accepted once root has it.
     let other = json!({ "spec": { "password": format!("{}x", password.trim()) } }).to_string();
     shop.as_advised("R01", || shop.patch("orders", &other));
     shop.released("orders");
 
-    // The end of one waits for the status in which a last backup works, and is confirmed then.
+    // A deletion first waits for the status in which a last backup works, and then for a confirmation.
     shop.noted("orders", "BUILD");
     let delete = |name: &'static str| shop.run(&["delete", "rds", name, "--wait=false"]);
     let wait = advice(&delete("orders"));
@@ -124,7 +124,7 @@ fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
     shop.patch("orders", r#"{"spec":{"backuprestoretime":""}}"#).succeeded();
     shop.as_advised("R14", || delete("orders"));
 
-    // One that failed never gets there.
+    // A failed instance never reaches that status.
     shop.create("broken", &json!({ "spec": { "password": password.trim() } })).succeeded();
     shop.noted("broken", "FAILED");
     shop.as_advised("R14", || delete("broken"));
@@ -132,7 +132,7 @@ fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
     take_over(&shop);
 }
 
-/// In, as a new Rds and as one that has no instance yet, and out again.
+/// Takes over an existing instance, by a new Rds and by one without an instance, and releases it again.
 fn take_over(shop: &Shop) {
     let takes = |annotations: Value| {
         shop.create(
@@ -149,7 +149,7 @@ fn take_over(shop: &Shop) {
     shop.noted("legacy", "ACTIVE");
     shop.as_advised("R12", || shop.patch("legacy", r#"{"status":{"id":""}}"#));
     shop.released("legacy");
-    // Its first id, by an account that is not named.
+    // The first id is set by an account that the settings do not name.
     let patch = r#"{"status":{"id":"legacyin01"}}"#;
     let stranger = ["--as=system:serviceaccount:otc:databases", "--as-group=system:masters"];
     let by =

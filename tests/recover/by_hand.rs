@@ -1,5 +1,5 @@
-//! Servers that do not start by the step: `gatera recover` makes no pod of theirs, whatever of them is there, and says what a person does.
-//! And the place of the pod that starts a cluster.
+//! Servers that are not started by the step: `gatera recover` creates no pod for them, whichever pods exist, and says what a
+//! person has to do. Also, the node of the pod that starts a cluster.
 
 use facts::settings::Settings;
 use facts::view::View;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{at, reads};
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
-/// A cluster that is down, of members in these states, whose template has this in it.
+/// Returns a cluster that is down, with members in these states and this change to the template.
 fn with(members: [&str; 3], template: &Value) -> Scene {
     let members = members.map(str::to_owned).to_vec();
     Scene { members, stateful_set: json!({ "spec": { "template": template } }), ..Scene::default() }
@@ -59,23 +59,23 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
                     "{what} {members:?}: {:?}",
                     next(&scene, &want)
                 );
-                // It was granted before the template was changed.
+                // The right to start was granted before the template was changed.
                 scene.stateful_set["metadata"]["annotations"] = granted.clone();
                 assert!(matches!(next(&scene, &want), Step::TakeBack(_)), "{what} {members:?}");
             }
         }
     }
-    // A stop in order is no way around it.
+    // That the members were stopped in order makes no difference.
     let stopped = Scene { replicas: Some(0), ended: vec![363, 360, 351], ..with(["absent"; 3], &bitnamis) };
     assert!(matches!(next(&stopped, &Want { all: true, ..Want::default() }), Step::ByHand(_)));
-    // What is to be stopped would take its data along.
+    // Deleting the pods by scaling would delete their claims.
     let mut deletes = with(["starting", "absent", "absent"], &bitnamis);
     deletes.stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({ "whenScaled": "Delete" });
     let Step::Cannot(why) = next(&deletes, &Want::default()) else {
         panic!("{:?}", next(&deletes, &Want::default()))
     };
     assert!(why.contains("whenScaled is Delete"), "{why}");
-    // It serves, or never held data: nothing of this is said.
+    // Where a member serves, or none ever held data, none of this is said.
     assert_eq!(next(&with(["ready", "absent", "absent"], &bitnamis), &Want::default()), Step::Serves);
     let new =
         Scene { data: "none".into(), claims: false, ..with(["starting", "absent", "absent"], &bitnamis) };
@@ -86,7 +86,8 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
     });
 }
 
-/// The guard was away when this one was made: beside it the others would form a cluster with a member that does not know what it has.
+/// This pod was created while no guard ran: beside it the others would form a cluster with a member that does not know its
+/// position.
 #[test]
 fn no_pod_is_made_beside_one_without_the_step() {
     let mut scene =
@@ -101,7 +102,7 @@ fn no_pod_is_made_beside_one_without_the_step() {
     );
 }
 
-/// Another member's pod waits for a node, so the one that starts goes back to its own, if that takes it.
+/// Another member's pod waits for a node, so the pod that starts the cluster goes back to its own node, if that accepts it.
 #[test]
 fn who_starts_keeps_its_node() {
     let says = "0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules";
@@ -160,7 +161,7 @@ fn who_starts_keeps_its_node() {
         let Ok(Object::Pod(pod)) = Object::read(Kind::Pod, &pod) else { panic!("a pod") };
         assert_eq!(engine::grant::place(cluster, &pod, &view), place, "{what}");
     }
-    // Somebody else's word for another node is not repeated.
+    // A request for another node is refused.
     let elsewhere = asked.replace("node-0", "node-1");
     let elsewhere = facts::marks::recovery::Recovery::of(&elsewhere).unwrap();
     let settings = Settings::default();
@@ -170,7 +171,7 @@ fn who_starts_keeps_its_node() {
     assert_eq!(why, Some(format!("the pod of {STATEFUL_SET}-0 is not on node node-1")));
 }
 
-/// By hand a pod looks at each volume, and namespaces may be restricted.
+/// The manual procedure starts a pod that looks at each volume, and the namespace may be restricted.
 #[test]
 fn a_restricted_namespace_takes_the_pod_that_looks_at_a_volume() {
     let page = include_str!("../../docs/rules/G20.md");

@@ -1,5 +1,5 @@
-//! Three members, their data, an obedient and a disobedient world, for `search.rs`: members behave as the step and Galera do, servers
-//! fall, pods are deleted by others, no node takes one, what was asked for is taken back.
+//! Three members and their data, in a world that obeys and one that does not, for `search.rs`: members behave like the step and
+//! Galera, servers crash, pods are deleted by others, a pod fits on no node, a granted request is withdrawn.
 //!
 //! Must not know: what the command does about it.
 
@@ -18,12 +18,12 @@ use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 pub struct Pod {
     /// The position from which it may start the cluster.
     pub right: Option<u64>,
-    /// It did.
+    /// It has started the cluster.
     pub led: bool,
     pub does: Does,
-    /// Started after the one that serves: it knows its address.
+    /// It was started after the member that serves, whose address it therefore knows.
     pub finds: bool,
-    /// Another pod reads what this one has, which does not run.
+    /// The pod that reads this member's data while this one does not run.
     pub read: Option<Reader>,
 }
 
@@ -39,12 +39,12 @@ pub enum Does {
     Told,
     Refused,
     Serves,
-    /// It is not Ready for a moment, because it gives a copy.
+    /// It is not Ready for a moment, because it is the donor of a joiner.
     Gives,
-    /// It served and fell, and its kubelet lets it rest. Where its data ended before that is still to be heard.
+    /// Its server served and crashed, and its container waits in back-off. The view still holds an earlier end of its data.
     Rests,
     Leaves,
-    /// No node takes it: it has never run.
+    /// No node accepts the pod, which has never run.
     Held,
 }
 
@@ -55,26 +55,26 @@ impl Reader {
 }
 
 impl Does {
-    /// Clients and members find a server there, whether or not it is Ready.
+    /// Whether clients and members find a server there, Ready or not.
     pub fn serves(self) -> bool {
         matches!(self, Self::Serves | Self::Gives)
     }
 }
 
-/// Everything that matters.
+/// The state of the world.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
     pub pods: [Option<Pod>; 3],
     /// The last transaction on each disk.
     pub data: [u64; 3],
-    /// With whom each one served when it fell, a bit for each, itself included; 0: it stopped in order, or has joined since. Whoever
-    /// starts as an ordinary member waits for these.
+    /// For each member, a bit mask of the members with which it served when it crashed, itself included; 0 if it was stopped in
+    /// order or has joined since. Started as an ordinary member, it waits for all of these.
     pub views: [u8; 3],
-    /// Who may start first, and where its data ended when that was verified.
+    /// The member that may start first, and the end of its data when that was verified.
     pub granted: Option<(usize, u64)>,
-    /// How many nodes there are, where members must not share one and their volumes travel; `None`: one for each, or more.
+    /// The number of nodes, where members must not share one and their volumes are not local; `None`: enough for all members.
     pub nodes: Option<usize>,
-    /// The pod that starts first goes back to its node, whoever else waits for one.
+    /// The pod that starts first goes back to its node, whatever other pods wait for one.
     pub kept: bool,
 }
 
@@ -89,7 +89,7 @@ impl State {
         self.pods[it].as_ref().map(|pod| pod.does)
     }
 
-    /// As API servers show it.
+    /// Returns the world as API servers show it.
     pub fn world(&self, settings: &Settings) -> World {
         let mut scene = Scene { members: vec!["absent".to_owned(); 3], ..Scene::default() };
         scene.stateful_set = json!({ "metadata": { "annotations": { "gatera.dev/identity": ID } } });
@@ -161,7 +161,7 @@ impl State {
         Some(format!("{STATEFUL_SET}-{member} at {ID}:{at}{on} until=2026-12-01T10:00:00Z"))
     }
 
-    /// A new pod, as the guard prepares it, and where the scheduler puts it.
+    /// Returns a new pod as the guard prepares it and the scheduler places it.
     pub fn fresh(&self, ordinal: usize) -> Pod {
         let right = self.leads(&Settings::default()).filter(|it| it.0 == ordinal);
         let placed = self.has_a_node() || right.is_some() && self.kept && self.goes_back(ordinal);
@@ -169,7 +169,7 @@ impl State {
         Pod { right: right.map(|it| it.1), does, finds: self.serves(), ..FRESH }
     }
 
-    /// The guard names the node for it, whoever else waits for one.
+    /// Whether the guard names the node for it, whatever other pods wait for one.
     fn goes_back(&self, ordinal: usize) -> bool {
         let settings = Settings::default();
         let world = self.world(&settings);
@@ -179,13 +179,13 @@ impl State {
         engine::grant::place(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &own, &view).is_some()
     }
 
-    /// A node has no member yet, or there are enough of them.
+    /// Whether a node is free for a member.
     fn has_a_node(&self) -> bool {
         let placed = self.pods.iter().flatten().filter(|pod| pod.does != Does::Held).count();
         self.nodes.is_none_or(|nodes| placed < nodes)
     }
 
-    /// Whose new pod would be given the right to start the cluster, and from where.
+    /// Returns the member whose new pod would get the right to start the cluster, and the position from which.
     pub fn leads(&self, settings: &Settings) -> Option<(usize, u64)> {
         let (member, _) = self.granted?;
         let world = self.world(settings);
@@ -195,29 +195,31 @@ impl State {
         Some((member, right.position.seqno))
     }
 
-    /// A guard decides about what is done now by what it saw a moment ago: who would have led then, and who was believed then.
+    /// Returns the states after a guard that decides by an earlier view: by the member that would have started first then, and by
+    /// the requests that were verified then.
     pub fn seen_late(&self, led: Option<(usize, u64)>, believed: &[(usize, u64)]) -> Vec<Self> {
         let made = led.filter(|it| self.pods[it.0].is_none()).map(|(member, at)| {
             let mut late = self.clone();
             late.pods[member] = Some(Pod { right: Some(at), ..self.fresh(member) });
             late
         });
-        // What is granted by now stands on the object itself.
+        // The current grant is on the object itself, so a late view does not hide it.
         let asked = believed.iter().filter(|it| self.granted.is_none_or(|granted| granted.0 == it.0));
         made.into_iter().chain(asked.map(|it| Self { granted: Some(*it), ..self.clone() })).collect()
     }
 
-    /// Nobody looks at the pod that is made: the guard is away.
+    /// Returns the state after the first member's pod is created while no guard runs, so that it is not prepared.
     pub fn unseen(&self, settings: &Settings) -> Option<Self> {
         let (member, _) = self.leads(settings).filter(|it| self.pods[it.0].is_none())?;
         let mut after = self.clone();
-        // Nobody keeps its place for it either.
+        // Without a guard no node is kept for it either.
         let does = if self.has_a_node() { Does::Starts } else { Does::Held };
         after.pods[member] = Some(Pod { does, finds: self.serves(), ..FRESH });
         Some(after)
     }
 
-    /// All that served together when they fell are there again: they go on by themselves, from the newest that one of them has.
+    /// Returns the state after all members that served together when they crashed are there again: they continue by themselves,
+    /// from the newest data among them.
     pub fn forms(&self) -> Option<Self> {
         if self.serves() {
             return None;
@@ -237,7 +239,7 @@ impl State {
         Some(after.changes_view())
     }
 
-    /// Galera counts a change of its members as a transaction: whoever went on without another one has more than that one.
+    /// Counts a change of members as a transaction, as Galera does: a member that goes on without another has more than that one.
     fn changes_view(mut self) -> Self {
         for it in 0..3 {
             self.data[it] += u64::from(self.does(it).is_some_and(Does::serves));
@@ -245,7 +247,7 @@ impl State {
         self
     }
 
-    /// The same, with the least numbers that say as much: who has more than whom.
+    /// Returns the same state with the smallest numbers in the same order, so that equivalent states are equal.
     pub fn least(mut self) -> Self {
         let pods = self.pods.iter().flatten();
         let read = pods.clone().filter_map(|pod| pod.read?.told()).chain(pods.filter_map(|pod| pod.right));
@@ -261,15 +263,15 @@ impl State {
         self
     }
 
-    /// Those that serve now, a bit for each.
+    /// Returns a bit mask of the members that serve now.
     fn view(&self) -> u8 {
         (0..3).filter(|it| self.does(*it).is_some_and(Does::serves)).fold(0, |view, it| view | 1 << it)
     }
 
-    /// What happens by itself, sooner or later; an error: what must never happen.
+    /// Returns the states that follow by themselves, sooner or later; an error describes what must never happen.
     pub fn proceeds(&self) -> Result<Vec<Self>, String> {
         let mut all: Vec<_> = self.forms().into_iter().collect();
-        // Whoever waits for a node takes the one that another one has left.
+        // A pod that waits for a node takes the one that another has left.
         let takes =
             |it: &usize| self.nodes.is_some() && self.has_a_node() && self.does(*it) == Some(Does::Held);
         all.extend((0..3).filter(takes).map(|it| self.let_go(it)));
@@ -277,7 +279,7 @@ impl State {
             let mut after = self.clone();
             match &self.pods[it] {
                 None => {
-                    // The StatefulSet's turn.
+                    // It is this member's turn in the StatefulSet.
                     if (0..it).all(|lower| self.does(lower) == Some(Does::Serves)) {
                         after.pods[it] = Some(self.fresh(it));
                         all.push(after);
@@ -330,7 +332,7 @@ impl State {
         Ok(all)
     }
 
-    /// Bad luck, and others.
+    /// Returns the states after bad luck or actions of others.
     pub fn suffers(&self) -> Vec<Self> {
         let mut all = Vec::new();
         let ready = (0..3).any(|it| self.does(it) == Some(Does::Serves));
@@ -347,7 +349,7 @@ impl State {
             if pod.does == Does::Serves {
                 let mut gives = self.clone();
                 let pod = gives.pods[it].as_mut().unwrap();
-                // It has told which cluster it is in, and knows it.
+                // It has reported its cluster, and the guard has recorded that in its annotation.
                 (pod.does, pod.right) = (Does::Gives, None);
                 all.push(gives);
             }
@@ -361,7 +363,7 @@ impl State {
                 rests.pods[it].as_mut().unwrap().does = Does::Rests;
                 all.extend([falls, rests]);
             }
-            // One is enough.
+            // One such pod is enough.
             let held = || (0..3).any(|other| self.does(other) == Some(Does::Held));
             if pod.does == Does::Starts && self.nodes.is_none() && !held() {
                 let mut held = self.clone();
@@ -387,7 +389,7 @@ impl State {
         all
     }
 
-    /// A node takes it after all. What was read of it is forgotten by whoever looks, and the reader is still there.
+    /// Gives the pod a node. The view forgets what was read of its data, while the reader still exists.
     pub fn let_go(&self, it: usize) -> Self {
         let mut after = self.clone();
         let pod = after.pods[it].as_mut().unwrap();

@@ -1,4 +1,4 @@
-//! The others, beside the one that starts the cluster: who copies from nobody, and who serves another cluster.
+//! The members beside the one that starts the cluster: joiners without a donor, and members that serve another cluster.
 
 use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
@@ -9,8 +9,8 @@ use serde_json::json;
 use super::{OTHER, at};
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
-/// The first one was made anew while others copied from it: whoever began before it copies from nobody, and nobody notices for
-/// minutes. Whoever began after it, or beside somebody who did, may copy in earnest.
+/// The first member was restarted while others copied from it: a joiner that started earlier has no donor any more and does not
+/// notice for minutes. A joiner that started later, or beside a member that did, may have a donor.
 #[test]
 fn who_copies_from_nobody_is_made_anew() {
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
@@ -57,13 +57,13 @@ fn who_copies_from_nobody_is_made_anew() {
     assert_eq!(next(after, before, true, ""), (false, false), "it began after the first one");
     assert_eq!(next(before, after, true, ""), (false, false), "another one may have led it to the first one");
     assert_eq!(next(before, before, false, ""), (false, false), "no recovery is under way");
-    // Its transfer broke off, whoever came first.
+    // Its transfer was interrupted, whichever member started first.
     let broke_off = ", and nothing comes in; it says: node restart required";
     assert_eq!(next(after, after, true, broke_off), (true, true));
     assert_eq!(next(after, after, false, broke_off), (false, false), "a person decides");
 }
 
-/// Seen on real nodes: two members that had no position formed a cluster of their own, and the command waited for them for ever.
+/// Seen on real nodes: two members without a position formed a cluster of their own, and the command waited for them endlessly.
 #[test]
 fn who_is_in_another_cluster_is_told_and_not_waited_for() {
     let asked = format!("{STATEFUL_SET}-0 at {ID}:363 until=2026-12-01T10:00:00Z");

@@ -1,5 +1,5 @@
-//! A member's pod does not run: what it has is read by a pod that does nothing else, and what that tells counts as long as the
-//! member's own pod has not run.
+//! A member whose pod does not run: another pod, which does nothing else, reads the position of its data, and the result counts
+//! until the member's own pod has run.
 
 use facts::marks::recovery::Recovery;
 use facts::settings::Settings;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{ID, at, reads};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 
-/// The pod that reads what the member of this pod has, as the command makes it, and what it told.
+/// Returns the pod that reads a member's data, as the command creates it for the member's own pod, with its result.
 pub fn pod(own: &Value, told: Option<u64>) -> Value {
     let member = own["metadata"]["name"].as_str().unwrap();
     let mut own = own.clone();
@@ -37,7 +37,7 @@ pub fn pod(own: &Value, told: Option<u64>) -> Value {
     pod
 }
 
-/// No node takes it.
+/// Returns the member's pod where no node accepts it.
 fn held_up(scene: &Scene, ordinal: usize) -> Value {
     let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
     pod["spec"].as_object_mut().unwrap().remove("nodeName");
@@ -45,7 +45,7 @@ fn held_up(scene: &Scene, ordinal: usize) -> Value {
     pod
 }
 
-/// The first member does not run, and this was made for it.
+/// Returns a scene whose first member does not run and has a reader, with a change to both pods.
 fn with(change: impl Fn(&mut Value, &mut Value), told: Option<u64>) -> Scene {
     let mut scene = Scene { members: vec![at(ID, 351), at(ID, 363), at(ID, 360)], ..Scene::default() };
     let mut own = held_up(&scene, 0);
@@ -55,7 +55,7 @@ fn with(change: impl Fn(&mut Value, &mut Value), told: Option<u64>) -> Scene {
     scene
 }
 
-/// Of the member's own pod, and of its reader.
+/// A change to the member's own pod and to its reader.
 type Change = Box<dyn Fn(&mut Value, &mut Value)>;
 
 fn as_it_is(_: &mut Value, _: &mut Value) {}
@@ -123,8 +123,8 @@ fn what_a_person_reads() {
     });
 }
 
-/// Who may write what the guard reads: the position counts of a pod that has the member's claim and gatera's step, and that was made
-/// for the very pod that waits; and until that has run.
+/// The position of a reader counts only if that pod has the member's claim and gatera's step, and was created for the very pod
+/// that waits; and only until that pod has run. This limits who can write what the guard reads.
 #[test]
 fn what_was_read_is_true_as_long_as_the_member_has_not_run() {
     let run = json!({ "startedAt": "2026-12-01T09:28:30Z" });
@@ -172,7 +172,7 @@ fn what_was_read_is_true_as_long_as_the_member_has_not_run() {
     }
 }
 
-/// It is found by its label, whatever else comes first, and nobody counts it as a pod of the cluster.
+/// The reader is found by its label, in whatever order objects arrive, and is not counted as a pod of the cluster.
 #[test]
 fn it_is_no_pod_of_the_cluster() {
     let scene = with(as_it_is, Some(351));
@@ -196,7 +196,7 @@ fn it_is_no_pod_of_the_cluster() {
     }
 }
 
-/// What the API server holds of a member that waits, and what is made of it.
+/// The pod of a waiting member as the API server holds it, and the reader that is derived from it.
 #[test]
 fn what_keeps_the_member_from_running_is_left_out() {
     let own = waiting_member();
@@ -213,14 +213,15 @@ fn what_keeps_the_member_from_running_is_left_out() {
     bare["spec"]["containers"][1]["command"] = json!(["docker-entrypoint.sh"]);
     assert_eq!(recovery::reader_pod(&bare, "mariadb", None), Err(NoReader::NoStep));
     assert_eq!(recovery::reader_pod(&own, "database", None), Err(NoReader::NoServer));
-    // What its server reads may be made at each start.
+    // The server's option files may be created at each start, by an init container.
     let mut prepared = own;
     prepared["spec"]["volumes"][1] = json!({ "name": "config", "emptyDir": {} });
     prepared["spec"]["initContainers"][0]["volumeMounts"][0]["name"] = json!("config");
     assert_eq!(recovery::reader_pod(&prepared, "mariadb", None), Err(NoReader::Prepared));
 }
 
-/// Its chart copies the image's folders into an empty one; where the data is does not depend on that. Its setup is not run.
+/// The chart copies the folders of Bitnami's image into an empty volume; the place of the data does not depend on them. The
+/// image's setup is not run.
 #[test]
 fn of_bitnamis_image_only_the_server_is_asked() {
     let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path });

@@ -1,6 +1,6 @@
-//! A search through what can happen on the way back, in the world of `model.rs`; the command is killed, too, but it remembers nothing,
-//! so that is no event. Nobody may start the cluster who lacks what another one has, nobody beside one that serves; and from wherever
-//! the world has led, the command alone leads back.
+//! A search through the possible courses of a recovery, in the world of `model.rs`. The command may be killed, too, but it
+//! remembers nothing, so that is not an event. A member may start the cluster only if it lacks nothing that another has, and if
+//! none serves; and from every state the command alone leads back to a serving cluster.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,14 +14,15 @@ use super::model::{Does, FRESH, Pod, Reader, State};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET};
 
 impl State {
-    /// What the command does now; `None`: it has nothing more to do.
+    /// Returns the state after the command's next step; `None` if nothing is left to do.
     fn commanded(&self, settings: &Settings, want: &Want, patient: bool) -> Result<Option<Self>, String> {
         let world = self.world(settings);
         let view = View::new(&world, scene::now(), settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let ordinal = |name: &str| name.rsplit('-').next().unwrap().parse::<usize>().unwrap();
         let mut after = self.clone();
-        // That one is not Ready lasts for a moment only, and whoever forms the cluster again by himself does so at once.
+        // A donor is not Ready for a moment only, and members that form the cluster by themselves do so at once, so the command
+        // sees no long standstill.
         let moves = self.forms().is_some() || self.pods.iter().flatten().any(|pod| pod.does == Does::Gives);
         let still = if moves { 0 } else { 30 + 300 * i64::from(patient) };
         match recovery::next(cluster, &view, want, SignedDuration::from_secs(still)) {
@@ -77,8 +78,8 @@ impl State {
         Ok(Some(after))
     }
 
-    /// Nothing bad happens any more: does the command lead back? What no node takes is taken by one only when nothing else is left
-    /// to be done, as the command says.
+    /// Checks that the command alone leads back when nothing bad happens any more. A pod that fits on no node gets one only when,
+    /// as the command says, nothing else is left to do.
     fn led_back(mut self, settings: &Settings) -> Result<(), String> {
         let from = self.clone();
         let mut patient = false;
@@ -90,7 +91,7 @@ impl State {
             }
             let held = (0..3).find(|it| self.does(*it) == Some(Does::Held));
             let commanded = self.commanded(settings, &Want::default(), patient);
-            // As many serve as there are nodes, and nothing is left to be done.
+            // As many members serve as there are nodes, and nothing is left to do.
             let serving = self.pods.iter().flatten().filter(|pod| pod.does == Does::Serves).count();
             let all = self.nodes == Some(serving);
             if all && commanded.as_ref().is_ok_and(|after| after.as_ref().is_none_or(|after| *after == self))
@@ -143,7 +144,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             nodes: None,
             kept: false,
         },
-        // All fell at once; and one after the other.
+        // All members crashed at once; in the next state, one after the other.
         State {
             pods: [pod(Does::Told), pod(Does::Starts), None],
             data: [2, 1, 2],
@@ -160,7 +161,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             nodes: None,
             kept: false,
         },
-        // The first one serves, and another one has joined it.
+        // The first member serves, and another one has joined it.
         State {
             pods: [
                 Some(Pod { right: Some(3), led: true, does: Does::Serves, ..FRESH }),
@@ -173,7 +174,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             nodes: None,
             kept: false,
         },
-        // One node of three is lost, and members must not share one; the pod that was there waits for another.
+        // One node of three is lost, and members must not share one; the pod of the lost node waits for another.
         State {
             pods: [pod(Does::Told), pod(Does::Told), pod(Does::Held)],
             data: [2, 1, 2],
@@ -184,7 +185,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
         },
     ];
     let mut queue: VecDeque<_> = begins.into_iter().map(|state| (state, 0)).collect();
-    // The fewest events after which a state was seen.
+    // The smallest number of events after which each state was seen.
     let mut seen = BTreeMap::new();
     while let Some((state, depth)) = queue.pop_front() {
         match seen.insert(state.clone(), depth) {

@@ -1,4 +1,4 @@
-//! `gatera stop` and `gatera start`, without a cluster: what a person reads in each situation, and that the guard permits each step.
+//! `gatera stop` and `gatera start`, without a cluster: the output in each situation, and that the guard permits each step.
 
 use facts::review::{self, Origin};
 use facts::settings::Settings;
@@ -18,7 +18,7 @@ fn members(words: [&str; 3]) -> Scene {
     Scene { members: words.map(str::to_owned).to_vec(), ..Scene::default() }
 }
 
-/// What comes next.
+/// Returns the next step.
 fn next(scene: &Scene) -> Step {
     let settings = Settings::default();
     let world = scene.world(&settings);
@@ -135,7 +135,7 @@ fn what_a_person_reads() {
     });
 }
 
-/// The guard would answer this scale request so.
+/// Whether the guard permits this scale request.
 fn permits(scene: &Scene, to: i64) -> bool {
     let settings = Settings::default();
     let world = scene.world(&settings);
@@ -146,8 +146,8 @@ fn permits(scene: &Scene, to: i64) -> bool {
         .allowed()
 }
 
-/// Whatever members do: a member leaves only as the last in order, while all others are Ready, and the guard permits every step of
-/// both commands but the one to 0, which a person takes upon himself.
+/// In every state of the members, a member leaves only if it has the highest ordinal and all others are Ready; and the guard
+/// permits every step of both commands except the one to 0, for which a person takes responsibility.
 #[test]
 fn the_guard_permits_what_the_commands_do() {
     let words = ["ready", "starting", "stuck", "going", "absent"];

@@ -1,4 +1,4 @@
-//! On a control plane with nodes, by the guard that all tests share.
+//! Rollouts on a control plane with nodes, by the guard that all tests share.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::living_cluster::Alive;
 
 const CONFIG: &str = "configmap/galera-instance-nodeconfig";
 
-/// The revision that each member runs, by its annotation and by the ConfigMap that its volume leads to.
+/// Returns the revision that each member runs, by its annotation and by the ConfigMap that its volume names.
 fn run(alive: &Alive) -> BTreeMap<String, (String, String)> {
     let text = alive.admin(&["get", "pods", "--selector=app=galera", "--output=json"]).succeeded();
     let list: Value = serde_json::from_str(&text).unwrap();
@@ -41,7 +41,7 @@ fn set_option(alive: &Alive, line: &str) {
     alive.kubectl(&["patch", CONFIG, "--type=merge", "--patch", &patch]).succeeded();
 }
 
-/// What the guard wrote there, in order; what was refused is not.
+/// Lists the guard's successful writes in the namespace, in order.
 fn writes(alive: &Alive) -> Vec<String> {
     let asked = alive.plane.asked_by_the_guard();
     let here = asked.into_iter().filter(|it| it.writes() && it.namespace == alive.ns && it.code < 300);
@@ -53,7 +53,7 @@ fn a_change_reaches_one_member_then_the_others() {
     let alive = Alive::cluster("rollout");
     let good = eventually("the note", || Some(note(&alive)["good"].as_str()?.to_owned()));
     let (before, written) = (alive.members(), writes(&alive).len());
-    // The first pods get their copies from the webhook, which waits for the view half a second and no longer.
+    // The first pods get their snapshots from the webhook, which waits for the view for half a second at most.
     let at_first = run(&alive);
     assert!(
         at_first.values().all(|(mark, _)| !mark.is_empty()),
@@ -85,7 +85,7 @@ fn a_change_reaches_one_member_then_the_others() {
         )]
     );
     assert_eq!(events(&alive, "RolledOut"), [format!("all 3 members run max_connections ({revision})")]);
-    // And one write per member to a Lease of the guard's own.
+    // Each member also causes one write to a Lease of the guard, which is in another namespace.
     let (evicts, notes, tells) = ("create pods/eviction", "patch statefulsets", "create events");
     let all = writes(&alive);
     assert_eq!(
@@ -94,8 +94,8 @@ fn a_change_reaches_one_member_then_the_others() {
     );
 }
 
-/// Whatever the last write of a leader was, the next one goes on from there. By default that is the first eviction;
-/// `GATERA_CRASHES=all` tries each.
+/// A new leader continues after any last write of the old one. By default that write is the first eviction; `GATERA_CRASHES=all`
+/// tries each.
 #[test]
 fn whoever_leads_next_goes_on() {
     let stage = Stage::new();
@@ -124,14 +124,14 @@ fn whoever_leads_next_goes_on() {
             .asked_by_the_guard()
             .into_iter()
             .filter(|it| it.namespace == alive.ns && it.resource == "pods/eviction" && it.code < 300);
-        // One that is made while nobody guards reads the ConfigMap itself, and is made again in its turn.
+        // A pod that is created while no guard runs reads the ConfigMap itself and is replaced once more in its turn.
         let evicted = evicted.count();
         assert!(matches!(evicted, 3 | 4), "after {last}: {evicted}");
         assert_eq!(events(&alive, "RollingOut").len(), 1, "after {last}");
     }
 }
 
-/// What a person types, and reads.
+/// The commands that a person types, and their output.
 #[test]
 fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
     let alive = Alive::cluster("asked");
@@ -164,7 +164,7 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
         (code == 1 && text.contains(": waits (paused by gatera.dev/rollout)")).then_some(())
     });
     let before = alive.members();
-    // Whoever restarts meanwhile starts with what was good.
+    // A member that restarts meanwhile starts with the good revision.
     alive.admin(&["delete", "pod", &format!("{STATEFUL_SET}-0")]).succeeded();
     alive.until_ready(3);
     assert!(run(&alive).values().all(|(mark, _)| *mark == good), "{:?}", run(&alive));
@@ -195,7 +195,7 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
     assert!(code == 2 && text.starts_with("gatera: there is no Galera cluster other in namespace"), "{text}");
 }
 
-/// As a tool does that waited in vain: the template before, once more. The guard knows it from what it watched.
+/// A deployment tool applies the previous template again after its timeout. The guard knows that template from its watch.
 #[test]
 fn a_template_with_which_a_member_hangs_is_taken_back() {
     let alive = Alive::cluster("taken-back");

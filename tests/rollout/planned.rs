@@ -1,4 +1,4 @@
-//! What is due next, situation by situation.
+//! The next step of a rollout in each situation.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn is(situation: &Situation, says: &str, does: &str) {
 fn what_members_run_is_written_down_once() {
     let first = "note {\"good\":\"OLD\"} after 0s";
     is(&Situation::default(), "writing down which configuration members run", first);
-    // A StatefulSet that was made anew: what its pods run counts, not what somebody wrote meanwhile.
+    // A StatefulSet that was created anew: the revision of its pods counts, not a change to the ConfigMap in the meantime.
     let orphaned = Situation { note: Value::Null, live: File::New.text(), ..Situation::noted() };
     is(&orphaned, "writing down which configuration members run", first);
     is(&Situation::noted(), "settled", "");
@@ -89,13 +89,13 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
     let status = given_up.status();
     assert!(status.contains("\n└── Steps of the guard: given up\n"), "{status}");
     assert!(status.contains(&format!("configuration: given up ({says})\n")), "{status}");
-    // Those who ran well with it go back, too, one at a time.
+    // Members that ran well with it also go back, one at a time.
     is(
         &stopped([old, ("starting", File::Old), ("ready", File::New)]),
         "stopped: galera-2 fails; galera-2 goes back later: 2 of 3 members Synced, galera-1 is not Ready yet",
         "",
     );
-    // A person says that it was something else: it is tried once more for each time that this is said.
+    // A person says that the cause was something else: each new value of the annotation starts one more try.
     let again = |wish: &str, retried: Option<&str>| {
         let mut again = Situation {
             set: json!({ "metadata": { "annotations": { "gatera.dev/rollout": wish } } }),
@@ -118,10 +118,10 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         ..Situation::under_way(Some(2), [old, old, ("stuck", File::New)])
     };
     assert!(fails_again.stage().1.contains("\"retried\":\"2\""), "{:?}", fails_again.stage());
-    // Of what was good there is no copy any more.
+    // The snapshot of the good revision is gone.
     let lost = Situation { copies: vec![File::New], ..stopped([old, old, ("stuck", File::New)]) };
     is(&lost, "stopped: there is no snapshot of OLD to go back to", "");
-    // Another one is wanted: it is tried.
+    // The ConfigMap holds another revision: it is tried.
     let newer = Situation { live: File::Newer.text(), ..stopped([old; 3]) };
     let (says, does) = newer.stage();
     assert_eq!(says, "innodb_log_file_size, max_connections: galera-2 is the first");
@@ -129,7 +129,7 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         does.starts_with("note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEWER\",\"canary\":2}} after 10s"),
         "{does}"
     );
-    // Or what is good.
+    // The ConfigMap holds the good revision again.
     let back = Situation { live: File::Old.text(), ..stopped([old; 3]) };
     is(&back, "clearing the record of what failed", "note {\"good\":\"OLD\"} after 0s");
 }
@@ -138,7 +138,7 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
 fn only_what_the_new_file_may_have_done_is_blamed_on_it() {
     let old = ("ready", File::Old);
     let canary = |word| Situation::under_way(Some(2), [old, old, (word, File::New)]);
-    // A first step of its pod reads the file, too.
+    // An init container of its pod also reads the file.
     let (says, does) = canary("preparing").stage();
     assert_eq!(says, "galera-2 keeps failing with max_connections");
     assert!(does.contains("after 20s"), "{does}");
@@ -151,7 +151,7 @@ fn only_what_the_new_file_may_have_done_is_blamed_on_it() {
     let waiting = ("starting", File::Old);
     let nobody_serves = Situation::under_way(Some(2), [waiting, waiting, ("starting", File::New)]);
     is(&nobody_serves, "galera-2 starts with max_connections", "");
-    // They wait for the canary, which fails by something else.
+    // The others wait for the canary, which fails for another reason.
     let cured = [("stuck", Some(File::Old)), ("starting", Some(File::New)), ("starting", Some(File::New))];
     let cured = Situation { members: cured.to_vec(), ..Situation::under_way(Some(0), [waiting; 3]) };
     is(&cured, "2 of 3 run with max_connections; galera-0 is next", "evict galera-0 after 0s");
@@ -287,7 +287,7 @@ fn what_a_template_brought_is_taken_over_when_everybody_runs_it() {
         "every member runs the new configuration",
         "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run max_connections (NEW)",
     );
-    // Before anybody holds data a wrong file is simply replaced.
+    // Before any member holds data, a wrong file is simply replaced.
     let forming = Situation {
         live: File::New.text(),
         members: vec![("stuck", Some(File::Old))],
@@ -313,7 +313,7 @@ fn a_pod_that_is_broken_by_a_template_that_was_taken_back_is_replaced() {
     pod["metadata"]["labels"]["controller-revision-hash"] = json!("b");
     it.also = vec![pod];
     is(&it, "galera-2 keeps failing with an earlier template and is replaced", "evict galera-2 after 30s");
-    // It would come back with the template that it has.
+    // It would be created again from the template that it has.
     let status = json!({ "status": { "currentRevision": "b", "updateRevision": "a", "currentReplicas": 3 } });
     it.set = status;
     is(&it, "settled", "");
@@ -322,7 +322,7 @@ fn a_pod_that_is_broken_by_a_template_that_was_taken_back_is_replaced() {
     assert_eq!(it.stage().1, "evict galera-2 after 30s");
 }
 
-/// One that fails costs nobody anything: it need not wait for the others to be well.
+/// A failing member serves no one, so its replacement does not wait for the others to be well.
 #[test]
 fn who_fails_gets_another_file_whatever_the_others_do() {
     let (old, stuck) = (("ready", File::Old), ("stuck", File::New));
@@ -330,11 +330,11 @@ fn who_fails_gets_another_file_whatever_the_others_do() {
         json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "x" } });
     let two = Situation { note: note.clone(), ..Situation::under_way(None, [old, stuck, stuck]) };
     is(&two, "stopped: x; galera-2 goes back to the previous configuration", "evict galera-2 after 0s");
-    // Made while nobody guarded, it reads what was given up.
+    // A pod that was created while no guard ran reads the ConfigMap, which holds the revision that failed.
     let mut unmarked = Situation { note, ..Situation::under_way(None, [old, old, old]) };
     unmarked.members[1] = ("stuck", None);
     is(&unmarked, "stopped: x; galera-1 goes back to the previous configuration", "evict galera-1 after 0s");
-    // A first install: the others are not even there.
+    // A first installation: the other members do not exist yet.
     let forming = Situation {
         live: File::New.text(),
         note: json!({ "good": File::New.revision() }),
@@ -344,7 +344,7 @@ fn who_fails_gets_another_file_whatever_the_others_do() {
         ..Situation::noted()
     };
     is(&forming, "stopped: galera-0 goes back to the previous configuration", "evict galera-0 after 0s");
-    // By a template that rolls, and a file that was corrected since.
+    // The failing member comes from a template rollout under way, and the file was corrected since.
     let set = json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } });
     let rolls = Situation { live: File::Newer.text(), set, ..Situation::noted() };
     let rolls = Situation {
@@ -356,7 +356,7 @@ fn who_fails_gets_another_file_whatever_the_others_do() {
     assert!(does.contains("\"canary\":2"), "{does}");
 }
 
-/// One that comes back without a copy again and again is not restarted again and again.
+/// A member that is created without a snapshot a second time is not restarted again.
 #[test]
 fn a_member_that_nobody_can_give_a_copy_ends_it() {
     let old = ("ready", File::Old);
@@ -375,7 +375,7 @@ fn a_member_that_nobody_can_give_a_copy_ends_it() {
     assert!(does.contains("\"stopped\"") && does.contains("after 0s"), "{does}");
 }
 
-/// The way back from DOWN has one member found the cluster: nobody is held to that, nor kept from it.
+/// Recovery from DOWN may have one member found the cluster: the guard neither rolls out such a file nor prevents it.
 #[test]
 fn a_file_that_founds_is_never_copied() {
     let founds = Situation {

@@ -1,4 +1,4 @@
-//! A situation: a cluster in the middle of a rollout, in a few words, and what is due in it.
+//! A situation: a cluster in the middle of a rollout, described in a few words, and the next step in it.
 
 use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
@@ -11,7 +11,7 @@ use crate::scene::{self, STATEFUL_SET, Scene};
 
 const CONFIG: &str = "galera-instance-nodeconfig";
 
-/// What the option file may say: one line each.
+/// The possible contents of the option file, one line each.
 #[derive(Clone, Copy)]
 pub(super) enum File {
     Old,
@@ -28,34 +28,34 @@ impl File {
         }
     }
 
-    /// As it is written down.
+    /// Returns its revision, as annotations name it.
     pub(super) fn revision(self) -> String {
         let world = Situation { live: self.text(), ..Situation::default() }.world();
         world.cluster(scene::NAMESPACE, STATEFUL_SET).unwrap().live.as_ref().unwrap().to_string()
     }
 
-    /// The ConfigMap that keeps it.
+    /// Returns the ConfigMap that holds its snapshot.
     pub(super) fn copy(self) -> Value {
         let name = format!("{CONFIG}-gatera-{}", self.revision().rsplit('=').next().unwrap());
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "annotations": { "gatera.dev/keeps": CONFIG } }, "data": { "galera.cnf": self.text() } })
     }
 }
 
-/// A cluster of three that runs the old file, with a note that says so.
+/// A cluster of three members that run the old file, without a recorded configuration.
 pub(super) struct Situation {
-    /// What the ConfigMap holds.
+    /// The content of the ConfigMap.
     pub(super) live: &'static str,
     pub(super) note: Value,
-    /// By member: how it is, and what it runs.
+    /// The members: the state of each, and the file that it runs.
     pub(super) members: Vec<(&'static str, Option<File>)>,
-    /// Merged into the StatefulSet.
+    /// A merge patch on the StatefulSet.
     pub(super) set: Value,
     pub(super) mode: &'static str,
     pub(super) data: &'static str,
     pub(super) bootstrap: &'static str,
     pub(super) also: Vec<Value>,
     pub(super) copies: Vec<File>,
-    /// What a readiness probe saw of member 2 a minute ago.
+    /// The state that a readiness probe saw in member 2 a minute before now.
     pub(super) probe: Option<&'static str>,
 }
 
@@ -77,7 +77,7 @@ impl Default for Situation {
 }
 
 impl Situation {
-    /// The note says that the old file is good, and everybody runs it.
+    /// The old file is recorded as good, and all members run it.
     pub(super) fn noted() -> Self {
         Self {
             note: json!({ "good": File::Old.revision() }),
@@ -87,7 +87,7 @@ impl Situation {
         }
     }
 
-    /// The new file is on its way.
+    /// The new file is being rolled out.
     pub(super) fn under_way(canary: Option<i64>, members: [(&'static str, File); 3]) -> Self {
         let next = match canary {
             Some(canary) => json!({ "revision": File::New.revision(), "canary": canary }),
@@ -144,7 +144,7 @@ impl Situation {
         World::build(facts, Freshness::Current)
     }
 
-    /// As `gatera status` shows it.
+    /// Returns the output of `gatera status`.
     pub(super) fn status(&self) -> String {
         let (world, settings) = (self.world(), Settings::default());
         let view = View::new(&world, scene::now(), &settings);
@@ -152,7 +152,7 @@ impl Situation {
         report::status::text(&[ClusterStatus::of(cluster, &view)], false)
     }
 
-    /// What is said, and what is done.
+    /// Returns the stage of the rollout and its next step.
     pub(super) fn stage(&self) -> (String, String) {
         let (world, settings) = (self.world(), Settings::default());
         let view = View::new(&world, scene::now(), &settings);

@@ -1,4 +1,4 @@
-//! What a pod starts with: the copy of its revision, or the ConfigMap itself and a word about it.
+//! The configuration with which a pod starts: the snapshot of its revision, or the ConfigMap itself and a warning.
 
 use engine::inject;
 use facts::review::{self, Origin};
@@ -34,7 +34,7 @@ fn pod(ordinal: usize, change: &Value) -> Value {
     pod
 }
 
-/// The pod as it starts, what is said about it, and the copies that it needs made.
+/// Returns the pod as it starts, the warnings about it, and the snapshots that must be created for it.
 fn started(situation: &Situation, pod: &Value, made: &[String]) -> (Value, String, Vec<Value>) {
     let (world, settings) = (situation.world(), Settings::default());
     let view = View { made, ..View::new(&world, scene::now(), &settings) };
@@ -57,7 +57,7 @@ fn started(situation: &Situation, pod: &Value, made: &[String]) -> (Value, Strin
     (after, said, copies)
 }
 
-/// The name of the ConfigMap that the server reads.
+/// Returns the name of the ConfigMap that the server reads.
 fn read(pod: &Value) -> &str {
     pod["spec"]["volumes"][0]["configMap"]["name"].as_str().unwrap()
 }
@@ -82,7 +82,7 @@ fn a_member_starts_with_what_was_good_until_its_turn_comes() {
     starts_with(&first, 1, File::Old);
     let proven = Situation::under_way(None, [old, old, ("ready", File::New)]);
     starts_with(&proven, 0, File::New);
-    // The file may even be gone from the ConfigMap.
+    // The ConfigMap need not hold the file any more.
     starts_with(&Situation { live: "[broken", ..Situation::noted() }, 1, File::Old);
 }
 
@@ -94,13 +94,13 @@ fn a_pod_of_a_new_template_starts_with_the_new_file() {
     let newer = json!({ "metadata": { "labels": { "controller-revision-hash": "b" } } });
     let (it, ..) = started(&rolls, &pod(2, &newer), &[]);
     assert_eq!(read(&it), copy_of(File::New));
-    // Unless it failed before.
+    // A revision that failed before is not tried again…
     let failed =
         json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "x" } });
     let mut failed = Situation { note: failed, ..rolls };
     let (it, ..) = started(&failed, &pod(2, &newer), &[]);
     assert_eq!(read(&it), copy_of(File::Old));
-    // And nobody asks for another try.
+    // …unless a person asks for another try.
     failed.set["metadata"]["annotations"]["gatera.dev/rollout"] = json!("retry");
     let (it, ..) = started(&failed, &pod(2, &newer), &[]);
     assert_eq!(read(&it), copy_of(File::New));
@@ -124,7 +124,7 @@ fn the_first_pod_gets_a_copy_that_is_made_for_it() {
     assert_eq!((copies.len(), &name), (1, &copy_of(File::New)));
     let (it, said, _) = started(&nothing, &pod(0, &json!({})), &[name]);
     assert_eq!((read(&it), &*said), (&*copy_of(File::New), ""));
-    // Only what the server reads points at a copy.
+    // Only the volume that the server reads points to a snapshot.
     assert_eq!(it["spec"]["volumes"][1]["configMap"]["name"], "galera-instance-nodeconfig");
 }
 
@@ -164,7 +164,7 @@ fn where_gatera_only_looks_nothing_is_held_back() {
     }
 }
 
-/// How a file is written matters to nobody's turn, and everybody gets it as it is now: the address of the cluster with it.
+/// Formatting and the address of the cluster start no rollout, so a pod gets both as the ConfigMap has them now.
 #[test]
 fn what_means_the_same_is_read_as_it_is_written_now() {
     let text = "# mine\n[mysqld]\nmax_connections = 1\nwsrep_cluster_address = gcomm://a,b\n";
@@ -177,7 +177,7 @@ fn what_means_the_same_is_read_as_it_is_written_now() {
     assert_ne!(name, copy_of(File::Old));
 }
 
-/// Where a person has a member found the cluster, it does what the file says.
+/// Where a person has a member found the cluster, the member does what the file says.
 #[test]
 fn a_member_that_is_to_found_reads_the_config_map_itself() {
     let founds = Situation {
@@ -188,7 +188,7 @@ fn a_member_that_is_to_found_reads_the_config_map_itself() {
     assert_eq!((read(&it), &*said, copies.len()), ("galera-instance-nodeconfig", "", 0));
 }
 
-/// Nobody restarts a single member but a person.
+/// The guard never restarts a single member; only a person does.
 #[test]
 fn a_single_member_starts_with_the_new_file() {
     let one =

@@ -1,4 +1,4 @@
-//! A rollout of the template that hangs is taken back: what the guard lets through, what it does, and what it says.
+//! A rollout of the template that hangs is taken back: the changes that the guard allows, its steps, and its messages.
 
 use facts::pages::Pages;
 use facts::review::{self, Origin};
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::situation::{File, Situation};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene, facts_of};
 
-/// A member of a StatefulSet whose rollout hangs: how it is, and the revision of its template; since when it is not Ready.
+/// Returns a member of a StatefulSet whose rollout hangs, with the revision of its template and the time since which it is not
+/// Ready.
 fn pod(scene: &Scene, ordinal: usize, revision: &str, since: &str) -> Value {
     let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
     pod["metadata"]["labels"]["controller-revision-hash"] = json!(revision);
@@ -21,13 +22,13 @@ fn pod(scene: &Scene, ordinal: usize, revision: &str, since: &str) -> Value {
     pod
 }
 
-/// Each member: how it is, and the revision of its template.
+/// Returns the members that exist, each with the revision of its template.
 fn members(scene: &Scene, revisions: &[&str], since: &str) -> Vec<Value> {
     let all = scene.members.iter().zip(revisions).enumerate().filter(|(_, (word, _))| *word != "absent");
     all.map(|(ordinal, (_, revision))| pod(scene, ordinal, revision, since)).collect()
 }
 
-/// What is said and done, once template b was taken back for a.
+/// Returns the stage and the next step after template b was taken back in favour of a.
 fn stage(words: &[&'static str], revisions: &[&str], since: &str) -> (String, String) {
     let scene = Scene { members: words.iter().map(|it| (*it).to_owned()).collect(), ..Scene::default() };
     let it = Situation {
@@ -39,7 +40,7 @@ fn stage(words: &[&'static str], revisions: &[&str], since: &str) -> (String, St
     it.stage()
 }
 
-/// The same, where a probe of member 2 saw this last.
+/// Returns the same, where this was the last state that a probe of member 2 saw.
 fn seen(words: &[&'static str], state: &'static str, since: &str) -> (String, String) {
     let scene = Scene { members: words.iter().map(|it| (*it).to_owned()).collect(), ..Scene::default() };
     let mut also = members(&scene, &["a", "a", "b"], since);
@@ -60,7 +61,7 @@ fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten
     let waits = "galera-2 was created from an earlier template and is not Ready: after 10 minutes without progress it is replaced";
     let (says, does) = stage(&["ready", "ready", "starting"], &["a", "a", "b"], "2026-12-01T09:25:00Z");
     assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
-    // Of one that says nothing it is not known whether it copies, or catches up.
+    // Without output of a probe it is not known whether the member copies or catches up.
     let (says, does) = stage(&["ready", "ready", "starting"], &["a", "a", "b"], "2026-12-01T08:00:00Z");
     assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
     let (says, does) = seen(&["ready", "ready", "gives"], "CONNECTED", "2026-12-01T09:00:00Z");
@@ -76,18 +77,19 @@ fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten
             ""
         )
     );
-    // Another one is Ready, and nothing proves that it serves.
+    // Another member is Ready, but nothing proves that it serves.
     let (says, does) = seen(&["ready", "unverified", "gives"], "CONNECTED", "2026-12-01T09:00:00Z");
     assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
-    // It hangs with the second one: deleting it is refused until the first one is what it is to be.
+    // The rollout hangs at its second member. Deleting that is refused until galera-2, the first one, is as it is to be, so no
+    // command is offered.
     let (says, _) = stage(&["ready", "starting", "ready"], &["a", "b", "b"], "2026-12-01T09:25:00Z");
     assert!(says.ends_with("after 10 minutes without progress it is replaced"), "{says}");
-    // Another one is missing: no member leaves.
+    // Another member is missing, so no member leaves.
     let (_, does) = stage(&["ready", "starting", "starting"], &["a", "a", "b"], "2026-12-01T09:00:00Z");
     assert_eq!(does, "");
 }
 
-/// Also where members behind it were taken away before: their pods are made when it is Ready.
+/// Members with higher ordinals may have been removed before: their pods are created once this member is Ready.
 #[test]
 fn those_behind_it_that_wait_for_their_turn_do_not_hold_it_up() {
     let words = ["ready", "ready", "stuck", "absent", "absent"];
@@ -100,7 +102,7 @@ fn those_behind_it_that_wait_for_their_turn_do_not_hold_it_up() {
     );
 }
 
-/// A StatefulSet of this template, as its controller has seen it.
+/// Returns a StatefulSet with this template, as its controller has seen it.
 fn set(scene: &Scene, template: &str, current: &str, update: &str) -> Value {
     let mut set = scene.stateful_set();
     set["spec"]["template"]["metadata"]["annotations"] = json!({ "version": template });
@@ -108,7 +110,8 @@ fn set(scene: &Scene, template: &str, current: &str, update: &str) -> Value {
     set
 }
 
-/// Of a change to this template: the verdict, or what is said of it. Template a was seen before b, if so.
+/// Returns the refusal of a change to this template, or the warning where it is allowed. `a_was_seen`: the guard saw template a
+/// before b.
 fn changed(scene: &Scene, revisions: &[&str], to: &str, a_was_seen: bool) -> String {
     let (before, now, settings) = (set(scene, "a", "a", "a"), set(scene, "b", "a", "b"), Settings::default());
     let objects = scene.objects().into_iter().map(|(_, object)| object);
@@ -147,16 +150,17 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
              for 10 minutes"
         )
     );
-    // Any other one waits, and the answer names that way.
+    // Any other template has to wait, and the answer names the allowed one.
     let other = changed(&hangs, &revisions, "c", true);
     assert!(other.contains("[G14]") && other.contains("the previous template is allowed at once"), "{other}");
-    // A guard that was started since does not know what a was.
+    // A guard that was started later does not know template a.
     let unknown = changed(&hangs, &revisions, "a", false);
     assert!(
         unknown.contains("[G14]") && unknown.contains("if a rollout hangs: gatera explain G14"),
         "{unknown}"
     );
-    // It hangs with the second one: the first one runs the new template, and goes back when the second one is Ready.
+    // The rollout hangs at its second member: galera-2, the first one, runs the new template, and goes back when the second is
+    // Ready.
     let half =
         Scene { members: ["ready", "starting", "ready"].map(str::to_owned).into(), ..Scene::default() };
     let goes_back = changed(&half, &["a", "b", "b"], "a", true);
@@ -167,7 +171,7 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
         goes_back.starts_with("its pod template changes back to ") && goes_back.ends_with(&replaced),
         "{goes_back}"
     );
-    // With Parallel it would go back at once, while the second one is away.
+    // With Parallel galera-2 would go back at once, while galera-1 is away.
     let half = Scene { parallel: true, ..half };
     let parallel = changed(&half, &["a", "b", "b"], "a", true);
     assert!(parallel.contains("[G14]"), "{parallel}");

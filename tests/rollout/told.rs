@@ -1,4 +1,4 @@
-//! What whoever changes a ConfigMap is told, before anything happens.
+//! The warnings for a user who changes a ConfigMap, before the change takes effect.
 
 use facts::review::{self, Origin};
 use facts::settings::Settings;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::situation::{File, Situation};
 use crate::scene::{self, STATEFUL_SET};
 
-/// The warnings about a change of the option file from the old one to this.
+/// Returns the warnings about a change of the option file from the old text to this one.
 fn warned(situation: &Situation, text: &str) -> Vec<String> {
     let map = |text: &str| {
         json!({ "apiVersion": "v1", "kind": "ConfigMap",
@@ -47,11 +47,11 @@ fn whoever_changes_a_file_is_told_who_restarts_and_for_what() {
         told("[mysqld]\nmax_connections=1\na=1\nb=1\nc=1\nd=1\n[client]\nport=1\n"),
         format!("{restarts}: [client] port, a, b and 2 more")
     );
-    // Nobody restarts for how it is written, nor for the address.
+    // Neither a change of formatting nor of the address restarts a member.
     assert_eq!(told("# mine\n[server]\nmax-connections = 1\n"), "");
     let address = told("[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://a,b\n");
     assert!(address.starts_with("[G06]") && !address.contains("restart"), "{address}");
-    // What is refused restarts nobody.
+    // A change that is refused restarts no member.
     let broken = told("[mysqld]\nmax_connections=1\n[broken\n");
     assert_eq!(broken, "");
 }
@@ -77,11 +77,11 @@ fn where_nobody_is_restarted_that_is_told() {
         warned(&one, File::New.text()).join("\n"),
         "galera-instance-galera has one member, which gatera does not restart: max_connections, which could be set at run time (SET GLOBAL)"
     );
-    // Nobody has looked after this cluster yet.
+    // The guard has not yet recorded the configuration of this cluster.
     assert!(warned(&Situation::default(), File::New.text()).is_empty());
 }
 
-/// Nobody but the guard needs it, and nobody can change it: what is said of other ConfigMaps is no way out here.
+/// Only the guard needs a snapshot, and only the guard can change it, so the advice for other ConfigMaps does not apply.
 #[test]
 fn a_copy_is_left_to_the_guard() {
     let (situation, copy) = (Situation::noted(), File::Old.copy());
@@ -110,7 +110,7 @@ fn a_copy_is_left_to_the_guard() {
     );
 }
 
-/// What is changed between a stop and a start counts for the first that starts, and for the last.
+/// A change that is made while members are stopped applies to all members when they start.
 #[test]
 fn members_that_are_stopped_start_together_with_what_was_changed_meanwhile() {
     let claim = |ordinal: usize| {

@@ -1,4 +1,4 @@
-//! What a request costs the API server: GETs of ConfigMaps that the view does not hold.
+//! What a request costs the API server: the GETs of ConfigMaps that the view does not hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use super::ask;
 use crate::scene::{self, Scene};
 
-/// A ConfigMap that is not there, or found no room, costs nothing while the template that reads it stays; where nothing in the view reads
-/// it yet, or it may have been made together with the template, the API server is asked.
+/// A ConfigMap that does not exist, or does not fit into memory, costs no GET while the template that reads it stays unchanged.
+/// The API server is asked where nothing in the view reads the ConfigMap yet, or where it may have been created together with the
+/// template.
 #[tokio::test]
 async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
     let (_, mut set) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));

@@ -1,4 +1,4 @@
-//! The pods of a scene's members, each in a state that one word says.
+//! The pods of a scene's members, each in the state that a word names.
 
 use engine::inject;
 use facts::revision::{Contents, Keys};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{NAMESPACE, STATEFUL_SET, member_labels};
 
-/// A member in the state that this word says; none where it is absent.
+/// Returns a member in the state that this word names; `None` if it is absent.
 pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
     let mut pod = json!({
         "apiVersion": "v1",
@@ -83,7 +83,7 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
 
 const ENDED: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1:363, stopped in order, safe_to_bootstrap 0";
 
-/// The same member as its StatefulSet makes it from its template, and injection leaves it.
+/// Returns the member as its StatefulSet creates it from its template and injection amends it.
 pub fn made_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value {
     let template = &stateful_set["spec"]["template"];
     let mut pod = member.clone();
@@ -100,7 +100,7 @@ pub fn made_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value
     let claims = claims
         .map(|it| json!({ "name": it, "persistentVolumeClaim": { "claimName": format!("{it}-{name}") } }));
     let own = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
-    // The controller keeps them in no order.
+    // The controller adds claims in no particular order.
     let claims = claims.collect::<Vec<_>>().into_iter().rev();
     pod["spec"]["volumes"] = own.into_iter().chain(claims).collect();
     if let (true, Ok(Object::Pod(read))) = (marked, Object::read(Kind::Pod, &pod.to_string())) {
@@ -109,7 +109,7 @@ pub fn made_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value
     pod
 }
 
-/// The revision of an option file, as a pod names it, and the ConfigMap that keeps it.
+/// Returns the revision of an option file, as a pod names it, and the ConfigMap that holds its snapshot.
 pub fn copy(text: &str) -> (String, Value) {
     const SOURCE: &str = "galera-instance-nodeconfig";
     let data = json!({ "galera.cnf": text });
@@ -122,7 +122,7 @@ pub fn copy(text: &str) -> (String, Value) {
     (format!("{SOURCE}={digest}"), copy)
 }
 
-/// It tried to start, and told these words.
+/// Sets the status of a member that failed to start with this message and is being restarted.
 fn starts(pod: &mut Value, words: &str) {
     let message = format!("{words}\n");
     let ended =

@@ -1,5 +1,5 @@
-//! What puts the step in front of the server in Bitnami's image, in a made-up pod: scripts of the image's names, a stand-in for the
-//! server and for the step. The image's own decisions are in `tests/e2e/images/bitnami`.
+//! The script that adds the step in front of the server in Bitnami's image, in a made-up pod: scripts with the image's names, and
+//! stand-ins for the server and the step. The image's own decisions are tested in `tests/e2e/images/bitnami`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub(super) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine
 const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const LIST: &str = "gcomm://galera-0.hs,galera-1.hs,galera-2.hs?gmcast.segment=1";
 
-/// A pod whose cluster is this, with this address by the guard.
+/// A made-up pod; `new` takes the identity of its cluster and the guard's cluster address.
 struct Pod {
     root: TempDir,
 }
@@ -28,7 +28,7 @@ impl Pod {
         let options =
             format!("# written by gatera\n[mysqld]\nloose-wsrep_status_file = /run/s.json\n{address}");
         fs::write(pod.path("gatera/my.cnf"), options).unwrap();
-        // What it starts is its own: bash reads nothing before it any more.
+        // BASH_ENV must be empty by then: the programs that the step starts read nothing of gatera's.
         pod.step("echo step${BASH_ENV:-}; printf '%s\\n' \"$@\"");
         pod.program("sbin/mysqld", "echo server \"$@\"");
         pod
@@ -38,13 +38,13 @@ impl Pod {
         self.root.path().join(name)
     }
 
-    /// What stands for the step.
+    /// Writes the stand-in for the step.
     fn step(&self, lines: &str) {
         fs::write(self.path("gatera/start-member.sh"), lines).unwrap();
     }
 
-    /// A script of bash, with these lines behind the image's usual ones. Another process writes it: what a test that begins another
-    /// at this moment would hand on cannot be run.
+    /// Writes a bash script with these lines after the image's usual ones. Another process writes it: a file that this process
+    /// has open for writing may be inherited by a child of another test, and then cannot be executed.
     fn program(&self, name: &str, lines: &str) {
         let write = r#"printf '#!/bin/bash\nset -o errexit -o nounset -o pipefail\n%s\n' "$1" >"$0" && chmod 755 "$0""#;
         let status = Command::new("/bin/sh").args(["-c", write]).arg(self.path(name)).arg(lines).status();
@@ -65,7 +65,7 @@ impl Pod {
     }
 }
 
-/// Of all that the image starts, only the `exec` of run.sh gets the step.
+/// Of all servers that the image starts, only the one in the `exec` of run.sh gets the step.
 #[test]
 fn only_the_last_start_gets_the_step() {
     let pod = Pod::new(ID, Some(LIST));
@@ -83,7 +83,7 @@ fn only_the_last_start_gets_the_step() {
                  --wsrep_cluster_address={LIST}\n"
             ),
         ),
-        // As root: the step runs as the server's user, too.
+        // As root, where the step, too, runs as the server's user.
         (
             "run.sh",
             format!("exec env A=b {server} --a"),
@@ -95,13 +95,13 @@ fn only_the_last_start_gets_the_step() {
         pod.program(name, &lines);
         assert_eq!(pod.prints(name, &[]), expected, "{lines}");
     }
-    // Its code is the container's.
+    // The step's exit code is the container's.
     pod.step("exit 7");
     pod.program("run.sh", &format!("exec {server}"));
     assert_eq!(pod.run("run.sh", &[]).status.code(), Some(7));
 }
 
-/// The image's decision counts for an only member, for one that may found, and where the user decides.
+/// The image's decision stands for a single member, for one that may found a cluster, and where the user decides.
 #[test]
 fn the_guards_address_follows_where_members_are_to_find_each_other() {
     let flag = |value| ("MARIADB_EXTRA_FLAGS", value);
@@ -131,7 +131,7 @@ fn the_guards_address_follows_where_members_are_to_find_each_other() {
 }
 
 const SWITCHES: [&str; 2] = ["MARIADB_GALERA_CLUSTER_BOOTSTRAP", "MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP"];
-/// What setup.sh would see.
+/// Prints the switches that setup.sh would see.
 const SEES: &str =
     r#"echo "${MARIADB_GALERA_CLUSTER_BOOTSTRAP:-} ${MARIADB_GALERA_FORCE_SAFETOBOOTSTRAP:-}""#;
 
@@ -146,7 +146,7 @@ fn where_the_cluster_exists_the_image_founds_none() {
         (ID, None, true, true),
         ("none", Some(LIST), true, true),
         (&*format!("recovery {ID}:363 until=20261201100000"), Some(LIST), true, true),
-        // The cluster has data, and its id is not known yet, or nobody asks.
+        // The cluster has data, but its id is not known yet, or is not checked.
         ("unknown", Some(LIST), false, true),
         ("free", Some(LIST), false, true),
         ("unknown", None, false, false),
@@ -165,7 +165,7 @@ fn where_the_cluster_exists_the_image_founds_none() {
                 let says = format!("gatera: {switch} is ignored: its cluster exists already\n");
                 let said = if is_known && on { &*says } else { "" };
                 assert_eq!(String::from_utf8_lossy(&output.stderr), said, "{what}");
-                // A person who switches it on where nobody asks has their way.
+                // Where the cluster's id is not known, the switch of a person counts.
                 assert_eq!(mark(&pod).exists(), is_marked && (is_known || !on), "{what}");
             }
         }
@@ -174,7 +174,7 @@ fn where_the_cluster_exists_the_image_founds_none() {
 
 #[test]
 fn what_the_image_left_is_not_in_the_way() {
-    // A file wins, as in the image.
+    // A file takes precedence, as in the image.
     let pod = Pod::new(ID, Some(LIST));
     pod.program("entrypoint.sh", SEES);
     fs::write(pod.path("switch"), "yes\n").unwrap();
@@ -184,7 +184,7 @@ fn what_the_image_left_is_not_in_the_way() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("is ignored"), "{output:?}");
     assert_eq!(output.stdout, b" \n");
 
-    // Where it may found, an empty volume gets a database; one that holds data keeps its mark.
+    // Where it may found a cluster, an empty volume gets a database; a volume with data keeps its mark.
     fs::write(pod.path("gatera/identity"), "founds").unwrap();
     for (data, marked) in [(true, true), (false, false)] {
         fs::create_dir_all(mark(&pod).parent().unwrap()).unwrap();
@@ -197,7 +197,7 @@ fn what_the_image_left_is_not_in_the_way() {
         assert_eq!(mark(&pod).exists(), marked);
     }
 
-    // What an earlier start told is not of this one; and a volume that cannot be written is for the image to complain about.
+    // The report of an earlier start is removed; an unwritable volume is left for the image to report.
     fs::create_dir_all(pod.path("run/gatera")).unwrap();
     fs::write(pod.path("run/gatera/start"), "start of …").unwrap();
     fs::write(pod.path("gatera/identity"), ID).unwrap();

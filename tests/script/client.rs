@@ -1,4 +1,4 @@
-//! The script where the server has no status file: it asks by the client, with the container's credentials.
+//! The script where the server has no status file: it uses the client, with the container's credentials.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The step in front of a server, in a made-up pod: signals, the server's end, and who may not signal it.
+//! The step in front of a server, in a made-up pod: signals, the end of the server, and users that may not signal it.
 
 use std::fs;
 use std::process::Stdio;
@@ -38,7 +38,7 @@ fn until_there(pod: &Pod, name: &str) {
     }
 }
 
-/// Root without the capability KILL cannot pass SIGTERM on to a server that has become another user.
+/// As root without the capability KILL, the step could not pass SIGTERM on to a server that runs as another user.
 #[test]
 fn who_may_not_signal_the_server_becomes_it() {
     let rows = [
@@ -63,7 +63,7 @@ fn who_may_not_signal_the_server_becomes_it() {
     });
 }
 
-/// Nobody ends it then, but a copy that replaces its data is marked all the same.
+/// The step cannot end such a server, but it marks a copy that replaces the data all the same.
 #[test]
 fn a_copy_is_marked_also_where_the_server_may_not_be_signalled() {
     for_each(&[()], |pod, ()| {
@@ -79,7 +79,7 @@ fn a_copy_is_marked_also_where_the_server_may_not_be_signalled() {
     });
 }
 
-/// The server's end is the container's.
+/// The server's exit code is the container's.
 #[test]
 fn the_exit_code_is_the_servers() {
     for_each(&[("exit 7", 7), ("kill -KILL $$", 137), ("kill -SEGV $$", 139)], |pod, (end, code)| {
@@ -89,7 +89,8 @@ fn the_exit_code_is_the_servers() {
     });
 }
 
-/// A start that fails by an option names it, so that `gatera status` and a rollout that is given up can say it. Never a value.
+/// A start that fails because of an option names the option, for `gatera status` and a stopped rollout to show, but never its
+/// value.
 #[test]
 fn the_option_that_ended_the_server_is_told() {
     let rows = [
@@ -134,8 +135,8 @@ fn the_option_that_ended_the_server_is_told() {
     });
 }
 
-/// Seen on real servers: a copy that another one cut short, and a server that says what it needs and waits for ever. What an
-/// earlier server said does not count, nor what is said by one that has joined.
+/// Seen on real servers: after one copy cut another short, a server says that it must be restarted, and waits endlessly. A
+/// message of an earlier server does not count, nor one of a server that has joined.
 #[test]
 fn a_server_that_says_it_has_to_be_started_again_is() {
     let words = b"WSREP: Receiving IST failed, node restart required: IST receiver reported failure";
@@ -157,7 +158,8 @@ fn a_server_that_says_it_has_to_be_started_again_is() {
     });
 }
 
-/// Whoever stops the cluster records it (`gatera stop`). Of a server that did not stop in order nothing is told.
+/// The position is recorded when the cluster is stopped (`gatera stop`). For a server that did not stop in order none is
+/// reported.
 #[test]
 fn where_the_data_ends_is_told_when_the_server_has_stopped_in_order() {
     let rows = [
@@ -200,8 +202,8 @@ fn where_the_data_ends_is_told_when_the_server_has_stopped_in_order() {
     });
 }
 
-/// A server that has joined has all the time it needs; one that waits for others does not hear SIGTERM and is ended. The view of one
-/// that had not joined does not lead the next pod into a cluster of those that had no data, either.
+/// A server that has joined gets all the time it needs; one that waits for others ignores SIGTERM and is killed. The view of a
+/// server that had not joined is removed, so that it does not lead the next pod into a cluster of members without data.
 #[test]
 fn sigterm_ends_a_server_that_never_joined_within_seconds() {
     const DEAF: &str =
@@ -210,7 +212,7 @@ fn sigterm_ends_a_server_that_never_joined_within_seconds() {
     let rows = [
         (DEAF, "CONNECTED", false, 137),
         (DEAF, "JOINING", false, 137),
-        (HEARS, "DISCONNECTED", true, 0), // it lost the others
+        (HEARS, "DISCONNECTED", true, 0), // it has lost the others
         (HEARS, "SYNCED", false, 0),
         (HEARS, "", false, 0),
     ];

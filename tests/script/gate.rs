@@ -1,5 +1,5 @@
-//! The gate at the pod: who may found a cluster, what is said of a member that comes with strange data, and which cluster a
-//! server that is Synced may be in.
+//! The gate in the pod: which servers may found a cluster, the message for a member with another cluster's data, and the cluster
+//! in which a Synced server may be.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::pod::{Pod, for_each};
 use super::start::{ID, OTHER, ZEROS, line, run, server, started, state};
 
-/// A pod whose annotation says this about its cluster.
+/// Sets the annotation of the pod about its cluster.
 pub(super) fn knows(pod: &Pod, identity: &str) {
     pod.write("identity", identity).env("GATERA_IDENTITY", pod.path("identity"));
 }
@@ -66,7 +66,7 @@ fn a_cluster_that_exists_is_founded_no_second_time() {
         let args = format!("mariadbd --datadir=DATA {args}").trim_end().to_owned();
         for data in [false, true] {
             if data {
-                // Its own data and Galera's consent are no permission: others may have gone on since.
+                // A member's own data and Galera's consent are not enough: other members may have continued since.
                 pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "41", "1"));
             }
             match by {
@@ -89,7 +89,7 @@ fn a_cluster_that_exists_is_founded_no_second_time() {
     });
 }
 
-/// A container that lost its disk starts again in the same pod, and nobody has recorded anything yet.
+/// A container that lost its disk starts again in the same pod, before the guard has recorded the cluster.
 #[test]
 fn a_pod_remembers_which_cluster_it_was_in() {
     for_each(&[()], |pod, ()| {
@@ -107,7 +107,7 @@ fn a_pod_remembers_which_cluster_it_was_in() {
             knows(pod, permits);
             run(pod, founds).exits(0);
         }
-        // With its data it is Galera that decides, also after a crash in a DDL.
+        // With its data Galera decides, even after a crash in a DDL.
         knows(pod, "unknown");
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ZEROS, "-1", "0"));
         run(pod, founds).exits(0);
@@ -203,7 +203,7 @@ fn a_guard_that_does_not_know_the_cluster_is_told_until_it_hears() {
         run(pod, "mariadbd --datadir=DATA").exits(0);
         pod.write("data/grastate.dat", state(is, "-1", "0")).state("JOINING");
         pod.run("started").exits(1).says("the server is JOINING; start of ");
-        // Should it give up, these are its last words, whatever kubelets drop.
+        // If the server gives up now, this is its termination message, even where kubelets drop Events.
         let words = fs::read_to_string(pod.path("termination")).unwrap();
         assert!(words.starts_with("Startup probe failed: the server is JOINING; start of "), "{words}");
         pod.state("SYNCED");
@@ -213,7 +213,7 @@ fn a_guard_that_does_not_know_the_cluster_is_told_until_it_hears() {
         pod.run("started").exits(0).prints("the server is SYNCED\n");
         assert_eq!(fs::read_to_string(pod.path("termination")).unwrap(), "");
         if *tells {
-            // Kubelets drop Events of pods that made many. It is told again, later, and by the other probe.
+            // Kubelets drop Events of pods that have many, so it is reported again later, also by the other probe.
             let uptime = fs::read_to_string("/proc/uptime").unwrap();
             let now: u64 = uptime.split('.').next().unwrap().parse().unwrap();
             pod.write("told", format!("{is} {}\n", now.saturating_sub(330)));
@@ -227,13 +227,13 @@ fn a_guard_that_does_not_know_the_cluster_is_told_until_it_hears() {
     });
 }
 
-/// Zeros alone may be a DDL that runs; the history of the write sets has its name in the head of galera.cache.
+/// Zeros alone may mean a running DDL; the head of galera.cache has the id of the history of the write sets.
 #[test]
 fn a_cluster_without_an_identity_is_told_too() {
     let rows = [
         (ZEROS, "unknown", true, true),
         (ZEROS, "founds", true, true),
-        // No step has started this server.
+        // This server was not started by the step.
         (ZEROS, "unknown", false, true),
         (ZEROS, "none", true, false),
         (ZEROS, "free", true, false),
@@ -268,7 +268,7 @@ fn a_cluster_without_an_identity_is_told_too() {
     });
 }
 
-/// The server may write beside its status file, and what it writes is no arithmetic.
+/// The server's user may write next to the status file, so content there is never evaluated as arithmetic.
 #[test]
 fn garbage_beside_the_status_file_makes_nobody_unready() {
     for_each(&["x -", "x 08", "x 5-3", "x", "", "\n", "x a[$(touch)]"], |pod, garbage| {
@@ -281,19 +281,19 @@ fn garbage_beside_the_status_file_makes_nobody_unready() {
     });
 }
 
-/// By the guard's word, from where it saw that the data ends, and once.
+/// A server starts the cluster only with the guard's permission, from the position that the guard has seen, and once.
 #[test]
 fn a_cluster_that_is_down_is_started_again_from_where_its_data_ends() {
     let crashed = line(&format!("{ID}:41"));
     let gtid = line(&format!("{ID}:41,0-1-77"));
     let none = line(&format!("{ZEROS}:-1"));
     let rows = [
-        // grastate.dat, what the server recovers, what the guard saw, whether it starts the cluster
+        // grastate.dat, the position that the server recovers, the position that the guard saw, whether it starts the cluster
         (state(ID, "41", "0"), "", format!("{ID}:41"), true),
         (state(ID, "41", "1"), "", format!("{ID}:41"), true),
         (state(ID, "-1", "0"), &*crashed, format!("{ID}:41"), true),
         (state(ID, "-1", "0"), &*gtid, format!("{ID}:41"), true),
-        // In the middle of a DDL.
+        // A crash in the middle of a DDL.
         (state(ZEROS, "-1", "0"), &*crashed, format!("{ID}:41"), true),
         (state(ID, "41", "0"), "", format!("{ID}:42"), false),
         (state(ID, "-1", "0"), &*crashed, format!("{ID}:4"), false),
@@ -334,14 +334,14 @@ fn a_cluster_that_is_down_is_started_again_from_where_its_data_ends() {
         assert_eq!(lines, wanted);
         assert_eq!(started(pod).last().map(String::as_str), Some("--wsrep-new-cluster"));
         assert!(!fs::exists(pod.path("data/gvwstate.dat")).unwrap(), "its last view would keep it waiting");
-        // Its container starts once more.
+        // The container is restarted.
         let again = run(pod, "mariadbd --datadir=DATA");
         assert!(again.err.contains("has started the cluster once"), "{again:#?}");
         assert!(started(pod).iter().all(|word| word != "--wsrep-new-cluster"), "{:?}", started(pod));
     });
 }
 
-/// The pod may have waited for its node for hours, and nobody came to take it back.
+/// The pod may have waited hours for its node without the right being withdrawn.
 #[test]
 fn the_right_to_start_the_cluster_ends_by_the_clock_of_the_node() {
     let ended =
@@ -360,7 +360,7 @@ fn the_right_to_start_the_cluster_ends_by_the_clock_of_the_node() {
         );
         assert_eq!(started(pod), [""; 0]);
         assert_eq!(fs::read_to_string(pod.path("data/grastate.dat")).unwrap(), state(ID, "41", "0"));
-        // In time it would have been the right one.
+        // In time it would have been the right member.
         knows(pod, &format!("recovery {ID}:41 until=29991201100000"));
         run(pod, "mariadbd --datadir=DATA").exits(0);
         assert_eq!(started(pod).last().map(String::as_str), Some("--wsrep-new-cluster"));

@@ -1,5 +1,5 @@
-//! Which command lines start a server: injection, which puts the step in front, and the step itself say the same. And where the
-//! server then finds its data.
+//! The command lines that start a server: injection, which adds the step in front, and the step itself recognize the same ones.
+//! Also, where the server then finds its data.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -24,7 +24,7 @@ const WORDS: [&str; 11] = [
     "bash",
 ];
 
-/// Every line of up to four words.
+/// Lists all lines of up to four words.
 fn lines() -> Vec<Vec<&'static str>> {
     let mut all = vec![Vec::new()];
     let mut begin = 0;
@@ -63,7 +63,7 @@ fn injection_and_the_step_know_the_same_command_lines() {
             let container = Container { image: "our/db:1".into(), command, ..Container::default() };
             let front = if answer.is_empty() { EntryPoint::Unknown } else { EntryPoint::Bare };
             assert_eq!(EntryPoint::of(&container), front, "{line:?}: the step says {answer:?}");
-            // Behind these words stand the server's own.
+            // After these words come the server's own.
             if let Ok(before) = answer.parse::<usize>() {
                 let own = |word: &&str| word.starts_with('-');
                 let server = before > 0 && ["mariadbd", "BIN/mysqld"].contains(&line[before - 1]);

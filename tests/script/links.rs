@@ -1,5 +1,5 @@
-//! The server's user may write in the folder of its status file and where the data is, and the step and the probes run as root in
-//! official images: they write through no link, wait at no pipe, and print nothing of a file that is none of theirs.
+//! The server's user may write in the folder of the status file and in the data directory, while the step and the probes run as
+//! root in official images: they do not write through a link, do not block on a pipe, and print nothing of a foreign file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -26,7 +26,7 @@ const NAMES: [&str; 13] = [
 ];
 const SECRET: &str = "start: a secret of root\n";
 
-/// A pod in which everything is written that ever is.
+/// Prepares a pod in which every file is written that the scripts ever write.
 fn busy(pod: &Pod) {
     server(pod, &line(&format!("{ID}:41")));
     pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
@@ -35,7 +35,7 @@ fn busy(pod: &Pod) {
     pod.env("GATERA_TERMINATION_LOG", pod.path("termination"));
 }
 
-/// A run that must not hang.
+/// Runs a command and fails if it hangs.
 fn ends(mut command: Command, what: &str) -> Outcome {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -49,7 +49,7 @@ fn ends(mut command: Command, what: &str) -> Outcome {
     Outcome::of(&child.wait_with_output().unwrap())
 }
 
-/// The step and every probe in this pod; what they printed.
+/// Runs the step and every probe in this pod; returns their output.
 fn everything(pod: &Pod, what: &str) -> String {
     let args = format!("mariadbd --datadir={}", pod.path("data").display());
     let mut printed = Vec::new();
@@ -82,7 +82,7 @@ fn nothing_is_written_or_read_through_a_link() {
     });
 }
 
-/// A file that root moves there would end up in the folder.
+/// A file that root moved there would end up in the folder behind the link.
 #[test]
 fn nothing_is_moved_into_a_folder_behind_a_link() {
     for_each(&[()], |pod, ()| {

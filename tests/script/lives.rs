@@ -1,8 +1,9 @@
-//! The lives of a member, generated: a server starts from whatever the last one left, waits, joins, copies, and ends by itself, by a
-//! crash or with its node, over and over, under every shell.
+//! The lives of a member, generated: a server starts from the data that the last one left, waits, joins, copies, and ends by
+//! itself, by a crash or with its node, over and over, under every shell.
 //!
-//! Three laws. A view that could form the cluster again is never taken away. A position is never told of data that is not whole, and
-//! always of data that is. No cluster is founded where one is recorded. `GATERA_START_LIVES` sets how many members live.
+//! Three laws. A view that could form the cluster again is never removed. A position is never reported for data that is not
+//! whole, and always for data that is. No cluster is founded where one is recorded. `GATERA_START_LIVES` sets the number of
+//! members.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,26 +14,26 @@ use std::time::{Duration, SystemTime};
 use super::pod::{Pod, for_each, status};
 use super::start::{ID, ZEROS, server, state};
 
-/// How many servers a member has, one after the other.
+/// The number of consecutive servers of a member.
 const LIVES: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Data {
     Nothing,
-    /// A copy was written over it.
+    /// A copy has overwritten it in part.
     Half,
-    /// It was removed for a copy, in part.
+    /// It was partly removed before a copy.
     Removed,
     Whole,
 }
 
-/// What is at stake.
+/// The true state of a member between two lives.
 #[derive(Clone, Debug)]
 struct Truth {
     data: Data,
-    /// Galera would take a position: `grastate.dat` has the id of the data.
+    /// Whether `grastate.dat` has the id of the data, so that Galera would take a position.
     compared: bool,
-    /// Members in the last view, and whether the server that wrote it had joined.
+    /// The number of members in the last view, and whether the server that wrote it had joined.
     view: Option<(usize, bool)>,
     led: bool,
 }
@@ -42,42 +43,42 @@ enum Copies {
     Nothing,
     Missing,
     Everything,
-    /// Everything, by a script that first removes what is there, in any order: so far these files.
+    /// Everything, by a script that first removes what exists, in any order; so far it has removed these files.
     Anew(&'static str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Crash,
-    /// In the middle of a DDL.
+    /// A crash in the middle of a DDL.
     Ddl,
     Order,
-    /// With its node.
+    /// The end of its node.
     Power,
 }
 
-/// What a server does.
+/// The behaviour of a server.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     /// Restores its last view, if it has one, and meets no other member.
     Waits(End),
-    /// Becomes a part of a view of so many members, and the transfer does not come to its end.
+    /// Joins a view of this many members, but its transfer is not completed.
     Fails(Copies, usize, End),
-    /// Joins. Somebody looked at it meanwhile, or did not.
+    /// Joins a view of this many members; the flag says whether a probe saw it Synced.
     Joins(Copies, usize, bool, End),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Life {
     deed: Deed,
-    /// What starts it, and with which options.
+    /// The command line that starts the server; `option_file` has its options.
     line: &'static str,
     option_file: &'static [u8],
     founds: bool,
     identity: &'static str,
 }
 
-/// A generator that is the same everywhere.
+/// A random number generator that is the same on every platform.
 struct Dice(u64);
 
 impl Dice {
@@ -106,7 +107,7 @@ impl Dice {
             _ if self.of(&[true, true, false]) => {
                 Deed::Joins(copies, members, true, self.of(&[Crash, Crash, Ddl, Order, Power]))
             }
-            // The mark of a copy stays until somebody looks, so that a DDL at this very moment costs the position.
+            // A DDL is left out: the mark of a copy stays until a probe runs, so that a DDL at this moment costs the position.
             _ => Deed::Joins(copies, members, false, self.of(&[Crash, Order, Power])),
         };
         let line = self.of(&[
@@ -126,7 +127,7 @@ impl Dice {
     }
 }
 
-/// The server: it is asked for its position, or does what is written.
+/// The stand-in for the server: it prints its position if asked, and otherwise does what the file `acts` says.
 const SERVER: &str = r#"for word; do case $word in
         --loose-silent-startup=OFF) rm -f "$POD/silent" ;;
         --wsrep-recover) asked=yes ;;
@@ -147,7 +148,7 @@ const SERVER: &str = r#"for word; do case $word in
     . "$POD/acts""#;
 
 impl Deed {
-    /// For the server, and what is true afterwards. `number` is of this life.
+    /// Returns the script of the server, and updates what is true afterwards. `number` is that of this life.
     fn acts(self, truth: &mut Truth, number: usize) -> String {
         let view = |my: &str, id: usize, members: usize| {
             let members: String = (0..members).map(|it| format!("member: a-{it} 0\\n")).collect();
@@ -187,7 +188,7 @@ impl Deed {
             }
             if let Copies::Anew(removes) = copies {
                 acts += &format!("mkdir -p \"$d/.sst\"; rm -f \"$POD/{removes}\"\n");
-                // Its script has no time to take its file away when the node ends.
+                // When the node ends, the script has no time to remove its file.
                 if ends || end != End::Power {
                     acts += "until_is -e \"$d/gatera.sst_in_progress\"\n";
                 }
@@ -224,7 +225,7 @@ impl Deed {
     }
 }
 
-/// Everything as it is before a life.
+/// Prepares everything for a life; returns the truth before it.
 fn set_up(pod: &Pod, life: &Life, truth: &mut Truth, number: usize) -> Truth {
     let before = truth.clone();
     for name in ["started", "had-view", "silent"] {
@@ -234,7 +235,7 @@ fn set_up(pod: &Pod, life: &Life, truth: &mut Truth, number: usize) -> Truth {
         pod.write(&format!("status.{doing}"), status(doing, b""));
     }
     pod.write("status.END", status("DISCONNECTED", b""));
-    // Half of a copy has the position of its donor.
+    // A half-finished copy has the position of its donor.
     let recovered = format!("[Note] WSREP: Recovered position: {ID}:41\n");
     pod.write("recovered", if before.data == Data::Nothing { "" } else { &recovered });
     pod.write("option-file", life.option_file);
@@ -243,7 +244,7 @@ fn set_up(pod: &Pod, life: &Life, truth: &mut Truth, number: usize) -> Truth {
     }
     let identity = life.identity.replace("recovery", &format!("recovery {ID}:41 until=29991201100000"));
     pod.write("identity", identity);
-    // What lies there is older than what comes; a second is enough for every shell.
+    // Existing files get an older time than those of this life; a difference of one second is enough for every shell.
     let now = SystemTime::now();
     for (name, ago) in [("data/sst_in_progress", 90), ("data/ibdata1", 90)] {
         let half = before.data == Data::Half && name.ends_with("ibdata1");
@@ -263,7 +264,7 @@ fn set_up(pod: &Pod, life: &Life, truth: &mut Truth, number: usize) -> Truth {
     before
 }
 
-/// One life, and the laws.
+/// Runs one life and checks the laws.
 fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
     let mut after = truth.clone();
     let before = set_up(pod, life, &mut after, number);
@@ -308,7 +309,7 @@ fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
         after.view = None;
     }
     if right {
-        // What the step wrote before it started the cluster.
+        // Written by the step before it started the cluster.
         after.led = true;
         after.compared |= matches!(life.deed, Deed::Waits(_));
     }

@@ -1,4 +1,5 @@
-//! A made-up pod: a /proc of our own, a status file, a PATH with the few tools every image has, and the script run in it.
+//! A made-up pod: a /proc of its own, a status file, a PATH with the few tools that every image has, and a run of the scripts in
+//! it.
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -18,10 +19,10 @@ pub(super) const TOOLS: [&str; 14] = [
     "tr",
 ];
 pub(super) const BOOT: u64 = 1_700_000_000;
-/// When the server of a new pod started; its status file is ten seconds younger.
+/// The start time of the server in a new pod; its status file is ten seconds younger.
 pub(super) const START: u64 = BOOT + 500;
 
-/// Runs a test for every row under every shell, all at the same time: most of them only wait.
+/// Runs a test for every row under every shell, all at the same time, because most of them only wait.
 pub(super) fn for_each<Row: Sync>(rows: &[Row], test: impl Fn(&Pod, &Row) + Sync) {
     let wanted = [("dash", true), ("bash", true), ("busybox", in_ci())];
     let shells: Vec<_> = wanted.iter().filter_map(|&(name, required)| program(name, required)).collect();
@@ -43,7 +44,7 @@ pub(super) fn program(name: &str, required: bool) -> Option<PathBuf> {
     found
 }
 
-/// What a server writes, in the layout of wsrep-lib.
+/// Returns a status file as a server writes it, in the layout of wsrep-lib.
 pub(super) fn status(state: &str, warning: &[u8]) -> Vec<u8> {
     let head = b"{\n\t\"date\": \"2026-11-20 10:00:00.000\",\n\t\"warnings\": [\n\t\t{\n\t\t\t\"msg\": \"";
     let tail = format!(
@@ -132,8 +133,8 @@ impl Pod {
         self.write(&format!("proc/net/{file}"), head + &rows.collect::<String>())
     }
 
-    /// Puts a program of our own on the PATH. A shell writes it: a file that this process has open for
-    /// writing, be it only in a child forked by another test, cannot be executed.
+    /// Adds a program to the PATH. A shell writes it: a file that is open for writing in this process, even if only in a child
+    /// forked by another test, cannot be executed.
     pub(super) fn tool(&self, name: &str, body: &str) -> &Self {
         let write = r#"rm -f "$0" && printf '#!/bin/sh\n%s\n' "$1" >"$0" && chmod 755 "$0""#;
         let file = self.path("bin").join(name);
@@ -142,13 +143,13 @@ impl Pod {
         self
     }
 
-    /// Its own shell is what it calls `sh`.
+    /// Makes `sh` on the PATH the shell of this pod.
     pub(super) fn shell_on_path(&self) -> &Self {
         let applet = if self.in_busybox() { "sh " } else { "" };
         self.tool("sh", &format!(r#"exec {} {applet}"$@""#, self.shell.display()))
     }
 
-    /// The shell takes this tool from the PATH. A static busybox may prefer its own to any other.
+    /// Whether the shell takes this tool from the PATH. A static busybox may prefer its own.
     pub(super) fn looks_for(&self, tool: &str) -> bool {
         let mut command = Command::new(&self.shell);
         command.args(self.in_busybox().then_some("sh")).args(["-c", &format!("command -v {tool}")]);
@@ -156,7 +157,7 @@ impl Pod {
         String::from_utf8_lossy(&command.output().unwrap().stdout).contains('/')
     }
 
-    /// A client that keeps what it was asked, and with which password.
+    /// Adds a client that records its arguments and its password.
     pub(super) fn client(&self, name: &str, cluster: &str, local: &str) -> &Self {
         let body = format!(
             r#"printf '%s\n' "$@" >"$POD/asked.argv"
@@ -170,7 +171,7 @@ impl Pod {
         self.script(trace, SCRIPT, args)
     }
 
-    /// The step in front of a server.
+    /// Returns the command of the step in front of a server.
     pub(super) fn step(&self, args: &str) -> Command {
         let mut command = self.script("+x", STEP, args);
         command.env("GATERA_TERMINATION_LOG", self.path("termination"));
@@ -194,7 +195,7 @@ impl Pod {
         Outcome::of(&self.command("-x", args).output().unwrap())
     }
 
-    /// Runs the script; `change` happens once this first line is printed. The outcome has the lines after it.
+    /// Runs the script and calls `change` once it has printed this first line. The outcome has the lines after it.
     pub(super) fn run_until<'a>(
         &'a self,
         args: &str,

@@ -1,5 +1,5 @@
-//! The step in front of a real server, where one is installed: whatever option files say, the position is printed, and an option that
-//! the server does not take is named.
+//! The step in front of a real server, where one is installed: with any option file the position is printed, and an option that
+//! the server does not accept is named.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,7 +20,7 @@ fn no_option_keeps_a_real_server_from_printing_its_position() {
         if pod.shell.ends_with("bash") {
             return; // a server takes its time
         }
-        // As root the step asks as the user mysql.
+        // As root the step asks for the position as the user mysql.
         let user = rustix::process::getuid().as_raw();
         pod.write("proc/self/status", format!("Uid:\t{user}\nCapEff:\t00000000a80425fb\n"));
         fs::set_permissions(pod.root.path(), fs::Permissions::from_mode(0o755)).unwrap();

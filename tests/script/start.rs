@@ -1,5 +1,5 @@
-//! The step in front of a server, in a made-up pod: whatever its data directory holds, what is handed to the server, what is
-//! told, and what becomes of its last view. The server is a stand-in; the real one is in `tests/e2e`.
+//! The step in front of a server, in a made-up pod: for each content of the data directory, the arguments of the server, the
+//! report, and the fate of the last view. The server is a stand-in; the real one is in `tests/e2e`.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ pub(super) const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
 pub(super) const VIEW: &str =
     "my_uuid: a-b\n#vwbeg\nview_id: 3 a-b 4\nbootstrap: 0\nmember: a-b 0\nmember: c-d 0\n#vwend\n";
 
-/// A server that keeps its arguments, or prints `recovered` where it is asked for its position.
+/// Adds a server that records its arguments, or prints `recovered` if it is asked for its position.
 pub(super) fn server(pod: &Pod, recovered: &str) {
     pod.write("recovered", recovered);
     pod.tool(
@@ -58,15 +58,15 @@ struct Case {
     state: Option<String>,
     view: Option<&'static str>,
     data: bool,
-    /// A script of a transfer has begun: before the data came, or the data was as it is then.
+    /// A state transfer has begun: `copied` if data has come since, `untouched` if not.
     transfer: Option<&'static str>,
     recovered: String,
     position: Option<String>,
     says: String,
     keeps_view: bool,
-    /// Members by the address.
+    /// The number of members in the address.
     hosts: usize,
-    /// What the last server of this pod did, which wrote the view: joined, copied. Or it restored that view, and waited.
+    /// What the previous server of this pod did, which wrote the view: it joined or copied, or it restored that view and waited.
     before: &'static str,
 }
 
@@ -174,7 +174,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Nobody has a whole database there. Two of them, left alone by the one that gave them theirs, would be a cluster of nothing.
+/// Cases without a whole database. Two such members, left alone by their donor, would form a cluster without data.
 fn without_a_database() -> Vec<Case> {
     let unfinished = || Case {
         what: "a transfer that was not finished",
@@ -259,7 +259,7 @@ fn whatever_the_data_directory_holds_the_server_starts_from_there() {
         let says = if case.before == "joined unseen" { "SYNCED" } else { "JOINING" };
         pod.write("status.json", status(says, b""));
         let mut hosts: Vec<_> = (0..case.hosts).map(|it| format!("galera-{it}.hs")).collect();
-        // It may be long gone, and is no member.
+        // The bootstrap node may have been removed long ago, and is not a member.
         hosts.insert(0, "galera-bootstrap-svc".to_owned());
         pod.env("HOSTNAME", "galera-0");
         let address = format!("--wsrep-cluster-address=gcomm://{}?gmcast.segment=1,2", hosts.join(","));
@@ -309,7 +309,7 @@ fn without_a_position_nothing_is_started_on_a_guess() {
     );
 }
 
-/// The way out of damage: without an id the server takes no position, and copies everything before it opens its data.
+/// The way out of damaged data: without an id the server takes no position, and copies everything before it opens its data.
 #[test]
 fn a_member_whose_grastate_was_removed_copies_everything() {
     for_each(&[()], |pod, ()| {
@@ -325,7 +325,7 @@ fn a_member_whose_grastate_was_removed_copies_everything() {
     });
 }
 
-/// A full disk takes no line about this start. What the last server of this pod did is over all the same.
+/// On a full disk the line about this start cannot be written, but the record of the previous server is removed all the same.
 #[test]
 fn a_server_has_not_joined_because_the_last_one_had() {
     for_each(&[()], |pod, ()| {
@@ -336,7 +336,7 @@ fn a_server_has_not_joined_because_the_last_one_had() {
     });
 }
 
-/// Nobody can be told then, and that is all: read-only folders, a termination message elsewhere.
+/// Nothing can be reported then, but the server starts: read-only folders, a termination message elsewhere.
 #[test]
 fn a_server_starts_where_nothing_can_be_written() {
     for_each(&[()], |pod, ()| {

@@ -1,4 +1,4 @@
-//! What the probes of a member that has not joined tell, besides its state: that its transfer has failed, that its disk is full.
+//! What the probes of a member that has not joined report besides its state: that its transfer has failed, that its disk is full.
 
 use std::fs;
 
@@ -6,22 +6,23 @@ use super::gate::knows;
 use super::pod::{BOOT, START, for_each, status};
 use super::start::{ID, run, server};
 
-/// A server, by when it was started, that was idle for so long, and what it had worked by then, in 1/100 s.
+/// Returns the record of a server, named by its start time, that has been idle for this long; `worked` is its CPU time until
+/// then, in 1/100 s.
 fn idle_of(ago: u64, worked: u64, server: u64) -> String {
     let uptime = fs::read_to_string("/proc/uptime").unwrap();
     let now: u64 = uptime.split('.').next().unwrap().parse().unwrap();
     format!("{} {worked} {server}\n", i128::from(now) - i128::from(ago))
 }
 
-/// The step and the startup probe look at the same time: whoever saw it join leaves no words, and whoever looked a moment before
-/// writes none that stay.
+/// The step and the startup probe run at the same time: the one that saw the server join leaves no message, and the one that
+/// looked a moment before writes none that stays.
 #[test]
 fn nobody_writes_what_is_over_by_now() {
     for_each(&[false, true], |pod, joins| {
         let told = "start of 2026-11-22T01:02:48Z: position 66373a7e-e610-11f1-91b9-7e68ccac15f1:7, stopped in order, safe_to_bootstrap 0";
         pod.state("JOINING").write("start", told).env("GATERA_TERMINATION_LOG", pod.path("termination"));
         if *joins {
-            // The other one is done while this one still asks for room on the disk.
+            // The step is done while the probe still asks for the free space of the disk.
             pod.tool("df", r#"echo SYNCED >"$POD/joined""#);
         }
         if *joins && !pod.looks_for("df") {
@@ -33,12 +34,12 @@ fn nobody_writes_what_is_over_by_now() {
     });
 }
 
-/// A server that joins, and to which nothing comes: after two minutes it is said.
+/// A joining server that receives nothing is reported after two minutes.
 #[test]
 fn a_transfer_that_has_failed_is_told() {
     const IST: &str = "0100007F:11D8 0200007F:A000 01";
     let idle_since = |ago, worked| idle_of(ago, worked, (START - BOOT) * 100);
-    // Since when it was idle, what it had worked by then (it is at 23 now), a process beside it, a connection.
+    // The idle time, the CPU time at its beginning (it is 23 now), another process, a connection.
     let rows = [
         ("JOINING", None, "bash", None, ""),
         ("JOINING", Some((130, 0)), "bash", None, ", and nothing comes in"),
@@ -57,14 +58,14 @@ fn a_transfer_that_has_failed_is_told() {
             pod.write("idle", idle_since(*ago, *worked));
         }
         pod.run("started").exits(1).prints(&format!("the server is {doing}{says}\n"));
-        // What begins anew is no longer idle.
+        // A server whose transfer begins anew is no longer idle.
         let again = doing == &"JOINING" && says.is_empty() && *idle != Some((60, 0));
         if again {
             pod.write("proc/7/cmdline", "bash").connections("tcp", &[]);
             pod.run("started").exits(1).prints(&format!("the server is {doing}\n"));
         }
     });
-    // The server itself knows before two minutes are over.
+    // The server itself notices before two minutes are over.
     for_each(&[("JOINING", ", and nothing comes in"), ("CONNECTED", "")], |pod, (doing, comes)| {
         pod.file(&status(
             doing,
@@ -73,12 +74,12 @@ fn a_transfer_that_has_failed_is_told() {
         let says = format!("the server is {doing}{comes}; it says: node restart required\n");
         pod.run("started").exits(1).prints(&says);
     });
-    // What an earlier server of this pod did is over.
+    // The record of an earlier server of this pod does not count.
     for_each(&[()], |pod, ()| {
         pod.state("JOINING").write("idle", idle_of(130, 0, 7));
         pod.run("started").exits(1).prints("the server is JOINING\n");
     });
-    // What the server's user may write there is no arithmetic.
+    // The server's user may write this file, so its content is never evaluated as arithmetic.
     for_each(&["x y\n", "1 a[$(touch\n", "\n", "-5 3\n", "08 1\n", "1 2,3\n"], |pod, garbage| {
         pod.state("JOINING").write("idle", garbage);
         pod.run("started").exits(1).prints("the server is JOINING\n");
@@ -98,21 +99,21 @@ fn a_transfer_that_has_failed_is_told() {
     });
 }
 
-/// The script of a transfer listens for its donor as long as it takes, and the donor may be gone, or busy with another joiner.
+/// The script of a state transfer listens for its donor endlessly, and the donor may be gone, or busy with another joiner.
 #[test]
 fn a_joiner_whose_donor_is_gone_is_ended() {
     const LISTENS: &str = "00000000:115C 00000000:0000 0A";
     const COPIES: &str = "0100007F:115C 0200007F:A000 01";
     let rows = [
-        // what is connected, and then; whether its script runs, how long it is silent, for how long it may be if this pod has waited
-        // in vain before, whether it is ended
+        // The connections before and later; whether the transfer's script runs; the silence; the longest silence allowed where
+        // this pod has waited in vain before; whether the server is ended.
         (&[LISTENS, COPIES][..], &[LISTENS][..], true, 130, Some("1680"), true),
         (&[LISTENS], &[LISTENS], true, 130, None, true),
         (&[LISTENS], &[LISTENS], true, 130, Some("1680"), false),
         (&[LISTENS], &[LISTENS], true, 130, Some("5"), true),
         (&[LISTENS], &[LISTENS], true, 60, None, false),
         (&[LISTENS, COPIES], &[LISTENS, COPIES], true, 130, None, false),
-        (&[], &[], true, 130, None, false), // it prepares what it got
+        (&[], &[], true, 130, None, false), // it prepares what it received
         (&[LISTENS], &[LISTENS], false, 130, None, false),
     ];
     for_each(&rows, |pod, &(before, sockets, script, silent, longest, ends)| {
@@ -140,7 +141,7 @@ fn a_joiner_whose_donor_is_gone_is_ended() {
     });
 }
 
-/// Two are left of three, the one that serves and the joiner: together they are the majority.
+/// Two members of three are left, the serving one and the joiner: together they are the majority.
 #[test]
 fn a_joiner_whose_vote_is_needed_stays() {
     const LISTENS: &str = "00000000:115C 00000000:0000 0A";
@@ -153,7 +154,8 @@ fn a_joiner_whose_vote_is_needed_stays() {
     const SILENT: &[u8] = b"";
     const RESTART: &[u8] = b"WSREP: Receiving IST failed, node restart required: IST receiver";
     let rows = [
-        // what is connected, in IPv4 and in IPv6; what the server says; what is known of its cluster; whether it is ended
+        // The connections in IPv4 and in IPv6; the server's state and its message; the known identity of its cluster; whether it
+        // is ended.
         (&[LISTENS][..], &[][..], "JOINING", SILENT, ID, true),
         (&[LISTENS, ONE], &[], "JOINING", SILENT, ID, false),
         (&[LISTENS, ONE], &[], "JOINING", SILENT, "unknown", true), // a first install

@@ -1,9 +1,8 @@
-//! The API server: a request is asked about, changed, judged, and then, perhaps a moment later, it comes true.
+//! The API server: a request is sent to the webhooks, amended, judged, and then, perhaps a moment later, carried out.
 //!
-//! Owns: the way of a request, preconditions, deletion with grace. Must not know: who sends requests and why. Between
-//! "allowed" and the write another webhook may think for seconds: that is modelled, because the guard's book of those
-//! that were let go exists for it. Data: a [`Request`] in; the store changes, or there is a [`Refusal`] with a rule and
-//! words.
+//! Owns: the path of a request, preconditions, deletion with grace. Must not know: who sends requests and why. Between the
+//! guard's "allowed" and the write, another webhook may take seconds: this is modelled, because the guard's reservations exist
+//! for it. Data: a [`Request`] in; the store changes, or there is a [`Refusal`] with a rule and a message.
 
 use engine::verdict::{Downgrade, Effect};
 use engine::webhooks::Endpoint;
@@ -17,7 +16,7 @@ use super::laws::warned;
 use super::stage::{Happening, Sim};
 use super::store::{NAMESPACE, going, text, uid};
 
-/// What somebody asks for.
+/// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub who: String,
@@ -30,32 +29,32 @@ pub struct Request {
     pub options: Value,
 }
 
-/// Why not.
+/// A refusal.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// `None`: it was not a rule that refused.
+    /// The rule; `None` if something else refused.
     pub rule: Option<&'static str>,
     pub words: String,
 }
 
-/// How a request that was allowed came to be so.
+/// What permitted a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// The guard looked at it and let it pass.
+    /// The guard judged and allowed it.
     Judged,
-    /// Somebody took the responsibility.
+    /// An override permitted it.
     Overridden,
-    /// The guard was not asked: nobody answered, and the entry lets pass.
+    /// No replica of the guard answered, and the entry fails open.
     Unasked,
-    /// The guard let a member go that it did not see Ready.
+    /// The guard allowed the deletion of a member that it did not see Ready.
     Starting,
-    /// The same, and its node could not hear of it: it goes when that is back, whatever has happened since.
+    /// As `Starting`, but the member's node was unreachable: the member goes when the node is back, whatever has happened since.
     Unheard,
     /// The StatefulSet controller follows a new template.
     Rolled,
 }
 
-/// A request that waits for the rest of the API server.
+/// An allowed request, before the API server carries it out.
 #[derive(Clone, Debug)]
 pub struct Approved {
     pub request: Request,
@@ -68,7 +67,7 @@ impl Request {
         Self { who, operation, kind, subresource: "", name, object: None, old: None, options: Value::Null }
     }
 
-    /// As an API server writes it.
+    /// Returns the AdmissionReview that an API server would send.
     fn body(&self) -> String {
         let (group, kind) = match self.subresource {
             "scale" => ("autoscaling", "Scale"),
@@ -103,7 +102,7 @@ fn absent(kind: Kind, name: &str) -> Refusal {
 }
 
 impl Sim {
-    /// A new object, or one in place of that of its name, as `kubectl apply` does it.
+    /// Creates an object, or replaces the one with its name, as `kubectl apply` does.
     pub fn apply(&mut self, who: &str, kind: Kind, object: Value) -> Result<(), Refusal> {
         let name = text(&object, "/metadata/name").to_owned();
         let old = self.store.get(kind, &name).cloned();
@@ -123,7 +122,7 @@ impl Sim {
         self.ask(request)
     }
 
-    /// A change of an object that is there.
+    /// Changes an existing object.
     pub fn change(
         &mut self,
         who: &str,
@@ -162,7 +161,7 @@ impl Sim {
         self.ask(request)
     }
 
-    /// Through the webhooks, and then into the store.
+    /// Sends the request through the webhooks, and then carries it out.
     fn ask(&mut self, mut request: Request) -> Result<(), Refusal> {
         if let (Kind::StatefulSet, "", true, Some(object)) =
             (request.kind, request.subresource, self.knobs.spells_out, &mut request.object)
@@ -185,7 +184,7 @@ impl Sim {
             }
         }
         let by_person = !request.who.starts_with("system:");
-        // Other webhooks are asked, too.
+        // Other webhooks are asked, too, which takes time.
         let after = match self.dice.below(40) {
             _ if !by_person => 0,
             0 => self.dice.between(SECOND, 9 * SECOND),
@@ -200,13 +199,13 @@ impl Sim {
         Ok(())
     }
 
-    /// By one of the guard's replicas; `None`: nobody answers.
+    /// Has one replica of the guard judge the request; `None` if no replica answers.
     fn judged(&mut self, request: &mut Request, origin: Origin) -> Option<Result<Leave, Refusal>> {
         let ready = self.guard.ready();
         let index = *self.dice.one_of(&ready)?;
         let now = self.agenda.now;
         self.guard.listen(index, &self.store, now);
-        // A member's pod is asked about when what it belongs to was seen.
+        // The snapshots that a new member needs are created before the request is judged.
         let copies = self.guard.copies(index, origin, &request.body(), now);
         let made = copies.iter().map(|copy| text(copy, "/metadata/name").to_owned()).collect::<Vec<_>>();
         for copy in copies {
@@ -240,7 +239,7 @@ impl Sim {
         }))
     }
 
-    /// It comes true, if what it was about is still there.
+    /// Carries out a request, if the object it is about still exists unchanged.
     pub fn commit(&mut self, Approved { request, leave }: Approved) {
         let now = self.agenda.now;
         let current = self.store.get(request.kind, &request.name).cloned();
@@ -279,7 +278,7 @@ impl Sim {
 
     fn created(&mut self, request: Request, leave: Leave) {
         let mut object = request.object.unwrap();
-        // Two thirds of a pod are these texts. They are judged above; nobody reads them again.
+        // These texts are two thirds of a pod. They have been judged and are not read again.
         for long in ["gatera.dev/script", "gatera.dev/start-script", "gatera.dev/bitnami-script"] {
             if let Some(text) = object["metadata"]["annotations"].get_mut(long) {
                 *text = json!("(the script)");
@@ -312,7 +311,7 @@ impl Sim {
                 let grace = request.options["gracePeriodSeconds"].as_i64();
                 self.mark_going(kind, name, grace, leave);
             }
-            // A claim that is in use waits for its pod; the controllers take it away.
+            // A claim in use waits for its pod; the controllers remove it.
             Kind::Claim => {
                 if self.asked_for().is_none() {
                     self.laws.excuse(warned::CLAIM_LEFT_BEHIND);
@@ -327,7 +326,7 @@ impl Sim {
         }
     }
 
-    /// It begins to go; with a grace period of 0 a pod is forgotten at once.
+    /// Marks an object as being deleted; a pod without a node, or with a grace period of 0, is removed at once.
     pub fn mark_going(&mut self, kind: Kind, name: &str, grace: Option<i64>, leave: Leave) {
         let now: Millis = self.agenda.now;
         let Some(object) = self.store.get(kind, name).cloned() else { return };

@@ -1,8 +1,7 @@
-//! Which requests the API server sends to the guard, and what it does while nobody answers: the real table of entries.
+//! Which requests the API server sends to the guard, and what it does while no replica answers, by the real table of entries.
 //!
-//! Must not know: rules, what is answered. The namespace of every story carries the mode label, so entries for other
-//! namespaces never apply. Data: a request in; out come the endpoints that are asked, each with whether it fails
-//! closed.
+//! Must not know: rules, the answers. The namespace of every story has the mode label, so entries for other namespaces never
+//! apply. Data: a request in; the endpoints that are asked out, each with whether it fails closed.
 
 use engine::exemptions::users;
 use engine::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
@@ -15,7 +14,7 @@ use serde_json::Value;
 
 use super::api::Request;
 
-/// The endpoint is asked about this request; `Some(true)`: it is refused while nobody answers.
+/// Whether the endpoint is asked about this request; `Some(true)`: the request is refused while no replica answers.
 pub fn asks(endpoint: Endpoint, request: &Request, settings: &Settings) -> Option<bool> {
     let objects: Vec<&Value> = request.object.iter().chain(&request.old).collect();
     let applies = |entry: &&Entry| {
@@ -58,7 +57,7 @@ fn selects(selects: Selects, objects: &[&Value], settings: &Settings) -> bool {
     }
 }
 
-/// There may be something to amend: `to_amend` of the conditions, in Rust.
+/// Whether there may be something to amend: `to_amend` of the match conditions, in Rust.
 pub fn to_amend(kind: Kind, old: Option<&Value>, new: Option<&Value>) -> bool {
     let (Kind::StatefulSet, Some(old), Some(new)) = (kind, old, new) else { return true };
     let spec = |object: &Value, field: &str| object["spec"][field].clone();
@@ -66,7 +65,7 @@ pub fn to_amend(kind: Kind, old: Option<&Value>, new: Option<&Value>) -> bool {
     own(old) != own(new) || fields.iter().any(|field| spec(old, field) != spec(new, field))
 }
 
-/// The guard's annotations.
+/// Returns the guard's annotations.
 fn own(object: &Value) -> Vec<(String, Value)> {
     let all = object["metadata"]["annotations"].as_object().cloned();
     all.into_iter().flatten().filter(|(key, _)| key.starts_with(marks::PREFIX)).collect()
@@ -76,7 +75,7 @@ fn metadata(object: Option<&Value>, what: &str) -> Value {
     object.map(|it| it["metadata"][what].clone()).unwrap_or_default()
 }
 
-/// The control plane finishes what was judged before.
+/// Whether the request comes from a controller, which only completes what was judged before.
 fn is_a_controllers(request: &Request) -> bool {
     users::passes(&request.who, Operation::Delete, request.kind)
 }
@@ -85,7 +84,7 @@ fn sends(only: Only, request: &Request) -> bool {
     let annotations = |object: &Option<Value>| object.as_ref().map(own).unwrap_or_default();
     match only {
         Only::All | Only::Read => true,
-        // Of packs, which no story has.
+        // These entries belong to packs, which no story has.
         Only::When(..) => false,
         Only::ToAmend => to_amend(request.kind, request.old.as_ref(), request.object.as_ref()),
         Only::NotExempt => !users::passes(&request.who, request.operation, request.kind),
@@ -98,7 +97,7 @@ fn sends(only: Only, request: &Request) -> bool {
                 .any(|it| it["kind"] == "StatefulSet");
             !member || annotations(&request.object).iter().any(|(key, _)| marks::is_guards(key))
         }
-        // Of a namespace with the mode label another row sends every update.
+        // In a namespace with the mode label, another entry sends every update.
         Only::BreakGlass => {
             request.operation == Operation::Create && !annotations(&request.object).is_empty()
         }

@@ -1,7 +1,7 @@
-//! Time, order and chance: all three are values, so that a seed tells the same story every time.
+//! Time, order and chance: all three are values, so that a seed always tells the same story.
 //!
-//! Owns: the [`Agenda`] (what happens next, by time and then by the order in which it was put down) and the [`Dice`].
-//! Must not know: what happens. Data: whoever causes something puts it on the agenda; the stage takes it off.
+//! Owns: the [`Agenda`] (the events to come, ordered by time and then by the order in which they were added) and the [`Dice`].
+//! Must not know: what the events are. Data: the other modules add events; the stage takes them off.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,28 @@ pub type Millis = u64;
 pub const SECOND: Millis = 1000;
 pub const MINUTE: Millis = 60 * SECOND;
 
-/// The moment as the guard sees it.
+/// Returns the time as the guard sees it.
 pub fn moment(at: Millis) -> Timestamp {
     let begin: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
     begin.checked_add(SignedDuration::from_millis(i64::try_from(at).unwrap())).unwrap()
 }
 
-/// As kubelets and API servers write it: in whole seconds.
+/// Returns the time as kubelets and API servers write it: in whole seconds.
 pub fn written(at: Millis) -> String {
     written_by(SignedDuration::ZERO, at)
 }
 
-/// The same, by a clock that is off by so much.
+/// Returns the same by a clock with this error.
 pub fn written_by(clock: SignedDuration, at: Millis) -> String {
     Timestamp::from_second((moment(at) + clock).as_second()).unwrap().to_string()
 }
 
-/// As a story writes it: minutes, seconds, milliseconds.
+/// Returns the time as a story shows it: minutes, seconds, milliseconds.
 pub fn face(at: Millis) -> String {
     format!("{:03}:{:02}.{:03}", at / MINUTE, at / SECOND % 60, at % SECOND)
 }
 
-/// What is to happen, by time and order.
+/// The events to come, ordered by time and by when they were added.
 pub struct Agenda<T> {
     pub now: Millis,
     put: u64,
@@ -46,13 +46,13 @@ impl<T> Agenda<T> {
         Self { now: 0, put: 0, entries: BTreeMap::new() }
     }
 
-    /// So much later than now.
+    /// Adds an event for this long after now.
     pub fn put(&mut self, after: Millis, what: T) {
         self.put += 1;
         self.entries.insert((self.now + after, self.put), what);
     }
 
-    /// The next entry; time goes on to it.
+    /// Takes the next event and advances the time to it.
     pub fn take(&mut self) -> Option<T> {
         let ((at, _), what) = self.entries.pop_first()?;
         self.now = at;
@@ -60,7 +60,7 @@ impl<T> Agenda<T> {
     }
 }
 
-/// splitmix64: small, and the same everywhere.
+/// A random number generator, splitmix64: small, and the same on every platform.
 pub struct Dice(u64);
 
 impl Dice {
@@ -76,17 +76,17 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// From 0 to one less than this.
+    /// Returns a number from 0 to one less than `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.roll() % end.max(1)
     }
 
-    /// Both ends are possible.
+    /// Returns a number from `least` to `most`, both included.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// So many times in a thousand.
+    /// Returns true in this many of a thousand calls.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }

@@ -1,7 +1,7 @@
 //! The control plane's controllers: StatefulSet, Deployment, scheduler, garbage collector, budgets.
 //!
-//! Must not know: the guard (they ask the API server like everybody else), Galera. One pass does at most one thing to a
-//! StatefulSet, as the real controller does with `OrderedReady`; whatever it changes wakes them again.
+//! Must not know: the guard (controllers send requests to the API server like every other client), Galera. One pass makes at most
+//! one change to a StatefulSet's pods, as the real controller does with `OrderedReady`; each change wakes the controllers again.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,16 +20,16 @@ const REPLICA_SETS: &str = "system:serviceaccount:kube-system:replicaset-control
 
 #[derive(Default)]
 pub struct Controllers {
-    /// Every template there ever was, by its revision.
+    /// Every template that ever existed, by its revision.
     templates: BTreeMap<String, Value>,
-    /// Revisions, oldest first.
+    /// The revisions, oldest first.
     pub history: Vec<String>,
     pods: u64,
-    /// After a refusal: how long each waits, and until when.
+    /// For each controller whose request was refused: the pause before its next try, and the time of that try.
     queues: BTreeMap<&'static str, (Millis, Millis)>,
 }
 
-/// As a ControllerRevision is named: by what is in it.
+/// Returns the name of a template's ControllerRevision, which is derived from its content.
 fn revision_of(template: &Value) -> String {
     let hash =
         serde_json::to_string(template).unwrap().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -52,7 +52,7 @@ pub fn ready(pod: &Value) -> bool {
 }
 
 impl Sim {
-    /// One pass of all of them.
+    /// Runs one pass of all controllers.
     pub fn control(&mut self) {
         self.collect_garbage();
         self.claims_go();
@@ -77,7 +77,7 @@ impl Sim {
         }
     }
 
-    /// A claim goes when no pod uses it any more, and its data with it.
+    /// Removes deleted claims, with their data, once no pod uses them.
     fn claims_go(&mut self) {
         let used = |claim: &str| {
             self.store.all(Kind::Pod).any(|(pod, _)| claim.ends_with(&format!("-{pod}")))
@@ -123,14 +123,14 @@ impl Sim {
         });
     }
 
-    /// The template before this one.
+    /// Returns the template before the current one.
     pub fn previous_template(&self) -> Option<Value> {
         let history = &self.controllers.history;
         let before = history.len().checked_sub(2)?;
         self.controllers.templates.get(&history[before]).cloned()
     }
 
-    /// All pods of the StatefulSet, by ordinal.
+    /// Lists the pods of the StatefulSet by ordinal.
     pub fn members(&self) -> Vec<Rc<Value>> {
         let of_set = |pod: &&Rc<Value>| {
             owner(pod).is_some_and(|(kind, name, _)| (kind, name) == ("StatefulSet", CLUSTER))
@@ -149,7 +149,8 @@ impl Sim {
         for wanted in 0..replicas {
             match named(wanted) {
                 None => {
-                    // During a rollout those that it has not reached come back as they were, if nothing is said.
+                    // During a rollout, members that it has not reached are recreated from the old template, unless
+                    // `rollingUpdate` is set.
                     let revision = if wanted < not_reached { current } else { newest };
                     return self.make_member(set, wanted, revision);
                 }
@@ -218,7 +219,7 @@ impl Sim {
         }
     }
 
-    /// Its queue tries again, less and less often.
+    /// Delays the next try of a controller, longer after each failure.
     fn backs_off(&mut self, who: &'static str) {
         let (pause, not_before) = self.controllers.queues.entry(who).or_default();
         *pause = (*pause * 2).clamp(SECOND, 300 * SECOND);
@@ -231,7 +232,7 @@ impl Sim {
         self.controllers.queues.get(who).is_some_and(|(_, not_before)| self.agenda.now < *not_before)
     }
 
-    /// Pods of its name and labels that nobody owns become its own.
+    /// Adopts pods with the StatefulSet's name and labels that have no owner.
     fn adopt_orphans(&mut self, set: &Value) {
         let loose = self
             .store
@@ -244,7 +245,7 @@ impl Sim {
         }
     }
 
-    /// Its pods stay, and belong to nobody.
+    /// Takes the owner from the pods, which stay.
     pub fn orphan(&mut self, _set: &str) {
         for pod in self.members() {
             self.store.edit(self.agenda.now, Kind::Pod, text(&pod, "/metadata/name"), |it| {
@@ -275,7 +276,7 @@ impl Sim {
         }
     }
 
-    /// Volumes are local: a member has its node for good.
+    /// Binds pods to nodes. Volumes are local, so a member always has the same node.
     fn schedule(&mut self) {
         let waits = self.store.all(Kind::Pod).filter(|(_, it)| text(it, "/spec/nodeName").is_empty());
         for pod in waits.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
@@ -290,7 +291,7 @@ impl Sim {
         }
     }
 
-    /// Why the disruption budget refuses this eviction.
+    /// Returns why the disruption budget refuses this eviction, if it does.
     pub fn budget_refuses(&self, pod: &Value) -> Option<String> {
         owner(pod).filter(|(kind, ..)| *kind == "StatefulSet")?;
         self.store.all(Kind::Budget).next()?;

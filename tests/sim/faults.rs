@@ -1,7 +1,6 @@
-//! Faults: servers that fall over, nodes that lose power or network, replicas of the guard that restart or hear
-//! nothing.
+//! Faults: servers that crash, nodes that lose power or network, replicas of the guard that restart or receive no events.
 //!
-//! Must not know: rules. None of this is anybody's doing; after each of them the guard's answers still count.
+//! Must not know: rules. No one causes these faults; the guard's answers must still be right after each of them.
 
 use jiff::SignedDuration;
 use leader::plan::{IncrementalPlanner, StepScheduler};
@@ -13,9 +12,9 @@ use super::clock::{Millis, SECOND, written};
 use super::stage::{Happening, Sim};
 use super::store::text;
 
-/// The node controller waits so long for a kubelet.
+/// How long the node controller waits for a kubelet's report.
 const PATIENCE: Millis = 40 * SECOND;
-/// And then so long until pods are evicted from its node.
+/// How long after that pods are evicted from the node.
 const TOLERANCE: Millis = 300 * SECOND;
 
 impl Sim {
@@ -48,7 +47,7 @@ impl Sim {
         }
     }
 
-    /// A node loses its power, or its network.
+    /// Takes the power, or the network, from a node.
     fn a_node(&mut self, power: bool) {
         let nodes = self.store.names(Kind::Node);
         let lit: Vec<_> = nodes.into_iter().filter(|it| !self.silent(it)).collect();
@@ -70,7 +69,7 @@ impl Sim {
         for pod in self.pods_on(node) {
             self.laws.fails(&pod, self.agenda.now);
             if power {
-                // Whoever wrote the last rows has them on disk; others may not yet.
+                // The last serving member has its last rows on disk; others may not yet.
                 let alone = self.galera.servers.keys().filter(|it| self.galera.synced(it)).count() <= 1;
                 let unwritten = if alone { 0 } else { self.dice.below(3) };
                 self.galera.vanish(&pod, unwritten);
@@ -116,7 +115,7 @@ impl Sim {
         self.wake(0, SECOND);
     }
 
-    /// The node controller has not heard of a node for a while, or for very long.
+    /// Marks a node and its pods as not Ready, and after the toleration deletes the pods.
     pub fn node_silent(&mut self, node: &str, since: Millis) {
         let now = self.agenda.now;
         if !self.silent(node) || self.dark.get(node).is_some_and(|at| *at != since) {
@@ -181,7 +180,7 @@ impl Sim {
         self.agenda.put(lasts + 1, Happening::Hears);
     }
 
-    /// Of a replica, or of a node with its members; now and then it is right again.
+    /// Sets the clock of a replica, or of a node with its members, wrong, and sometimes right again.
     fn clock_jumps(&mut self) {
         let minutes = *self.dice.one_of(&[0, 0, -180, -10, -1, 1, 10, 180]).unwrap();
         let off_by = SignedDuration::from_mins(minutes);
@@ -199,7 +198,7 @@ impl Sim {
         self.wake(2, SECOND);
     }
 
-    /// A new leader remembers nothing.
+    /// Moves leadership to a replica, which starts without memory.
     fn leadership_moves(&mut self) {
         let ready = self.guard.ready();
         if let Some(index) = self.dice.one_of(&ready).copied() {

@@ -1,24 +1,24 @@
 //! Galera: servers, their disks, and the Primary components they form.
 //!
-//! Owns: who is in which component, who copies from whom, what is on which disk. Must not know: Kubernetes (a server is
-//! named after its pod, a disk after its claim), the guard. Data: kubelets start, stop and kill servers;
-//! [`Galera::settle`] draws the conclusions. Rows are numbered in the order in which they were acknowledged, so a disk
-//! holds all up to a number.
+//! Owns: the members of each component, the donor of each joiner, the content of each disk. Must not know: Kubernetes (a server
+//! is named after its pod, a disk after its claim), the guard. Data: kubelets start, stop and kill servers; [`Galera::settle`]
+//! derives the consequences. Rows are numbered in the order in which they were acknowledged, so a disk holds all rows up to a
+//! number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is on a claim.
+/// The content of a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
-    /// All rows up to this one.
+    /// The last row; all before it are there, too.
     pub rows: u64,
-    /// The history they belong to; `None`: empty.
+    /// The history the rows belong to; `None` if the disk is empty.
     pub history: Option<u64>,
-    /// No transfer was cut short on it.
+    /// No state transfer to it was interrupted.
     pub whole: bool,
-    /// It was stopped in order, so its position stands in grastate.dat.
+    /// The server was stopped in order, so grastate.dat holds its position.
     pub in_order: bool,
-    /// It left last.
+    /// Its server was the last to leave the cluster.
     pub safe: bool,
     /// The last Primary component it was in (gvwstate.dat).
     pub view: Option<BTreeSet<String>>,
@@ -26,35 +26,35 @@ pub struct Disk {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// Recovers its position.
+    /// It recovers its position.
     Preparing,
-    /// Looks for somebody who serves.
+    /// It looks for a serving member.
     Looking,
-    /// Waits for everybody of its last view.
+    /// It waits for all members of its last view.
     Waiting,
-    /// Has joined, and lacks rows.
+    /// It has joined and lacks rows.
     Joining {
         full: bool,
     },
     Synced,
-    /// Served, and reaches no majority.
+    /// It has served and does not reach a majority.
     CutOff,
 }
 
 /// A server process.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Of its pod.
+    /// The uid of its pod.
     pub uid: String,
     pub node: String,
     pub disk: String,
-    /// No two runs have the same.
+    /// A number that is unique to this run.
     pub run: u64,
     pub doing: Doing,
     /// The Primary component it is in.
     pub component: Option<u64>,
     pub donor: Option<String>,
-    /// Was told to stop.
+    /// It was asked to stop.
     pub stopping: bool,
     pub start: Start,
 }
@@ -62,11 +62,11 @@ pub struct Server {
 /// How a server was started.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
-    /// Pods and Services of its address.
+    /// The pods and Services in its cluster address.
     pub hosts: Vec<String>,
-    /// Its address names nobody.
+    /// Its cluster address is empty, so it founds a cluster.
     pub founds: bool,
-    /// It knows its position after a crash.
+    /// It knows its position even after a crash.
     pub recovers: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct Component {
     pub members: BTreeSet<String>,
 }
 
-/// What the laws want to know.
+/// An event that the laws judge.
 #[derive(Clone, Debug)]
 pub enum Alarm {
     Founded {
@@ -87,7 +87,7 @@ pub enum Alarm {
     LostPrimary {
         of: BTreeSet<String>,
     },
-    /// Positions were not compared.
+    /// A component formed although positions were not compared.
     Blind {
         by: BTreeSet<String>,
     },
@@ -98,17 +98,17 @@ pub struct Galera {
     pub disks: BTreeMap<String, Disk>,
     pub servers: BTreeMap<String, Server>,
     pub components: BTreeMap<u64, Component>,
-    /// Rows that clients know to be safe.
+    /// The number of rows that were acknowledged to clients.
     pub acknowledged: u64,
-    /// Nodes that reach nobody else.
+    /// The nodes without a network.
     pub isolated: BTreeSet<String>,
     pub alarms: Vec<Alarm>,
-    /// Servers that ended by themselves, since somebody asked last.
+    /// The servers that ended by themselves since the last call of the stage.
     pub aborted: Vec<(String, u64)>,
     last: u64,
 }
 
-/// More missing rows than this need a full copy.
+/// The number of missing rows beyond which a full copy is needed.
 const KEPT_ROWS: u64 = 60;
 
 impl Galera {
@@ -117,7 +117,7 @@ impl Galera {
         self.last
     }
 
-    /// The id of a history, as Galera writes it.
+    /// Returns the id of a history as Galera writes it.
     pub fn id(history: u64) -> String {
         format!("{history:08x}-51a1-11f0-8000-{history:012x}")
     }
@@ -127,7 +127,8 @@ impl Galera {
         if self.isolated.contains(node) { node } else { "network" }
     }
 
-    /// A server that has its position goes on: founds, waits, or looks for others. `Err`: it ends instead.
+    /// Continues the start of a server that has its position: it founds a cluster, waits, or looks for others. `Err`: it ends
+    /// instead.
     pub fn connect(&mut self, pod: &str) -> Result<(), &'static str> {
         let server = &self.servers[pod];
         let (start, name) = (server.start.clone(), server.disk.clone());
@@ -148,7 +149,7 @@ impl Galera {
         Ok(())
     }
 
-    /// This server serves in a component of these members from now on.
+    /// Makes a server serve in a component of these members.
     fn enter(&mut self, pod: &str, component: u64, members: BTreeSet<String>, history: u64) {
         let server = self.servers.get_mut(pod).unwrap();
         (server.doing, server.component, server.donor) = (Doing::Synced, Some(component), None);
@@ -158,7 +159,7 @@ impl Galera {
         self.components.insert(component, Component { history, members });
     }
 
-    /// Everything that follows: who has lost whom, who finds whom again, who joins.
+    /// Derives the consequences of an event: members lose each other, find each other again, and join.
     pub fn settle(&mut self) {
         self.shrink();
         self.rejoin();
@@ -168,7 +169,7 @@ impl Galera {
         self.write_views();
     }
 
-    /// Members that vanished count against the majority of the last view.
+    /// Splits components. Members that vanished count against the majority of the last view.
     fn shrink(&mut self) {
         for id in self.components.keys().copied().collect::<Vec<_>>() {
             let Component { members, .. } = self.components[&id].clone();
@@ -203,7 +204,7 @@ impl Galera {
         }
     }
 
-    /// Whoever reaches a Primary component joins it.
+    /// Makes servers join a Primary component that they reach.
     fn rejoin(&mut self) {
         let out = |server: &Server| {
             let seeks = matches!(server.doing, Doing::Looking | Doing::Waiting | Doing::CutOff);
@@ -231,7 +232,7 @@ impl Galera {
         }
     }
 
-    /// Enough of a view that was lost are together again: most of those that never stopped, or all.
+    /// Forms a component when enough of a lost view is together again: a majority of members that never stopped, or all members.
     fn form(&mut self) {
         let mut by_view: BTreeMap<(String, BTreeSet<String>), BTreeSet<String>> = BTreeMap::new();
         for (pod, server) in &self.servers {
@@ -269,7 +270,7 @@ impl Galera {
         }
     }
 
-    /// A joiner whose donor is gone ends, and what it has received is of no use.
+    /// Ends joiners whose donor is gone; what they have received is of no use.
     fn abort_orphaned_joiners(&mut self) {
         let served = |donor: &String| self.servers.get(donor).is_some_and(|it| it.doing == Doing::Synced);
         let orphaned = self.servers.iter().filter(|(_, it)| it.donor.as_ref().is_some_and(|it| !served(it)));
@@ -291,7 +292,7 @@ impl Galera {
         }
     }
 
-    /// Joiners that may begin to receive now, each with its donor; `true`: everything is copied.
+    /// Lists the joiners that may begin to receive now; `true` means a full copy.
     pub fn begin_transfers(&mut self) -> Vec<(String, u64, bool)> {
         let mut begun = Vec::new();
         for pod in self.servers.keys().cloned().collect::<Vec<_>>() {
@@ -317,7 +318,7 @@ impl Galera {
         begun
     }
 
-    /// A transfer has come to its end.
+    /// Completes a state transfer.
     pub fn transferred(&mut self, pod: &str, run: u64) -> bool {
         let Some(server) = self.servers.get(pod).filter(|it| it.run == run && it.donor.is_some()) else {
             return false;
@@ -330,14 +331,14 @@ impl Galera {
         true
     }
 
-    /// What a component has.
+    /// Returns the number of rows that a component has.
     pub fn rows_of(&self, component: &Component) -> u64 {
         let synced = component.members.iter().filter_map(|pod| self.servers.get(pod));
         let synced = synced.filter(|it| it.doing == Doing::Synced);
         synced.map(|it| self.disks[&it.disk].rows).max().unwrap_or_default()
     }
 
-    /// A client's rows reach everybody who is Synced, and are acknowledged.
+    /// Writes rows: all Synced members get them, and they are acknowledged.
     pub fn write(&mut self, rows: u64) {
         let Some(component) = self.components.values().find(|it| self.rows_of(it) == self.acknowledged)
         else {
@@ -352,7 +353,7 @@ impl Galera {
         }
     }
 
-    /// It says good-bye: whoever stays is a whole component.
+    /// Stops a server in order: the remaining members keep their component.
     pub fn leave(&mut self, pod: &str) {
         let Some(server) = self.servers.remove(pod) else { return };
         let disk = self.disks.entry(server.disk.clone()).or_default();
@@ -369,7 +370,7 @@ impl Galera {
         self.settle();
     }
 
-    /// It is gone without a word. What it had not written yet, others have: `unwritten` rows.
+    /// Ends a server without notice. Of its rows, `unwritten` were not on its disk yet; other members have them.
     pub fn vanish(&mut self, pod: &str, unwritten: u64) {
         let Some(server) = self.servers.remove(pod) else { return };
         let disk = self.disks.entry(server.disk).or_default();
@@ -381,7 +382,7 @@ impl Galera {
         self.servers.get(pod).is_some_and(|it| it.doing == Doing::Synced && it.component.is_some())
     }
 
-    /// Somebody copies from it.
+    /// Whether the server is the donor of a joiner.
     pub fn gives(&self, pod: &str) -> bool {
         self.servers.values().any(|it| it.donor.as_deref() == Some(pod))
     }

@@ -1,8 +1,7 @@
-//! The replicas of the guard: each has its own view, fed by a watch that may be late or silent; who was let go they
-//! share.
+//! The replicas of the guard: each has its own view, fed by a watch that may be late or silent; they share the reservations.
 //!
-//! Owns: what each replica has heard, and the book of those that were let go. Must not know: any rule. A review is
-//! text, read by the real reader, judged by the real `evaluate`, amended by the real `amend`; here is only what
+//! Owns: the events that each replica has received, and the record of reservations. Must not know: any rule. A review is text,
+//! read by the real reader, judged by the real `evaluate`, amended by the real `amend`; this module only does what
 //! `answer/judge.rs` does around them. Data: an AdmissionReview in, the decision and perhaps a patch out.
 
 use gatera::rulebook;
@@ -22,32 +21,33 @@ use serde_json::Value;
 use super::clock::{Millis, SECOND, moment};
 use super::store::Store;
 
-/// As `reserve.rs` has it.
+/// How long a reservation lasts, as in `reserve.rs`.
 const LASTS: Millis = 30 * SECOND;
+/// How long a replica does not repeat its own reservation of the same pod, as in `reserve/ledger.rs`.
 const AGAIN: Millis = 2 * SECOND;
 
 /// The guard's own identity at the API server.
 pub const OWN_USER: &str = "system:serviceaccount:gatera:gatera";
 
-/// One replica.
+/// One replica of the guard.
 #[derive(Default)]
 pub struct Replica {
     pub up: bool,
     facts: Facts,
     world: World,
-    /// What it has heard of the log.
+    /// The number of events of the log that it has received.
     heard: usize,
-    /// When it heard its watches last.
+    /// The time at which its watches were last alive.
     pub heard_at: Millis,
-    /// Its watches are silent until then.
+    /// The time until which its watches are silent.
     pub silent_until: Millis,
-    /// How long an event travels.
+    /// The time that an event takes to reach it.
     pub delay: Millis,
-    /// How far its node's clock is from what everybody else's shows.
+    /// The error of its node's clock.
     pub clock_is_off_by: SignedDuration,
-    /// Notes that it wrote itself.
+    /// The reservations that it wrote itself.
     own: BTreeSet<u64>,
-    /// Notes it knows of, and since when.
+    /// The reservations that it knows of, each with the time at which it learned of it.
     known: BTreeMap<u64, Millis>,
 }
 
@@ -55,9 +55,9 @@ pub struct Guard {
     pub settings: Settings,
     pub replicas: Vec<Replica>,
     pub leader: usize,
-    /// All that were ever let go; a note is a place in it.
+    /// All reservations ever made; other fields name one by its index here.
     book: Vec<MemberRemoval>,
-    /// The notes that stand in the Lease now.
+    /// The reservations that are in the Lease now.
     lease: Vec<u64>,
 }
 
@@ -67,7 +67,7 @@ pub struct Answer {
     pub patch: Option<json_patch::Patch>,
     /// The refusal, as a person reads it.
     pub words: String,
-    /// Somebody goes, and everybody is to know.
+    /// A reservation was written, because a member is about to go.
     pub reserved: bool,
 }
 
@@ -81,12 +81,12 @@ impl Guard {
         Self { settings, replicas, leader: 0, book: Vec::new(), lease: Vec::new() }
     }
 
-    /// Those that are ready to answer.
+    /// Lists the replicas that are ready to answer.
     pub fn ready(&self) -> Vec<usize> {
         (0..self.replicas.len()).filter(|index| self.replicas[*index].up).collect()
     }
 
-    /// It hears what has reached it by now.
+    /// Delivers the events that have reached the replica by now.
     pub fn listen(&mut self, index: usize, store: &Store, now: Millis) {
         let replica = &mut self.replicas[index];
         if now < replica.silent_until {
@@ -110,7 +110,7 @@ impl Guard {
         replica.heard_at = now;
         if news {
             replica.world = replica.world.after(&mut replica.facts);
-            // What is drawn change by change is what would be drawn of everything at once.
+            // A view that is updated event by event must equal one that is built from everything at once.
             if replica.heard.is_multiple_of(64) {
                 let whole = World::build(replica.facts.clone(), Freshness::Current);
                 assert_eq!(clusters(&replica.world), clusters(&whole));
@@ -118,7 +118,7 @@ impl Guard {
         }
     }
 
-    /// It starts anew, and lists everything.
+    /// Restarts the replica, which lists everything.
     pub fn restart(&mut self, index: usize, store: &Store, now: Millis) {
         let mut facts = rulebook().facts(&self.settings.adoption);
         for object in store.listed() {
@@ -131,7 +131,7 @@ impl Guard {
             Replica { up: true, facts, world, heard, heard_at, delay, clock_is_off_by, ..Replica::default() };
     }
 
-    /// Looks through the eyes of one replica.
+    /// Calls the function with the view of one replica.
     pub fn look<T>(&self, index: usize, now: Millis, look: impl FnOnce(&View<'_>) -> T) -> T {
         let replica = &self.replicas[index];
         let age = SignedDuration::from_millis(i64::try_from(now - replica.heard_at).unwrap());
@@ -151,8 +151,8 @@ impl Guard {
             .collect()
     }
 
-    /// What stands in the Lease begins to count when it is learned; what is over stays known as long as it stands
-    /// there.
+    /// Reads the reservations in the Lease. Each counts from the time at which the replica learns of it; an expired one stays
+    /// known as long as it is in the Lease.
     fn learn(&mut self, index: usize, now: Millis) {
         let lease = &self.lease;
         let known = &mut self.replicas[index].known;
@@ -162,7 +162,7 @@ impl Guard {
         }
     }
 
-    /// The copies that a new pod needs made.
+    /// Returns the snapshots that must be created for a new pod.
     pub fn copies(&self, index: usize, origin: Origin, body: &str, now: Millis) -> Vec<Value> {
         if origin != Origin::Mutating {
             return Vec::new();
@@ -172,7 +172,7 @@ impl Guard {
         self.look(index, now, |view| inject::copies(&incoming.review, view))
     }
 
-    /// One review, from text to answer. `reachable`: the API server takes the guard's own writes.
+    /// Answers one review, from text to answer. `reachable`: the API server accepts the guard's own writes.
     pub fn answer(
         &mut self,
         index: usize,
@@ -191,7 +191,7 @@ impl Guard {
         let mut reserved = false;
         if let Some(member_removal) = member_removal {
             if reachable {
-                // Judged again with everything that the Lease shows at the moment of writing.
+                // Judged again with all reservations that the Lease shows at the moment of writing.
                 self.learn(index, now);
                 decision = self.look(index, now, |view| rulebook().evaluate(review, view));
                 reserved = decision.allowed();
@@ -214,8 +214,8 @@ impl Guard {
         Answer { decision, patch, words, reserved }
     }
 
-    /// Writes a note into the Lease, with all others that still count for this replica; unless it wrote a fresh one of this
-    /// pod itself.
+    /// Writes a reservation into the Lease, together with all others that still count for this replica, unless the replica itself
+    /// reserved this pod a moment ago.
     fn note(&mut self, index: usize, member_removal: MemberRemoval, now: Millis) {
         let of_this_pod = |note: u64| self.book[usize::try_from(note).unwrap()].uid == member_removal.uid;
         let Replica { known, own, .. } = &self.replicas[index];
@@ -232,7 +232,7 @@ impl Guard {
     }
 }
 
-/// All that is known of every cluster.
+/// Returns everything that the view knows of all clusters.
 fn clusters(world: &World) -> String {
     format!("{:?}", world.clusters().collect::<Vec<_>>())
 }

@@ -1,8 +1,8 @@
 //! Kubelets: pods that are bound to a node run there, are probed, and are stopped.
 //!
-//! Owns: the life of each pod's container, and what is reported of it. Must not know: the guard. The option file is the
-//! ConfigMap that the pod's own volumes name, as it is when the container starts; the step in front of the server does
-//! what `start-member.sh` does where it was injected. Data: pods in; servers start and end in `galera.rs`.
+//! Owns: the life of each pod's container, and its reported status. Must not know: the guard. The option file is the ConfigMap
+//! that the pod's own volumes name, as it is when the container starts; where the step script was injected, the kubelet does what
+//! `start-member.sh` does. Data: pods in; servers start and end in `galera.rs`.
 
 use facts::marks;
 use jiff::SignedDuration;
@@ -24,7 +24,7 @@ pub struct Life {
     /// The server that runs in it.
     run: Option<u64>,
     began: Millis,
-    /// How far the clock of the node was off when the container started.
+    /// The error of the node's clock when the container started.
     clock: SignedDuration,
     pub ready: bool,
     since: Millis,
@@ -34,21 +34,21 @@ pub struct Life {
     pub stopping: bool,
     /// Its readiness probe sees Galera's state.
     pub proves: bool,
-    /// Its mounted option files, as its container found them last.
+    /// The content of its mounted option files when the container last started.
     files: String,
     words: String,
 }
 
-/// Servers that find nobody to join end.
+/// The time after which a server ends that has found no member to join.
 const LOOKS: Millis = 30 * SECOND;
 
 impl Sim {
-    /// Nobody hears this node's kubelet.
+    /// Whether the control plane gets no reports from this node's kubelet.
     pub fn silent(&self, node: &str) -> bool {
         self.dark.contains_key(node) || self.galera.isolated.contains(node)
     }
 
-    /// One pass of all kubelets.
+    /// Runs one pass of all kubelets.
     pub fn kubelets(&mut self) {
         let now = self.agenda.now;
         let forgotten =
@@ -87,7 +87,7 @@ impl Sim {
         }
     }
 
-    /// A container starts.
+    /// Starts a container.
     pub fn start(&mut self, name: &str, uid: &str) {
         let Some(pod) = self.this_pod(name, uid).cloned() else { return };
         let Some(life) = self.lives.get(name).filter(|it| it.uid == uid && !it.stopping && it.run.is_none())
@@ -135,7 +135,7 @@ impl Sim {
         self.agenda.put(after, Happening::Prepared { pod: name.to_owned(), run });
     }
 
-    /// The option files that the pod's own volumes name; `None`: one is missing.
+    /// Returns the option files that the pod's own volumes name; `None` if one is missing.
     fn mounted(&self, pod: &Value) -> Option<String> {
         let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
         let names = volumes.filter_map(|it| it["configMap"]["name"].as_str());
@@ -144,7 +144,7 @@ impl Sim {
             .collect()
     }
 
-    /// The step has done its work, or there is none: the server itself starts.
+    /// Starts the server itself, after the step script or at once where there is none.
     pub fn prepared(&mut self, name: &str, run: u64) {
         let Some(server) = self.galera.servers.get(name).filter(|it| it.run == run && !it.stopping) else {
             return;
@@ -182,7 +182,7 @@ impl Sim {
         self.agenda.put(LOOKS, Happening::GivesUp { pod: name.to_owned(), run });
     }
 
-    /// A name, as far as it leads to pods.
+    /// Resolves a host name to the prefix of the names of its pods.
     fn resolve(&self, host: &str) -> String {
         let first = host.split(['.', ':']).next().unwrap_or_default();
         let leads = self.store.get(Kind::Service, first).is_some();
@@ -197,7 +197,7 @@ impl Sim {
         }
     }
 
-    /// A server has ended by itself: its container starts again, later each time.
+    /// Handles a server that has ended by itself: its container starts again, after a longer pause each time.
     pub fn server_ended(&mut self, name: &str, run: u64) {
         if self.galera.servers.get(name).is_none_or(|it| it.run != run) {
             return;
@@ -219,7 +219,7 @@ impl Sim {
         self.report(name);
     }
 
-    /// Asked to stop: whoever copies from it is waited for, if the pod was prepared for that.
+    /// Stops a container. A pod that was prepared for that first waits for its joiner.
     pub fn stop(&mut self, name: &str, uid: &str) {
         let Some(life) = self.lives.get(name).filter(|it| it.uid == uid) else { return };
         let waits = life.proves && self.galera.gives(name);
@@ -241,7 +241,7 @@ impl Sim {
         self.agenda.put(after, Happening::Stopped { pod: name.to_owned(), uid: uid.to_owned() });
     }
 
-    /// It has stopped; its pod goes.
+    /// Completes a stop: the pod is removed.
     pub fn stopped(&mut self, name: &str, uid: &str) {
         let Some(life) = self.lives.get(name).filter(|it| it.uid == uid).cloned() else { return };
         if self.silent(&life.node) {
@@ -261,7 +261,7 @@ impl Sim {
         }
     }
 
-    /// Probes see a change after a while.
+    /// Schedules probes, which notice a change after a while.
     pub fn look_at_readiness(&mut self) {
         let news: Vec<_> = self
             .lives
@@ -276,7 +276,8 @@ impl Sim {
         }
     }
 
-    /// Ours proves Synced; the template's own asks the database, which also answers where it is cut off.
+    /// Whether a readiness probe succeeds. The guard's own proves Synced; the template's asks the database, which also answers
+    /// when cut off.
     fn answers(&self, pod: &str, life: &Life) -> bool {
         let server = self.galera.servers.get(pod).filter(|it| Some(it.run) == life.run);
         server.is_some_and(|it| match it.doing {
@@ -298,7 +299,7 @@ impl Sim {
         }
     }
 
-    /// What the kubelet says of a pod.
+    /// Reports a pod's status.
     pub fn report(&mut self, name: &str) {
         let Some(life) = self.lives.get(name).cloned() else { return };
         if self.silent(&life.node) || self.this_pod(name, &life.uid).is_none() {
@@ -324,27 +325,27 @@ impl Sim {
         self.store.edit(self.agenda.now, Kind::Pod, name, |it| it["status"] = status);
     }
 
-    /// The laws hear who goes, and by whose leave.
+    /// Reports a departure, and what permitted it, to the laws.
     fn departs(&mut self, pod: &str, uid: &str) {
-        // Without a StatefulSet everybody counts.
+        // Without a StatefulSet every member counts.
         let asked_for = self.asked_for().unwrap_or(i64::MAX);
         self.laws.departs(pod, uid, asked_for, &self.galera, self.agenda.now);
     }
 }
 
-/// Its server starts by the step.
+/// Whether the server is started by the step script.
 fn steps(pod: &Value) -> bool {
     pod["spec"]["containers"][0]["command"].to_string().contains("start-member.sh")
 }
 
-/// The last value of an option.
+/// Returns the last value of an option.
 fn setting<'a>(file: &'a str, key: &str) -> Option<&'a str> {
     let mut values =
         file.lines().filter_map(|line| line.split_once('=')).filter(|(name, _)| name.trim() == key);
     values.next_back().map(|(_, value)| value.trim())
 }
 
-/// No server starts with these on data that exists.
+/// Whether the file has an option with which no server starts on existing data.
 fn is_fatal(file: &str) -> bool {
     setting(file, "sim_fatal").is_some() || setting(file, "innodb_page_size").is_some()
 }

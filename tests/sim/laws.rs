@@ -1,14 +1,13 @@
 //! The laws: what must hold after every event, whatever people, faults and late watches do.
 //!
-//! 1. By our doing (what the guard let pass, what its leader did) never two members are out at once, and the majority
-//!    stays.
-//! 2. By the same, no acknowledged row is lost, and there are never two Primary components.
-//! 3. At rest the plan has come to its end: no steps, or a few that tell.
-//! 4. Whatever is refused is refused by a rule that exists, in words.
-//! 5. At rest every rollout of a configuration has ended, and after one that was stopped everybody runs what was good.
+//! 1. By the guard's doing (what it allowed, what its leader did) two members are never out at once, and the majority stays.
+//! 2. Likewise, no acknowledged row is lost, and there are never two Primary components.
+//! 3. At rest the plan has come to its end: no steps, or a few announcements.
+//! 4. Every refusal comes from an existing rule, with a message.
+//! 5. At rest every rollout of a configuration has ended, and after one that was stopped all members run the good revision.
 //!
-//! Must not know: how anything comes about. What people take upon themselves is not our doing: a story in which it
-//! happens is *excused* from the first two from then on, by name, and counted.
+//! Must not know: how anything comes about. The guard does not answer for what people take upon themselves: from then on the
+//! story is *excused* from the first two laws, with a named reason, and counted.
 
 use gatera::rulebook;
 use std::collections::BTreeMap;
@@ -24,15 +23,15 @@ use super::galera::{Alarm, Galera};
 use super::stage::Sim;
 use super::store::ordinal;
 
-/// What the guard lets pass although a law breaks by it: it cannot know, and warns. The departure that breaks it excuses
-/// its story from then on, by this name.
+/// Requests that the guard allows, with a warning, although they may break a law, because it cannot know better. The departure
+/// that breaks the law excuses its story from then on, with this reason.
 pub mod warned {
-    /// G14 lets a new template through while the only member keeps failing: it may be the cure. When it gets well by itself
-    /// (a ConfigMap was mended), the controller restarts it all the same, with nobody to come back to.
+    /// G14 allows a new template while the only member keeps failing, because it may be the cure. If the member recovers by
+    /// itself (a ConfigMap was corrected), the controller restarts it all the same, with no other member left to join.
     pub const ONLY_MEMBER_ROLLED: &str =
         "the only member got well, and was restarted for a template that was let through";
-    /// A StatefulSet that was deleted with its pods left behind, and comes back with another template, restarts them,
-    /// also the only one. That it is another cannot be seen from a pod (G14).
+    /// A StatefulSet that was deleted with its pods left behind and is recreated with another template restarts them, even a
+    /// single one. Nothing in a pod shows that the template is another (G14).
     pub const ONLY_MEMBER_TAKEN_BACK: &str = "a new StatefulSet took the only member back, and restarted it";
     /// G07 does not refuse once the StatefulSet is gone and no container of its members runs.
     pub const CLAIM_LEFT_BEHIND: &str =
@@ -43,14 +42,14 @@ pub mod warned {
 pub struct Laws {
     broken: Option<String>,
     excused: Option<&'static str>,
-    /// By whose leave a pod, by uid, was told to go.
+    /// What permitted the deletion of a pod, by the pod's uid.
     leave: BTreeMap<String, Leave>,
-    /// Members that are out by our doing, with the uid of the pod that went.
+    /// Members that are out by the guard's doing, with the uid of the pod that went.
     out: BTreeMap<String, String>,
-    /// Members that are out for another reason, since they served last.
+    /// Members that are out for another reason, each with the time at which it failed.
     failed: BTreeMap<String, Millis>,
     steps: Vec<(Millis, String)>,
-    /// See [`warned`].
+    /// The template of a StatefulSet with one member was changed; see [`warned`].
     only_member_changed: bool,
     pub taken_back: bool,
     pub judged: u64,
@@ -59,10 +58,10 @@ pub struct Laws {
     departures: u64,
 }
 
-/// For so long a failure may be invisible: to the node controller, and then to a view that is late.
+/// How long a failure may be unseen: by the node controller, and then by a late view.
 const UNSEEN: Millis = 60 * SECOND;
 
-/// Of a member that falls over again and again the plan tells anew whenever it has started once more.
+/// The number of announcements allowed per minute: the plan repeats one each time a member that keeps crashing has started again.
 const TELLS_A_MINUTE: u64 = 1;
 
 impl Laws {
@@ -78,7 +77,7 @@ impl Laws {
         self.excused
     }
 
-    /// From now on somebody else answers for what becomes of the members and their data.
+    /// Excuses the story: from now on the guard does not answer for the members and their data.
     pub fn excuse(&mut self, why: &'static str) {
         self.excused.get_or_insert(why);
     }
@@ -87,14 +86,14 @@ impl Laws {
         self.broken.get_or_insert(law.to_owned());
     }
 
-    /// The first two laws are only about what we answer for.
+    /// Breaks one of the first two laws, unless the story is excused.
     fn answers_for(&mut self, law: &str) {
         if self.excused.is_none() {
             self.breaks(law);
         }
     }
 
-    /// Whether this change of a StatefulSet is one of those that are only warned of.
+    /// Notes a change of a StatefulSet that the guard only warns about.
     pub fn look_for_warned(&mut self, before: Option<&Value>, after: &Value) {
         let Some(before) = before else { return };
         let to = after["replicas"].as_i64();
@@ -108,10 +107,10 @@ impl Laws {
         }
     }
 
-    /// A pod begins to go.
+    /// Judges a pod that begins to stop.
     pub fn departs(&mut self, pod: &str, uid: &str, asked_for: i64, galera: &Galera, now: Millis) {
         let Some(leave) = self.leave.get(uid).copied().filter(|_| galera.synced(pod)) else { return };
-        // The control plane gave up on its node, or the node could not be told before.
+        // The control plane gave up on its node, or its node was unreachable before.
         if matches!(leave, Leave::Unasked | Leave::Unheard) {
             return;
         }
@@ -127,7 +126,7 @@ impl Laws {
                 "law 1: {pod} goes while {other} is out, both by our doing ({leaves:?})"
             ));
         }
-        // Until a node is known to be silent everybody sees its member Ready.
+        // Until a node is known to be silent, its member is seen as Ready.
         let unseen = self.failed.values().any(|since| now - since < UNSEEN);
         let last = !galera.servers.keys().any(|other| other != pod && galera.synced(other));
         if last && !unseen {
@@ -145,12 +144,12 @@ impl Laws {
         self.out.insert(pod.to_owned(), uid.to_owned());
     }
 
-    /// A member fails for a reason that is not ours.
+    /// Notes that a member fails for a reason other than the guard's doing.
     pub fn fails(&mut self, pod: &str, now: Millis) {
         self.failed.insert(pod.to_owned(), now);
     }
 
-    /// Who is back, and whether every row is still there.
+    /// Notes the members that are back, and checks that no row is lost.
     pub fn look(&mut self, galera: &Galera, asked_for: impl Fn(&str) -> bool) {
         let server = |pod: &str| galera.servers.get(pod);
         self.out.retain(|pod, uid| match server(pod) {
@@ -187,7 +186,7 @@ impl Laws {
                     ));
                 }
             }
-            // They were created while no guard answered; G19 warns of them.
+            // These members were created while no replica answered; G19 warns about them.
             Alarm::Blind { .. } => self.excuse("members without the step formed without comparing positions"),
         }
     }
@@ -205,7 +204,7 @@ impl Laws {
         self.steps.push((now, step.to_owned()));
     }
 
-    /// What a seed was made of.
+    /// Summarizes a story.
     pub fn tally(&self) -> String {
         format!(
             "{} judged, {} departures, {} steps, refused {:?}",
@@ -218,19 +217,19 @@ impl Laws {
 }
 
 impl Sim {
-    /// Nobody has asked for anything for a long time.
+    /// Checks the laws at rest, when there have been no requests for a long time.
     pub fn laws_at_rest(&mut self, since: Millis) {
         let late: Vec<_> =
             self.laws.steps.iter().filter(|(at, _)| *at >= since).map(|(_, it)| it.clone()).collect();
         let (tells, steps): (Vec<_>, Vec<_>) = late.into_iter().partition(|it| it.starts_with("Tell "));
         let minutes = (self.agenda.now - since) / MINUTE;
-        // Somebody who does not tell its cluster's id is asked less and less often.
+        // A member that does not report its cluster's id is asked less and less often.
         let done: Vec<_> = steps.iter().filter(|it| *it != "Ask").collect();
         let calm = self.asked_for().filter(|replicas| *replicas > 0).is_some_and(|replicas| {
             let members = self.members();
             i64::try_from(members.len()) == Ok(replicas) && members.iter().all(|it| ready(it))
-                // Who was made while the guard was away tells nothing, and is asked every ten minutes until somebody
-                // replaces it.
+                // A member that was created while no guard ran reports nothing, and is asked every ten minutes until it is
+                // replaced.
                 && self.lives.values().all(|life| life.proves)
         });
         if !done.is_empty() || steps.len() > 3 || tells.len() as u64 > TELLS_A_MINUTE * minutes {
@@ -248,8 +247,8 @@ impl Sim {
         }
     }
 
-    /// Each is done, was stopped for a reason, or is held up by a person; and after one that was stopped everybody who has
-    /// a copy runs the last good file.
+    /// Checks that every rollout is done, was stopped for a reason, or is held by a person, and that after a stopped one all
+    /// members with a snapshot run the last good file.
     fn roll_outs_have_ended(&mut self) {
         let (index, now) = (self.guard.leader, self.agenda.now);
         let broken = self.guard.look(index, now, |view| {

@@ -1,7 +1,7 @@
-//! The leader: one replica looks at its own view, asks the real plan, and writes what it says.
+//! The leader: one replica looks at its own view, asks the real plan for steps, and carries them out.
 //!
-//! Owns: what each step does to the API server. Must not know: why a step is right, or when it is done (the real
-//! `plan::StepScheduler` says). A new step is one more arm in [`Sim::effect`].
+//! Owns: the effect of each step on the API server. Must not know: why a step is right, or when it is due (the real
+//! `plan::StepScheduler` decides). A new step is one more arm in [`Sim::effect`].
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::stage::{Happening, Sim};
 use super::store::{going, text, uid};
 
 impl Sim {
-    /// The leader looks once.
+    /// Runs one pass of the leader.
     pub fn lead(&mut self) {
         let (index, now) = (self.guard.leader, self.agenda.now);
         if !self.guard.replicas[index].up {
@@ -32,7 +32,7 @@ impl Sim {
         let time = Duration::from_millis(now);
         let steps = self.guard.look(index, now, |view| self.lookout.next(view, time));
         for step in self.pace.due(&steps, time).into_iter().cloned().collect::<Vec<_>>() {
-            // What destroys must follow from the world as it is now.
+            // A destructive step must still follow from the current view.
             if step.destroys() && !self.guard.look(index, now, |view| plan::next(view).contains(&step)) {
                 break;
             }
@@ -55,7 +55,7 @@ impl Sim {
         }
     }
 
-    /// What a step does to the API server; or why it did nothing.
+    /// Carries out a step at the API server; the error says why it did nothing.
     fn effect(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Mark(it) => self.write_mark(it),
@@ -94,7 +94,7 @@ impl Sim {
         }
     }
 
-    /// The copies that a note names, and the note.
+    /// Writes the snapshots that a recorded configuration names, and then the record.
     fn configure_members(&mut self, it: &Configure) -> Result<(), String> {
         let (index, now) = (self.guard.leader, self.agenda.now);
         let next = it.note.next.iter().map(|next| &next.revision);
@@ -126,7 +126,7 @@ impl Sim {
         )
     }
 
-    /// Unless it is there.
+    /// Creates a snapshot unless it exists.
     pub fn make_copy(&mut self, copy: Value) {
         if self.store.get(Kind::ConfigMap, text(&copy, "/metadata/name")).is_none() {
             self.store.put(self.agenda.now, Kind::ConfigMap, copy);
@@ -137,7 +137,7 @@ impl Sim {
         self.story.tell(self.agenda.now, "event", || format!("{}: {}", told.reason, told.note));
     }
 
-    /// One annotation of this very object in this version (empty: any).
+    /// Writes one annotation of the object with this uid, in this version; an empty version matches any.
     fn annotate(
         &mut self,
         kind: Kind,
@@ -211,7 +211,7 @@ impl Sim {
         self.write_mark(&it.mark())
     }
 
-    /// The ConfigMap as it is, and everything that may read it.
+    /// Returns the ConfigMap as it is now, and everything that may read it.
     fn look_up(&self, target: &RemovalTarget) -> Found {
         let map = self.store.get(target.kind, &target.name).filter(|_| target.kind == Kind::ConfigMap);
         let map: Option<ConfigMap> =
@@ -226,7 +226,7 @@ impl Sim {
         Found { map, readers: Ok(readers) }
     }
 
-    /// Servers that are Ready tell their cluster's id through their probes; what follows is written down.
+    /// Asks the Ready servers for their cluster's id, as their probes report it, and writes down the conclusion.
     fn ask_members(&mut self, id: &Id, wanted: &str) -> Result<(), String> {
         let (index, now) = (self.guard.leader, self.agenda.now);
         let told: identity::Answers = self
@@ -269,7 +269,7 @@ impl Sim {
     }
 }
 
-/// A step in a few words.
+/// Describes a step in a few words.
 fn brief(step: &Step) -> String {
     match step {
         Step::Mark(it) => format!("Mark {}", it.bootstrap.as_deref().unwrap_or("data")),

@@ -1,6 +1,6 @@
-//! The objects of the cluster that every story is about, as its people would apply them.
+//! The objects of the cluster that every story is about, as people would apply them.
 //!
-//! Must not know: what becomes of them. They are what the seed documents install, without the mistakes that the
+//! Must not know: what becomes of the objects. They are what the original documents install, without the mistakes that the
 //! rulebook refuses.
 
 use objects::Kind;
@@ -35,7 +35,7 @@ fn bootstrap_labels() -> Value {
     json!({ "app": "galera-bootstrap", "instance": "shop" })
 }
 
-/// What is there before anybody installs anything.
+/// Returns the objects that exist before an installation.
 pub fn ground() -> Vec<(Kind, Value)> {
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE, "labels": { "kubernetes.io/metadata.name": NAMESPACE, "gatera.dev/mode": "enforce" } } });
     let nodes = (0..NODES).map(|index| {
@@ -46,7 +46,7 @@ pub fn ground() -> Vec<(Kind, Value)> {
     std::iter::once((Kind::Namespace, namespace)).chain(nodes).collect()
 }
 
-/// The option file of members; `extra` is what somebody added to it.
+/// Returns the option file of members; `extra` is text that a person added to it.
 pub fn config(members: i64, extra: &str) -> Value {
     let names: Vec<_> = (0..members).map(|ordinal| format!("{}.galera-hs", member(ordinal))).collect();
     let address = format!("gcomm://{BOOTSTRAP_SERVICE},{}", names.join(","));
@@ -132,7 +132,7 @@ pub fn bootstrap() -> Value {
     })
 }
 
-/// What an install applies, in this order.
+/// Returns the objects that an installation applies, in this order.
 pub fn installed(members: i64) -> Vec<(Kind, Value)> {
     let mut all = bootstrap_objects();
     let budget = json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "galera", "labels": labels() }, "spec": { "maxUnavailable": 1, "selector": { "matchLabels": labels() } } });
@@ -146,7 +146,7 @@ pub fn installed(members: i64) -> Vec<(Kind, Value)> {
     all
 }
 
-/// The bootstrap node with what it needs.
+/// Returns the bootstrap node with the objects it needs.
 pub fn bootstrap_objects() -> Vec<(Kind, Value)> {
     vec![
         (Kind::ConfigMap, option_file(BOOTSTRAP_CONFIG, "gcomm://", "")),

@@ -1,7 +1,7 @@
-//! People: they type the commands of the rulebook, good and bad, and some of them again and again.
+//! People: they enter the commands that the rulebook is about, good and bad, and some of them again and again.
 //!
-//! Must not know: what is refused. Data: a roll of the dice becomes one or several [`Intent`]s; each is a request to
-//! the API server, and what it answers goes into the story.
+//! Must not know: what is refused. Data: a roll of the dice becomes one or several [`Intent`]s; each is a request to the API
+//! server, and its answer goes into the story.
 
 use objects::Kind;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub enum Intent {
     Apply(Kind, Value),
     Delete(Kind, String, Value),
     Scale(Kind, String, i64),
-    /// Of what is on this node, until everything is gone or the tries are used up.
+    /// Drains a node, until it is empty or the tries are used up.
     Drain {
         node: String,
         tries: u32,
@@ -32,12 +32,12 @@ pub enum Intent {
     Image(String),
     Restart,
     Undo,
-    /// An argument of the server in the template.
+    /// Adds an argument of the server to the template.
     Argument(String),
 }
 
 impl Sim {
-    /// The next command, and when the one after it comes.
+    /// Schedules the next command and the one after it.
     pub fn command(&mut self) {
         if self.is_over() {
             return;
@@ -122,7 +122,7 @@ impl Sim {
         vec![(0, Intent::Apply(Kind::ConfigMap, config(self.knobs.members, extra)))]
     }
 
-    /// For half an hour, for everything that people know to name.
+    /// Sets an override for half an hour, for all rules that people know.
     fn take_responsibility(&mut self) {
         let until = moment(self.agenda.now + 1800 * SECOND);
         let text = format!("G01,G02,G03,G04,G07,G14 until={until:.0} reason=a drill");
@@ -175,8 +175,8 @@ impl Sim {
         }
     }
 
-    /// As `kubectl drain` does it: no new pods, then evictions, again every five seconds while they are answered with
-    /// 429.
+    /// Drains a node as `kubectl drain` does: cordons it, then evicts its pods, again every five seconds while evictions are
+    /// answered with 429.
     fn drain(&mut self, node: &str, tries: u32) {
         if tries == 20 {
             self.cordon(node, true);
@@ -202,7 +202,7 @@ impl Sim {
     }
 }
 
-/// `kubectl apply` leaves annotations alone that it did not write.
+/// Adds the live annotations, which `kubectl apply` leaves alone unless it wrote them.
 fn with_live_marks(sim: &Sim, kind: Kind, mut object: Value) -> Value {
     let live = sim.store.get(kind, text(&object, "/metadata/name"));
     let annotations = live.and_then(|it| it["metadata"]["annotations"].as_object());
@@ -212,7 +212,7 @@ fn with_live_marks(sim: &Sim, kind: Kind, mut object: Value) -> Value {
     object
 }
 
-/// As somebody would type it, more or less.
+/// Describes a command roughly as a person would type it.
 fn said(intent: &Intent) -> String {
     match intent {
         Intent::Apply(kind, it) => format!(

@@ -1,7 +1,7 @@
-//! The stage: everything that is there, what can happen, and the loop that lets it happen.
+//! The stage: the state of the simulated world, the events in it, and the loop that processes them.
 //!
-//! Owns: [`Sim`] and [`Happening`]; each of the other rooms says what one of them does. Must not know: what is right
-//! (`laws.rs`). Data: a seed and settings in, an [`Ending`] out; the same seed has the same ending.
+//! Owns: [`Sim`] and [`Happening`]; each other module implements some of the events. Must not know: what is right (`laws.rs`).
+//! Data: a seed and settings in, an [`Ending`] out; the same seed always has the same ending.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use super::people::Intent;
 use super::store::{Store, ordinal};
 use super::story::Story;
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Debug)]
 pub enum Happening {
     Controllers,
@@ -47,25 +47,25 @@ pub enum Happening {
     Hears,
 }
 
-/// What differs from seed to seed.
+/// The parameters that differ from seed to seed.
 #[derive(Debug)]
 pub struct Knobs {
     pub members: i64,
-    /// Between two commands, at most.
+    /// The longest time between two commands.
     pub idle: Millis,
-    /// Between two faults, at most; 0: none.
+    /// The longest time between two faults; 0 means no faults.
     pub calm: Millis,
-    /// Of a thousand writes of the guard's own that many get no answer.
+    /// How many of a thousand writes of the guard get no answer.
     pub lost_writes: u64,
-    /// Of a thousand commands that many come with an override.
+    /// How many of a thousand commands come with an override.
     pub overrides: u64,
-    /// The API server writes the details of RollingUpdate, since the manifest names no type.
+    /// The API server adds the details of RollingUpdate to a manifest that names no type.
     pub spells_out: bool,
-    /// People and faults end here.
+    /// The time after which people and faults do nothing more.
     pub curtain: Millis,
 }
 
-/// After the curtain everything has so long to come to rest, and then it is watched for as long again.
+/// The time in which everything must come to rest after the curtain, and for which it is then observed.
 const REST: Millis = 12 * MINUTE;
 
 pub struct Sim {
@@ -75,27 +75,27 @@ pub struct Sim {
     pub guard: Guard,
     pub pace: StepScheduler,
     pub lookout: IncrementalPlanner,
-    /// When the leader looks although nothing has changed.
+    /// The time at which the leader looks although nothing has changed.
     pub looks_again: Millis,
     pub galera: Galera,
     pub lives: BTreeMap<String, Life>,
-    /// Nodes without power.
+    /// The nodes without power, and since when.
     pub dark: BTreeMap<String, Millis>,
-    /// How far the clocks of nodes are off.
+    /// The error of each node's clock.
     pub clocks: BTreeMap<String, SignedDuration>,
     pub controllers: Controllers,
     pub laws: Laws,
     pub story: Story,
     pub knobs: Knobs,
-    /// The version of the store that everybody was woken for.
+    /// The version of the store for which its readers were last woken.
     woken: u64,
     pub waking: [bool; 3],
 }
 
-/// How a story ends.
+/// The end of a story.
 pub struct Ending {
     pub events: u64,
-    /// The law that was broken.
+    /// The law that was broken, if any.
     pub broken: Option<String>,
     pub excused: Option<&'static str>,
     pub tally: String,
@@ -221,13 +221,12 @@ impl Sim {
         self.agenda.put(after, Happening::Write);
     }
 
-    /// People and faults have had their time.
+    /// Whether people and faults have ended.
     pub fn is_over(&self) -> bool {
         self.agenda.now >= self.knobs.curtain
     }
 
-    /// After each event: Galera settles, kubelets probe, the laws are looked at, and whoever follows the store is
-    /// woken.
+    /// Concludes an event: Galera settles, kubelets probe, the laws are checked, and the readers of the store are woken.
     fn draw_conclusions(&mut self) {
         loop {
             self.galera.settle();
@@ -272,7 +271,7 @@ impl Sim {
         }
     }
 
-    /// Controllers, kubelets or the leader look again, if they are not about to.
+    /// Wakes controllers, kubelets or the leader, unless they are already about to run.
     pub fn wake(&mut self, who: usize, after: Millis) {
         if !self.waking[who] {
             self.waking[who] = true;
@@ -281,12 +280,12 @@ impl Sim {
         }
     }
 
-    /// How many members the StatefulSet asks for, if it is there.
+    /// Returns the number of members that the StatefulSet asks for, if it exists.
     pub fn asked_for(&self) -> Option<i64> {
         self.store.get(Kind::StatefulSet, manifests::CLUSTER)?["spec"]["replicas"].as_i64()
     }
 
-    /// A pod as it is now, if it is still this one.
+    /// Returns the pod as it is now, if it still has this uid.
     pub fn this_pod(&self, pod: &str, uid: &str) -> Option<&Value> {
         self.store.get(Kind::Pod, pod).filter(|it| super::store::uid(it) == uid)
     }

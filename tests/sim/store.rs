@@ -1,7 +1,7 @@
-//! What the API server holds: objects as JSON, with a uid, a version, a generation, and the log that watches follow.
+//! The objects of the API server, as JSON, with a uid, a version and a generation, and the log that watches follow.
 //!
-//! Must not know: who may write what (`api.rs` asks the guard), what objects mean. Data: whole objects in; out come
-//! objects as they are now, and the log of changes, each read once by the real reader.
+//! Must not know: permissions (`api.rs` asks the guard), the meaning of objects. Data: whole objects in; the current objects and
+//! the log of changes out, each change parsed once by the real reader.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::clock::Millis;
 
 pub const NAMESPACE: &str = "db";
 
-/// One change, as a watch tells it; without an object it is gone.
+/// A change, as a watch reports it; without an object it is a deletion.
 pub struct Change {
     pub at: Millis,
     pub kind: Kind,
@@ -42,12 +42,12 @@ impl Store {
         self.all(kind).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Everything there is, as a first list shows it.
+    /// Lists all objects, as a first list shows them.
     pub fn listed(&self) -> impl Iterator<Item = Object> {
         self.objects.iter().map(|((kind, _), it)| read(*kind, it))
     }
 
-    /// Writes a whole object, new or in place of the one of its name. Nothing happens if nothing changes.
+    /// Writes a whole object, new or in place of the one with its name. An identical object causes no change.
     pub fn put(&mut self, now: Millis, kind: Kind, mut object: Value) {
         let name = text(&object, "/metadata/name").to_owned();
         let before = self.get(kind, &name);
@@ -78,7 +78,7 @@ impl Store {
         self.objects.insert((kind, name), Rc::new(object));
     }
 
-    /// Changes an object that is there.
+    /// Changes an object if it exists.
     pub fn edit(&mut self, now: Millis, kind: Kind, name: &str, change: impl FnOnce(&mut Value)) {
         let Some(mut object) = self.get(kind, name).cloned() else { return };
         change(&mut object);
@@ -93,12 +93,12 @@ impl Store {
     }
 }
 
-/// By the real reader. (`to_string` of a JSON value takes several times as long.)
+/// Parses an object with the real reader. (`to_string` of a JSON value takes several times as long.)
 fn read(kind: Kind, object: &Value) -> Object {
     Object::read(kind, &serde_json::to_string(object).unwrap()).unwrap()
 }
 
-/// The text at a place, or nothing.
+/// Returns the string at a JSON pointer, or an empty string.
 pub fn text<'a>(object: &'a Value, place: &str) -> &'a str {
     object.pointer(place).and_then(Value::as_str).unwrap_or_default()
 }
@@ -111,19 +111,19 @@ pub fn going(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// A mark of the guard's or a person's, by the part of its name after the prefix.
+/// Returns an annotation of the guard or of a person, by its name without the prefix.
 pub fn mark<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][format!("gatera.dev/{name}")].as_str()
 }
 
-/// Kind, name and uid of the controller that made it.
+/// Returns kind, name and uid of the controller that owns the object.
 pub fn owner(object: &Value) -> Option<(&str, &str, &str)> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     let one = owners.iter().find(|it| it["controller"] == true)?;
     Some((text(one, "/kind"), text(one, "/name"), text(one, "/uid")))
 }
 
-/// The number at the end of a member's name.
+/// Returns the number at the end of a member's name.
 pub fn ordinal(name: &str) -> i64 {
     name.rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(-1)
 }

@@ -1,7 +1,7 @@
 //! The story of a seed: one line per event that a person would want to read.
 //!
-//! Must not know: what is right. Nothing is kept while nobody listens, because most seeds end well: a seed that fails
-//! is run again with somebody listening.
+//! Must not know: what is right. Nothing is recorded at first, because most seeds end well; a seed that fails is run again with
+//! recording on.
 
 use super::clock::{Millis, face};
 
@@ -16,14 +16,14 @@ impl Story {
         Self { listens, lines: Vec::new() }
     }
 
-    /// Who did what. The words are made only if somebody listens.
+    /// Records an event. The text is only built while recording is on.
     pub fn tell(&mut self, now: Millis, who: &str, what: impl FnOnce() -> String) {
         if self.listens {
             self.lines.push(format!("{} {who:<18} {}", face(now), what()));
         }
     }
 
-    /// How the members are after it, where that differs from what was told last.
+    /// Records the state of the members after an event, if it differs from the last one recorded.
     pub fn members(&mut self, members: impl FnOnce() -> String) {
         if self.listens {
             let line = format!("{:31}{}", "", members());

@@ -1,9 +1,9 @@
-//! What probes saw of a server counts for as long as it lasts, and of two members that no waiting cures one goes first.
+//! How long the result of a probe counts, and which of two members goes first if waiting helps neither.
 
 use super::*;
 
-/// What an earlier run of a server did is over, and so is what it did before its last word; a new version of the pod forgets
-/// nothing.
+/// A result no longer counts after a restart of the server, after a newer result, or after a change of readiness; it is kept
+/// across a new version of the pod object.
 #[test]
 fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     const RUNS: &str = "2026-12-01T09:20:00Z";
@@ -68,7 +68,7 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     assert_eq!(facts.pod(&id).unwrap().seen, None, "it was started again");
 }
 
-/// Two members that left their cluster would wait for each other for ever.
+/// Two members that have left their cluster would otherwise wait for each other endlessly.
 #[test]
 fn of_two_that_no_waiting_cures_one_goes_first() {
     let scene = Scene { members: vec!["ready".into(), "absent".into(), "absent".into()], ..Scene::default() };

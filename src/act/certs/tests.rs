@@ -1,4 +1,4 @@
-//! What becomes of certificates: rotations, and everything that can be wrong with a Secret.
+//! The life of certificates: rotations, and everything that can be wrong with a Secret.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn a_leaf_is_replaced_when_a_third_of_it_is_left_or_its_names_change() {
     assert!(material.next(None, &other, Lives::default(), None, at(1)).unwrap().is_some());
 }
 
-/// Two rotations of the CA: at every step the leaf that is shown is trusted by the bundle that is registered.
+/// In two rotations of the CA, the leaf in use is trusted by the registered bundle at every step.
 #[test]
 fn a_new_ca_is_registered_before_it_signs() {
     let mut material = Material::new(&names(), Lives::default(), at(0)).unwrap();
@@ -69,7 +69,7 @@ fn a_new_ca_is_registered_before_it_signs() {
     );
 }
 
-/// One part of what is in the Secret, replaced.
+/// Returns the material with one key of the Secret replaced.
 fn with(material: &Material, key: &str, text: &str) -> Material {
     let mut data = material.data();
     data.insert(key.to_owned(), ByteString(text.as_bytes().to_vec()));
@@ -80,11 +80,11 @@ fn text(material: &Material, key: &str) -> String {
     String::from_utf8(material.data()[key].0.clone()).unwrap()
 }
 
-/// Everything that is in a Secret and cannot be used, on day 0.
+/// Lists everything that can be in a Secret and cannot be used, on day 0.
 fn broken() -> Vec<(&'static str, Material)> {
     let [good, other, early, late] =
         [0, 0, 400, -400].map(|day| Material::new(&names(), Lives::default(), at(day)).unwrap());
-    // A certificate whose dates are no dates.
+    // A certificate without valid dates.
     let undated = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n";
     let (ca, leaf) = (&good.ca, &good.leaf);
     vec![
@@ -111,7 +111,8 @@ fn broken() -> Vec<(&'static str, Material)> {
     ]
 }
 
-/// The leader's way from what it found to what it leaves alone. What it registers takes its time to settle.
+/// Returns the material that the leader leaves alone in the end, and its steps to it. A registration takes time to come into
+/// force.
 fn converged(found: &Material, held: Option<&Material>, registered: &str) -> (Material, Vec<Material>) {
     let (mut now, mut held, mut registered) = (found.clone(), held.cloned(), registered.to_owned());
     let mut steps = Vec::new();
@@ -139,7 +140,7 @@ fn whatever_is_broken_is_made_again() {
     }
 }
 
-/// As long as somebody remembers a good leaf, every bundle on the way trusts it until API servers trust another.
+/// While a replica holds a good leaf, every bundle on the way trusts it until API servers trust another.
 #[test]
 fn the_leaf_that_is_shown_is_never_cut_off() {
     let held = Material::new(&names(), Lives::default(), at(0)).unwrap();
@@ -163,7 +164,7 @@ fn the_leaf_that_is_shown_is_never_cut_off() {
     assert_eq!(late.previous_ca, None, "a CA that ended is of no use");
 }
 
-/// A CA may carry the name of ours; its signature is its own.
+/// A foreign CA may carry the name of the guard's, but its signature differs.
 #[test]
 fn a_name_is_no_signature() {
     let [one, two] = [0, 0].map(|day| new_ca(Lives::default(), at(day)).unwrap());
@@ -172,7 +173,7 @@ fn a_name_is_no_signature() {
     assert!(!leaf.trusted_by(&two.certificate));
 }
 
-/// A certificate of a person's own, made from these parameters; signed by itself where there is no issuer.
+/// Returns a certificate of a person's own, made with these parameters; self-signed if there is no issuer.
 fn of_a_person(
     name: &str,
     issuer: Option<&Pair>,
@@ -199,7 +200,7 @@ fn of_a_person(
     Pair { certificate: made.unwrap().pem(), key: key.serialize_pem() }
 }
 
-/// Certificates that a person keeps: what API servers would not accept is not shown, and it is said why.
+/// A person's own certificates are used only if API servers would accept them; otherwise the reason is given.
 #[test]
 fn a_pair_fits_where_api_servers_would_accept_it() {
     let ca = |it: &mut rcgen::CertificateParams| {

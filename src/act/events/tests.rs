@@ -1,4 +1,4 @@
-//! What is written as Events, and how it is counted.
+//! The Events that are written, and how they are counted.
 
 use std::convert::Infallible;
 
@@ -9,7 +9,7 @@ use tower::service_fn;
 
 use super::*;
 
-/// `kubectl get events --sort-by=.lastTimestamp` shows it, and what is said again moves to the end.
+/// `kubectl get events --sort-by=.lastTimestamp` shows an Event, and a repeated one moves to the end.
 #[tokio::test]
 async fn an_event_says_when_it_was_first_and_last() {
     let (asked, mut requests) = mpsc::unbounded_channel();
@@ -40,7 +40,7 @@ async fn an_event_says_when_it_was_first_and_last() {
     assert!(again["lastTimestamp"].as_str() >= event["lastTimestamp"].as_str(), "{again}");
 }
 
-/// The API server counts bytes, and refuses the whole Event.
+/// The API server counts bytes, and refuses the whole Event if the note is too long.
 #[test]
 fn a_note_fits_whatever_it_is_written_in() {
     for text in ["a".repeat(2000), "я".repeat(700), format!("a{}", "я".repeat(700)), "short".to_owned()] {

@@ -1,4 +1,4 @@
-//! Three replicas, a store whose answers stall, and time that only the test moves: never two who may act.
+//! Three replicas, a store whose answers stall, and time that only the test advances: never do two replicas lead.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,15 +23,15 @@ fn who_may_write() {
     }
 }
 
-/// The API server behind a link that stalls: a request may take long on its way there, long on its way back, or both.
+/// The API server behind a link that stalls: a request, its answer, or both may take long.
 struct Link {
     server: Arc<Mutex<Option<Lease>>>,
-    /// Where the random numbers are.
+    /// The state of the random number generator.
     stalls: Arc<Mutex<u64>>,
 }
 
 impl Link {
-    /// Usually some milliseconds; sometimes seconds, sometimes longer than anybody waits.
+    /// Waits: usually some milliseconds, sometimes seconds, sometimes longer than any timeout.
     async fn travel(&self) {
         let drawn = drawn(&mut self.stalls.lock().unwrap());
         let longest = match drawn % 10 {
@@ -43,7 +43,7 @@ impl Link {
     }
 }
 
-/// SplitMix64.
+/// Returns the next number of a SplitMix64 generator.
 fn drawn(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -51,7 +51,7 @@ fn drawn(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What was sent arrives, even if nobody waits for the answer any more.
+/// Completes what was sent, even if its sender no longer waits for the answer.
 async fn sent<T: Send + 'static>(what: impl Future<Output = T> + Send + 'static) -> T {
     tokio::spawn(what).await.unwrap()
 }
@@ -109,7 +109,7 @@ fn never_two_leaders_however_the_link_stalls() {
     assert!(terms > 500, "only {terms} terms: the stalls end none, so they show nothing");
 }
 
-/// Returns how often somebody began to lead.
+/// Returns how often a replica began to lead.
 async fn five_minutes(seed: u64) -> usize {
     let server = Arc::<Mutex<Option<Lease>>>::default();
     let (_close, closing) = watch::channel(false);

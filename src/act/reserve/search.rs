@@ -1,10 +1,11 @@
-//! Replicas, one cluster, one Lease, and every order in which things can come: the real [`ReservationStore`] over links that stall and lose
+//! Replicas, one cluster, one Lease, and every order of events: the real [`ReservationStore`] over links that stall and lose
 //! answers, while replicas restart, the Lease is deleted, and clocks are set.
 //!
-//! Laws: no two members are allowed to leave within the life of a reservation, none without a note, and no refusal is older than
-//! that life. Runs follow from their number; `GATERA_SEARCH_RUNS` says how many there are. A process reads no wall clock, so only those of the
-//! API servers are here: two of them, a second apart, that are set by an hour: when no reservation counts, or in every other run at any time,
-//! but once. Then each replica has read the Lease before, because until then it has nothing but those clocks; and one that is set back
+//! Laws: no two members are allowed to leave within the lifetime of a reservation, none without a note, and no refusal relies on
+//! an older note. A run follows from its number; `GATERA_SEARCH_RUNS` sets how many there are. A process reads no wall clock, so
+//! there are only those of the API servers: two, a second apart. They are set by an hour while no reservation counts, or, in
+//! every other run, once at any time. In those runs each replica has read the Lease before, because until then it has only these
+//! clocks; and a clock that is set back before a replica looks again counts as never set for it.
 //! before a replica looked again was never set for it.
 
 use std::sync::Arc;
@@ -21,15 +22,15 @@ use tokio::time::sleep;
 use super::ledger::RESERVATION_LIFETIME;
 use super::*;
 
-/// Answers take their time, dates have whole seconds, and clocks may differ by some.
+/// The slack in ages: answers take time, dates are whole seconds, and clocks may differ by some seconds.
 const SLACK: Duration = Duration::from_secs(12);
 
-/// So long ago at most a note was written for what is allowed: an answer is waited for, and the same pod asked for again.
+/// The greatest age of the note behind a permission: an answer is awaited, and the same pod may be asked about again.
 const A_MOMENT: Duration = Duration::from_secs(4);
-/// By so much a clock is set.
+/// The amount by which a clock is set.
 const AN_HOUR: Duration = Duration::from_hours(1);
 
-/// SplitMix64.
+/// A SplitMix64 generator of random numbers.
 #[derive(Clone)]
 struct Random(Arc<Lock<u64>>);
 
@@ -48,18 +49,18 @@ impl Random {
     }
 }
 
-/// What there is at the API server, and what it has seen.
+/// The API server: its objects, and what it has seen.
 struct Server {
     lease: Option<Lease>,
     version: u64,
     began: Instant,
-    /// By how much its clock was set, in seconds,
+    /// The amount by which its clock was set, in seconds.
     set: i64,
-    /// and when.
+    /// The time at which its clock was set.
     set_at: Instant,
-    /// Whose note was written when.
+    /// The pod of each note, and the time at which the note was written.
     written: Vec<(String, Instant)>,
-    /// Before this, no refusal is too old: a Lease was deleted, or notes lie ahead of a clock that was set back.
+    /// The time until which no refusal is too old: a Lease was deleted, or notes are ahead of a clock that was set back.
     unknown_until: Instant,
 }
 
@@ -69,7 +70,7 @@ impl Server {
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_000_000 + seconds)
     }
 
-    /// A replica that begins now knows as much as one that ran before.
+    /// Whether a replica that starts now knows as much as one that ran before.
     fn may_be_read_anew(&self) -> bool {
         self.lease.is_some() && self.set_at.elapsed() > RESERVATION_LIFETIME + SLACK
     }
@@ -90,7 +91,7 @@ struct Link {
 }
 
 impl Link {
-    /// What was sent arrives, even if its sender has given up.
+    /// Completes a request even if its sender has given up.
     async fn ask<T: Send + 'static>(
         &self,
         what: impl FnOnce(&mut Server) -> kube::Result<T> + Send + 'static,
@@ -135,21 +136,21 @@ impl LeaseStore for Link {
     }
 }
 
-/// What one request came to.
+/// The outcome of one request.
 #[derive(Debug)]
 struct Answered {
     pod: String,
     at: Instant,
     allowed: bool,
-    /// The reservation because of which it was refused: whose.
+    /// The pod whose reservation caused the refusal.
     besides: Option<String>,
     /// Refused because a Lease was deleted.
     unsure: bool,
-    /// When the note that counts was written, by the API server.
+    /// The time at which the API server wrote the note that counts.
     written: Option<Instant>,
 }
 
-/// As `judge.rs` does.
+/// Asks as `judge.rs` does.
 async fn ask(shared: Arc<ReservationStore<Link>>, link: Link, world: Arc<World>, pod: u64) -> Answered {
     let settings = Settings::default();
     let view = View::new(&world, Timestamp::UNIX_EPOCH, &settings);
@@ -164,14 +165,14 @@ async fn ask(shared: Arc<ReservationStore<Link>>, link: Link, world: Arc<World>,
         None => match shared.reserve(&member_removal, |known| besides(known).is_none()).await {
             Reserving::Reserved => (true, None, false),
             Reserving::Lost(known) => {
-                // A process may be stopped anywhere.
+                // A process may be paused anywhere.
                 link.random.pause(&[1, 3_000]).await;
                 (besides(&known).is_none(), besides(&known), false)
             }
             Reserving::Unknown(why) => (false, None, why.contains("was deleted")),
         },
     };
-    // A note without a pod says that a Lease was deleted: it was found only then.
+    // A note without a pod says that a Lease was deleted, which was noticed only then.
     let whose = besides.as_deref().unwrap_or(if unsure { "" } else { &pod });
     let written = link.server.lock().unwrap().written.iter().rfind(|(of, _)| of == whose).map(|(_, at)| *at);
     Answered { at: Instant::now(), allowed, besides, unsure, written, pod }
@@ -194,7 +195,7 @@ fn world() -> World {
     World::build(facts, Freshness::Current)
 }
 
-/// One run. All that was answered, in its order.
+/// Plays one run; returns all answers in order.
 async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
     let random = Random(Arc::new(Lock::new(seed)));
     let now = Instant::now();
@@ -243,7 +244,7 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
                 if may {
                     (server.set, server.set_at) =
                         (server.set + [3600, -3600][usize::from(random.below(2) == 0)], Instant::now());
-                    // How old a note is, nobody can say then.
+                    // The age of notes is unknown then.
                     server.unknown_until = Instant::now() + AN_HOUR;
                 }
             }

@@ -1,4 +1,4 @@
-//! What one replica does: how long a reservation counts, and what is read in a Lease.
+//! One replica: how long a reservation counts, and what is read from a Lease.
 
 use super::ledger::{CLOCKS_DIFFER, RESERVATION_LIFETIME};
 use super::*;
@@ -9,7 +9,7 @@ fn member_removal(cluster: &str, pod: &str) -> MemberRemoval {
     MemberRemoval { cluster: Id::new("db", cluster), pod: pod.into(), uid: format!("uid-{pod}"), rule: "G02" }
 }
 
-/// An answer that came at once.
+/// Returns the clock of an API server that answered at once.
 fn shown_now(date: Timestamp) -> ServerClock {
     ServerClock { date, asked: Instant::now(), answered: Instant::now() }
 }
@@ -36,7 +36,7 @@ async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_a
     assert!(!counts());
 }
 
-/// What a Lease has held for long is over, however often it is read.
+/// A reservation that has been in a Lease for long has expired, however often it is read.
 #[tokio::test(start_paused = true)]
 async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
@@ -54,8 +54,8 @@ async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
     assert!(!all_over(&ledger), "it was gone meanwhile, so this is another one");
 }
 
-/// A replica that reads a note for the first time knows from the API server's clock how old it is. A time that lies ahead, or none,
-/// makes a note count as long as one that was made now.
+/// A replica that reads a note for the first time knows its age from the API server's clock. A note without a time, or with one
+/// in the future, counts as long as one that was written now.
 #[tokio::test(start_paused = true)]
 async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
     let member_removal = member_removal("a", "a-0");
@@ -81,7 +81,8 @@ async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
     }
 }
 
-/// Another API server's clock is ahead, or this one's was set: what was not in the Lease a moment ago was not made before that.
+/// The clock of another API server is ahead, or this one's was set: a note that was not in the Lease a moment ago is not older
+/// than that.
 #[tokio::test(start_paused = true)]
 async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
@@ -96,7 +97,7 @@ async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
     assert!(counts_for(19) && !counts_for(20));
 }
 
-/// For as long as something may count that was written before.
+/// This lasts as long as any note may count that was written before the clock was set.
 #[tokio::test(start_paused = true)]
 async fn after_a_clock_was_set_no_note_is_old() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
@@ -117,7 +118,8 @@ async fn after_a_clock_was_set_no_note_is_old() {
     assert!(!counts(1, 2));
 }
 
-/// A pod was reserved long ago, and stayed. A replica that reads that only now does not know that it is over for all others.
+/// A pod was reserved long ago and stayed. A replica that reads this only now does not know that the reservation has expired for
+/// all others.
 #[tokio::test(start_paused = true)]
 async fn what_was_only_read_spares_no_write() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
@@ -130,7 +132,7 @@ async fn what_was_only_read_spares_no_write() {
     assert_eq!(next(&ledger), LedgerStep::Reserved, "it wrote that itself, a moment ago");
 }
 
-/// A process that was stopped for an hour, or another API server, writes a time that the answer shows to be wrong: its pod may not
+/// A process that was stopped for an hour, or another API server, writes a time that the answer proves wrong: the pod may not
 /// leave yet.
 #[tokio::test(start_paused = true)]
 async fn a_note_with_a_wrong_time_reserves_nothing() {

@@ -1,4 +1,4 @@
-//! Without a server: what is refused before anything is written, and what each write says.
+//! Without a server: which changes are refused before anything is written, and the content of each write.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use crate::command::site::Clock;
 
 type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// One member, which is not Ready: nothing runs in its pod.
+/// Returns a StatefulSet with one member, which is not Ready, so nothing runs in its pod.
 fn set(name: &str, env: &Value) -> Value {
     let labels = json!({ "gatera.dev/cluster": name });
     json!({
@@ -37,7 +37,7 @@ fn root() -> Value {
     json!([{ "name": "MARIADB_ROOT_PASSWORD", "valueFrom": { "secretKeyRef": { "name": "s", "key": "root" } } }])
 }
 
-/// An API server with these Secrets, and no pods.
+/// Returns an API server with these Secrets and no pods, and the log of its requests.
 fn cluster(sets: &[Value], secrets: &Value) -> (ObservedCluster, Asked) {
     let asked = Asked::default();
     let (log, secrets) = (Arc::clone(&asked), secrets.clone());
@@ -71,7 +71,7 @@ fn cluster(sets: &[Value], secrets: &Value) -> (ObservedCluster, Asked) {
     (ObservedCluster { client, clock, settings, world, id }, asked)
 }
 
-/// "old" in base64.
+/// The password "old" in base64.
 const OLD: &str = "b2xk";
 
 fn secret(more: &Value) -> Value {
@@ -144,7 +144,7 @@ async fn what_cannot_be_changed_is_refused_before_anything_is_written() {
     }
 }
 
-/// What a look at this change shows.
+/// Looks at this change; returns what was observed, and an empty log of requests.
 async fn looked(underway: &Underway) -> (ObservedCluster, Asked, Looked) {
     let text = |which| if which == Which::New { "new" } else { "old" };
     let yes = |it| if it { "yes" } else { "no" };

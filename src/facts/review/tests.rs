@@ -1,4 +1,4 @@
-//! What becomes of a body: a review, or words that repeat nothing at length.
+//! How a request body is read: as a review, or with an error message that repeats no long text.
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn names_come_from_wherever_there_is_one() {
     }
 }
 
-/// `kubectl drain --dry-run=server` asks so, and an API server repeats it nowhere else.
+/// `kubectl drain --dry-run=server` sends such a request, and an API server shows the dry run nowhere else.
 #[test]
 fn an_eviction_that_is_only_tried_says_so_in_its_own_options() {
     for (options, tried) in [

@@ -1,8 +1,8 @@
-//! What can happen on the way: two runs of the command, each killed between any two writes or asleep with what it saw long
-//! ago, one of them turning the change round; statements that arrive late, the last ones after the end; pods that restart
-//! by themselves; members that are away.
+//! A search through the possible courses of a password change: two runs of the command, each killed between any two writes or
+//! paused with an old view, one of them reversing the change; statements that arrive late, the last ones after the end; pods that
+//! restart by themselves; members that are away.
 //!
-//! The laws: at every moment MariaDB accepts each password that the Secret or a pod holds. After any of these events, an
+//! The laws: at every moment MariaDB accepts each password that the Secret or a pod holds. After any of these events an
 //! undisturbed run completes the change, and then MariaDB accepts no other password.
 
 use std::mem;
@@ -25,7 +25,7 @@ static CHANGE: LazyLock<Change> = LazyLock::new(|| Change {
     underway: None,
 });
 
-/// The account, by whether it accepts the old and the new password.
+/// The account, by whether it accepts the old password, and the new one.
 static ACCOUNTS: LazyLock<[[Account; 2]; 2]> =
     LazyLock::new(|| [false, true].map(|old| [false, true].map(|new| account([old, new]))));
 
@@ -38,7 +38,7 @@ fn account(accepts: [bool; 2]) -> Account {
     Account::read(&format!("25:{}", hexed(row))).unwrap()
 }
 
-/// Of what a run looked at, and how far it is with its step.
+/// A run of the command: what it has observed, and how far it is with its step.
 #[derive(Clone)]
 struct Run {
     seen: Observed,
@@ -63,13 +63,14 @@ struct Statement {
 #[derive(Clone, Debug)]
 struct Model {
     accepts: [bool; 2],
-    /// How often the account was written. Its row has the time in seconds, and a run pauses longer between two steps.
+    /// The number of writes to the account. It stands for the time in the account's row, which is in seconds, because a run
+    /// pauses longer between two steps.
     written: u32,
     late: Vec<Statement>,
-    /// A statement changes the account only as it was read.
+    /// Whether a statement changes the account only if it is as it was read.
     compares: bool,
     secret: Which,
-    /// What it held before the last write.
+    /// The content of the Secret before the last write.
     earlier: Which,
     secret_version: u64,
     mark: Option<(String, Timestamp)>,
@@ -155,7 +156,7 @@ impl Model {
         current
     }
 
-    /// Sends a statement; whether the run learns that it changed the account.
+    /// Sends a statement; returns whether the run learns that it changed the account.
     fn alter(&mut self, run: &Run, accepts: [bool; 2]) -> bool {
         let statement = Statement { read: run.read, accepts };
         if run.own_version != self.own_version || self.own.is_none() {
@@ -177,7 +178,7 @@ impl Model {
         changes
     }
 
-    /// Does what the run decided; `None`: the run looks again.
+    /// Does what the run decided; `None` means that the run then looks again.
     fn act(&mut self, mut run: Run) -> Option<Run> {
         let underway = run.seen.change.underway.clone();
         if let (true, Some(underway)) = (run.turns_round, &underway) {
@@ -233,7 +234,7 @@ impl Model {
         }
     }
 
-    /// What happens by itself.
+    /// Lets something happen that no run causes.
     fn happens(&mut self, what: u64) {
         match what {
             0 => self.now = after(self.now, 1),
@@ -249,7 +250,7 @@ impl Model {
         }
     }
 
-    /// The controller replaces the oldest pod; then the others.
+    /// Replaces the oldest pod, as the controller does, until all are replaced.
     fn rolls(&mut self) {
         let (oldest, _) = self.pods.iter().enumerate().min_by_key(|(_, (_, created))| *created).unwrap();
         self.recreate(oldest);
@@ -257,7 +258,7 @@ impl Model {
         self.restarting = limit.is_some_and(|limit| self.pods.iter().any(|(_, created)| *created <= limit));
     }
 
-    /// A kubelet that saw an old Secret gives its value for some seconds.
+    /// Recreates a pod. A kubelet that saw an old Secret provides its value for some seconds.
     fn recreate(&mut self, pod: usize) {
         let fresh = self.mark.as_ref().is_none_or(|(_, at)| self.now > *at + SETTLED);
         self.pods[pod] = (if fresh { self.secret } else { self.earlier }, self.now);
@@ -276,7 +277,7 @@ impl Model {
         self.began() && self.own.is_none()
     }
 
-    /// One run, and nothing in its way.
+    /// Lets one run complete the change without disturbance.
     fn ends(mut self) -> Result<Self, String> {
         self.away = false;
         for _ in 0..60 {

@@ -1,4 +1,4 @@
-//! Whatever stands in an Rds is read, and no password is ever shown.
+//! Any content of an Rds is read, and no password is ever shown.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ fn numbers_and_texts_of_numbers_say_the_same() {
     assert!(port(Value::Null).same_text(&port(json!(""))) && !port(json!([])).same_text(&port(json!(""))));
 }
 
-/// One write of a whole object.
+/// Judges one write of a whole object.
 fn written(user: &str, old: &Value, new: &Value) -> Decision {
     let settings = Settings::default();
     let world = World::build(Facts::of(&settings.adoption), Freshness::Current);
@@ -100,7 +100,7 @@ fn written(user: &str, old: &Value, new: &Value) -> Decision {
     Rulebook::new(&[crate::PACK]).evaluate(&review, &view)
 }
 
-/// Every ten seconds it writes the whole object: what the cloud answered, what the autopilot chose, what it has done.
+/// Every ten seconds the operator writes the whole object: the cloud's answer, the autopilot's choice, its own progress.
 #[test]
 fn the_operator_writes_what_it_writes() {
     let operator = "system:serviceaccount:otc:rdsoperator";

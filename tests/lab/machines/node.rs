@@ -22,7 +22,7 @@ impl Node {
         Self { number, folder: lab.join(format!("node-{number}")) }
     }
 
-    /// Short, as the path of a socket may not be long.
+    /// Returns the path of containerd's socket, which is short because the path of a socket has a limit.
     pub(super) fn socket(&self) -> PathBuf {
         format!("/run/node-{}/containerd.sock", self.number).into()
     }
@@ -31,8 +31,8 @@ impl Node {
         format!("{program}-{}", self.number)
     }
 
-    /// Everything its two programs read. Image layers are never written to, so the nodes and all labs share those of the
-    /// cache by hard links; what containerd writes to is copied.
+    /// Writes all that the two programs read. Image layers are never written to, so the nodes and all labs share those of
+    /// the cache as hard links; what containerd writes to is copied.
     pub(super) fn prepare(&self) -> Result<(), Error> {
         let making = || format!("making {}", self.folder.display());
         fs::create_dir_all(self.folder.join("cni")).doing(making)?;
@@ -77,7 +77,8 @@ impl Node {
         vec!["--config".to_owned(), self.folder.join("containerd.toml").display().to_string()]
     }
 
-    /// A pair of devices per pod and a route to it: nothing is bridged, so a Service works from the pod it leads to.
+    /// Returns the network configuration: a pair of devices per pod and a route to it. There is no bridge, so a Service
+    /// also works from the pod that it leads to.
     fn network(&self) -> String {
         let pods = format!("10.244.{}.0/24", self.number);
         let addresses = json!({
@@ -123,7 +124,7 @@ impl Node {
             "evictionHard": {},
             "imageGCHighThresholdPercent": 100,
             "localStorageCapacityIsolation": false,
-            // A change of a mounted volume is seen at once, not within a minute.
+            // A change of a mounted volume shows up at once, not within a minute.
             "syncFrequency": "5s",
             "configMapAndSecretChangeDetectionStrategy": "Watch",
             "nodeStatusUpdateFrequency": "2s",

@@ -1,4 +1,4 @@
-//! Who may stay, for how long, and who has to make way.
+//! Which connections may stay, for how long, and which are closed to make room.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn what_a_connection_is_worth() {
     assert!([EvictionRank::Unserved, EvictionRank::Slow, EvictionRank::Idle, EvictionRank::Busy].is_sorted());
 }
 
-/// However many requests are under way, and however slow they are, there is a slot for whoever comes next.
+/// However many requests are under way, and however slow they are, a new connection gets a slot.
 #[test]
 fn when_all_slots_are_taken_the_least_worth_makes_way() {
     let all = Connections::new(4, 1000);

@@ -1,4 +1,4 @@
-//! An API server that says what a test wrote down, in time that only the test moves: what counts as heard, and what does not.
+//! A scripted API server, in time that only the test advances: what counts as news from it, and what does not.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -13,18 +13,18 @@ use tower::service_fn;
 
 use super::*;
 
-/// What the API server does with one request.
+/// The API server's reply to one request.
 enum Reply {
     List(&'static str),
-    /// With this status.
+    /// A refusal with this status.
     Refused(u16),
-    /// Lines, each so many milliseconds after the one before, and then the end.
+    /// Lines of a watch, each this many milliseconds after the one before, and the end of the watch.
     Watch(Vec<(u64, &'static str)>, End),
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum End {
-    /// After so many milliseconds, as an API server ends a watch.
+    /// The regular end of a watch, after this many milliseconds.
     Clean(u64),
     Broken,
     Never,
@@ -36,7 +36,7 @@ const BOOKMARK: &str = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVers
 const EXPIRED: &str =
     r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old","reason":"Expired"}}"#;
 
-/// What was asked: "list", or the version that a watch was begun from and for how long.
+/// The requests: "list", or the version from which a watch began, and its duration.
 type Asked = Arc<Mutex<Vec<String>>>;
 
 fn rds() -> Kind {
@@ -70,7 +70,7 @@ fn body(answer: Option<Reply>) -> StreamBody<impl futures_util::Stream<Item = Sc
         Some(Reply::List(text)) => (vec![(0, text)], End::Clean(0)),
         Some(Reply::Watch(lines, end)) => (lines, end),
         Some(Reply::Refused(_)) => (vec![], End::Clean(0)),
-        // The script is over.
+        // The script has ended.
         None => (vec![], End::Never),
     };
     StreamBody::new(stream::unfold((VecDeque::from(lines), Some(end)), async |(mut lines, end)| {
@@ -87,7 +87,7 @@ fn body(answer: Option<Reply>) -> StreamBody<impl futures_util::Stream<Item = Sc
     }))
 }
 
-/// Follows the script for so many seconds: what was asked, and how current the view is then.
+/// Follows the script for this many seconds; returns the requests, and how current the view is then.
 async fn after(seconds: u64, script: Vec<Reply>) -> (Vec<String>, Freshness) {
     followed(Kind::Service, guard(Settings::default()), seconds, script).await
 }
@@ -106,7 +106,7 @@ async fn followed(
     (asked, freshness)
 }
 
-/// Of Services.
+/// Returns a follower of Services.
 fn follower(
     client: Client,
     guard: Arc<Guard>,
@@ -117,7 +117,7 @@ fn follower(
     Follower { client, kind: Kind::Service, url, selector: None, watch: 0, freshness, guard, again, messages }
 }
 
-/// The same, and what the keeper is told of the kind.
+/// Follows the script; also returns what the keeper receives about the kind.
 async fn told_by(
     kind: Kind,
     guard: Arc<Guard>,
@@ -127,7 +127,7 @@ async fn told_by(
     followed_again(Arc::default(), kind, guard, seconds, script).await
 }
 
-/// The same, and it may be wanted again.
+/// Does the same, with a flag that asks for a new list.
 async fn followed_again(
     again: Arc<AtomicBool>,
     kind: Kind,
@@ -183,7 +183,7 @@ async fn silence_is_cut_off_and_old() {
     assert_eq!(stale(freshness), Some(16), "since the event");
 }
 
-/// After a break an event may be one of many that happened meanwhile; a bookmark, or the end of a round, is behind them all.
+/// After a break an event may be one of many that happened meanwhile; a bookmark, or the end of a round, comes after all of them.
 #[tokio::test(start_paused = true)]
 async fn after_a_break_only_what_stands_behind_everything_counts() {
     let broken = || Reply::Watch(vec![], End::Broken);
@@ -197,7 +197,7 @@ async fn after_a_break_only_what_stands_behind_everything_counts() {
     assert_eq!(after(20, script(bookmark)).await.1, Freshness::Current);
 }
 
-/// An API server that drops a slow reader ends the watch as if all had been told.
+/// An API server that drops a slow reader ends the watch as if it had sent everything.
 #[tokio::test(start_paused = true)]
 async fn an_end_before_its_time_proves_nothing() {
     let first = Reply::Watch(vec![], End::Clean(1_000));
@@ -217,7 +217,7 @@ async fn what_the_api_server_has_forgotten_is_listed_again() {
     assert_eq!(freshness, Freshness::Current);
 }
 
-/// A keeper that is busy takes nothing from a watch, and an API server tells nothing to whom takes nothing.
+/// A busy keeper takes nothing from a watch, and an API server sends nothing that is not taken.
 #[tokio::test(start_paused = true)]
 async fn what_waits_to_be_taken_was_not_heard_meanwhile() {
     let events = vec![(100, EVENT), (100, EVENT), (100, EVENT)];
@@ -275,7 +275,7 @@ async fn of_a_pack_that_is_off_nothing_is_asked_until_it_is_on() {
     assert_eq!(freshness, Freshness::Current);
 }
 
-/// Its definition has a conversion webhook that is gone, or one that never answers.
+/// The kind's definition has a conversion webhook that is gone, or one that never answers.
 #[tokio::test(start_paused = true)]
 async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent() {
     let on = || guard(Settings::default());
@@ -288,7 +288,7 @@ async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent()
     assert_eq!(words, ["offered", "unreachable"], "a list that hangs holds up nothing");
     let (.., words) = told_by(rds(), on(), 4, vec![Reply::Refused(404)]).await;
     assert_eq!(words, ["not offered", "listed"]);
-    // One failure is nothing new where all is known.
+    // A single failure is not reported where everything is known.
     let round = |end| Reply::Watch(vec![], end);
     let script =
         vec![Reply::List(LIST), round(End::Clean(1_000)), round(End::Broken), round(End::Clean(1_000))];
@@ -305,7 +305,7 @@ async fn what_is_absent_is_absent_again_after_an_outage() {
     let script = [404, 500, 500, 404].map(Reply::Refused).into();
     let (.., words) = told_by(rds(), on(), 30, script).await;
     assert_eq!(words, [absent, outage, absent].concat());
-    // One failure is nothing new, also after an outage.
+    // A single failure is not reported, even after an outage.
     let script = [404, 500, 500, 404, 500, 404].map(Reply::Refused).into();
     let (.., words) = told_by(rds(), on(), 36, script).await;
     assert_eq!(words, [absent, outage, absent].concat());

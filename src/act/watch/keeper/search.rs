@@ -1,11 +1,11 @@
-//! A search through what a link can do to the keeper: lists that come in pages, fail midway and begin again, versions that are not
-//! remembered any more, events, breaks, answers of fetches that come late, in another order, or never; against an API server whose
-//! objects change meanwhile.
+//! A search through what a link can do to the keeper: lists that come in pages, fail midway and begin again, versions that have
+//! expired, events, breaks, answers to fetches that come late, in another order, or never; against an API server whose objects
+//! change meanwhile.
 //!
-//! Once the link is quiet the view is the truth. Until then it is never called current while it shows of an object what has not been
-//! true for longer than a current view may be old; a text may be as old again, counted from when its version and its readers were told, and
-//! one that does not come is missing in words. Of
-//! `follow.rs` it is taken for granted that a watch is called heard only when it has missed nothing.
+//! Once the link is quiet, the view equals the truth. Until then it is never called current while it shows something of an object
+//! that stopped being true longer ago than the allowed age of a current view. The text of a ConfigMap may be twice that old,
+//! counted from when its version and its readers became known, and one that does not come is reported as missing. It is assumed
+//! of `follow.rs` that a watch is only called current when it has missed nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::time::advance;
 use super::*;
 use crate::act::guard::WatchFreshness;
 
-/// A kind, and which bit of an object's shape its selector looks for; 0: any.
+/// The watches: a kind, and the bit of an object's shape that the selector looks for; 0 selects all.
 const SOURCES: [(Kind, u8); 4] =
     [(Kind::StatefulSet, 0), (Kind::Pod, 1), (Kind::Pod, 2), (Kind::ConfigMap, 0)];
 const OBJECTS: [(Kind, &str); 5] = [
@@ -27,33 +27,34 @@ const OBJECTS: [(Kind, &str); 5] = [
     (Kind::ConfigMap, "x"),
     (Kind::ConfigMap, "y"),
 ];
-/// A current view is no older.
+/// The greatest age of a current view.
 const CURRENT: Duration = Duration::from_millis(15_010);
 
-/// What exists: which version, and its shape. Of a StatefulSet that is which ConfigMaps it reads, of a pod which labels it has.
+/// The existing objects, each with its version and shape. The shape of a StatefulSet says which ConfigMaps it reads, that of a
+/// pod which labels it has.
 type Truth = BTreeMap<(Kind, &'static str), (u64, u8)>;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// An object is written in this shape, or deleted.
+    /// Writes an object in this shape, or deletes it.
     Write(Index, Option<u8>),
-    /// So many seconds go by.
+    /// Lets this many seconds pass.
     Pass(u64),
-    /// Every list goes on, every watch tells all there is to tell, and some seconds go by.
+    /// Continues every list, lets every watch send all its events, and lets some seconds pass.
     Round,
-    /// A list begins or goes on by one object, or a watch tells all there is to tell.
+    /// Begins a list, continues it by one object, or lets a watch send all its events.
     Go(Index),
-    /// A watch tells one thing and breaks.
+    /// Lets a watch send one event and break.
     Some(Index),
-    /// A list fails, or a watch breaks.
+    /// Lets a list fail, or a watch break.
     Fail(Index),
-    /// The version that a watch has reached is not remembered any more.
+    /// Lets the version expire that a watch has reached.
     Expire(Index),
-    /// The API server answers a fetch; the answer is on its way.
+    /// Lets the API server answer a fetch; the answer is on its way.
     Serve(Index),
-    /// The answer comes.
+    /// Delivers the answer.
     Come(Index),
-    /// It does not.
+    /// Loses the answer.
     Lose(Index),
 }
 
@@ -74,13 +75,13 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..60)
 }
 
-/// Where a source is.
+/// The state of a watch.
 enum Link {
     /// It lists next.
     Nowhere,
-    /// It lists what there was then; so much of it has come.
+    /// It lists the objects of that moment, of which this many have come.
     Lists { asked: Instant, truth: usize, come: usize },
-    /// It has told everything up to there.
+    /// It has sent every event up to that moment.
     Watches(usize),
 }
 
@@ -88,11 +89,11 @@ struct Model {
     keeper: Keeper,
     freshness: WatchFreshness,
     wanted: mpsc::UnboundedReceiver<Id>,
-    /// Everything that ever was, and since when.
+    /// All states that ever existed, each with its beginning.
     history: Vec<(Instant, Truth)>,
     links: [Link; 4],
     fetches: Vec<(Id, Option<Fetched>)>,
-    /// When the keeper was told last of what is read, or of what reads it.
+    /// The time at which the keeper last received anything about ConfigMaps or their readers.
     news: Instant,
 }
 
@@ -129,7 +130,7 @@ fn read(kind: Kind, json: &str) -> Object {
     Object::read(kind, json).unwrap()
 }
 
-/// What the view is to show of an object: its version, if it is to be there.
+/// Returns the version of an object that the view should show, if any.
 fn shown(truth: &Truth, (kind, name): (Kind, &'static str)) -> Option<u64> {
     let (version, shape) = *truth.get(&(kind, name))?;
     let bit = if name == "x" { 1 } else { 2 };
@@ -189,7 +190,7 @@ impl Model {
         self.apply(source, message);
     }
 
-    /// The watch tells what happened between two moments, as far as its selector goes. False: nothing.
+    /// Sends the events between two moments that match the selector; returns whether there were any.
     fn tell(&mut self, source: usize, moment: usize) -> bool {
         let selected = |truth: &Truth, key: &(Kind, &'static str)| {
             truth.get(key).copied().filter(|it| matches(SOURCES[source], key.0, it.1))
@@ -285,16 +286,16 @@ impl Model {
             Op::Come(at) => self.come(fetch(at, &self.fetches), false),
             Op::Lose(at) => self.come(fetch(at, &self.fetches), true),
         }
-        // As it does at least once a second.
+        // The keeper does this at least once a second.
         self.keeper.look();
     }
 
-    /// What the view shows of an object.
+    /// Returns the version of an object that the view shows.
     fn seen(&self, (kind, name): (Kind, &str)) -> Option<u64> {
         self.keeper.facts.uid(kind, &id(name)).map(|uid| uid.parse().unwrap())
     }
 
-    /// Everything that is shown was true a moment ago, if the view is called current.
+    /// Checks that everything in a view that is called current was true a moment ago.
     fn check(&mut self) {
         if !self.keeper.knows_everything() || self.freshness.freshness() != Freshness::Current {
             return;
@@ -308,18 +309,18 @@ impl Model {
             let lately: Vec<_> = lately.collect();
             let seen = self.seen(key);
             let was = match (key.0, seen) {
-                // One that leaves a selector for another may be unseen while each is right.
+                // A pod that moves from one selector to the other may be missing, although each watch is right.
                 (Kind::Pod, None) => [1, 2].iter().all(|bit| {
                     lately.iter().any(|truth| truth.get(&key).is_none_or(|(_, shape)| shape & bit == 0))
                 }),
-                // A text may be newer than what is known of its readers.
+                // The text may be newer than the knowledge about its readers.
                 (Kind::ConfigMap, Some(_)) => {
                     lately.iter().any(|truth| truth.get(&key).map(|(version, _)| *version) == seen)
                 }
                 _ => lately.iter().any(|truth| shown(truth, key) == seen),
             };
             let is_late = self.keeper.facts.unreadable.get(&(key.0, id(key.1))) == Some(&LATE);
-            // What is told late is asked for late, and may take its time from then.
+            // News that comes late causes a late fetch, which may take its time from then on.
             let was = was
                 || seen.is_none() && is_late
                 || key.0 == Kind::ConfigMap && self.news.elapsed() <= CURRENT;
@@ -327,7 +328,7 @@ impl Model {
         }
     }
 
-    /// Nothing happens any more, and everything is told.
+    /// Lets nothing happen any more, and everything arrive.
     fn rest(&mut self) {
         for source in 0..SOURCES.len() {
             self.go(source);

@@ -65,7 +65,7 @@ fn what_cannot_be_read_is_remembered_until_it_can_or_is_gone() {
     assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods().count()), (0, 0));
 }
 
-/// Who reads, and what exists, in any order; and every version once.
+/// The readers of a ConfigMap and the ConfigMap itself may become known in any order; each version is fetched once.
 #[test]
 fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
     let (want, mut wanted) = mpsc::unbounded_channel();
@@ -150,7 +150,7 @@ fn what_two_selectors_know_is_gone_when_both_say_so() {
     assert_eq!(keeper.facts.pods().count(), 0);
 }
 
-/// A StatefulSet that reads these ConfigMaps.
+/// Returns a StatefulSet that reads these ConfigMaps.
 fn reader(namespace: &str, names: &[String]) -> Message {
     let volumes: Vec<_> =
         names.iter().map(|name| format!(r#"{{"name":"{name}","configMap":{{"name":"{name}"}}}}"#)).collect();
@@ -178,7 +178,7 @@ fn fetched(id: &Id, kib: usize) -> Message {
     Message::Fetched(id.clone(), Fetched::Text(map))
 }
 
-/// Whoever may write in one namespace makes no other wait, and there is an end to what is fetched.
+/// ConfigMaps of one namespace do not delay those of another, and the number that is fetched is bounded.
 #[tokio::test(start_paused = true)]
 async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_them() {
     let (mut keeper, mut wanted) = keeper_of_texts();
@@ -214,7 +214,7 @@ async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_t
     assert!(unreadable(&keeper).is_empty());
 }
 
-/// What an API server does not send is missing in its own namespace, and the view stays current.
+/// A ConfigMap that the API server does not send is missing in its own namespace, and the view stays current.
 #[tokio::test(start_paused = true)]
 async fn a_text_that_does_not_come_is_missing_and_ages_nothing_else() {
     let (mut keeper, mut wanted) = keeper_of_texts();
@@ -236,7 +236,7 @@ async fn a_text_that_does_not_come_is_missing_and_ages_nothing_else() {
     assert!(keeper.facts.uid(Kind::ConfigMap, &stuck).is_some());
 }
 
-/// One that found no room is fetched once a second at most, and only when no other is awaited.
+/// A ConfigMap that did not fit is fetched at most once a second, and only when no other is awaited.
 #[tokio::test(start_paused = true)]
 async fn what_finds_no_room_is_not_fetched_at_every_write() {
     let (mut keeper, mut wanted) = keeper_of_texts();
@@ -285,7 +285,7 @@ async fn what_found_no_room_is_listed_again_when_room_was_freed() {
     assert_eq!(asked(&mut keeper).await, [false, false]);
 }
 
-/// What nothing reads is worth no World.
+/// An object that nothing reads causes no new World.
 #[test]
 fn what_nothing_reads_is_no_news() {
     let (mut keeper, _wanted) = keeper_of_texts();
@@ -295,7 +295,7 @@ fn what_nothing_reads_is_no_news() {
     assert!(keeper.apply(1, exists("db", "conf", "1")));
 }
 
-/// Two are under way at a time, what is kept is bounded, and what goes makes room.
+/// At most two fetches are under way at a time, the kept texts are bounded, and a deleted one makes room.
 #[test]
 fn a_set_that_names_a_hundred_large_config_maps_costs_little() {
     let (mut keeper, mut wanted) = keeper_of_texts();

@@ -1,8 +1,8 @@
-//! The reader, line by line.
+//! The reader of option files, line by line.
 
 use super::*;
 
-/// group, key, value, line
+/// Lists group, key, value and line of each setting.
 fn all(text: &str) -> Vec<(&str, String, Option<String>, usize)> {
     let shown = |it: Setting<'_>| it.value.map(|value| value.look().to_owned());
     read(text).map(|it| (it.group, it.key.clone().into_owned(), shown(it.clone()), it.line)).collect()
