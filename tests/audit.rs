@@ -160,29 +160,29 @@ fn what_cannot_be_read_is_a_finding() {
 }
 
 #[test]
-fn nothing_is_told_twice_while_it_stays() {
+fn nothing_is_reported_twice_while_it_stays() {
     let wrong = judged(&Scene { stateful_set: with_password(), ..Scene::default() });
     let right = judged(&Scene::default());
-    let mut told = Announced::default();
-    let (news, held_back) = told.news(&wrong, 50);
+    let mut reported = Announced::default();
+    let (news, held_back) = reported.news(&wrong, 50);
     assert_eq!((news.len(), held_back), (1, 0), "two passwords of one object are one piece of news");
     assert_eq!(
         report::audit::note(&news[0]),
         "G11 would refuse this object as it is: container mariadb writes out the value of MARIADB_ROOT_PASSWORD (and 1 more); \
          use valueFrom.secretKeyRef instead of value"
     );
-    assert_eq!(told.news(&wrong, 50).0.len(), 0);
-    assert_eq!(told.news(&right, 50).0.len(), 0);
-    assert_eq!(told.news(&wrong, 50).0.len(), 1, "it is back");
+    assert_eq!(reported.news(&wrong, 50).0.len(), 0);
+    assert_eq!(reported.news(&right, 50).0.len(), 0);
+    assert_eq!(reported.news(&wrong, 50).0.len(), 1, "it is back");
 }
 
 #[test]
 fn what_is_held_back_is_still_news() {
     let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
     let wrong = judged(&Scene { stateful_set: with_password(), config, ..Scene::default() });
-    let mut told = Announced::default();
+    let mut reported = Announced::default();
     let mut next = |most| {
-        let (news, held_back) = told.news(&wrong, most);
+        let (news, held_back) = reported.news(&wrong, most);
         (news.iter().map(|news| news.rule).collect::<Vec<_>>(), held_back)
     };
     assert_eq!(next(0), (vec![], 3));
@@ -209,7 +209,7 @@ fn command(plane: &ControlPlane, user: User, arguments: &[&str]) -> (i32, String
 
 /// A password is written into a cluster while its namespace only warns; then the namespace enforces the rules again.
 #[test]
-fn what_slipped_in_is_found_told_and_printed() {
+fn what_slipped_in_is_found_reported_and_printed() {
     let (plane, ns) = running_cluster("audit");
     let (_, guard) = guarded::shared();
     let run = |arguments: &[&str]| plane.kubectl(User::Admin, &[&["--namespace", &*ns], arguments].concat());
@@ -265,7 +265,7 @@ fn what_slipped_in_is_found_told_and_printed() {
 }
 
 #[test]
-fn whoever_may_not_look_is_told_so() {
+fn whoever_may_not_look_is_reported_so() {
     let (plane, _) = guarded::shared();
     let (code, out, err) = command(plane, User::Editor, &[]);
     assert_eq!((code, &*out), (2, ""));

@@ -131,9 +131,9 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
         let small = Small::of(&scene);
         assert_eq!(kept(&small), why);
         let note = format!("the bootstrap node stays: {why}");
-        let told = |step: &Step| matches!(step, Step::Announce(told) if told.reason == "BootstrapKept" && told.note == note);
+        let reported = |step: &Step| matches!(step, Step::Announce(reported) if reported.reason == "BootstrapKept" && reported.note == note);
         let steps = small.look(plan::next);
-        assert!(steps.iter().any(told), "{steps:?}");
+        assert!(steps.iter().any(reported), "{steps:?}");
         assert!(!steps.iter().any(Step::destroys), "{steps:?}");
     }
     assert!(matches!(stage(&Small::of(&Scene { stateful_set: on_delete, ..formed() })), Stage::Going(..)));
@@ -183,7 +183,7 @@ fn a_namespace_that_goes_midway_is_left_alone() {
 }
 
 #[test]
-fn what_was_applied_again_stays_and_is_not_told_again() {
+fn what_was_applied_again_stays_and_is_not_reported_again() {
     let mut small = Small::of(&formed());
     let before = small.clone();
     small.run(1);

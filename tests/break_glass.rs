@@ -106,11 +106,12 @@ fn the_way_back_stands_before_the_reason() {
         let review = claim();
         let decision = rulebook().evaluate(&review, &View::new(&world, scene::now(), &settings));
         let warnings = report::warnings(&review.subject(), &decision);
-        let told = warnings.iter().find(|it| it.starts_with("until ")).unwrap();
-        assert!(told.contains("kubectl annotate namespace db gatera.dev/break-glass-"), "{told}");
+        let reported = warnings.iter().find(|it| it.starts_with("until ")).unwrap();
+        assert!(reported.contains("kubectl annotate namespace db gatera.dev/break-glass-"), "{reported}");
         assert!(
-            told.chars().count() <= 256 && !told.contains(|c: char| c.is_control() || c == '\u{202e}'),
-            "{told}"
+            reported.chars().count() <= 256
+                && !reported.contains(|c: char| c.is_control() || c == '\u{202e}'),
+            "{reported}"
         );
         let overridden = warnings.iter().find(|it| it.starts_with("[G07]")).unwrap();
         assert!(overridden.contains("(overridden until 2026-12-01T10:00:00Z: "), "{overridden}");
@@ -227,12 +228,12 @@ fn it_is_opened_seen_and_closed() {
 
     // A second call, with less time, reports the existing break-glass and that the guard honours it as it is.
     let again = glass.break_it(&["--for", "5m", "--reason", "still", "--yes"]);
-    assert!(again.status == 0 && again.stdout.contains("It is open already, until "), "{again}");
+    assert!(again.status == 0 && again.stdout.contains("Break-glass is open until "), "{again}");
     assert!(again.stdout.contains("the guard honours it"), "{again}");
 
     let closed = glass.break_it(&["--close"]);
     assert!(closed.status == 0 && closed.stdout.contains("the guard refuses again: [G"), "{closed}");
-    assert!(closed.stdout.contains("It is open already, until "), "{closed}");
+    assert!(closed.stdout.contains("Break-glass is open until "), "{closed}");
     let again = glass.break_it(&["--close"]);
     let nothing = format!("namespace {} has no break-glass, so there is nothing to close\n", glass.ns);
     assert!(again.status == 0 && again.stdout == nothing, "{again}");

@@ -29,12 +29,16 @@ fn it_holds_what_is_needed_and_no_secret() {
         assert_eq!(output.status, 0, "{output}");
         assert!(!output.stdout.contains("hunter2") && !output.stderr.contains("hunter2"), "{output}");
         assert!(output.stderr.contains("read it before you send it"), "{output}");
-        let told: Value = serde_json::from_str(&output.stdout).unwrap();
-        let set = &told["objects"][format!("StatefulSet {ns}/{STATEFUL_SET}")];
+        let reported: Value = serde_json::from_str(&output.stdout).unwrap();
+        let set = &reported["objects"][format!("StatefulSet {ns}/{STATEFUL_SET}")];
         assert_eq!(set["spec"]["replicas"], 3, "{set}");
         assert_eq!(set["metadata"]["annotations"]["note"], "(text)", "{set}");
-        assert_eq!(told["status"][0]["name"], STATEFUL_SET);
-        assert_eq!(told["doctor"]["rows"][0]["about"], "api server");
-        assert!(told["audit"]["findings"].as_array().is_some_and(|it| !it.is_empty()), "{}", told["audit"]);
+        assert_eq!(reported["status"][0]["name"], STATEFUL_SET);
+        assert_eq!(reported["doctor"]["rows"][0]["about"], "api server");
+        assert!(
+            reported["audit"]["findings"].as_array().is_some_and(|it| !it.is_empty()),
+            "{}",
+            reported["audit"]
+        );
     }
 }

@@ -211,7 +211,7 @@ fn values_schema_and_readme_agree() {
     // A parent chart passes `global` down.
     let known: BTreeSet<String> = leaves(&schema, "").into_iter().filter(|name| name != "global").collect();
     let rows = readme.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for (name, rest) in rows {
         let default = rest.split(" | ").next().unwrap();
         let value = values.pointer(&format!("/{}", name.replace('.', "/")));
@@ -220,9 +220,9 @@ fn values_schema_and_readme_agree() {
         let text = if text.is_empty() { "\"\"".to_owned() } else { text };
         let in_words = ["image.tag", "resources", "test.namespace"].contains(&name);
         assert!(in_words || default == format!("`{text}`"), "{name} is {text}, and README.md says {default}");
-        told.insert(name.to_owned());
+        reported.insert(name.to_owned());
     }
-    assert_eq!(told, known);
+    assert_eq!(reported, known);
 }
 
 #[test]

@@ -87,6 +87,7 @@ fn pages() -> Vec<PathBuf> {
         "certs/README.md",
         "charts/gatera/README.md",
         "charts/galera/README.md",
+        "charts/wordpress/README.md",
     ];
     docs.chain(others.map(|name| root().join(name))).collect()
 }

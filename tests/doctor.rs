@@ -184,7 +184,7 @@ fn without_a_guard(it: &mut Patient) {
 
 /// A user who may read only one namespace sees which questions were not asked, and never that everything is well.
 #[test]
-fn whoever_may_not_look_is_told_so() {
+fn whoever_may_not_look_is_reported_so() {
     let (plane, ns) = crate::cluster::running_cluster("doctor");
     let editor = plane.kubeconfig(User::Editor);
     let output = guarded::ask(&editor, &["doctor", "--namespace", &ns]);
@@ -199,8 +199,11 @@ fn whoever_may_not_look_is_told_so() {
         assert!(output.stdout.contains(words), "{words}: {output}");
     }
     let json = guarded::ask(&editor, &["doctor", "--namespace", &ns, "--output=json"]);
-    let told: Value = serde_json::from_str(&json.stdout).unwrap();
-    assert!(told["summary"]["notAsked"].as_u64().unwrap() > 0 && told["summary"]["wrong"] == 0, "{told}");
+    let reported: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(
+        reported["summary"]["notAsked"].as_u64().unwrap() > 0 && reported["summary"]["wrong"] == 0,
+        "{reported}"
+    );
     let lists = |more: &[&str]| {
         guarded::ask(&editor, &[&["--namespace", &ns, "status", "--output"], more].concat()).stdout
     };
@@ -270,7 +273,7 @@ fn replica(says: &str, ready: bool) -> Replica {
 }
 
 #[test]
-fn what_a_replica_says_of_itself_is_told() {
+fn what_a_replica_says_of_itself_is_reported() {
     let well = "[+] view: current\n[+] certificate: valid until 2027-01-01T00:00:00Z\n[+] webhooks: registered\n[+] settings: current\n[+] server: serving\n";
     let state = |replicas: Vec<Replica>| {
         let rows = doctor::replicas(&Ok(replicas), "1");
@@ -309,7 +312,7 @@ fn what_a_replica_says_of_itself_is_told() {
 }
 
 #[test]
-fn a_ca_that_ends_is_told_before_and_after() {
+fn a_ca_that_ends_is_reported_before_and_after() {
     let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
     let entries = [Ok(Some(vec![json!({ "clientConfig": { "caBundle": "eA==" } })])), Ok(None)];
     let state = |ends: &str| {

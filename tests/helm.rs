@@ -145,12 +145,12 @@ fn an_uninstall_is_refused_as_a_whole() {
     let output = output.unwrap();
     assert_eq!(output.status, 1, "{output}");
     // Without --debug Helm hides the message of a refusal, so it is also in an Event.
-    let told = eventually("an Event tells why", || {
+    let reported = eventually("an Event tells why", || {
         let on = format!("--field-selector=reason=RefusedG03,involvedObject.name={STATEFUL_SET}");
         let events = ["get", "events", &on, "--output=jsonpath={.items[*].message}"];
         Some(alive.kubectl(&events).succeeded()).filter(|message| !message.is_empty())
     });
-    assert!(told.starts_with("this may not be deleted: "), "{told}");
+    assert!(reported.starts_with("this may not be deleted: "), "{reported}");
 
     // Helm considers the release partly uninstalled and refuses to upgrade it; a rollback is the way out.
     let stuck = alive.upgrade(&[]);

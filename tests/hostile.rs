@@ -116,7 +116,7 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_answers() {
     let metrics = guard.get("/metrics").unwrap().1;
     let line = "gatera_connections_turned_away_total{reason=\"too_many\"}";
     assert!(metrics.contains(line), "nobody had to make way: what did the crowd do?\n{metrics}");
-    eprintln!("so often each way came to do harm: {:?}", tally.told());
+    eprintln!("so often each way came to do harm: {:?}", tally.reported());
 }
 
 /// Returns the value of a counter in `/metrics`, or 0 while it is not listed.

@@ -40,18 +40,18 @@ fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World
     World::build(facts, Freshness::Current)
 }
 
-fn told(ids: &[(&str, &str)]) -> Answers {
-    told_at("2026-12-01T09:00:00Z", ids)
+fn reported(ids: &[(&str, &str)]) -> Answers {
+    reported_at("2026-12-01T09:00:00Z", ids)
 }
 
-fn told_at(at: &str, ids: &[(&str, &str)]) -> Answers {
+fn reported_at(at: &str, ids: &[(&str, &str)]) -> Answers {
     let is = |id: &str| Identity::read(id).map_or(identity::Answer::HasNone, identity::Answer::Is);
-    let told = |(uid, id): &(&str, &str)| ((*uid).to_owned(), (at.parse().unwrap(), is(id)));
-    ids.iter().map(told).collect()
+    let reported = |(uid, id): &(&str, &str)| ((*uid).to_owned(), (at.parse().unwrap(), is(id)));
+    ids.iter().map(reported).collect()
 }
 
 #[test]
-fn what_follows_from_what_members_told() {
+fn what_follows_from_what_members_reported() {
     const ASKED: [&str; 3] = ["unknown"; 3];
     let all = |id| [("pod-0", id), ("pod-1", id), ("pod-2", id)];
     let same = |_: &mut Value| {};
@@ -70,7 +70,7 @@ fn what_follows_from_what_members_told() {
         |what: &str, world: &World, ids: &[(&str, &str)], expected: Option<(&str, bool, &[u8])>| {
             let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
             let settings = Settings::default();
-            let found = concluded(cluster, &View::new(world, scene::now(), &settings), &told(ids));
+            let found = concluded(cluster, &View::new(world, scene::now(), &settings), &reported(ids));
             let beside = found.as_ref().map(|it| it.beside.clone()).unwrap_or_default();
             let expected = expected.map(|(id, new, pods)| Concluded {
                 beside,
@@ -109,10 +109,13 @@ fn what_follows_from_what_members_told() {
     let beside = world(["founds", THIS, THIS], THIS, same);
     conclude("one founded beside those that serve", &beside, &all(OTHER)[..1], Some((THIS, false, &[])));
     let cluster = beside.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-    let events =
-        concluded(cluster, &View::new(&beside, scene::now(), &Settings::default()), &told(&all(OTHER)[..1]))
-            .unwrap()
-            .beside;
+    let events = concluded(
+        cluster,
+        &View::new(&beside, scene::now(), &Settings::default()),
+        &reported(&all(OTHER)[..1]),
+    )
+    .unwrap()
+    .beside;
     let notes: Vec<_> = events.iter().map(|it| (it.reason, &*it.note)).collect();
     let note = format!(
         "pod {STATEFUL_SET}-0 serves cluster {OTHER}, but {THIS} is recorded: what is written to one never reaches the other; decide \
@@ -123,7 +126,7 @@ fn what_follows_from_what_members_told() {
     conclude("founded anew, and nobody else serves", &founded, &all(OTHER)[..1], Some((OTHER, true, &[0])));
     conclude("founded with the old data", &founded, &all(THIS)[..1], Some((THIS, false, &[0])));
     conclude("it founds, and has not told", &founded, &[], None);
-    let view_of_earlier = told_at("2026-12-01T08:59:59Z", &all(THIS));
+    let view_of_earlier = reported_at("2026-12-01T08:59:59Z", &all(THIS));
     let settings = Settings::default();
     let cluster = first.cluster(NAMESPACE, STATEFUL_SET).unwrap();
     let found = concluded(cluster, &View::new(&first, scene::now(), &settings), &view_of_earlier);
@@ -141,7 +144,7 @@ fn steps(world: &World, settings: &Settings) -> Vec<String> {
 }
 
 #[test]
-fn members_are_asked_while_it_is_not_known_and_told_when_it_is() {
+fn members_are_asked_while_it_is_not_known_and_reported_when_it_is() {
     let settings = Settings::default();
     let ask = [format!("ask {STATEFUL_SET}")];
     let same = |_: &mut Value| {};
@@ -149,9 +152,9 @@ fn members_are_asked_while_it_is_not_known_and_told_when_it_is() {
     assert_eq!(seen(["unknown"; 3], ""), ask);
     assert_eq!(seen([""; 3], ""), [""; 0], "pods of an earlier guard tell nothing");
     assert_eq!(seen([THIS; 3], THIS), [""; 0]);
-    let told = |ordinal| format!("{STATEFUL_SET}-{ordinal} is {THIS}");
+    let reported = |ordinal| format!("{STATEFUL_SET}-{ordinal} is {THIS}");
     assert_eq!(seen(["founds", THIS, ""], THIS), ask, "what it founded is heard before it is told anything");
-    assert_eq!(seen(["unknown", THIS, OTHER], THIS), [told(2), ask[0].clone()]);
+    assert_eq!(seen(["unknown", THIS, OTHER], THIS), [reported(2), ask[0].clone()]);
     assert_eq!(seen([THIS; 3], ""), ask, "the record was lost");
     assert_eq!(seen(["free", THIS, THIS], THIS), [format!("{STATEFUL_SET}-0 is unknown")]);
 
@@ -206,7 +209,7 @@ fn members_are_asked_while_it_is_not_known_and_told_when_it_is() {
 }
 
 #[test]
-fn a_new_pod_is_told_which_cluster_it_belongs_to() {
+fn a_new_pod_is_reported_which_cluster_it_belongs_to() {
     let recorded = |change: Value| {
         let mut set = json!({ "metadata": { "annotations": { "gatera.dev/identity": THIS } } });
         json_patch::merge(&mut set, &change);

@@ -114,11 +114,11 @@ proptest! {
 }
 
 #[test]
-fn what_is_news_is_told_once_wherever_else_something_changes() {
+fn what_is_news_is_reported_once_wherever_else_something_changes() {
     let (settings, scenes) = (Settings::default(), scenes());
     let (mut three, mut rounds) = (Three::new(), IncrementalAudit::default());
     let mut next = |three: &mut Three, later: u64, most: usize| {
-        let (view, mut told) = (View::new(&three.world, scene::now(), &settings), Vec::new());
+        let (view, mut reported) = (View::new(&three.world, scene::now(), &settings), Vec::new());
         let now = Duration::from_secs(later);
         let round = rounds.next(
             rulebook(),
@@ -127,10 +127,10 @@ fn what_is_news_is_told_once_wherever_else_something_changes() {
             most,
             |_, _| {},
             |news| {
-                told.push(format!("{} {}", news.rule, news.object.id.namespace));
+                reported.push(format!("{} {}", news.rule, news.object.id.namespace));
             },
         );
-        (told, round.held_back)
+        (reported, round.held_back)
     };
     let nothing: Vec<String> = Vec::new();
     assert_eq!(next(&mut three, 0, 9), (nothing.clone(), 0), "there is nothing");

@@ -65,8 +65,9 @@ fn members_without_a_stateful_set_are_still_the_cluster() {
     let refused = create(&older);
     assert!(refused.status == 1 && refused.stderr.contains("[G17] StatefulSet "), "{refused}");
     let taken_over = create(&set);
-    let told: Vec<_> = taken_over.stderr.lines().filter(|line| !line.contains("gatera.dev/data")).collect();
-    assert_eq!((taken_over.status, told), (0, vec![]), "the same template again is no change");
+    let reported: Vec<_> =
+        taken_over.stderr.lines().filter(|line| !line.contains("gatera.dev/data")).collect();
+    assert_eq!((taken_over.status, reported), (0, vec![]), "the same template again is no change");
     let set = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
     assert_eq!(set["metadata"]["annotations"]["gatera.dev/data"], "present", "its claims have volumes");
     eventually("the pods to be members again", || {

@@ -1,12 +1,12 @@
 //! What charts/gatera provides for monitoring: alerts and a dashboard. Their expressions are valid PromQL according to
 //! promtool, use metrics that a guard really has, and have the intended result when the metrics show a problem.
 //!
-//! `told.rs` collects the metrics of a guard, `promql.rs` reads what an expression uses, `dashboard.rs` tests the dashboard,
+//! `reported.rs` collects the metrics of a guard, `promql.rs` reads what an expression uses, `dashboard.rs` tests the dashboard,
 //! and this file tests the alerts.
 
 mod dashboard;
 mod promql;
-mod told;
+mod reported;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::guarded::{CHART, program};
 use crate::lab::{self, Output, User};
 
 use promql::asked;
-use told::Told;
+use reported::Reported;
 
 const PLAYED: &str = include_str!("fixtures/alerts_test.yaml");
 const NAMESPACE: &str = "{{ $labels.namespace }}";
@@ -94,12 +94,12 @@ fn alerts_fire_when_they_should_and_only_then() {
 /// The alerts, and the series that their test feeds to them, use only metrics and labels that a guard has.
 #[tokio::test]
 async fn alerts_and_what_is_played_to_them_are_of_metrics_that_there_are() {
-    let told = Told::by_a_guard().await;
+    let reported = Reported::by_a_guard().await;
     for alert in alerts() {
         let (name, expression) = (text(&alert, "/alert"), text(&alert, "/expr"));
         let asked = asked(expression);
         assert!(!asked.selectors.is_empty(), "{name}");
-        assert_eq!(told.knows(&asked), Ok(()), "{name}");
+        assert_eq!(reported.knows(&asked), Ok(()), "{name}");
         for selector in &asked.selectors {
             let [first, ..] = &selector.matchers[..] else { panic!("{name} mixes guards") };
             assert_eq!((&*first.label, &*first.values), ("namespace", &["gatera".to_owned()][..]), "{name}");
@@ -111,7 +111,7 @@ async fn alerts_and_what_is_played_to_them_are_of_metrics_that_there_are() {
         let mut asked = asked(text(series, "/series"));
         // The id of the rule is only an example.
         asked.selectors[0].matchers.retain(|matcher| matcher.label != "rule");
-        assert_eq!(told.knows(&asked), Ok(()), "fixtures/alerts_test.yaml");
+        assert_eq!(reported.knows(&asked), Ok(()), "fixtures/alerts_test.yaml");
     }
 }
 
@@ -151,13 +151,13 @@ fn every_alert_links_to_its_section_of_the_runbooks() {
 /// Every `{{ range query "…" }}` in a description uses metrics that a guard has.
 #[tokio::test]
 async fn descriptions_name_clusters_by_metrics_that_there_are() {
-    let told = Told::by_a_guard().await;
+    let reported = Reported::by_a_guard().await;
     let mut queries = 0;
     for alert in alerts() {
         let description = text(&alert, "/annotations/description");
         for rest in description.split("range query \"").skip(1) {
             let query = rest.split('"').next().unwrap().replace('\'', "\"");
-            assert_eq!(told.knows(&asked(&query)), Ok(()), "{description}");
+            assert_eq!(reported.knows(&asked(&query)), Ok(()), "{description}");
             queries += 1;
         }
     }
@@ -238,11 +238,11 @@ fn docs_list_the_alerts() {
         let description = text(alert, "/annotations/description").replace(NAMESPACE, "gatera");
         let description =
             description.replace("{{ $labels.pod }}", "POD").replace("{{ $labels.rule }}", "RULE");
-        let told: BTreeSet<_> = commands(&description).into_iter().collect();
+        let reported: BTreeSet<_> = commands(&description).into_iter().collect();
         let listed = commands(look);
         assert!(!when.is_empty() && !listed.is_empty(), "{row}");
         for command in listed {
-            assert!(told.contains(command), "{name}: {command} is not in\n{description}");
+            assert!(reported.contains(command), "{name}: {command} is not in\n{description}");
         }
     }
 }

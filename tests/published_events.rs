@@ -30,11 +30,11 @@ fn set(change: impl Fn(&mut Value)) -> Value {
     deletion("statefulsets", "StatefulSet", "apps", &object)
 }
 
-fn told(world: &World, body: &Value, proven: bool) -> Vec<String> {
-    told_by(Origin::Validating, world, body, proven)
+fn reported(world: &World, body: &Value, proven: bool) -> Vec<String> {
+    reported_by(Origin::Validating, world, body, proven)
 }
 
-fn told_by(origin: Origin, world: &World, body: &Value, proven: bool) -> Vec<String> {
+fn reported_by(origin: Origin, world: &World, body: &Value, proven: bool) -> Vec<String> {
     let (settings, bytes) = (Settings::default(), body.to_string());
     let view = View::new(world, scene::now(), &settings);
     let review = review::read(bytes.as_bytes(), origin, rulebook().kinds()).unwrap().review;
@@ -43,9 +43,9 @@ fn told_by(origin: Origin, world: &World, body: &Value, proven: bool) -> Vec<Str
 }
 
 #[test]
-fn an_object_is_told_of_only_if_it_is_known_as_the_request_says() {
+fn an_object_is_reported_of_only_if_it_is_known_as_the_request_says() {
     let world = Scene::default().world(&Settings::default());
-    let known = told(&world, &set(|_| {}), false);
+    let known = reported(&world, &set(|_| {}), false);
     assert_eq!(known.len(), 1, "{known:?}");
     assert!(known[0].contains("\"this may not be deleted: ") && !known[0].contains("mallory"), "{known:?}");
     for (what, body) in [
@@ -53,26 +53,27 @@ fn an_object_is_told_of_only_if_it_is_known_as_the_request_says() {
         ("no uid", set(|it| it["metadata"]["uid"] = Value::Null)),
         ("another name", set(|it| it["metadata"]["name"] = json!("made-up"))),
     ] {
-        assert_eq!(told(&world, &body, false), Vec::<String>::new(), "{what}");
+        assert_eq!(reported(&world, &body, false), Vec::<String>::new(), "{what}");
     }
 }
 
 #[test]
 fn a_person_is_named_only_where_the_api_server_has_proven_itself() {
     let world = Scene::default().world(&Settings::default());
-    let proven = told(&world, &set(|_| {}), true);
+    let proven = reported(&world, &set(|_| {}), true);
     assert!(proven[0].contains("\"mallory may not delete this: "), "{proven:?}");
     let overridden = json!({ "gatera.dev/override": "G03 until=2026-12-01T10:00:00Z reason=moving house" });
     let body = set(|it| it["metadata"]["annotations"] = overridden.clone());
-    let [told_of_nobody, told_of_mallory] = [false, true].map(|proven| told(&world, &body, proven).concat());
-    assert!(told_of_nobody.contains("G03 was overridden: ") && !told_of_nobody.contains("mallory"));
-    assert!(told_of_nobody.contains("(reason: moving house)"), "{told_of_nobody}");
-    assert!(told_of_mallory.contains("G03 was allowed to mallory: "), "{told_of_mallory}");
+    let [reported_of_nobody, reported_of_mallory] =
+        [false, true].map(|proven| reported(&world, &body, proven).concat());
+    assert!(reported_of_nobody.contains("G03 was overridden: ") && !reported_of_nobody.contains("mallory"));
+    assert!(reported_of_nobody.contains("(reason: moving house)"), "{reported_of_nobody}");
+    assert!(reported_of_mallory.contains("G03 was allowed to mallory: "), "{reported_of_mallory}");
 }
 
 /// The view holds no Secrets, so an Event about one is on the cluster that uses it, with the uid that the view has.
 #[test]
-fn what_the_view_does_not_hold_is_told_of_its_cluster() {
+fn what_the_view_does_not_hold_is_reported_of_its_cluster() {
     let world = Scene::default().world(&Settings::default());
     let (secret, uid) = {
         let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
@@ -80,7 +81,7 @@ fn what_the_view_does_not_hold_is_told_of_its_cluster() {
         (secrets.next().expect("the members read a Secret").to_owned(), &cluster.workload.metadata.uid)
     };
     let object = |name: &str| json!({ "metadata": { "name": name, "uid": "whatever" } });
-    let notes = told(&world, &deletion("secrets", "Secret", "", &object(&secret)), false);
+    let notes = reported(&world, &deletion("secrets", "Secret", "", &object(&secret)), false);
     assert!(!notes.is_empty(), "deleting a Secret in use is refused");
     let about = format!("name: Some(\"{STATEFUL_SET}\")");
     assert!(
@@ -90,14 +91,14 @@ fn what_the_view_does_not_hold_is_told_of_its_cluster() {
     let which = format!("\"Secret {secret} may not be deleted: ");
     assert!(notes.iter().all(|it| it.contains(&which)), "the Event stands on another object: {notes:?}");
     assert_eq!(
-        told(&world, &deletion("secrets", "Secret", "", &object("strange")), false),
+        reported(&world, &deletion("secrets", "Secret", "", &object("strange")), false),
         Vec::<String>::new()
     );
 }
 
 /// The Event is needed because many clients drop warnings and take the changed object for an error of their own.
 #[test]
-fn a_bootstrap_deployment_that_is_kept_at_zero_is_told_on_the_stateful_set() {
+fn a_bootstrap_deployment_that_is_kept_at_zero_is_reported_on_the_stateful_set() {
     let applied = |dry_run: bool| {
         json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
             "uid": "u", "kind": { "group": "apps", "version": "v1", "kind": "Deployment" },
@@ -107,16 +108,16 @@ fn a_bootstrap_deployment_that_is_kept_at_zero_is_told_on_the_stateful_set() {
         } })
     };
     let world = Scene::default().world(&Settings::default());
-    let [told] = &told_by(Origin::Mutating, &world, &applied(false), true)[..] else { panic!() };
+    let [reported] = &reported_by(Origin::Mutating, &world, &applied(false), true)[..] else { panic!() };
     let says = format!(
         "Deployment {} is kept at 0 replicas: cluster {STATEFUL_SET} already has data (3 of 3 members Synced, seen now); remove this \
          Deployment from your manifests",
         scene::BOOTSTRAP
     );
-    assert!(told.contains("\"BootstrapKeptAtZero\"") && told.contains(&says), "{told}");
-    assert!(told.contains("kind: Some(\"StatefulSet\")"), "{told}");
+    assert!(reported.contains("\"BootstrapKeptAtZero\"") && reported.contains(&says), "{reported}");
+    assert!(reported.contains("kind: Some(\"StatefulSet\")"), "{reported}");
     let none = Vec::<String>::new();
-    assert_eq!(told_by(Origin::Mutating, &world, &applied(true), true), none, "nothing is written");
+    assert_eq!(reported_by(Origin::Mutating, &world, &applied(true), true), none, "nothing is written");
     let first = Scene {
         data: "none".to_owned(),
         members: vec!["absent".to_owned(); 3],
@@ -125,14 +126,14 @@ fn a_bootstrap_deployment_that_is_kept_at_zero_is_told_on_the_stateful_set() {
     };
     let first = first.world(&Settings::default());
     assert_eq!(
-        told_by(Origin::Mutating, &first, &applied(false), true),
+        reported_by(Origin::Mutating, &first, &applied(false), true),
         none,
         "a first install is as it should be"
     );
 }
 
 #[tokio::test]
-async fn one_object_is_told_of_a_few_times_a_minute() {
+async fn one_object_is_reported_of_a_few_times_a_minute() {
     let (tell, mut notices) = events::channel();
     let mut guard = Arc::into_inner(router::guard(Scene::default().world(&Settings::default()))).unwrap();
     guard.events = Some(tell);
@@ -149,7 +150,7 @@ async fn one_object_is_told_of_a_few_times_a_minute() {
 
 /// Events about the recovery of a cluster that is down show every user from which position it starts, and who asked for it.
 #[test]
-fn a_recovery_is_told_when_it_is_granted_and_when_it_is_over() {
+fn a_recovery_is_reported_when_it_is_granted_and_when_it_is_over() {
     let world = Scene::default().world(&Settings::default());
     let (_, before) = Scene::default().object(&format!("StatefulSet/{STATEFUL_SET}"));
     let with = |marks: Value| {
@@ -169,28 +170,32 @@ fn a_recovery_is_told_when_it_is_granted_and_when_it_is_over() {
         format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z accept-loss=12 transactions");
     let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     let granted = with(marks.clone());
-    let [told_of_it] = &told(&world, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
+    let [reported_of_it] = &reported(&world, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
     let done = format!("the recovery is done: {STATEFUL_SET}-1 started the cluster from {ID}:363, by alice");
-    assert!(told_of_it.contains("\"RecoveryOver\"") && told_of_it.contains(&done), "{told_of_it}");
-    assert_eq!(told(&world, &change(&granted, &with(marks)), true), Vec::<String>::new(), "nothing is new");
+    assert!(reported_of_it.contains("\"RecoveryOver\"") && reported_of_it.contains(&done), "{reported_of_it}");
+    assert_eq!(
+        reported(&world, &change(&granted, &with(marks)), true),
+        Vec::<String>::new(),
+        "nothing is new"
+    );
     let alone = with(json!({ "gatera.dev/recover": "whatever" }));
     assert_eq!(
-        told(&world, &change(&alone, &with(json!({}))), true),
+        reported(&world, &change(&alone, &with(json!({}))), true),
         Vec::<String>::new(),
         "none was granted"
     );
-    let told_at = |seqno| format!("told position {ID}:{seqno}, stopped in order, safe_to_bootstrap 0");
-    let down = Scene { members: [375, 363, 360].map(told_at).to_vec(), ..Scene::default() };
+    let reported_at = |seqno| format!("told position {ID}:{seqno}, stopped in order, safe_to_bootstrap 0");
+    let down = Scene { members: [375, 363, 360].map(reported_at).to_vec(), ..Scene::default() };
     let down = down.world(&Settings::default());
-    let [told_of_it] = &told(&down, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
+    let [reported_of_it] = &reported(&down, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
     let back = format!("the recovery was taken back, by alice: {STATEFUL_SET}-1 does not serve");
-    assert!(told_of_it.contains("\"RecoveryOver\"") && told_of_it.contains(&back), "{told_of_it}");
-    let [told_of_it] = &told(&down, &change(&with(json!({})), &granted), true)[..] else { panic!() };
+    assert!(reported_of_it.contains("\"RecoveryOver\"") && reported_of_it.contains(&back), "{reported_of_it}");
+    let [reported_of_it] = &reported(&down, &change(&with(json!({})), &granted), true)[..] else { panic!() };
     let note = format!(
         "{STATEFUL_SET}-1 may start the cluster again from {ID}:363, until 2026-12-01T10:00:00Z, by alice; accepted as lost: 12 transactions"
     );
-    assert!(told_of_it.contains("\"RecoveryGranted\"") && told_of_it.contains(&note), "{told_of_it}");
+    assert!(reported_of_it.contains("\"RecoveryGranted\"") && reported_of_it.contains(&note), "{reported_of_it}");
     // A cluster that serves needs no recovery, so this request is refused, and no Event says that it was granted.
-    let refused = told(&world, &change(&with(json!({})), &granted), true);
+    let refused = reported(&world, &change(&with(json!({})), &granted), true);
     assert!(!refused.concat().contains("RecoveryGranted"), "{refused:?}");
 }

@@ -168,14 +168,17 @@ fn what_a_person_reads() {
 /// is long ago.
 #[test]
 fn the_end_of_a_log_is_not_where_the_data_ends() {
-    let told =
+    let reported =
         format!("start of 2026-12-01T09:29:00Z: position {ID}:351, stopped in order, safe_to_bootstrap 0");
     for (message, believed) in [
-        (format!("{told}\n"), true),
-        (format!("Startup probe failed: the server is DISCONNECTED; {told}\n"), true),
-        (format!("gatera: {told}\n2026-12-01  9:29:01 0 [Note] mariadbd: ready for connections.\n"), false),
-        (format!("{told}\n2026-12-01  9:29:01 0 [Note] mariadbd: ready for connections.\n"), false),
-        (format!("gatera: {told}\n"), false),
+        (format!("{reported}\n"), true),
+        (format!("Startup probe failed: the server is DISCONNECTED; {reported}\n"), true),
+        (
+            format!("gatera: {reported}\n2026-12-01  9:29:01 0 [Note] mariadbd: ready for connections.\n"),
+            false,
+        ),
+        (format!("{reported}\n2026-12-01  9:29:01 0 [Note] mariadbd: ready for connections.\n"), false),
+        (format!("gatera: {reported}\n"), false),
     ] {
         let mut scene = Scene { members: vec![at(ID, 351), at(ID, 363), at(ID, 360)], ..Scene::default() };
         let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
@@ -189,7 +192,7 @@ fn the_end_of_a_log_is_not_where_the_data_ends() {
 
 /// A server that joined and then failed had reported before where its data ended then. The Event with that report still exists.
 #[test]
-fn what_was_told_in_a_run_that_is_over_is_not_where_the_data_ends() {
+fn what_was_reported_in_a_run_that_is_over_is_not_where_the_data_ends() {
     let said = format!(
         "Startup probe failed: the server is DISCONNECTED; start of 2026-12-01T09:25:00Z: position {ID}:351, stopped in order, \
          safe_to_bootstrap 0"

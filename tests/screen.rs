@@ -156,18 +156,18 @@ fn where_no_width_is_known_nothing_is_folded() {
 
 /// After a second of waiting, a progress line shows what is being done. It is cleared before the result is printed.
 #[test]
-fn who_waits_is_told_what_is_done() {
+fn who_waits_is_reported_what_is_done() {
     let folder = tempfile::tempdir().unwrap();
     let (file, pipe) = (folder.path().join("a.yaml"), folder.path().join("pipe"));
     fs::write(&file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").unwrap();
     let (file, pipe) = (file.display(), pipe.display());
     let slow =
         format!("mkfifo {pipe}; (sleep 4; echo 'a: 1' >{pipe}) & gatera check {file} {pipe} --color never");
-    let told = at(80, &slow).text;
+    let reported = at(80, &slow).text;
     let (_, after) =
-        told.split_once(&format!("{CLEAR}reading: 1 file …")).unwrap_or_else(|| panic!("{told}"));
+        reported.split_once(&format!("{CLEAR}reading: 1 file …")).unwrap_or_else(|| panic!("{reported}"));
     let (_, printed) = after.rsplit_once(CLEAR).unwrap();
-    assert!(printed.starts_with("1 object: 0 would be refused"), "{told}");
+    assert!(printed.starts_with("1 object: 0 would be refused"), "{reported}");
 
     let nobody = at(80, &format!("(sleep 2; echo 'a: 1') | gatera check {file} - --color never")).text;
     assert!(nobody.starts_with("1 object: 0 would be refused"), "while input is awaited: {nobody}");
@@ -179,7 +179,7 @@ fn who_waits_is_told_what_is_done() {
 
 /// The API server accepts a connection and does not answer.
 #[test]
-fn who_waits_for_an_answer_is_told_what_was_asked() {
+fn who_waits_for_an_answer_is_reported_what_was_asked() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();
@@ -194,8 +194,8 @@ fn who_waits_for_an_answer_is_told_what_was_asked() {
         }
     });
     let seen = at(80, &format!("gatera doctor --kubeconfig {}", kubeconfig.path().display()));
-    let (told, failed) = seen.text.rsplit_once(CLEAR).unwrap_or_else(|| panic!("{}", seen.text));
-    assert_eq!(told, format!("{CLEAR}asking the API server for its version …"));
+    let (reported, failed) = seen.text.rsplit_once(CLEAR).unwrap_or_else(|| panic!("{}", seen.text));
+    assert_eq!(reported, format!("{CLEAR}asking the API server for its version …"));
     assert!(failed.starts_with("gatera: asking the API server for its version: "), "{failed}");
     assert_eq!(seen.code, 2);
 }

@@ -45,7 +45,7 @@ fn member(ordinal: u8, words: &str) -> Value {
     })
 }
 
-fn told(words: &str) -> String {
+fn reported(words: &str) -> String {
     format!("start of 2026-12-01T09:19:00Z: {words}\n")
 }
 
@@ -60,8 +60,9 @@ fn story(members: &[Value]) -> (String, Value) {
 
 #[test]
 fn who_waits_tells_where_it_starts_from() {
-    let at =
-        |id: &str, seqno: u64, how: &str| told(&format!("position {id}:{seqno}, {how}, safe_to_bootstrap 0"));
+    let at = |id: &str, seqno: u64, how: &str| {
+        reported(&format!("position {id}:{seqno}, {how}, safe_to_bootstrap 0"))
+    };
     let crashed = "recovered after a crash";
     let mut text = String::new();
     for (what, members) in [
@@ -71,7 +72,7 @@ fn who_waits_tells_where_it_starts_from() {
         (
             "one has nothing, one says why it does not start",
             [
-                told("empty, safe_to_bootstrap unknown"),
+                reported("empty, safe_to_bootstrap unknown"),
                 "gatera did not start the server: there are prepared transactions: commit or roll them back (XA RECOVER), or have this member copy everything anew\n".into(),
                 at(ID, 146, crashed),
             ],
@@ -87,8 +88,8 @@ fn who_waits_tells_where_it_starts_from() {
 }
 
 #[test]
-fn programs_are_told_too() {
-    let words = told(&format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"));
+fn programs_are_reported_too() {
+    let words = reported(&format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"));
     let (_, json) = story(&[member(0, &words)]);
     assert_eq!(
         json["clusters"][0]["members"][0]["start"],
@@ -108,7 +109,7 @@ fn fact(pod: &Value) -> PodFact {
 /// The audit shows it, too, because a user may look there first when a cluster is down.
 #[test]
 fn the_audit_tells_where_members_start_from() {
-    let words = told(&format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"));
+    let words = reported(&format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"));
     let recorded = json!({ "metadata": { "annotations": { "gatera.dev/identity": ID } } });
     let scene = Scene { also: vec![member(0, &words)], stateful_set: recorded, ..Scene::default() };
     let settings = Settings::default();
@@ -127,7 +128,7 @@ fn the_audit_tells_where_members_start_from() {
 
 /// The last result of a probe is in the Events of its kubelet.
 #[test]
-fn whom_members_wait_for_is_told() {
+fn whom_members_wait_for_is_reported() {
     let sees = |doing: &str| {
         let words = format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0");
         let line = format!("the server is {doing}; start of 2026-12-01T09:20:01Z: {words}");
@@ -208,7 +209,7 @@ fn whom_members_wait_for_is_told() {
 
 /// No member may be chosen by a position from before its last run, because its data has changed since.
 #[test]
-fn what_was_told_before_the_last_run_does_not_count() {
+fn what_was_reported_before_the_last_run_does_not_count() {
     let note = |at: &str, seqno: u64| {
         let line =
             format!("start of {at}: position {ID}:{seqno}, recovered after a crash, safe_to_bootstrap 0");
@@ -216,7 +217,7 @@ fn what_was_told_before_the_last_run_does_not_count() {
     };
     let seqno =
         |fact: &PodFact| fact.start_note.as_deref().and_then(StartReport::position).map(|it| it.seqno);
-    let pod = member(0, &told(&format!("position {ID}:1, recovered after a crash, safe_to_bootstrap 0")));
+    let pod = member(0, &reported(&format!("position {ID}:1, recovered after a crash, safe_to_bootstrap 0")));
     for (at, heard) in [("2026-12-01T09:19:59Z", 1), ("2026-12-01T09:20:00Z", 7), ("2026-12-01T09:21:00Z", 7)]
     {
         let mut fact = self::fact(&pod);
@@ -244,12 +245,12 @@ fn what_was_told_before_the_last_run_does_not_count() {
 
 /// One case is a member on a node that does not answer, the others are clusters without an identity.
 #[test]
-fn what_concerns_a_node_or_the_whole_cluster_is_told() {
+fn what_concerns_a_node_or_the_whole_cluster_is_reported() {
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-2" },
         "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] },
     });
-    let zeros = told(
+    let zeros = reported(
         "position unknown: its cluster was formed without an identity (transaction 13), safe_to_bootstrap 0",
     );
     let mut text = String::new();

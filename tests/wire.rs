@@ -86,7 +86,7 @@ impl Load {
             Arc::<Mutex<Vec<String>>>::default(),
         );
         let (kubeconfig, ns) = (plane.kubeconfig(User::Editor), ns.to_owned());
-        let (stopped, counted, told) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&failed));
+        let (stopped, counted, reported) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&failed));
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
@@ -102,7 +102,7 @@ impl Load {
                     let patch = json!({ "metadata": { "labels": { "turn": turn.to_string() } } });
                     match api.patch(stateful_set, &params, &Patch::Merge(&patch)).await {
                         Ok(_) => drop(counted.fetch_add(1, Ordering::Relaxed)),
-                        Err(error) => told.lock().unwrap().push(error.to_string()),
+                        Err(error) => reported.lock().unwrap().push(error.to_string()),
                     }
                 }
             });

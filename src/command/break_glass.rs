@@ -176,9 +176,9 @@ fn mark(found: &Namespace) -> Option<&String> {
 fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow::Result<()> {
     match mark(found).map(|text| Override::of_all(text, clock.now())) {
         Some(Ok(open)) => {
-            writeln!(out, "It is open already, until {}: {}", open.until, visible(&open.reason))?;
+            writeln!(out, "Break-glass is open until {}: {}", open.until, visible(&open.reason))?;
         }
-        Some(Err(problem)) => writeln!(out, "What is written there opens nothing: {problem}")?,
+        Some(Err(problem)) => writeln!(out, "The annotation that is there opens nothing: {problem}")?,
         None => {}
     }
     Ok(())

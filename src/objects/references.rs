@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_needed_is_told_by_key() {
+    fn what_is_needed_is_reported_by_key() {
         let spec: PodSpec = serde_json::from_str(
             r#"{"volumes":[{"name":"v","configMap":{"name":"c","items":[{"key":"a"}]}},
                 {"name":"w","configMap":{"name":"scripts"}},

@@ -82,7 +82,7 @@ pub fn tell_operator(Writes { guard, nothing, without_a_pause }: &Writes) {
 
 /// Prints what a change costs as the view grows.
 pub fn tell_growth(growth: &[Growth]) {
-    let told = |it: &Growth| {
+    let reported = |it: &Growth| {
         let Growth { start_ms, change, looks, kib_per_cluster, .. } = it;
         let looks = looks
             .as_ref()
@@ -94,7 +94,10 @@ pub fn tell_growth(growth: &[Growth]) {
         );
         (it.name(), value)
     };
-    table::section("From an event to the World that shows it", &growth.iter().map(told).collect::<Vec<_>>());
+    table::section(
+        "From an event to the World that shows it",
+        &growth.iter().map(reported).collect::<Vec<_>>(),
+    );
 }
 
 impl Summary {

@@ -112,8 +112,8 @@ fn whoever_leads_next_finishes_what_was_begun() {
         assert_eq!(addresses(&alive), vec![WITHOUT; 3], "after {writes} writes");
         assert_eq!(alive.members(), members, "a member was restarted after {writes} writes");
         assert_eq!(alive.stateful_set()["metadata"]["annotations"]["gatera.dev/data"], "present");
-        let told = events(&alive, "BootstrapRemoved");
-        assert_eq!(told.len(), 1, "after {writes} writes: {told:?}");
+        let reported = events(&alive, "BootstrapRemoved");
+        assert_eq!(reported.len(), 1, "after {writes} writes: {reported:?}");
         let asked = alive.plane.asked_by_the_guard();
         let mut deleted: Vec<_> = asked
             .iter()

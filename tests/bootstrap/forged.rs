@@ -61,7 +61,7 @@ fn a_note_that_names_what_is_not_ours_deletes_nothing() {
         for (kind, name) in theirs.into_iter().chain([governing, own]) {
             assert_eq!(small.object(kind, name), before.clone().object(kind, name), "{kind} {name}");
         }
-        let told = |target: &str, why: &str| {
+        let reported = |target: &str, why: &str| {
             let (kind, name) = target.split_once(' ').unwrap();
             let kind = kind.to_ascii_lowercase();
             format!(
@@ -71,14 +71,17 @@ fn a_note_that_names_what_is_not_ours_deletes_nothing() {
         assert_eq!(
             small.events,
             [
-                told("Service web", "it does not lead to the bootstrap node of galera-instance-galera"),
-                told(
+                reported("Service web", "it does not lead to the bootstrap node of galera-instance-galera"),
+                reported(
                     "Service galera-instance-hs",
                     "it does not lead to the bootstrap node of galera-instance-galera"
                 ),
-                told("ConfigMap web", "nothing in it shows that it is Galera's"),
-                told("Deployment web", "it is not the bootstrap node of galera-instance-galera"),
-                told("ConfigMap galera-instance-nodeconfig", "StatefulSet galera-instance-galera reads it"),
+                reported("ConfigMap web", "nothing in it shows that it is Galera's"),
+                reported("Deployment web", "it is not the bootstrap node of galera-instance-galera"),
+                reported(
+                    "ConfigMap galera-instance-nodeconfig",
+                    "StatefulSet galera-instance-galera reads it"
+                ),
             ]
         );
         assert_eq!(note(&mut small), "removed 1", "and that is the end of it");
@@ -86,7 +89,7 @@ fn a_note_that_names_what_is_not_ours_deletes_nothing() {
 }
 
 #[test]
-fn a_note_that_the_guard_cannot_have_written_is_taken_out_and_told_once() {
+fn a_note_that_the_guard_cannot_have_written_is_taken_out_and_reported_once() {
     for (note, data, members, why) in [
         ("removing 1 Secret/root/uid", "present", "ready", "its format is not gatera's"),
         ("removing 1 Service/x", "present", "ready", "its format is not gatera's"),
@@ -149,9 +152,10 @@ fn a_wrong_note_is_replaced_while_the_world_shows_the_right_one() {
         );
         small.is_clean();
         assert!(small.object("Service", "web").is_some());
-        let told = |name: &str| small.events.iter().any(|it| it.starts_with(&format!("NotRemoved: {name} ")));
-        assert_eq!(told("Service web"), !named.is_empty(), "{:?}", small.events);
-        assert_eq!(told("ConfigMap other"), named.contains("other"), "{:?}", small.events);
+        let reported =
+            |name: &str| small.events.iter().any(|it| it.starts_with(&format!("NotRemoved: {name} ")));
+        assert_eq!(reported("Service web"), !named.is_empty(), "{:?}", small.events);
+        assert_eq!(reported("ConfigMap other"), named.contains("other"), "{:?}", small.events);
     }
 }
 
@@ -299,9 +303,9 @@ fn a_bootstrap_node_of_two_clusters_stays() {
     small.add(Kind::StatefulSet, twin);
     small.run(1);
     assert!(small.object("Service", SERVICE).is_some());
-    let told =
+    let reported =
         format!("NotRemoved: Service {SERVICE} is not removed: it leads to the bootstrap node of twin too;");
-    assert!(small.events[0].starts_with(&told), "{:?}", small.events);
+    assert!(small.events[0].starts_with(&reported), "{:?}", small.events);
 }
 
 /// In these modes the guard changes nothing, even if a removal has begun.

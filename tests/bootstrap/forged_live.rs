@@ -55,7 +55,7 @@ const THEIRS: [&str; 5] =
     ["service/other", "service/web", "configmap/web", "configmap/copy", "deployment/web"];
 
 #[test]
-fn a_forged_note_deletes_nothing_and_is_told() {
+fn a_forged_note_deletes_nothing_and_is_reported() {
     let plane: &'static ControlPlane = Box::leak(Box::new(ControlPlane::start()));
     install(plane);
     // Without marks, and with marks that a user with more rights wrote.
@@ -98,8 +98,8 @@ fn a_forged_note_deletes_nothing_and_is_told() {
         let after =
             THEIRS.map(|what| plane.get(&alive.ns, what)["metadata"]["uid"].as_str().unwrap().to_owned());
         assert_eq!(after, *before);
-        let mut told = events(alive, "NotRemoved");
-        told.sort();
+        let mut reported = events(alive, "NotRemoved");
+        reported.sort();
         let words = |what: &str, why: &str| {
             let (kind, name) = what.split_once(' ').unwrap();
             let kind = kind.to_ascii_lowercase();
@@ -108,7 +108,7 @@ fn a_forged_note_deletes_nothing_and_is_told() {
         };
         let not_its = format!("it does not lead to the bootstrap node of {STATEFUL_SET}");
         assert_eq!(
-            told,
+            reported,
             [
                 words("ConfigMap copy", "Deployment web reads it"),
                 words("ConfigMap web", "nothing in it shows that it is Galera's"),

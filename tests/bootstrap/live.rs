@@ -155,7 +155,7 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
         "{note}"
     );
     assert_eq!(alive.plane.get(&alive.ns, BOOTSTRAP)["spec"]["replicas"], 1);
-    let told = events(&alive, "BootstrapKept").len();
+    let reported = events(&alive, "BootstrapKept").len();
     alive.admin(&["label", "statefulset", STATEFUL_SET, "a=b"]).succeeded();
     let (code, text, _) = status(&alive, &[]);
     assert_eq!(code, 0);
@@ -163,7 +163,7 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
         text.contains("remove the bootstrap node: waits (galera-instance-galera-0 has a readiness probe"),
         "{text}"
     );
-    assert_eq!(events(&alive, "BootstrapKept").len(), told);
+    assert_eq!(events(&alive, "BootstrapKept").len(), reported);
     let (code, _, err) = status(&alive, &["nobody"]);
     assert_eq!(
         (code, err),

@@ -118,13 +118,13 @@ impl Small {
             Step::Condemn(it) => self.condemn(it),
             Step::Delete(it) => self.delete(it),
             Step::Correct { events, mark } => {
-                for told in events {
-                    self.tell(told);
+                for reported in events {
+                    self.tell(reported);
                 }
                 self.mark(mark);
             }
             Step::Finish(it) => self.finish(it),
-            Step::Announce(told) => self.tell(told),
+            Step::Announce(reported) => self.tell(reported),
             // In this model no member reports its cluster (`identity.rs`) or changes its configuration (`rollout.rs`).
             Step::Ask { .. } | Step::Identity { .. } | Step::Configure(_) | Step::Evict { .. } => {}
         }
@@ -146,8 +146,8 @@ impl Small {
                 Warrant::Stays(why) => left.push((target.clone(), why)),
             }
         }
-        for told in it.events(&left) {
-            self.tell(&told);
+        for reported in it.events(&left) {
+            self.tell(&reported);
         }
         self.mark(&it.mark());
     }
@@ -175,8 +175,8 @@ impl Small {
         })
     }
 
-    fn tell(&mut self, told: &Announcement) {
-        let event = format!("{}: {}", told.reason, told.note);
+    fn tell(&mut self, reported: &Announcement) {
+        let event = format!("{}: {}", reported.reason, reported.note);
         if !self.events.contains(&event) {
             self.events.push(event);
         }
@@ -269,7 +269,7 @@ pub(super) fn word(step: &Step) -> String {
         Step::Delete(it) => format!("delete {}", it.target),
         Step::Correct { mark, .. } => format!("correct {}", mark.bootstrap.as_deref().unwrap_or("nothing")),
         Step::Finish(it) => format!("finish {}", all(&it.rest)),
-        Step::Announce(told) => format!("tell {}", told.reason),
+        Step::Announce(reported) => format!("tell {}", reported.reason),
         Step::Ask { .. } => "ask".to_owned(),
         Step::Configure(it) => format!("configure {}", it.note.text()),
         Step::Evict { pod, .. } => format!("evict {pod}"),

@@ -253,7 +253,7 @@ fn may_do_its_work(thief: &Thief) {
 fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
     let plane = ControlPlane::start();
     guarded::install(&plane);
-    let told =
+    let reported =
         "Startup probe failed: the server is SYNCED; its cluster is 66373a7e-e610-11f1-91b9-7e68ccac15f1";
     let event = |name: &str, reason: &str, words: &str| {
         json!({
@@ -266,7 +266,7 @@ fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
     let of_the_other_group = |name: &str| {
         json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": name, "namespace": "default" },
-            "action": "a", "reason": "Unhealthy", "note": told, "eventTime": "2026-12-01T09:30:00.000000Z",
+            "action": "a", "reason": "Unhealthy", "note": reported, "eventTime": "2026-12-01T09:30:00.000000Z",
             "type": "Warning", "reportingController": "kubelet", "reportingInstance": "kubelet",
             "regarding": { "kind": "Pod", "namespace": "default", "name": "x", "uid": "y" },
         })
@@ -281,7 +281,7 @@ fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
             && output.stderr.contains("only a kubelet may report what a probe said of a Galera cluster")
     };
     eventually("the policy to be in force", || {
-        refused(&create(&event("a", "Unhealthy", told), &["--dry-run=server"])).then_some(())
+        refused(&create(&event("a", "Unhealthy", reported), &["--dry-run=server"])).then_some(())
     });
     let output = create(&of_the_other_group("a"), &[]);
     assert!(refused(&output), "{output}");
@@ -304,15 +304,15 @@ fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
     }
 
     create(&event("b", "Unhealthy", "Startup probe failed: x"), &[]).succeeded();
-    let patch = json!({ "message": told }).to_string();
+    let patch = json!({ "message": reported }).to_string();
     let output = plane.kubectl(User::Admin, &["patch", "event", "b", "--patch", &patch]);
     assert!(refused(&output), "{output}");
-    create(&event("c", "Other", told), &[]).succeeded();
+    create(&event("c", "Other", reported), &[]).succeeded();
     let output = plane.kubectl(User::Admin, &["patch", "event", "c", r#"--patch={"reason":"Unhealthy"}"#]);
     assert!(refused(&output), "{output}");
 
     let kubelet = ["--as=system:node:n", "--as-group=system:nodes", "--as-group=system:masters"];
-    create(&event("d", "Unhealthy", told), &kubelet).succeeded();
+    create(&event("d", "Unhealthy", reported), &kubelet).succeeded();
 }
 
 #[test]

@@ -14,12 +14,12 @@ use crate::paths::Terminal;
 
 /// The headlines of denials, and the warnings; those from kubectl also include the way out.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Reported {
     denials: BTreeSet<String>,
     warnings: Vec<String>,
 }
 
-impl Told {
+impl Reported {
     fn by_kubectl(text: &str) -> Self {
         let (mut it, mut before) = (Self::default(), "");
         for line in text.lines() {
@@ -104,7 +104,7 @@ impl Before {
         let asked = ["--namespace", ns, "apply", "--dry-run=server", "--filename", &file];
         let applied = self.it.plane.kubectl(User::Admin, &asked);
         let (code, said) = self.check(text, &["--namespace", ns]);
-        let (before, after) = (Told::by_check(&said), Told::by_kubectl(&applied.stderr));
+        let (before, after) = (Reported::by_check(&said), Reported::by_kubectl(&applied.stderr));
         assert!(before.is(&after), "{what}:\n{said}\n{}\n{before:#?}\n{after:#?}", applied.stderr);
         assert_eq!(code, i32::from(applied.status != 0), "{what}: {said}");
         (code, said)
@@ -204,16 +204,16 @@ fn what_comes_together_is_judged_as_if_the_cluster_came_last() {
     ] {
         let ns = plane.namespace("fresh");
         let (code, said) = before.check(&text, &["--namespace", &ns]);
-        let whole = Told::by_check(&said);
+        let whole = Reported::by_check(&said);
         let (last, rest): (Vec<_>, Vec<_>) =
             text.split("\n---\n").partition(|it| it.contains("kind: StatefulSet\n"));
         let file = before.file(&rest.join("\n---\n"));
         let first = plane.kubectl(User::Admin, &["--namespace", &ns, "apply", "--filename", &file]);
-        let mut after = Told::by_kubectl(&first.stderr);
+        let mut after = Reported::by_kubectl(&first.stderr);
         let file = before.file(&last.concat());
         let asked = ["--namespace", &ns, "apply", "--dry-run=server", "--filename", &file];
         let then = plane.kubectl(User::Admin, &asked);
-        after.denials.extend(Told::by_kubectl(&then.stderr).denials);
+        after.denials.extend(Reported::by_kubectl(&then.stderr).denials);
         let missing: Vec<_> = after.denials.difference(&whole.denials).collect();
         // Without a mode label on the namespace, objects without a label are not sent to the guard.
         let more = whole.denials.difference(&after.denials);

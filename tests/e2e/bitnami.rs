@@ -99,11 +99,11 @@ fn newest_is_found(galera: &Galera<'_>, writer: &Writer<'_>, cluster: &str) {
     // By then the image's setup has ended.
     let words = log(galera, &first);
     assert!(!words.contains("FORCE_SAFETOBOOTSTRAP"), "{words}");
-    let told = patiently("status to name the way back", || {
-        let told = status(galera);
-        if told.contains("gatera recover") { Ok(told) } else { Err(told) }
+    let reported = patiently("status to name the way back", || {
+        let reported = status(galera);
+        if reported.contains("gatera recover") { Ok(reported) } else { Err(reported) }
     });
-    println!("{told}");
+    println!("{reported}");
     led_back_from(galera, 1, cluster);
     writer.until_writes();
 }

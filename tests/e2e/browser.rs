@@ -42,9 +42,9 @@ impl Browser {
 
     /// Describes the current page for an error message, so it never fails.
     pub fn glance(&self) -> String {
-        let told = |what: Result<String, String>| what.unwrap_or_else(|error| format!("({error})"));
-        let text: String = told(self.session.text("body")).chars().take(GLANCE).collect();
-        format!("{} \"{}\"\n{text}", told(self.session.url()), told(self.session.title()))
+        let reported = |what: Result<String, String>| what.unwrap_or_else(|error| format!("({error})"));
+        let text: String = reported(self.session.text("body")).chars().take(GLANCE).collect();
+        format!("{} \"{}\"\n{text}", reported(self.session.url()), reported(self.session.title()))
     }
 
     fn until<T>(&self, what: &str, mut probe: impl FnMut(&Session) -> Result<T, String>) -> T {

@@ -18,7 +18,7 @@ use crate::galera::Galera;
 use crate::guard::{NAMESPACE, guarded, status};
 use crate::install::{formed_with, password, try_helm};
 use crate::lab::{Output, User};
-use crate::outage::until_told;
+use crate::outage::until_reported;
 use crate::power::Program;
 use crate::recover::walk;
 use crate::writer::Writer;
@@ -55,7 +55,7 @@ fn two_people_and_bad_luck_lose_no_acknowledged_row() {
 
     day.evening();
     // The last upgrade may have changed the configuration, which the guard then rolls out.
-    until_told(&galera, &["HEALTHY", "Steps of the guard: done"]);
+    until_reported(&galera, &["HEALTHY", "Steps of the guard: done"]);
     assert_eq!(galera.until_synced(3, 3), cluster, "GATERA_SEED={seed}: its history goes on");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");

@@ -39,8 +39,8 @@ fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
     );
     assert!(words.contains(&says), "{words}");
     println!("{words}");
-    let told = status(&galera);
-    assert!(told.contains(&format!("REFUSED {lonely}: it would found a new cluster")), "{told}");
+    let reported = status(&galera);
+    assert!(reported.contains(&format!("REFUSED {lonely}: it would found a new cluster")), "{reported}");
     for ordinal in [0, 2] {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }

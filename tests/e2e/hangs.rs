@@ -30,9 +30,9 @@ fn a_first_install_whose_bootstrap_server_was_killed_comes_to_its_end() {
     // with a way out. Or the bootstrap server founds its own cluster, and the step ends the copy that receives nothing.
     let (deadline, mut named) = (killed + Duration::from_secs(1200), false);
     while !(0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal))) {
-        let told = status(&galera);
-        assert!(Instant::now() < deadline, "{told}");
-        if let Some(line) = told.lines().find(|it| !named && it.contains(&format!("CUT-OFF {founder}"))) {
+        let reported = status(&galera);
+        assert!(Instant::now() < deadline, "{reported}");
+        if let Some(line) = reported.lines().find(|it| !named && it.contains(&format!("CUT-OFF {founder}"))) {
             println!("{line}\nafter {} s", killed.elapsed().as_secs());
             let way_out = format!("kubectl -n {namespace} delete pod {founder}: no member has data yet");
             assert!(line.contains(&way_out), "{line}");

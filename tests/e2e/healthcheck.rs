@@ -23,8 +23,8 @@ fn check(galera: &Galera<'_>, pod: &str, words: &[&str]) -> Output {
 
 fn until_rolled_out(galera: &Galera<'_>) {
     patiently("every member has the new template", || {
-        let told = galera.kubectl(&["rollout", "status", SET, "--watch=false"]).stdout;
-        if told.contains("rolling update complete 3 pods") { Ok(()) } else { Err(told) }
+        let reported = galera.kubectl(&["rollout", "status", SET, "--watch=false"]).stdout;
+        if reported.contains("rolling update complete 3 pods") { Ok(()) } else { Err(reported) }
     });
     galera.until_ready(3);
 }

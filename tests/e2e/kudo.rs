@@ -68,13 +68,13 @@ fn until_complete(galera: &Galera<'_>, plan: &str) {
 }
 
 #[test]
-fn the_operator_of_the_seed_documents_is_told_what_is_wrong_by_its_own_plan() {
+fn the_operator_of_the_seed_documents_is_reported_what_is_wrong_by_its_own_plan() {
     let galera = namespace("kudo-seed");
     let installed = install(&galera, "seed", &[]);
     assert_eq!(installed.status, 0, "{installed}");
     // A warning about the Instance, before KUDO has done anything.
-    let told = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is left to the default of the operator";
-    assert!(installed.stderr.contains(&told.replace("NS", &galera.namespace)), "{installed}");
+    let reported = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is left to the default of the operator";
+    assert!(installed.stderr.contains(&reported.replace("NS", &galera.namespace)), "{installed}");
 
     let said = patiently("KUDO's plan tells what was refused", || {
         let said = plans(&galera);

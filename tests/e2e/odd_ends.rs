@@ -119,8 +119,8 @@ fn a_clean_up_outlives_its_leaders() {
         let now = progress(&galera);
         if now.starts_with("removed") { Ok(()) } else { Err(now) }
     });
-    let told = events(&galera, "BootstrapRemoved");
-    assert_eq!(told.len(), 1, "it is told once: {told:?}");
+    let reported = events(&galera, "BootstrapRemoved");
+    assert_eq!(reported.len(), 1, "it is told once: {reported:?}");
     galera.until_synced(3, 3);
     assert_eq!(lives(&galera), before, "nobody restarts for it");
     for ordinal in 0..3 {
@@ -179,14 +179,18 @@ fn a_namespace_goes_in_the_middle_of_a_clean_up() {
     });
     hold(&galera, &service, false);
     patiently("everybody is told, where it can be told", || {
-        let told = [
+        let reported = [
             "get",
             "events",
             "--field-selector=reason=OverrideUsedG03",
             "--output=jsonpath={.items[*].message}",
         ];
-        let told = lab.kubectl(User::Admin, &[&told[..], &["--namespace=default"]].concat()).stdout;
-        if told.contains("G03 was overridden: it holds cluster going-galera") { Ok(()) } else { Err(told) }
+        let reported = lab.kubectl(User::Admin, &[&reported[..], &["--namespace=default"]].concat()).stdout;
+        if reported.contains("G03 was overridden: it holds cluster going-galera") {
+            Ok(())
+        } else {
+            Err(reported)
+        }
     });
     patiently("the namespace is gone", || {
         let there = lab

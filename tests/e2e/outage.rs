@@ -16,7 +16,7 @@ use crate::writer::Writer;
 use crate::{chance, gate};
 
 /// Waits until `gatera status` prints all of these texts.
-pub fn until_told(galera: &Galera<'_>, all: &[&str]) -> String {
+pub fn until_reported(galera: &Galera<'_>, all: &[&str]) -> String {
     let text = patiently("status tells it", || {
         let text = status(galera);
         if all.iter().all(|words| text.contains(words)) { Ok(text) } else { Err(format!("{all:?}: {text}")) }
@@ -80,7 +80,7 @@ fn a_node_that_stays_away_is_named() {
         all_die(galera, &pods[..2]);
         let waits = format!("WAITS {}, {}: they form the cluster again by themselves", pods[0], pods[1]);
         let awaited = format!("bring back {};", pods[2]);
-        until_told(galera, &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])]);
+        until_reported(galera, &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])]);
         // The guard has these reports, too, by the time a person thinks of deleting a member.
         let words = patiently("the refusal to say what it does", || {
             let deleted = galera.kubectl(&["delete", "pod", &pods[0], "--wait=false"]);
@@ -129,8 +129,9 @@ fn one_of_three_serves_again_when_a_person_says_so() {
     let (before, after) = outage("alone", "shop.t", |galera, writer, pods| {
         let still = power::stand_still(galera, &pods[1..]);
         power::kill_servers(&[&pods[1], &pods[2]]);
-        let text = until_told(galera, &[&format!("CUT-OFF {}: ", pods[0]), "on that one only: SET GLOBAL "]);
-        serves_alone_as_told(galera, &pods[0], &text);
+        let text =
+            until_reported(galera, &[&format!("CUT-OFF {}: ", pods[0]), "on that one only: SET GLOBAL "]);
+        serves_alone_as_reported(galera, &pods[0], &text);
         patiently("the one that is left to serve", || {
             let seen = galera.wsrep(&pods[0])?;
             if (seen.size, &*seen.state) == (1, "Synced") { Ok(()) } else { Err(format!("{seen:?}")) }
@@ -142,7 +143,7 @@ fn one_of_three_serves_again_when_a_person_says_so() {
 }
 
 /// Runs what `gatera status` prints for a member that is cut off from others that do not come back.
-pub fn serves_alone_as_told(galera: &Galera<'_>, pod: &str, text: &str) {
+pub fn serves_alone_as_reported(galera: &Galera<'_>, pod: &str, text: &str) {
     let (_, advice) = text.split_once("on that one only: ").expect("the way out");
     galera.ask(pod, advice.lines().next().unwrap());
 }
@@ -155,7 +156,7 @@ fn a_last_view_that_is_cut_short_needs_a_person() {
         galera.in_pod(&pods[2], &format!("head -c 60 {view} >/tmp/v && cat /tmp/v >{view}"));
         all_die(galera, pods);
         let runs = format!("{} runs, but without the last view", pods[2]);
-        let text = until_told(galera, &[&format!("LOOKS {}", pods[2]), &runs, "is on "]);
+        let text = until_reported(galera, &[&format!("LOOKS {}", pods[2]), &runs, "is on "]);
         start_from(galera, newest(&text));
     });
     assert_eq!(before, after, "its history goes on");
@@ -170,7 +171,7 @@ fn a_crash_in_the_middle_of_a_long_alter_on_all() {
             patiently("all of them alter", || power::all_are_in_a_ddl(pods));
             all_die(galera, pods);
         });
-        let text = until_told(galera, &["in a DDL", "is on "]);
+        let text = until_reported(galera, &["in a DDL", "is on "]);
         start_from(galera, newest(&text));
     });
 }
@@ -191,7 +192,7 @@ fn a_crash_in_the_middle_of_a_long_alter_on_one() {
             });
             all_die(galera, pods);
         });
-        let text = until_told(galera, &["in a DDL", "is on "]);
+        let text = until_reported(galera, &["in a DDL", "is on "]);
         start_from(galera, newest(&text));
     });
 }
@@ -226,7 +227,7 @@ fn a_cluster_that_lost_its_identity_is_led_out() {
     assert_eq!(fails("without the step"), zeros);
 
     let began = Instant::now();
-    until_told(&galera, &["Identity none", "NO-IDENTITY: whoever leaves or restarts never joins again"]);
+    until_reported(&galera, &["Identity none", "NO-IDENTITY: whoever leaves or restarts never joins again"]);
     let deleted = galera.kubectl(&["delete", "pod", &pods[1], "--wait=false"]);
     refused(&deleted, "G02", "its cluster has no identity");
     let restarted = galera.kubectl(&["rollout", "restart", "statefulset/zeros-galera"]);

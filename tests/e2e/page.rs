@@ -45,16 +45,16 @@ pub fn followed(galera: &Galera<'_>) {
     // The block fails for pods that exist already, so its status does not count.
     shell(galera, &head, pods);
     let (newest, end) = patiently("each to tell where its data ends", || {
-        let told = shell(galera, &head, ends).stdout;
+        let reported = shell(galera, &head, ends).stdout;
         // "NAME: gatera: start of TIME: position ID:SEQNO, ..."
         let position = |n: usize| {
-            let line = told.lines().find(|line| line.starts_with(&format!("{}: ", galera.member(n))))?;
+            let line = reported.lines().find(|line| line.starts_with(&format!("{}: ", galera.member(n))))?;
             Some((n, line.split_once("position ")?.1.split([' ', ',']).next()?.to_owned()))
         };
-        let told: Vec<_> = (0..3).filter_map(position).collect();
+        let reported: Vec<_> = (0..3).filter_map(position).collect();
         let number = |end: &str| end.rsplit_once(':').and_then(|it| it.1.parse::<u64>().ok());
-        let newest = told.iter().max_by_key(|(_, end)| number(end)).cloned();
-        newest.filter(|_| told.len() == 3).ok_or_else(|| format!("{told:?}"))
+        let newest = reported.iter().max_by_key(|(_, end)| number(end)).cloned();
+        newest.filter(|_| reported.len() == 3).ok_or_else(|| format!("{reported:?}"))
     });
     let (example, commands) = ask.split_once('\n').unwrap();
     assert!(example.starts_with("N=1 end="), "{example}");

@@ -295,7 +295,7 @@ pub fn a_power_failure_loses_nothing(galera: &Galera<'_>, cluster: &str) {
     all_servers_die_while_one_is_behind(galera);
     assert_eq!(galera.until_synced(3, 3), cluster, "the cluster knows who it is");
     assert_eq!([0, 1, 2].map(|ordinal| late_rows(galera, ordinal)), [Some(10); 3]);
-    each_told_where_it_started(galera);
+    each_reported_where_it_started(galera);
     members_agree(galera, "shop.t, shop.late");
 }
 
@@ -316,7 +316,7 @@ pub fn members_agree(galera: &Galera<'_>, tables: &str) {
 }
 
 /// Asserts that each log shows a recovery; once a member has joined, nothing else does.
-fn each_told_where_it_started(galera: &Galera<'_>) {
+fn each_reported_where_it_started(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).stdout;
         assert!(log.contains("recovered after a crash"), "{log}");

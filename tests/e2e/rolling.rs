@@ -129,10 +129,13 @@ fn a_good_change_reaches_everybody_and_a_fatal_one_costs_one_member() {
     assert_eq!(why, format!("{} keeps failing with {option} (unknown variable {option})", galera.member(2)));
     assert_eq!(pods[..2], uids(&galera)[..2], "two members never noticed");
     println!("{}", status(&galera));
-    let told = events(&galera, "RolloutStopped");
-    let told = told.first().and_then(|it| it["note"].as_str()).unwrap_or_default();
-    println!("{told}");
-    assert!(told.starts_with(&why) && told.contains("its log") && told.contains("nodeconfig"), "{told}");
+    let reported = events(&galera, "RolloutStopped");
+    let reported = reported.first().and_then(|it| it["note"].as_str()).unwrap_or_default();
+    println!("{reported}");
+    assert!(
+        reported.starts_with(&why) && reported.contains("its log") && reported.contains("nodeconfig"),
+        "{reported}"
+    );
     writer.until_writes();
 
     // Members that die while the ConfigMap contains this option start with the file that was good.

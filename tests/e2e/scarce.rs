@@ -30,7 +30,7 @@ fn a_disk_that_fills() {
         galera.until_synced(3, 3);
 
         let began = Instant::now();
-        let told = patiently("its disk is full", || {
+        let reported = patiently("its disk is full", || {
             let rows = "USE shop; INSERT INTO shop.heavy (body) SELECT REPEAT('x', 1048576) FROM seq_1_to_4";
             galera.sql(&pods[0], rows);
             let text = status(galera);
@@ -40,7 +40,7 @@ fn a_disk_that_fills() {
                 text.contains(&format!("REFUSED {}: ", pods[2])) && text.contains("(its disk is full)");
             if evicted || refused { Ok(text) } else { Err(text) }
         });
-        println!("{told}\nafter {:.1} s", began.elapsed().as_secs_f64());
+        println!("{reported}\nafter {:.1} s", began.elapsed().as_secs_f64());
         writer.until_writes();
         shell(r#"rm -rf "$1.was" && mount -o remount,size=2G "$1""#, &[&volume]);
         // As the way out says. A server whose start was refused starts again by itself, but sooner if its pod is deleted.

@@ -27,7 +27,7 @@ fn stopped(galera: &Galera<'_>) {
 
 /// Checks that `gatera start` refuses and names this problem, then runs the command that it prints, unchanged. Where it leaves
 /// open whose data is right, `right` names the member.
-fn started_as_told(galera: &Galera<'_>, what: &str, says: &[&str], right: Option<usize>) {
+fn started_as_reported(galera: &Galera<'_>, what: &str, says: &[&str], right: Option<usize>) {
     let (code, text) = outcome(walk("start", galera, &["--yes"]));
     println!("--- {what}\n{text}");
     assert_eq!(code, Some(1), "{text}");
@@ -75,7 +75,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
         "claim {} had newer data when it was stopped, and no member has that data now",
         galera.claim(0)
     );
-    started_as_told(&galera, "an older copy", &[&newer], None);
+    started_as_reported(&galera, "an older copy", &[&newer], None);
     whole(&galera, &cluster, 5);
 
     // The newest volume is empty, then another one.
@@ -83,7 +83,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
         stopped(&galera);
         shell(r#"find "$1" -mindepth 1 -delete"#, &[&galera.volume(ordinal)]);
         let empty = format!("{} is empty, and may have had newer data", galera.member(ordinal));
-        started_as_told(&galera, "an empty volume", &[&empty], None);
+        started_as_reported(&galera, "an empty volume", &[&empty], None);
         whole(&galera, &cluster, 5);
     }
 
@@ -92,7 +92,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     galera.delete_claim(&galera.claim(1));
     galera.until_gone(&format!("pvc/{}", galera.claim(1)));
     let empty = format!("{} has no claim with a volume, and may have had newer data", galera.member(1));
-    started_as_told(&galera, "a lost claim", &[&empty], None);
+    started_as_reported(&galera, "a lost claim", &[&empty], None);
     whole(&galera, &cluster, 5);
 
     // The data of another cluster.
@@ -101,7 +101,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     stopped(&galera);
     shell(r#"rm -rf "$2" && cp -a "$1" "$2""#, &[&other.volume(0), &galera.volume(2)]);
     let differs = format!("have different histories ({cluster} and {strangers}): two clusters were created");
-    started_as_told(&galera, "another cluster's data", &[&differs], None);
+    started_as_reported(&galera, "another cluster's data", &[&differs], None);
     whole(&galera, &cluster, 5);
 }
 

@@ -10,7 +10,7 @@ use crate::galera::{Galera, patiently};
 use crate::guard::{guarded, status};
 use crate::install::{formed_with, grown, password};
 use crate::lab::User;
-use crate::outage::serves_alone_as_told;
+use crate::outage::serves_alone_as_reported;
 use crate::power;
 use crate::transfer;
 use crate::writer::Writer;
@@ -94,7 +94,7 @@ fn all_come_back(galera: &Galera<'_>) {
         let waits = began.elapsed() < Duration::from_secs(90);
         if let Some((_, rest)) = text.split_once("CUT-OFF ").filter(|_| !helped && !waits) {
             println!("{text}");
-            serves_alone_as_told(galera, rest.split(':').next().unwrap(), &text);
+            serves_alone_as_reported(galera, rest.split(':').next().unwrap(), &text);
             helped = true;
         }
         Err(text)

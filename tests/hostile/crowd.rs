@@ -62,7 +62,7 @@ impl Tally {
     }
 
     /// Returns the counts by kind.
-    pub fn told(&self) -> Vec<(String, usize)> {
+    pub fn reported(&self) -> Vec<(String, usize)> {
         let count = |(way, _): &(Way, usize)| self.0[*way as usize].load(Ordering::Relaxed);
         WAYS.iter().map(|it| (format!("{:?}", it.0), count(it))).collect()
     }

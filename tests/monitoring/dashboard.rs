@@ -8,7 +8,7 @@ use leader::plan::rollout::Stage;
 use serde_json::{Value, json};
 
 use super::promql::{Asked, asked};
-use super::told::Told;
+use super::reported::Reported;
 use super::{check_rules, file, objects, rendered};
 
 /// The number of columns in which Grafana lays out panels.
@@ -105,11 +105,11 @@ fn histories_name_every_state() {
 
 #[tokio::test]
 async fn it_asks_for_what_a_guard_tells() {
-    let told = Told::by_a_guard().await;
+    let reported = Reported::by_a_guard().await;
     let dashboard = dashboard();
     for (title, expression, legend) in expressions(&dashboard) {
         let asked = asked(&filled_in(expression));
-        assert_eq!(told.knows(&asked), Ok(()), "{title}");
+        assert_eq!(reported.knows(&asked), Ok(()), "{title}");
         for selector in &asked.selectors {
             let labels: Vec<_> = selector.matchers.iter().map(|it| &*it.label).collect();
             assert!(labels.starts_with(&["namespace", "job"]), "{title}: {expression} mixes guards");

@@ -37,7 +37,7 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
         "image": "bitnami/mariadb-galera:12.0.2", "volumeMounts": [{ "name": "datadir", "mountPath": "/bitnami/mariadb" }],
         "env": [{ "name": "BASH_ENV", "value": "/own" }],
     }));
-    let told = at(ID, 351);
+    let reported = at(ID, 351);
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
     let granted = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     for (what, template) in [
@@ -50,7 +50,7 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
         ("a position that its command looks for", server(json!({ "command": ["mysqld_safe"] }))),
         ("its command is left alone", keep),
     ] {
-        for members in [["absent"; 3], ["starting", "absent", "absent"], [&*told, "stuck", "absent"]] {
+        for members in [["absent"; 3], ["starting", "absent", "absent"], [&*reported, "stuck", "absent"]] {
             for all in [false, true] {
                 let mut scene = with(members, &template);
                 let want = Want { all, ..Want::default() };

@@ -30,13 +30,13 @@ pub struct Pod {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reader {
     Runs,
-    Told(u64),
+    Reported(u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Does {
     Starts,
-    Told,
+    Reported,
     Refused,
     Serves,
     /// It is not Ready for a moment, because it is the donor of a joiner.
@@ -49,8 +49,8 @@ pub enum Does {
 }
 
 impl Reader {
-    pub fn told(self) -> Option<u64> {
-        if let Self::Told(seqno) = self { Some(seqno) } else { None }
+    pub fn reported(self) -> Option<u64> {
+        if let Self::Reported(seqno) = self { Some(seqno) } else { None }
     }
 }
 
@@ -135,13 +135,13 @@ impl State {
                 object["spec"].as_object_mut().unwrap().remove("nodeName");
                 object["status"] = json!({ "phase": "Pending" });
             }
-            scene.also.extend(pod.read.map(|read| reader::pod(&object, read.told())));
+            scene.also.extend(pod.read.map(|read| reader::pod(&object, read.reported())));
             scene.also.push(object);
         }
         let mut facts = scene.facts(settings);
         for (ordinal, pod) in self.pods.iter().enumerate() {
             let ends = match pod.as_ref().map(|pod| pod.does) {
-                Some(Does::Told) => self.data[ordinal],
+                Some(Does::Reported) => self.data[ordinal],
                 Some(Does::Rests) => self.data[ordinal].saturating_sub(1),
                 _ => continue,
             };
@@ -226,7 +226,7 @@ impl State {
         }
         let of = |view: u8| (0..3).filter(move |it| view & (1 << it) != 0);
         let whole = |view: &u8| {
-            *view != 0 && of(*view).all(|it| self.does(it) == Some(Does::Told) && self.views[it] == *view)
+            *view != 0 && of(*view).all(|it| self.does(it) == Some(Does::Reported) && self.views[it] == *view)
         };
         let view = self.views.into_iter().find(whole)?;
         let newest = of(view).map(|it| self.data[it]).max()?;
@@ -250,7 +250,8 @@ impl State {
     /// Returns the same state with the smallest numbers in the same order, so that equivalent states are equal.
     pub fn least(mut self) -> Self {
         let pods = self.pods.iter().flatten();
-        let read = pods.clone().filter_map(|pod| pod.read?.told()).chain(pods.filter_map(|pod| pod.right));
+        let read =
+            pods.clone().filter_map(|pod| pod.read?.reported()).chain(pods.filter_map(|pod| pod.right));
         let numbers: BTreeSet<u64> =
             read.chain(self.data).chain(self.granted.map(|granted| granted.1)).collect();
         let least = |number: u64| u64::try_from(numbers.range(..number).count()).unwrap() + 1;
@@ -258,7 +259,8 @@ impl State {
         self.granted = self.granted.map(|(member, at)| (member, least(at)));
         for pod in self.pods.iter_mut().flatten() {
             pod.right = pod.right.map(least);
-            pod.read = pod.read.map(|read| read.told().map_or(Reader::Runs, |at| Reader::Told(least(at))));
+            pod.read =
+                pod.read.map(|read| read.reported().map_or(Reader::Runs, |at| Reader::Reported(least(at))));
         }
         self
     }
@@ -306,9 +308,9 @@ impl State {
                                 after.views[it] = 0;
                                 after = after.changes_view();
                             }
-                            None => becomes.does = Does::Told,
+                            None => becomes.does = Does::Reported,
                         },
-                        Does::Told if pod.finds && self.serves() => {
+                        Does::Reported if pod.finds && self.serves() => {
                             becomes.does = Does::Serves;
                             let newest = (0..3)
                                 .filter(|other| self.does(*other).is_some_and(Does::serves))
@@ -321,9 +323,9 @@ impl State {
                         Does::Rests => becomes.does = Does::Starts,
                         Does::Leaves => after.pods[it] = None,
                         Does::Held if pod.read == Some(Reader::Runs) => {
-                            becomes.read = Some(Reader::Told(self.data[it]));
+                            becomes.read = Some(Reader::Reported(self.data[it]));
                         }
-                        Does::Told | Does::Refused | Does::Serves | Does::Held => continue,
+                        Does::Reported | Does::Refused | Does::Serves | Does::Held => continue,
                     }
                 }
             }

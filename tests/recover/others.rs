@@ -65,7 +65,7 @@ fn who_copies_from_nobody_is_made_anew() {
 
 /// Seen on real nodes: two members without a position formed a cluster of their own, and the command waited for them endlessly.
 #[test]
-fn who_is_in_another_cluster_is_told_and_not_waited_for() {
+fn who_is_in_another_cluster_is_reported_and_not_waited_for() {
     let asked = format!("{STATEFUL_SET}-0 at {ID}:363 until=2026-12-01T10:00:00Z");
     let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     let says = |first: &str, granted: bool| {

@@ -13,7 +13,7 @@ use super::{ID, at, reads};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 
 /// Returns the pod that reads a member's data, as the command creates it for the member's own pod, with its result.
-pub fn pod(own: &Value, told: Option<u64>) -> Value {
+pub fn pod(own: &Value, reported: Option<u64>) -> Value {
     let member = own["metadata"]["name"].as_str().unwrap();
     let mut own = own.clone();
     let claim = json!({ "claimName": format!("datadir-{member}") });
@@ -23,7 +23,7 @@ pub fn pod(own: &Value, told: Option<u64>) -> Value {
     let mut pod = recovery::reader_pod(&own, "mariadb", None).unwrap();
     pod["metadata"]["uid"] = json!(format!("reader-of-{member}"));
     let began = "2026-12-01T09:28:00Z";
-    let state = told.map_or_else(
+    let state = reported.map_or_else(
         || json!({ "running": { "startedAt": began } }),
         |seqno| {
             let words = format!(
@@ -46,10 +46,10 @@ fn held_up(scene: &Scene, ordinal: usize) -> Value {
 }
 
 /// Returns a scene whose first member does not run and has a reader, with a change to both pods.
-fn with(change: impl Fn(&mut Value, &mut Value), told: Option<u64>) -> Scene {
+fn with(change: impl Fn(&mut Value, &mut Value), reported: Option<u64>) -> Scene {
     let mut scene = Scene { members: vec![at(ID, 351), at(ID, 363), at(ID, 360)], ..Scene::default() };
     let mut own = held_up(&scene, 0);
-    let mut reader = pod(&own, told);
+    let mut reader = pod(&own, reported);
     change(&mut own, &mut reader);
     scene.also.extend([own, reader]);
     scene

@@ -129,7 +129,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
     let pod = |does| Some(Pod { does, ..FRESH });
     let begins = [
         State {
-            pods: [pod(Does::Told), None, None],
+            pods: [pod(Does::Reported), None, None],
             data: [1, 3, 2],
             views: [0; 3],
             granted: None,
@@ -137,7 +137,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             kept: false,
         },
         State {
-            pods: [pod(Does::Told), pod(Does::Told), pod(Does::Told)],
+            pods: [pod(Does::Reported), pod(Does::Reported), pod(Does::Reported)],
             data: [1, 2, 2],
             views: [0; 3],
             granted: None,
@@ -146,7 +146,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
         },
         // All members crashed at once; in the next state, one after the other.
         State {
-            pods: [pod(Does::Told), pod(Does::Starts), None],
+            pods: [pod(Does::Reported), pod(Does::Starts), None],
             data: [2, 1, 2],
             views: [7; 3],
             granted: None,
@@ -154,7 +154,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             kept: false,
         },
         State {
-            pods: [pod(Does::Told), pod(Does::Told), pod(Does::Rests)],
+            pods: [pod(Does::Reported), pod(Does::Reported), pod(Does::Rests)],
             data: [1, 2, 3],
             views: [7, 6, 4],
             granted: None,
@@ -166,7 +166,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             pods: [
                 Some(Pod { right: Some(3), led: true, does: Does::Serves, ..FRESH }),
                 Some(Pod { does: Does::Serves, finds: true, ..FRESH }),
-                pod(Does::Told),
+                pod(Does::Reported),
             ],
             data: [3, 3, 1],
             views: [0; 3],
@@ -176,7 +176,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
         },
         // One node of three is lost, and members must not share one; the pod of the lost node waits for another.
         State {
-            pods: [pod(Does::Told), pod(Does::Told), pod(Does::Held)],
+            pods: [pod(Does::Reported), pod(Does::Reported), pod(Does::Held)],
             data: [2, 1, 2],
             views: [7; 3],
             granted: None,

@@ -109,7 +109,7 @@ fn what_a_person_reads() {
     let mut page: String =
         rows.iter().map(|(what, scene)| format!("stop: {what}\n{}\n\n", says(scene).trim_end())).collect();
     let all = Want { all: true, ..Want::default() };
-    let told = |numbers: [u64; 3]| {
+    let reported = |numbers: [u64; 3]| {
         let words = numbers.map(|seqno| at(ID, seqno));
         Scene { ended: vec![363, 360, 351], ..members([&words[0], &words[1], &words[2]]) }
     };
@@ -120,9 +120,9 @@ fn what_a_person_reads() {
         ("one is still leaving", half(["ready", "ready", "going"])),
         ("one of those that stayed fell", half(["ready", "stuck", "absent"])),
         ("all those that stayed fell", half(["stuck", "stuck", "absent"])),
-        ("all told, and nothing changed", told([363, 360, 351])),
-        ("one has gone on by itself", told([363, 370, 351])),
-        ("all volumes are older", told([300, 300, 300])),
+        ("all told, and nothing changed", reported([363, 360, 351])),
+        ("one has gone on by itself", reported([363, 370, 351])),
+        ("all volumes are older", reported([300, 300, 300])),
         ("all are back", Scene { ended: vec![363, 360, 351], ..members(["ready"; 3]) }),
         ("it was never stopped", members(["ready"; 3])),
         ("it was never stopped, and one is not Ready", members(["ready", "starting", "ready"])),

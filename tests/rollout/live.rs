@@ -144,10 +144,10 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
             .env("KUBECONFIG", alive.plane.kubeconfig(User::Admin))
             .output()
             .unwrap();
-        let [read, told] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
-        let told =
-            told.strip_prefix("gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n");
-        (output.status.code().unwrap(), read + told.unwrap())
+        let [read, reported] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        let reported = reported
+            .strip_prefix("gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n");
+        (output.status.code().unwrap(), read + reported.unwrap())
     };
     let says = |arguments: &[&str], begins: &str| {
         let (code, text) = rollout(arguments);

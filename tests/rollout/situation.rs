@@ -174,9 +174,9 @@ impl Situation {
         let done = match step.as_deref() {
             None => String::new(),
             Some(Step::Configure(it)) => {
-                let told: Vec<_> =
+                let reported: Vec<_> =
                     it.events.iter().map(|it| format!(" tell {}: {}", it.reason, it.note)).collect();
-                format!("note {} after {}s{}", it.note.text(), it.patience.as_secs(), told.concat())
+                format!("note {} after {}s{}", it.note.text(), it.patience.as_secs(), reported.concat())
             }
             Some(Step::Evict { pod, patience, .. }) => format!("evict {pod} after {}s", patience.as_secs()),
             Some(Step::Announce(it)) => format!("tell {}: {}", it.reason, it.note),

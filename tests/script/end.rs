@@ -92,7 +92,7 @@ fn the_exit_code_is_the_servers() {
 /// A start that fails because of an option names the option, for `gatera status` and a stopped rollout to show, but never its
 /// value.
 #[test]
-fn the_option_that_ended_the_server_is_told() {
+fn the_option_that_ended_the_server_is_reported() {
     let rows = [
         ("mariadbd: unknown variable 'max_conections=350'", 7, "unknown variable max_conections"),
         ("mariadbd: unknown variable 'wsrep_sst_authx=sst:hunter2'", 7, "unknown variable wsrep_sst_authx"),
@@ -115,7 +115,7 @@ fn the_option_that_ended_the_server_is_told() {
         ("mariadbd: Can't start server: Bind on TCP/IP port", 7, ""),
         ("mariadbd: unknown variable 'not_asked=1'", 0, ""),
     ];
-    for_each(&rows, |pod, &(error, code, told)| {
+    for_each(&rows, |pod, &(error, code, reported)| {
         server(pod, "");
         pod.write(
             "help",
@@ -130,7 +130,7 @@ fn the_option_that_ended_the_server_is_told() {
         let outcome = run(pod, "mariadbd --datadir=DATA").exits(code);
         let message = fs::read_to_string(pod.path("termination")).unwrap();
         let ended = StartReport::read(&message).unwrap();
-        assert_eq!(ended.ended().unwrap_or_default(), told, "{message}");
+        assert_eq!(ended.ended().unwrap_or_default(), reported, "{message}");
         assert!(!message.contains("hunter2") && !outcome.err.contains("hunter2"), "{message} {outcome:?}");
     });
 }
@@ -161,7 +161,7 @@ fn a_server_that_says_it_has_to_be_started_again_is() {
 /// The position is recorded when the cluster is stopped (`gatera stop`). For a server that did not stop in order none is
 /// reported.
 #[test]
-fn where_the_data_ends_is_told_when_the_server_has_stopped_in_order() {
+fn where_the_data_ends_is_reported_when_the_server_has_stopped_in_order() {
     let rows = [
         (state(ID, "363", "1"), 0, Some(format!("{ID}:363, safe_to_bootstrap 1"))),
         (state(ID, "360", "0"), 0, Some(format!("{ID}:360, safe_to_bootstrap 0"))),
@@ -170,7 +170,7 @@ fn where_the_data_ends_is_told_when_the_server_has_stopped_in_order() {
         ("garbage".to_owned(), 0, None),
         (state(ID, "363", "1"), 1, None),
     ];
-    for_each(&rows, |pod, (left, code, told)| {
+    for_each(&rows, |pod, (left, code, reported)| {
         server(pod, "");
         pod.write("left", left).write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "41", "0"));
         pod.tool(
@@ -192,11 +192,11 @@ fn where_the_data_ends_is_told_when_the_server_has_stopped_in_order() {
         assert_eq!(child.wait().unwrap().code(), Some(*code));
         let message = fs::read_to_string(pod.path("termination")).unwrap();
         let end = start_report::end(&message);
-        match told {
+        match reported {
             None => assert_eq!((end, &*message), (None, "")),
-            Some(told) => {
-                assert!(message.ends_with(&format!("Z: position {told}\n")), "{message}");
-                assert_eq!(end.map(|it| it.to_string()).as_deref(), told.split(',').next());
+            Some(reported) => {
+                assert!(message.ends_with(&format!("Z: position {reported}\n")), "{message}");
+                assert_eq!(end.map(|it| it.to_string()).as_deref(), reported.split(',').next());
             }
         }
     });

@@ -286,8 +286,8 @@ fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
         assert!(right && whole || life.founds && !recorded, "it founds a second cluster: {story}");
     }
     if said.contains("start of ") {
-        let told = said.split_once("Z: ").unwrap().1;
-        assert_eq!(told.starts_with(&format!("position {ID}:41,")), whole, "its position: {story}");
+        let reported = said.split_once("Z: ").unwrap().1;
+        assert_eq!(reported.starts_with(&format!("position {ID}:41,")), whole, "its position: {story}");
     } else {
         assert!(refused, "nothing is told: {story}");
     }

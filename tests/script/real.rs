@@ -45,8 +45,11 @@ fn no_option_keeps_a_real_server_from_printing_its_position() {
         pod.env("GATERA_ONLY_TELLS", "yes").env("PATH", std::env::var_os("PATH").unwrap());
         let step = pod.step(&args).output().unwrap();
         let outcome = Outcome::of(&step).exits(0);
-        let told = fs::read_to_string(pod.path("start")).unwrap();
-        assert!(told.contains("position unknown: InnoDB holds none"), "{options}: {told} {outcome:#?}");
+        let reported = fs::read_to_string(pod.path("start")).unwrap();
+        assert!(
+            reported.contains("position unknown: InnoDB holds none"),
+            "{options}: {reported} {outcome:#?}"
+        );
         let bad = pod
             .env("GATERA_ONLY_TELLS", "")
             .step(&format!("{args} --max-conections=hunter2"))

@@ -47,7 +47,7 @@ pub(super) fn started(pod: &Pod) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-fn told(pod: &Pod) -> String {
+fn reported(pod: &Pod) -> String {
     let line = fs::read_to_string(pod.path("start")).unwrap();
     assert_eq!(line, fs::read_to_string(pod.path("termination")).unwrap());
     line.trim_end().split_once("Z: ").unwrap().1.to_owned()
@@ -265,7 +265,7 @@ fn whatever_the_data_directory_holds_the_server_starts_from_there() {
         let address = format!("--wsrep-cluster-address=gcomm://{}?gmcast.segment=1,2", hosts.join(","));
         let address = if case.hosts == 0 { "--wsrep-on=ON".to_owned() } else { address };
         let outcome = run(pod, &format!("mariadbd {address} --datadir=DATA")).exits(0);
-        assert_eq!(told(pod), case.says, "{}: {outcome:#?}", case.what);
+        assert_eq!(reported(pod), case.says, "{}: {outcome:#?}", case.what);
         let mut expected = vec![address, format!("--datadir={}", pod.path("data").display())];
         expected.extend(case.position.iter().map(|it| format!("--wsrep-start-position={it}")));
         assert_eq!(started(pod), expected, "{}: {outcome:#?}", case.what);
@@ -317,7 +317,7 @@ fn a_member_whose_grastate_was_removed_copies_everything() {
         pod.write("data/ibdata1", "x").write("data/gvwstate.dat", VIEW);
         run(pod, "mariadbd --datadir=DATA").exits(0);
         assert_eq!(
-            told(pod),
+            reported(pod),
             "position unknown: the server could not be asked, and grastate.dat has no id, safe_to_bootstrap unknown"
         );
         assert_eq!(started(pod).len(), 1);

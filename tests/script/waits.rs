@@ -19,8 +19,8 @@ fn idle_of(ago: u64, worked: u64, server: u64) -> String {
 #[test]
 fn nobody_writes_what_is_over_by_now() {
     for_each(&[false, true], |pod, joins| {
-        let told = "start of 2026-11-22T01:02:48Z: position 66373a7e-e610-11f1-91b9-7e68ccac15f1:7, stopped in order, safe_to_bootstrap 0";
-        pod.state("JOINING").write("start", told).env("GATERA_TERMINATION_LOG", pod.path("termination"));
+        let reported = "start of 2026-11-22T01:02:48Z: position 66373a7e-e610-11f1-91b9-7e68ccac15f1:7, stopped in order, safe_to_bootstrap 0";
+        pod.state("JOINING").write("start", reported).env("GATERA_TERMINATION_LOG", pod.path("termination"));
         if *joins {
             // The step is done while the probe still asks for the free space of the disk.
             pod.tool("df", r#"echo SYNCED >"$POD/joined""#);
@@ -36,7 +36,7 @@ fn nobody_writes_what_is_over_by_now() {
 
 /// A joining server that receives nothing is reported after two minutes.
 #[test]
-fn a_transfer_that_has_failed_is_told() {
+fn a_transfer_that_has_failed_is_reported() {
     const IST: &str = "0100007F:11D8 0200007F:A000 01";
     let idle_since = |ago, worked| idle_of(ago, worked, (START - BOOT) * 100);
     // The idle time, the CPU time at its beginning (it is 23 now), another process, a connection.
@@ -187,7 +187,7 @@ fn a_joiner_whose_vote_is_needed_stays() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let row = |left: &str| format!("/dev/vda  264212084 264211000   {left}     100% /some where");
     for_each(&[("0", true), ("1023", true), ("1024", false), ("66616960", false)], |pod, (left, full)| {
         if !pod.looks_for("df") {

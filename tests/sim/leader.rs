@@ -77,8 +77,8 @@ impl Sim {
             Step::Condemn(it) => self.set_removing(it, Some(&it.owner)),
             Step::Delete(it) => self.delete_condemned(it),
             Step::Correct { mark, events } => {
-                for told in events {
-                    self.tell_everybody(told);
+                for reported in events {
+                    self.tell_everybody(reported);
                 }
                 let Mark { id, uid, version, bootstrap } = mark;
                 match bootstrap {
@@ -87,8 +87,8 @@ impl Sim {
                 }
             }
             Step::Finish(it) => self.finish(it),
-            Step::Announce(told) => {
-                self.tell_everybody(told);
+            Step::Announce(reported) => {
+                self.tell_everybody(reported);
                 Ok(())
             }
         }
@@ -113,8 +113,8 @@ impl Sim {
                 }
             }
         }
-        for told in &it.events {
-            self.tell_everybody(told);
+        for reported in &it.events {
+            self.tell_everybody(reported);
         }
         self.annotate(
             Kind::StatefulSet,
@@ -133,8 +133,8 @@ impl Sim {
         }
     }
 
-    fn tell_everybody(&mut self, told: &Announcement) {
-        self.story.tell(self.agenda.now, "event", || format!("{}: {}", told.reason, told.note));
+    fn tell_everybody(&mut self, reported: &Announcement) {
+        self.story.tell(self.agenda.now, "event", || format!("{}: {}", reported.reason, reported.note));
     }
 
     /// Writes one annotation of the object with this uid, in this version; an empty version matches any.
@@ -205,8 +205,8 @@ impl Sim {
                 Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
             }
         }
-        for told in it.events(&left) {
-            self.tell_everybody(&told);
+        for reported in it.events(&left) {
+            self.tell_everybody(&reported);
         }
         self.write_mark(&it.mark())
     }
@@ -229,7 +229,7 @@ impl Sim {
     /// Asks the Ready servers for their cluster's id, as their probes report it, and writes down the conclusion.
     fn ask_members(&mut self, id: &Id, wanted: &str) -> Result<(), String> {
         let (index, now) = (self.guard.leader, self.agenda.now);
-        let told: identity::Answers = self
+        let reported: identity::Answers = self
             .lives
             .iter()
             .filter(|(_, life)| life.ready)
@@ -242,7 +242,7 @@ impl Sim {
         let look = |view: &View<'_>| {
             let cluster =
                 view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == wanted)?;
-            let found = identity::concluded(cluster, view, &told)?;
+            let found = identity::concluded(cluster, view, &reported)?;
             let word = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
             Some((found, word, cluster.workload.metadata.resource_version.clone()))
         };
@@ -254,8 +254,8 @@ impl Sim {
             let mark = inject::identity::mark(is.as_ref()).to_owned();
             self.annotate(Kind::StatefulSet, &id.name, wanted, &version, marks::IDENTITY, Some(&mark))?;
         }
-        for told in &beside {
-            self.tell_everybody(told);
+        for reported in &beside {
+            self.tell_everybody(reported);
         }
         for (pod, uid) in unannotated
             .iter()
@@ -282,6 +282,6 @@ fn brief(step: &Step) -> String {
         Step::Delete(it) => format!("Delete {}", it.target),
         Step::Correct { .. } => "Correct".to_owned(),
         Step::Finish(_) => "Finish".to_owned(),
-        Step::Announce(told) => format!("Tell {}", told.reason),
+        Step::Announce(reported) => format!("Tell {}", reported.reason),
     }
 }

@@ -305,7 +305,7 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
 }
 
 #[test]
-fn what_is_rare_is_told_without_names_of_a_library() {
+fn what_is_rare_is_reported_without_names_of_a_library() {
     let words = pair::refusal(&webpki::Error::MaximumNameConstraintComparisonsExceeded, None).to_string();
     let is = "API servers would refuse tls.crt: its chain cannot be verified (maximum name constraint comparisons exceeded)";
     assert_eq!(words, is);

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_is_said_and_an_end_is_told_once() {
+    fn what_there_is_is_said_and_an_end_is_reported_once() {
         let said = |known: &Known, strange: Option<&str>| known.summary("gatera", strange.map(str::to_owned));
         let mut known = Known::default();
         assert_eq!(said(&known, None), "not registered yet");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn however_a_task_ends_its_name_and_its_words_are_told() {
+    async fn however_a_task_ends_its_name_and_its_words_are_reported() {
         let returned = ready(());
         let broke = async { panic!("an arm {}", "too short") };
         for (end, why) in [

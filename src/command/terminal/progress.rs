@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_is_told_and_nothing_of_it_stays() {
+    fn what_lasts_is_reported_and_nothing_of_it_stays() {
         let screen = Screen::default();
         let progress = Progress::shown_on(screen.clone(), Duration::ZERO);
         progress.says(|| "reading".to_owned());
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_soon_is_not_told() {
+    fn what_is_done_soon_is_not_reported() {
         let screen = Screen::default();
         let progress = Progress::shown_on(screen.clone(), Duration::from_secs(3600));
         progress.says(|| "reading".to_owned());

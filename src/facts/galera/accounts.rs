@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn other_methods_stay_and_other_passwords_are_told() {
+    fn other_methods_stay_and_other_passwords_are_reported() {
         let [password, other] = [Password::new("password").unwrap(), Password::new("123456").unwrap()];
         let both = [&password, &other];
         let read = |privileges: &str| {

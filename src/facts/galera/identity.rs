@@ -66,13 +66,13 @@ mod tests {
     fn only_an_id_is_one() {
         let id = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
         assert_eq!(Identity::read(id).unwrap().to_string(), id);
-        let told = |text: &str| Answer::read(&format!("Startup probe failed: {text}"));
+        let reported = |text: &str| Answer::read(&format!("Startup probe failed: {text}"));
         let is = Identity::read(id).map(Answer::Is);
-        assert_eq!(told(&format!("the server is SYNCED; its cluster is {id}\n")), is);
-        assert_eq!(told("the server is SYNCED; its cluster has no id\n"), Some(Answer::HasNone));
-        assert_eq!(told("the server is SYNCED; its cluster has no idea"), None);
-        assert_eq!(told("the server is SYNCED"), None);
-        assert_eq!(told(&format!("the server is SYNCED; its cluster is {id} and more")), None);
+        assert_eq!(reported(&format!("the server is SYNCED; its cluster is {id}\n")), is);
+        assert_eq!(reported("the server is SYNCED; its cluster has no id\n"), Some(Answer::HasNone));
+        assert_eq!(reported("the server is SYNCED; its cluster has no idea"), None);
+        assert_eq!(reported("the server is SYNCED"), None);
+        assert_eq!(reported(&format!("the server is SYNCED; its cluster is {id} and more")), None);
         for text in [
             "",
             "unknown",

@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_the_step_writes_is_read() {
-        let told = |words: &str| StartReport::read(&format!("start of 2026-11-22T01:02:48Z: {words}\n"));
+        let reported = |words: &str| StartReport::read(&format!("start of 2026-11-22T01:02:48Z: {words}\n"));
         for (words, says, seqno) in [
             (
                 format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"),
@@ -286,9 +286,9 @@ mod tests {
                 None,
             ),
         ] {
-            let told = told(&words).unwrap();
-            assert_eq!(told.position().map(|it| it.seqno), seqno, "{words}");
-            assert_eq!(told.to_string(), says);
+            let reported = reported(&words).unwrap();
+            assert_eq!(reported.position().map(|it| it.seqno), seqno, "{words}");
+            assert_eq!(reported.to_string(), says);
         }
         let probe = format!(
             "Startup probe failed: the server is DISCONNECTED; start of 2026-11-22T01:02:48Z: position {ID}:7, stopped in order, safe_to_bootstrap 1\n"
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(probed.to_string(), says);
         assert_eq!(StartReport::read(&probe.replace("DISC", "C")).unwrap().doing(), Some(JoinPhase::Waits));
         assert_eq!(StartReport::read(&probe.replace("DISCONNECTED", "EVIL")).unwrap().doing(), None);
-        let ended = told(&format!(
+        let ended = reported(&format!(
             "position {ID}:41, stopped in order, safe_to_bootstrap 1; the server ended: unknown variable max_conections"
         ));
         let ended = ended.unwrap();

@@ -102,7 +102,7 @@ async fn followed(
     seconds: u64,
     script: Vec<Reply>,
 ) -> (Vec<String>, Freshness) {
-    let (asked, freshness, _) = told_by(kind, guard, seconds, script).await;
+    let (asked, freshness, _) = reported_by(kind, guard, seconds, script).await;
     (asked, freshness)
 }
 
@@ -118,7 +118,7 @@ fn follower(
 }
 
 /// Follows the script; also returns what the keeper receives about the kind.
-async fn told_by(
+async fn reported_by(
     kind: Kind,
     guard: Arc<Guard>,
     seconds: u64,
@@ -280,20 +280,20 @@ async fn of_a_pack_that_is_off_nothing_is_asked_until_it_is_on() {
 async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent() {
     let on = || guard(Settings::default());
     let refused = || Reply::Refused(500);
-    let (.., words) = told_by(rds(), on(), 20, vec![refused(), refused()]).await;
+    let (.., words) = reported_by(rds(), on(), 20, vec![refused(), refused()]).await;
     assert_eq!(words, ["offered", "unreachable"]);
-    let (.., words) = told_by(rds(), on(), 2, vec![refused(), Reply::List(LIST)]).await;
+    let (.., words) = reported_by(rds(), on(), 2, vec![refused(), Reply::List(LIST)]).await;
     assert_eq!(words, ["offered", "unreachable", "offered", "listed", "reachable"]);
-    let (.., words) = told_by(rds(), on(), 4, vec![]).await;
+    let (.., words) = reported_by(rds(), on(), 4, vec![]).await;
     assert_eq!(words, ["offered", "unreachable"], "a list that hangs holds up nothing");
-    let (.., words) = told_by(rds(), on(), 4, vec![Reply::Refused(404)]).await;
+    let (.., words) = reported_by(rds(), on(), 4, vec![Reply::Refused(404)]).await;
     assert_eq!(words, ["not offered", "listed"]);
     // A single failure is not reported where everything is known.
     let round = |end| Reply::Watch(vec![], end);
     let script =
         vec![Reply::List(LIST), round(End::Clean(1_000)), round(End::Broken), round(End::Clean(1_000))];
-    assert_eq!(told_by(rds(), on(), 3, script).await.2, ["offered", "listed"]);
-    let (.., words) = told_by(Kind::Service, on(), 4, vec![refused()]).await;
+    assert_eq!(reported_by(rds(), on(), 3, script).await.2, ["offered", "listed"]);
+    let (.., words) = reported_by(Kind::Service, on(), 4, vec![refused()]).await;
     assert_eq!(words, [""; 0], "of what Galera needs the freshness says it");
 }
 
@@ -303,11 +303,11 @@ async fn what_is_absent_is_absent_again_after_an_outage() {
     let on = || guard(Settings::default());
     let (absent, outage) = (["not offered", "listed"], ["offered", "unreachable"]);
     let script = [404, 500, 500, 404].map(Reply::Refused).into();
-    let (.., words) = told_by(rds(), on(), 30, script).await;
+    let (.., words) = reported_by(rds(), on(), 30, script).await;
     assert_eq!(words, [absent, outage, absent].concat());
     // A single failure is not reported, even after an outage.
     let script = [404, 500, 500, 404, 500, 404].map(Reply::Refused).into();
-    let (.., words) = told_by(rds(), on(), 36, script).await;
+    let (.., words) = reported_by(rds(), on(), 36, script).await;
     assert_eq!(words, [absent, outage, absent].concat());
 }
 
@@ -322,6 +322,6 @@ async fn what_is_switched_off_after_an_outage_is_absent() {
         guard.settings.store(Arc::new(off()));
     };
     let script = [500, 500].map(Reply::Refused).into();
-    let ((.., words), ()) = tokio::join!(told_by(rds(), Arc::clone(&guard), 40, script), switch);
+    let ((.., words), ()) = tokio::join!(reported_by(rds(), Arc::clone(&guard), 40, script), switch);
     assert_eq!(words, ["not offered", "listed", "offered", "unreachable", "not offered", "listed"]);
 }

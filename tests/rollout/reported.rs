@@ -32,32 +32,32 @@ fn warned(situation: &Situation, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn whoever_changes_a_file_is_told_who_restarts_and_for_what() {
-    let told = |text: &str| warned(&Situation::noted(), text).join("\n");
+fn whoever_changes_a_file_is_reported_who_restarts_and_for_what() {
+    let reported = |text: &str| warned(&Situation::noted(), text).join("\n");
     let restarts = "this change restarts 3 members of galera-instance-galera, one at a time";
     assert_eq!(
-        told(File::New.text()),
+        reported(File::New.text()),
         format!("{restarts}: max_connections, which could be set at run time (SET GLOBAL)")
     );
     assert_eq!(
-        told(File::Newer.text()),
+        reported(File::Newer.text()),
         format!("{restarts}: innodb_log_file_size; max_connections could be set at run time (SET GLOBAL)")
     );
     assert_eq!(
-        told("[mysqld]\nmax_connections=1\na=1\nb=1\nc=1\nd=1\n[client]\nport=1\n"),
+        reported("[mysqld]\nmax_connections=1\na=1\nb=1\nc=1\nd=1\n[client]\nport=1\n"),
         format!("{restarts}: [client] port, a, b and 2 more")
     );
     // Neither a change of formatting nor of the address restarts a member.
-    assert_eq!(told("# mine\n[server]\nmax-connections = 1\n"), "");
-    let address = told("[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://a,b\n");
+    assert_eq!(reported("# mine\n[server]\nmax-connections = 1\n"), "");
+    let address = reported("[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://a,b\n");
     assert!(address.starts_with("[G06]") && !address.contains("restart"), "{address}");
     // A change that is refused restarts no member.
-    let broken = told("[mysqld]\nmax_connections=1\n[broken\n");
+    let broken = reported("[mysqld]\nmax_connections=1\n[broken\n");
     assert_eq!(broken, "");
 }
 
 #[test]
-fn where_nobody_is_restarted_that_is_told() {
+fn where_nobody_is_restarted_that_is_reported() {
     let when = |set: serde_json::Value| {
         warned(&Situation { set, ..Situation::noted() }, File::New.text()).join("\n")
     };

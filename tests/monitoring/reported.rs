@@ -23,11 +23,11 @@ use super::promql::{Asked, Matcher, Selector, asked};
 const OF_THE_TARGET: [&str; 3] = ["namespace", "job", "pod"];
 
 /// The values of every label of every metric.
-pub struct Told(BTreeMap<String, BTreeMap<String, BTreeSet<String>>>);
+pub struct Reported(BTreeMap<String, BTreeMap<String, BTreeSet<String>>>);
 
-impl Told {
+impl Reported {
     /// Scrapes a guard in which every event that is counted has happened.
-    pub async fn by_a_guard() -> Told {
+    pub async fn by_a_guard() -> Reported {
         let until = scene::now() + jiff::SignedDuration::from_mins(30);
         let mark = json!({ "gatera.dev/override": format!("G01 until={until} reason=moving house") });
         let scene =
@@ -46,21 +46,21 @@ impl Told {
             State::ALL.into_iter().zip(Stage::WORDS.into_iter().cycle()).map(reading).collect(),
         );
 
-        Told::read(&scraped(&guard, "*/*").await.1)
+        Reported::read(&scraped(&guard, "*/*").await.1)
     }
 
-    fn read(text: &str) -> Told {
-        let mut told: BTreeMap<String, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
+    fn read(text: &str) -> Reported {
+        let mut reported: BTreeMap<String, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (series, _) = line.rsplit_once(' ').unwrap();
             let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-            let values = told.entry(name.to_owned()).or_default();
+            let values = reported.entry(name.to_owned()).or_default();
             for pair in labels.trim_end_matches('}').split(',').filter(|pair| !pair.is_empty()) {
                 let (label, value) = pair.split_once('=').unwrap();
                 values.entry(label.to_owned()).or_default().insert(value.trim_matches('"').to_owned());
             }
         }
-        Told(told)
+        Reported(reported)
     }
 
     pub fn has(&self, metric: &str) -> bool {
@@ -113,24 +113,24 @@ fn to_nobody() -> Value {
 }
 
 #[tokio::test]
-async fn what_is_told_is_known_and_nothing_else() {
-    let told = Told::by_a_guard().await;
+async fn what_is_reported_is_known_and_nothing_else() {
+    let reported = Reported::by_a_guard().await;
     for metric in ["gatera_overrides_total", "gatera_decision_seconds_bucket", "gatera_view_current"] {
-        assert!(told.has(metric), "{metric}");
+        assert!(reported.has(metric), "{metric}");
     }
     for metric in ["cpu_seconds_total", "resident_memory_bytes", "open_fds", "start_time_seconds"] {
-        assert!(told.has(&format!("process_{metric}")), "{metric}");
+        assert!(reported.has(&format!("process_{metric}")), "{metric}");
     }
-    assert_eq!(told.0["gatera_build_info"]["version"], [env!("CARGO_PKG_VERSION").to_owned()].into());
-    assert_eq!(told.0["gatera_overrides_total"]["rule"].len(), gatera::rulebook().rules().len());
-    assert_eq!(told.0["gatera_clusters"]["state"].len(), State::ALL.len());
+    assert_eq!(reported.0["gatera_build_info"]["version"], [env!("CARGO_PKG_VERSION").to_owned()].into());
+    assert_eq!(reported.0["gatera_overrides_total"]["rule"].len(), gatera::rulebook().rules().len());
+    assert_eq!(reported.0["gatera_clusters"]["state"].len(), State::ALL.len());
     for (expression, words) in [
         ("gatera_view", "no guard tells gatera_view"),
         (r#"gatera_clusters{stage="DOWN"}"#, "gatera_clusters has no stage"),
         (r#"gatera_clusters{state=~"DOWN|GONE"}"#, "gatera_clusters is never told with state=GONE"),
         ("sum by (rule) (gatera_leader)", "nothing has a label rule"),
     ] {
-        assert_eq!(told.knows(&asked(expression)), Err(words.to_owned()));
+        assert_eq!(reported.knows(&asked(expression)), Err(words.to_owned()));
     }
 }
 
