@@ -85,11 +85,17 @@ async fn one(context: &StepContext, pace: &mut StepScheduler, step: &Step, began
     log(step, &outcome);
     if let Ok(Ok(Done::Refused(event))) = outcome
         && pace.is_news(step, &event.note)
-        && let Ok(Err(error)) = timeout(time, apply::announce(&context.client, &event)).await
     {
-        warn!(%step, object = step.object(), error = chain(&error), "the Event about a refused step could not be written");
+        let error = match timeout(time, apply::announce(&context.client, &event)).await {
+            Ok(Ok(())) => return pace.published(step, event.note),
+            Ok(Err(error)) => chain(&error),
+            Err(_) => NO_ANSWER.to_owned(),
+        };
+        warn!(%step, object = step.object(), error, "the Event about a refused step could not be written");
     }
 }
+
+const NO_ANSWER: &str = "no answer in the time that the lease leaves";
 
 /// Logs the outcome of a step, as sentences instead of debug structures.
 fn log(step: &Step, outcome: &StepOutcome) {
@@ -104,7 +110,7 @@ fn log(step: &Step, outcome: &StepOutcome) {
         }
         Ok(Err(error)) => warn!(%step, object, error = chain(error), "a step failed"),
         Err(_) => {
-            warn!(%step, object, error = "no answer in the time that the lease leaves", "a step failed");
+            warn!(%step, object, error = NO_ANSWER, "a step failed");
         }
     }
 }

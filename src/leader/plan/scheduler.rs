@@ -71,9 +71,14 @@ impl StepScheduler {
         self.rests.insert(step.clone(), pause.map(|pause| now + pause));
     }
 
-    /// Returns whether a refusal has another reason than the last one.
-    pub fn is_news(&mut self, step: &Step, why: &str) -> bool {
-        self.refused.insert(step.clone(), why.to_owned()).is_none_or(|before| before != why)
+    /// Returns whether a refusal has another reason than the last one whose Event was written.
+    pub fn is_news(&self, step: &Step, why: &str) -> bool {
+        self.refused.get(step).is_none_or(|before| before != why)
+    }
+
+    /// Notes that the Event about a refusal was written.
+    pub fn published(&mut self, step: &Step, why: String) {
+        self.refused.insert(step.clone(), why);
     }
 
     /// Notes that an Event could not be written, so the step stays due.
@@ -129,9 +134,9 @@ mod tests {
             pace.did(&steps[0], at(now));
             assert!(pace.due(&steps, at(now + pause - 1)).is_empty());
         }
-        assert!(
-            pace.is_news(&steps[0], "a") && !pace.is_news(&steps[0], "a") && pace.is_news(&steps[0], "b")
-        );
+        assert!(pace.is_news(&steps[0], "a") && pace.is_news(&steps[0], "a"), "until its Event is written");
+        pace.published(&steps[0], "a".to_owned());
+        assert!(!pace.is_news(&steps[0], "a") && pace.is_news(&steps[0], "b"));
         assert_eq!(pace.due(&steps, at(70)), [&steps[0]]);
         pace.failed(&steps[0], at(70));
         assert!(pace.due(&steps, at(79)).is_empty() && pace.again(&steps, at(70)) == AGAIN);
