@@ -120,10 +120,10 @@ fn answer(body: &[u8]) -> Option<Value> {
     for origin in [Origin::Mutating, Origin::Validating] {
         last = match review::read(body, origin, rulebook().kinds()) {
             Ok(incoming) => {
-                let mut decision = rulebook().evaluate(&incoming.review, &view);
+                let decision = rulebook().evaluate(&incoming.review, &view);
                 let patch = incoming
                     .object
-                    .and_then(|object| amend(&incoming.review, object.get(), &mut decision, &view));
+                    .and_then(|object| amend(&incoming.review, object.get(), &decision, &view));
                 Some(report::admission(
                     &incoming.uid,
                     &incoming.review,

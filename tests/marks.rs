@@ -294,7 +294,7 @@ fn injects(view: &View<'_>) -> bool {
     let pod = member(&json!({}));
     let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("unreadable") };
     let mut after = pod.clone();
-    let _ = inject::into_pod(&mut after, &read, NAMESPACE, view);
+    inject::into_pod(&mut after, &read, NAMESPACE, view);
     after != pod
 }
 
@@ -303,8 +303,8 @@ fn amended(set: &Value, view: &View<'_>) -> Option<json_patch::Patch> {
     let text = set.to_string();
     let read = Object::read(Kind::StatefulSet, &text);
     let review = Review::as_created(Origin::Mutating, Kind::StatefulSet, NAMESPACE, STATEFUL_SET, read);
-    let mut decision = rulebook().evaluate(&review, view);
-    amend(&review, &text, &mut decision, view)
+    let decision = rulebook().evaluate(&review, view);
+    amend(&review, &text, &decision, view)
 }
 
 /// A claim that waits for a volume may be about to get its old one back, so the mark in a manifest is not believed.

@@ -172,7 +172,10 @@ fn a_recovery_is_reported_when_it_is_granted_and_when_it_is_over() {
     let granted = with(marks.clone());
     let [reported_of_it] = &reported(&world, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
     let done = format!("the recovery is done: {STATEFUL_SET}-1 started the cluster from {ID}:363, by alice");
-    assert!(reported_of_it.contains("\"RecoveryOver\"") && reported_of_it.contains(&done), "{reported_of_it}");
+    assert!(
+        reported_of_it.contains("\"RecoveryOver\"") && reported_of_it.contains(&done),
+        "{reported_of_it}"
+    );
     assert_eq!(
         reported(&world, &change(&granted, &with(marks)), true),
         Vec::<String>::new(),
@@ -189,12 +192,18 @@ fn a_recovery_is_reported_when_it_is_granted_and_when_it_is_over() {
     let down = down.world(&Settings::default());
     let [reported_of_it] = &reported(&down, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
     let back = format!("the recovery was taken back, by alice: {STATEFUL_SET}-1 does not serve");
-    assert!(reported_of_it.contains("\"RecoveryOver\"") && reported_of_it.contains(&back), "{reported_of_it}");
+    assert!(
+        reported_of_it.contains("\"RecoveryOver\"") && reported_of_it.contains(&back),
+        "{reported_of_it}"
+    );
     let [reported_of_it] = &reported(&down, &change(&with(json!({})), &granted), true)[..] else { panic!() };
     let note = format!(
         "{STATEFUL_SET}-1 may start the cluster again from {ID}:363, until 2026-12-01T10:00:00Z, by alice; accepted as lost: 12 transactions"
     );
-    assert!(reported_of_it.contains("\"RecoveryGranted\"") && reported_of_it.contains(&note), "{reported_of_it}");
+    assert!(
+        reported_of_it.contains("\"RecoveryGranted\"") && reported_of_it.contains(&note),
+        "{reported_of_it}"
+    );
     // A cluster that serves needs no recovery, so this request is refused, and no Event says that it was granted.
     let refused = reported(&world, &change(&with(json!({})), &granted), true);
     assert!(!refused.concat().contains("RecoveryGranted"), "{refused:?}");

@@ -21,21 +21,18 @@ enum Change<'a> {
     Correct { edits: Vec<Edit>, marks: Vec<Correction> },
 }
 
-/// Returns the patch for an object, and adds warnings about the object to the decision. `None`: the object stays as it
-/// is.
+/// Returns the patch for an object; `None`: the object stays as it is.
 pub fn amend(
     review: &Review,
     object: &str,
-    decision: &mut Decision,
+    decision: &Decision,
     view: &View<'_>,
 ) -> Option<json_patch::Patch> {
     let change = change(review, decision, view)?;
     let before: Value = serde_json::from_str(object).ok()?;
     let mut after = before.clone();
     match change {
-        Change::Inject(pod) => {
-            decision.remarks.extend(inject::into_pod(&mut after, pod, &review.namespace, view));
-        }
+        Change::Inject(pod) => inject::into_pod(&mut after, pod, &review.namespace, view),
         Change::Correct { edits, marks } => {
             for Edit { path, value } in edits {
                 edit::set(&mut after, &path.iter().map(String::as_str).collect::<Vec<_>>(), value);

@@ -134,23 +134,21 @@ impl Prospect {
     }
 }
 
-/// Injects everything into the pod, and returns warnings. Marks of the guard that another user wrote are removed, because they
+/// Injects everything into the pod. What is in the way is reported on the template (G15, G18, G19). Marks of the guard that another user wrote are removed, because they
 /// would describe a pod that was never injected.
-pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -> Vec<String> {
+pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) {
     let view = &view.of_namespace(namespace);
     for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
         edit::correct(pod, &[], mark, None);
     }
-    let Some((target, server)) = InjectTarget::of(read, namespace, view) else { return Vec::new() };
-    let mut remarks = Vec::new();
-    if let Some(conflict) = files::conflict(server, &read.spec, None) {
-        remarks.push(format!("gatera injects nothing into this pod: {conflict}"));
-        return remarks;
+    let Some((target, server)) = InjectTarget::of(read, namespace, view) else { return };
+    if files::conflict(server, &read.spec, None).is_some() {
+        return;
     }
     let grace = longer_grace(pod);
     files::add_volumes(pod, &target, &identity::of(&target, server));
-    configuration::add(pod, &target, server, &mut remarks);
-    spread::add(pod, &target, &mut remarks);
+    configuration::add(pod, &target, server);
+    spread::add(pod, &target);
     if let Some(node) = identity::place(&target, server) {
         edit::set(pod, &["spec", "nodeName"], json!(node));
     }
@@ -158,14 +156,13 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     if let Some(container) = container_mut(pod, &name) {
         files::add_mounts(container, &target);
         probes::add_pre_stop(container, grace - FLUSH);
-        proven = probes::add(container, server, &target, &mut remarks);
-        start::add(container, server, &target, &mut remarks);
+        proven = probes::add(container, server, &target);
+        start::add(container, server, &target);
         set_termination_message(container);
         unusual_ports(container, target.ports(server));
     }
     let mark = if proven { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
     edit::annotate(pod, marks::INJECTED, &mark);
-    remarks
 }
 
 /// Returns the snapshots of ConfigMaps that a new pod needs and that do not exist yet.

@@ -80,9 +80,9 @@ impl Engine {
         let world = self.world.load();
         let view = View::new(&world, Timestamp::now(), &self.settings);
         let review = &incoming.review;
-        let mut decision = rulebook().evaluate(review, &view);
+        let decision = rulebook().evaluate(review, &view);
         let object = incoming.object.filter(|_| mutating && decision.allowed());
-        let patch = object.and_then(|object| amend(review, object.get(), &mut decision, &view));
+        let patch = object.and_then(|object| amend(review, object.get(), &decision, &view));
         let answer = report::admission(
             &incoming.uid,
             review,

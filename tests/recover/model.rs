@@ -195,8 +195,7 @@ impl State {
         Some((member, right.position.seqno))
     }
 
-    /// Returns the states after a guard that decides by an earlier view: by the member that would have started first then, and by
-    /// the requests that were verified then.
+    /// Returns the states after a guard that decides by an earlier view: by its first member and its verified requests.
     pub fn seen_late(&self, led: Option<(usize, u64)>, believed: &[(usize, u64)]) -> Vec<Self> {
         let made = led.filter(|it| self.pods[it.0].is_none()).map(|(member, at)| {
             let mut late = self.clone();

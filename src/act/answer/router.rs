@@ -122,7 +122,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let unread = view.unread_config_maps(review);
     let fetched = guard.config_maps.look(&review.namespace, unread).await;
     let known = RequestContext { world: &world, now: started, settings: &settings, freshness, fetched };
-    let (mut decision, reservations) = judge(guard, review, &known).await;
+    let (decision, reservations) = judge(guard, review, &known).await;
     let view = known.after(&reservations);
     let wanted = if endpoint == Endpoint::Mutate && decision.allowed() && !review.dry_run {
         inject::copies(review, &view)
@@ -133,7 +133,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let view = View { made: &made, ..view };
     let patch = match (endpoint, incoming.object) {
         (Endpoint::Mutate, Some(object)) if decision.allowed() => {
-            amend(review, object.get(), &mut decision, &view)
+            amend(review, object.get(), &decision, &view)
         }
         _ => None,
     };

@@ -28,16 +28,12 @@ fn read(target: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
 }
 
 /// Changes the volumes of the server to the snapshots, and marks the pod.
-pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>, server: &Container, remarks: &mut Vec<String>) {
-    let Some(read) = read(target, server) else { return };
-    let Some((missing, _)) = read.iter().find(|(source, digest)| !is_there(target, source, digest)) else {
+pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>, server: &Container) {
+    let all_there = |read: &Revision| read.iter().all(|(source, digest)| is_there(target, source, digest));
+    if let Some(read) = read(target, server).filter(all_there) {
         point_at_copies(pod, &read, server);
         edit::annotate(pod, marks::REVISION, &read.to_string());
-        return;
-    };
-    remarks.push(format!(
-        "there is no snapshot of ConfigMap {missing} for this pod, so it reads the current content at each start"
-    ));
+    }
 }
 
 fn is_there(target: &InjectTarget<'_>, source: &str, digest: &Digest) -> bool {

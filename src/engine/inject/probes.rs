@@ -29,42 +29,21 @@ pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
 }
 
 /// Adds the three probes, if it is known how the server is started. Returns whether Ready will mean Synced.
-pub(super) fn add(
-    container: &mut Value,
-    server: &Container,
-    target: &InjectTarget<'_>,
-    remarks: &mut Vec<String>,
-) -> bool {
-    if let Some(why) = target.profile.keeps_probes() {
-        remarks.push(format!("container {} keeps its probes: {why}", server.name));
+pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarget<'_>) -> bool {
+    if target.profile.keeps_probes().is_some() {
         return false;
     }
-    startup(container, server, target, remarks);
-    liveness(container, server, target, remarks);
-    readiness(container, server, target, remarks)
+    startup(container, server, target);
+    liveness(container, server, target);
+    readiness(container, server, target)
 }
 
-fn readiness(
-    container: &mut Value,
-    server: &Container,
-    target: &InjectTarget<'_>,
-    remarks: &mut Vec<String>,
-) -> bool {
+fn readiness(container: &mut Value, server: &Container, target: &InjectTarget<'_>) -> bool {
     if server.readiness_probe.as_ref().is_some_and(sees_galera) {
         return true;
     }
     if target.mark(marks::READINESS) == Some("keep") {
-        remarks.push(format!(
-            "container {} keeps its readiness probe: Ready does not prove Synced",
-            server.name
-        ));
         return false;
-    }
-    if let Some(why) = replaces_readiness(server, &target.read.metadata) {
-        remarks.push(format!(
-            "readinessProbe of container {} {why} is replaced; gatera.dev/readiness: keep keeps it",
-            server.name
-        ));
     }
     let mut command = vec![SCRIPT, "ready"];
     if donor_blocks(target) {
@@ -119,12 +98,11 @@ pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, 
 }
 
 /// Adds the startup probe, which holds back the other two until the member has joined.
-fn startup(container: &mut Value, server: &Container, target: &InjectTarget<'_>, remarks: &mut Vec<String>) {
+fn startup(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
     let meta = &target.read.metadata;
     let limit = startup_limit(meta);
-    if let Some((patience, _)) = replaces_startup(server, meta) {
-        remarks.push(format!("startupProbe of container {} gives up after {patience}s and is replaced by one that waits {limit}s for a member to join", server.name));
-    } else if container["startupProbe"].is_object() && !is_ours(&container["startupProbe"]) {
+    let kept = replaces_startup(server, meta).is_none();
+    if kept && container["startupProbe"].is_object() && !is_ours(&container["startupProbe"]) {
         return;
     }
     edit::set(
@@ -151,12 +129,11 @@ pub(super) fn asks_the_database(probe: &Handler) -> bool {
 
 /// Replaces a liveness probe that asks the database by a check of the port. One that logs in kills every member at once when the
 /// password changes, and one that requires Synced kills donors and joiners.
-fn liveness(container: &mut Value, server: &Container, target: &InjectTarget<'_>, remarks: &mut Vec<String>) {
+fn liveness(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
     if !server.liveness_probe.as_ref().is_some_and(asks_the_database) {
         return;
     }
     let port = target.ports(server).clients.unwrap_or(USUAL);
-    remarks.push(format!("livenessProbe of container {} needs a login or Galera's state and is replaced by a check of port {port}", server.name));
     edit::set(
         container,
         &["livenessProbe"],

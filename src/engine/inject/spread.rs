@@ -9,7 +9,7 @@ use facts::marks;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Adds anti-affinity by host name unless the pod has some, or `gatera.dev/anti-affinity` says `none`.
-pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>, remarks: &mut Vec<String>) {
+pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>) {
     let Some(cluster) = target.cluster.filter(|_| target.member) else { return };
     let selector = &cluster.workload.spec.selector;
     if selector.is_empty() {
@@ -27,9 +27,6 @@ pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>, remarks: &mut Vec<
         Some("preferred") => false,
         _ => nodes >= replicas,
     };
-    if !required && target.mark(marks::ANTI_AFFINITY).is_none() {
-        remarks.push(format!("{nodes} schedulable nodes for {replicas} members: they are spread as far as possible; the loss of one node can stop the cluster"));
-    }
     let labels = selector
         .match_labels
         .iter()

@@ -66,18 +66,9 @@ fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
 }
 
 /// Puts the step script in front of the command; Bitnami's image takes it in by a file for bash.
-pub(super) fn add(
-    container: &mut Value,
-    server: &Container,
-    target: &InjectTarget<'_>,
-    remarks: &mut Vec<String>,
-) {
+pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarget<'_>) {
     match Start::of(server, &target.read.metadata) {
-        Start::Recovers => {}
-        Start::Blind { why, .. } => remarks.push(format!(
-            "after a crash container {} starts without knowing its position: {why}",
-            server.name
-        )),
+        Start::Recovers | Start::Blind { .. } => {}
         Start::Prepended if target.profile == Profile::Bitnami => {
             edit::put_named(
                 container,
