@@ -187,7 +187,7 @@ fn a_member_copies_everything_anew() {
 }
 
 #[test]
-fn a_namespace_is_reported_instead_of_refused_by_saying_what_is_meant() {
+fn the_mode_of_a_namespace_changes_as_the_advice_says() {
     let mut it = Terminal::new("walk-label");
     let pod = format!("{STATEFUL_SET}-1");
     let refused = it.run(&["label", "pod", &pod, "app-"]);

@@ -265,7 +265,7 @@ fn what_slipped_in_is_found_reported_and_printed() {
 }
 
 #[test]
-fn whoever_may_not_look_is_reported_so() {
+fn a_user_without_rights_sees_that_they_are_missing() {
     let (plane, _) = guarded::shared();
     let (code, out, err) = command(plane, User::Editor, &[]);
     assert_eq!((code, &*out), (2, ""));

@@ -192,7 +192,7 @@ fn a_start_that_cannot_be_says_why() {
             &["status", "--context=told", "--kubeconfig", contexts],
             format!(
                 "asking the API server for its version: the API server does not answer: \
-                 https://127.0.0.1:1 (context reported of {contexts}): Connection refused\n"
+                 https://127.0.0.1:1 (context told of {contexts}): Connection refused\n"
             ),
         ),
         (

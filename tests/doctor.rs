@@ -184,7 +184,7 @@ fn without_a_guard(it: &mut Patient) {
 
 /// A user who may read only one namespace sees which questions were not asked, and never that everything is well.
 #[test]
-fn whoever_may_not_look_is_reported_so() {
+fn a_user_without_rights_sees_that_they_are_missing() {
     let (plane, ns) = crate::cluster::running_cluster("doctor");
     let editor = plane.kubeconfig(User::Editor);
     let output = guarded::ask(&editor, &["doctor", "--namespace", &ns]);

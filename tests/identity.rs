@@ -144,7 +144,7 @@ fn steps(world: &World, settings: &Settings) -> Vec<String> {
 }
 
 #[test]
-fn members_are_asked_while_it_is_not_known_and_reported_when_it_is() {
+fn members_are_asked_until_the_identity_is_known_and_then_get_it() {
     let settings = Settings::default();
     let ask = [format!("ask {STATEFUL_SET}")];
     let same = |_: &mut Value| {};
@@ -209,7 +209,7 @@ fn members_are_asked_while_it_is_not_known_and_reported_when_it_is() {
 }
 
 #[test]
-fn a_new_pod_is_reported_which_cluster_it_belongs_to() {
+fn a_new_pod_gets_the_identity_of_its_cluster() {
     let recorded = |change: Value| {
         let mut set = json!({ "metadata": { "annotations": { "gatera.dev/identity": THIS } } });
         json_patch::merge(&mut set, &change);

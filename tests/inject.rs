@@ -208,6 +208,8 @@ fn what_is_not_understood_keeps_its_probes() {
                 "{change}"
             );
         }
+        let mark = &after["metadata"]["annotations"]["gatera.dev/injected"];
+        assert!(mark.as_str().is_some_and(|it| it.ends_with("unproven")), "{change}: {mark}");
     }
     for (pod, proven) in [
         (member(&json!({})), true),

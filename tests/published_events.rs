@@ -43,7 +43,7 @@ fn reported_by(origin: Origin, world: &World, body: &Value, proven: bool) -> Vec
 }
 
 #[test]
-fn an_object_is_reported_of_only_if_it_is_known_as_the_request_says() {
+fn an_event_is_about_an_object_only_if_it_is_known_as_the_request_says() {
     let world = Scene::default().world(&Settings::default());
     let known = reported(&world, &set(|_| {}), false);
     assert_eq!(known.len(), 1, "{known:?}");
@@ -73,7 +73,7 @@ fn a_person_is_named_only_where_the_api_server_has_proven_itself() {
 
 /// The view holds no Secrets, so an Event about one is on the cluster that uses it, with the uid that the view has.
 #[test]
-fn what_the_view_does_not_hold_is_reported_of_its_cluster() {
+fn an_event_about_an_object_that_the_view_lacks_is_about_its_cluster() {
     let world = Scene::default().world(&Settings::default());
     let (secret, uid) = {
         let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
@@ -133,7 +133,7 @@ fn a_bootstrap_deployment_that_is_kept_at_zero_is_reported_on_the_stateful_set()
 }
 
 #[tokio::test]
-async fn one_object_is_reported_of_a_few_times_a_minute() {
+async fn one_object_gets_a_few_events_a_minute() {
     let (tell, mut notices) = events::channel();
     let mut guard = Arc::into_inner(router::guard(Scene::default().world(&Settings::default()))).unwrap();
     guard.events = Some(tell);

@@ -156,7 +156,7 @@ fn where_no_width_is_known_nothing_is_folded() {
 
 /// After a second of waiting, a progress line shows what is being done. It is cleared before the result is printed.
 #[test]
-fn who_waits_is_reported_what_is_done() {
+fn a_waiting_user_sees_what_is_done() {
     let folder = tempfile::tempdir().unwrap();
     let (file, pipe) = (folder.path().join("a.yaml"), folder.path().join("pipe"));
     fs::write(&file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").unwrap();
@@ -179,7 +179,7 @@ fn who_waits_is_reported_what_is_done() {
 
 /// The API server accepts a connection and does not answer.
 #[test]
-fn who_waits_for_an_answer_is_reported_what_was_asked() {
+fn a_user_who_waits_for_an_answer_sees_what_was_asked() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();

@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use crate::act::api::Fault;
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
-use crate::act::telemetry::chain;
+use crate::act::telemetry::{chain, repeated};
 
 /// The pause after planning, as a multiple of the time that planning took, which is therefore at most a fifth of the whole.
 const PAUSE_FACTOR: u32 = 4;
@@ -85,13 +85,16 @@ async fn one(context: &StepContext, pace: &mut StepScheduler, step: &Step, began
     log(step, &outcome);
     if let Ok(Ok(Done::Refused(event))) = outcome
         && pace.is_news(step, &event.note)
+        && let Some(time) = context.leading.time_for_a_step()
     {
         let error = match timeout(time, apply::announce(&context.client, &event)).await {
             Ok(Ok(())) => return pace.published(step, event.note),
             Ok(Err(error)) => chain(&error),
             Err(_) => NO_ANSWER.to_owned(),
         };
-        warn!(%step, object = step.object(), error, "the Event about a refused step could not be written");
+        if let Some(times) = repeated::times("Event about a step", &error) {
+            warn!(%step, object = step.object(), error, times, "the Event about a refused step could not be written");
+        }
     }
 }
 

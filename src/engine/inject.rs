@@ -2,8 +2,7 @@
 //!
 //! Owns: the list of additions, in [`into_pod`], and the marks. Must not know: HTTP, clients. The input is the pod as raw
 //! JSON (a typed pod would drop fields newer than our types) and the view of its cluster; the pod is changed in
-//! place, and warnings are returned as lines. A part is added only if it is absent or not good enough, so a second
-//! injection changes nothing.
+//! place. A part is added only if it is absent or not good enough, so a second injection changes nothing.
 
 mod configuration;
 pub mod edit;
@@ -82,7 +81,7 @@ impl<'a> InjectTarget<'a> {
 /// What injection will do to a server container, so that rules can already warn about the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prospect {
-    /// Why the container keeps its own probes; `None`: injection replaces them by gatera's.
+    /// Why the container keeps its own probes; `None`: injection replaces those that are not good enough.
     pub kept: Option<String>,
     /// A conflict prevents the whole injection.
     pub in_the_way: bool,
@@ -134,8 +133,8 @@ impl Prospect {
     }
 }
 
-/// Injects everything into the pod. What is in the way is reported on the template (G15, G18, G19). Marks of the guard that another user wrote are removed, because they
-/// would describe a pod that was never injected.
+/// Injects everything into the pod. What is replaced or in the way is reported on the template (G14, G15, G19). Marks of the
+/// guard that another user wrote are removed, because they would describe a pod that was never injected.
 pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) {
     let view = &view.of_namespace(namespace);
     for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {

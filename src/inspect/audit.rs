@@ -154,7 +154,7 @@ fn clusters(view: &View<'_>, namespace: &str) -> Vec<Summary> {
 }
 
 /// Visits every object of a namespace that a rule judges and that the view holds completely. Pods are left out, because the view
-/// keeps only a few facts of them. Services, claims and budgets count only in a guarded namespace.
+/// keeps only a few facts of them. Services, claims and budgets count only in a namespace with objects of a cluster or of a pack.
 fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
     let judged = |kind| rulebook.rules().iter().any(|rule| rule.check(kind, Verb::Create).is_some());
     let take = &mut |kind, id: &Id, object| {

@@ -66,12 +66,15 @@ pub fn read(kind: Kind, mut json: Value) -> Result<Object, Unreadable> {
     Object::read(kind, &json.to_string())
 }
 
+/// The maps of texts, in which a null is an entry without a text: it stays, and such an object cannot be read.
+const TEXTS: [&str; 6] = ["annotations", "data", "labels", "matchLabels", "nodeSelector", "stringData"];
+
 /// Removes fields without a value, which API servers do not store: YAML's `env:` is a null.
 pub fn prune(json: &mut Value) {
     match json {
         Value::Object(fields) => {
             fields.retain(|_, value| !value.is_null());
-            fields.values_mut().for_each(prune);
+            fields.iter_mut().filter(|(key, _)| !TEXTS.contains(&key.as_str())).for_each(|(_, it)| prune(it));
         }
         Value::Array(items) => items.iter_mut().for_each(prune),
         _ => {}
@@ -86,5 +89,21 @@ fn store(secret: &mut Value) {
     match secret.get_mut("data").and_then(Value::as_object_mut) {
         Some(data) => data.extend(texts.into_iter().map(|(key, text)| (key, text.into()))),
         None => secret["data"] = texts.into_iter().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_without_a_value_are_absent_and_entries_without_a_text_are_not() {
+        let container = json!({ "name": "a", "env": null, "resources": null, "livenessProbe": null });
+        let pod = |meta| json!({ "metadata": meta, "spec": { "containers": [container], "affinity": null } });
+        assert!(read(Kind::Pod, pod(json!({ "name": "a", "namespace": null }))).is_ok());
+        assert!(read(Kind::Pod, pod(json!({ "labels": { "a": null } }))).is_err());
+        assert!(read(Kind::ConfigMap, json!({ "data": { "my.cnf": null } })).is_err());
     }
 }

@@ -201,9 +201,27 @@ mod tests {
     }
 
     #[test]
-    fn null_and_absent_are_the_same() {
-        for json in ["{}", r#"{"metadata":{"labels":null}}"#, r#"{"spec":{"containers":null}}"#] {
-            assert!(Object::read(Kind::Pod, json).is_ok(), "{json}");
+    fn nulls_that_api_servers_send_are_read() {
+        const META: &str =
+            r#""metadata":{"creationTimestamp":null,"labels":null,"finalizers":null,"ownerReferences":null}"#;
+        for (kind, rest) in [
+            (
+                Kind::Pod,
+                r#""spec":{"containers":null,"volumes":[{"name":"v","projected":{"sources":null}}]}"#,
+            ),
+            (
+                Kind::Pod,
+                r#""status":{"conditions":[{"type":"Ready","lastTransitionTime":null}],
+                    "containerStatuses":[{"name":"a","state":{"running":{"startedAt":null}}}]}"#,
+            ),
+            (
+                Kind::StatefulSet,
+                r#""spec":{"selector":null,"template":{"metadata":{"creationTimestamp":null},"spec":{"containers":null}}}"#,
+            ),
+        ] {
+            let json = format!("{{{META},{rest}}}");
+            assert!(Object::read(kind, &json).is_ok(), "{json} {:?}", Object::read(kind, &json));
         }
+        assert!(serde_json::from_str::<Eviction>(r#"{"deleteOptions":{"dryRun":null}}"#).is_ok());
     }
 }

@@ -14,7 +14,7 @@ pub struct PodStatus {
     pub reason: String,
     /// The reason why it failed, in a sentence.
     pub message: String,
-    /// The conditions, of which only Ready counts.
+    /// The conditions, of which Ready and PodScheduled count.
     #[serde(deserialize_with = "list")]
     pub conditions: Vec<Condition>,
     #[serde(deserialize_with = "list")]

@@ -1,7 +1,7 @@
 //! The audit's findings of one namespace as an OpenReports Report, which web pages for policies show.
 //!
 //! Owns: the contents of the report. Must not know: who writes it, or when. Its predecessor, PolicyReport of
-//! wgpolicyk8s.io/v1alpha2, has the same fields, so one layout serves both; a field that only one of them has is not written.
+//! wgpolicyk8s.io/v1alpha2, has nearly the same fields, so one layout serves both; a field that only one of them has is not written.
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 

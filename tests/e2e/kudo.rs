@@ -68,7 +68,7 @@ fn until_complete(galera: &Galera<'_>, plan: &str) {
 }
 
 #[test]
-fn the_operator_of_the_seed_documents_is_reported_what_is_wrong_by_its_own_plan() {
+fn the_plan_of_the_operator_of_the_seed_documents_shows_what_is_wrong() {
     let galera = namespace("kudo-seed");
     let installed = install(&galera, "seed", &[]);
     assert_eq!(installed.status, 0, "{installed}");

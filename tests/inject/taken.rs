@@ -1,4 +1,4 @@
-//! Injection where a user's volume has a name or a mount path of gatera's: a message is printed, and nothing is overwritten.
+//! Injection where a user's volume has a name or a mount path of gatera's: nothing of the user's is overwritten.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::{injected, member, with_server};
 use crate::scene::Scene;
 
 #[test]
-fn a_mount_in_the_way_stops_injection_with_words() {
+fn a_mount_in_the_way_stops_injection() {
     for path in ["/etc/gatera", "/etc", "/etc/gatera/x", "/run", "/"] {
         let pod = with_server(
             &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": path }] }),
@@ -59,4 +59,11 @@ fn nothing_of_the_users_is_written_over() {
     pod["metadata"]["annotations"] = json!({ "gatera.dev/profile": "official" });
     let after = injected(&pod, &Scene::default());
     assert_eq!(after["spec"]["containers"][0]["env"], own);
+}
+
+#[test]
+fn an_impatient_startup_probe_is_replaced() {
+    let pod = with_server(&json!({ "startupProbe": { "tcpSocket": { "port": 1 } } }));
+    let after = injected(&pod, &Scene::default());
+    assert_eq!(after["spec"]["containers"][0]["startupProbe"]["exec"]["command"][1], "started");
 }

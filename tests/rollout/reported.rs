@@ -32,7 +32,7 @@ fn warned(situation: &Situation, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn whoever_changes_a_file_is_reported_who_restarts_and_for_what() {
+fn a_change_of_a_file_is_answered_with_what_restarts_and_why() {
     let reported = |text: &str| warned(&Situation::noted(), text).join("\n");
     let restarts = "this change restarts 3 members of galera-instance-galera, one at a time";
     assert_eq!(
@@ -57,7 +57,7 @@ fn whoever_changes_a_file_is_reported_who_restarts_and_for_what() {
 }
 
 #[test]
-fn where_nobody_is_restarted_that_is_reported() {
+fn where_no_member_restarts_the_answer_says_so() {
     let when = |set: serde_json::Value| {
         warned(&Situation { set, ..Situation::noted() }, File::New.text()).join("\n")
     };

@@ -1,4 +1,4 @@
-//! The configuration with which a pod starts: the snapshot of its revision, or the ConfigMap itself and a warning.
+//! The configuration with which a pod starts: the snapshot of its revision, or the ConfigMap itself.
 
 use engine::inject;
 use facts::review::{self, Origin};

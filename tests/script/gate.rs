@@ -186,7 +186,7 @@ fn synced_with_strangers_is_not_ready() {
 }
 
 #[test]
-fn a_guard_that_does_not_know_the_cluster_is_reported_until_it_hears() {
+fn a_guard_that_does_not_know_the_cluster_gets_reports_until_it_does() {
     let rows = [
         (ID, "unknown", true),
         (OTHER, ID, true),
@@ -229,7 +229,7 @@ fn a_guard_that_does_not_know_the_cluster_is_reported_until_it_hears() {
 
 /// Zeros alone may mean a running DDL; the head of galera.cache has the id of the history of the write sets.
 #[test]
-fn a_cluster_without_an_identity_is_reported_too() {
+fn a_missing_identity_is_reported_too() {
     let rows = [
         (ZEROS, "unknown", true, true),
         (ZEROS, "founds", true, true),

@@ -333,7 +333,7 @@ impl Sim {
         if kind == Kind::Pod {
             let silent = self.silent(text(&object, "/spec/nodeName"));
             let leave = if leave == Leave::Starting && silent { Leave::Unheard } else { leave };
-            self.laws.reported_to_go(name, uid(&object), leave);
+            self.laws.ordered_to_go(name, uid(&object), leave);
             let unscheduled = text(&object, "/spec/nodeName").is_empty();
             if grace == Some(0) || unscheduled {
                 self.store.remove(now, kind, name);

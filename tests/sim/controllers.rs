@@ -175,7 +175,7 @@ impl Sim {
         let name = text(pod, "/metadata/name").to_owned();
         self.story.tell(self.agenda.now, "statefulset", || format!("deletes {name}: it {why}"));
         if let Some(leave) = rolled {
-            self.laws.reported_to_go(&name, uid(pod), leave);
+            self.laws.ordered_to_go(&name, uid(pod), leave);
         }
         self.delete(STATEFUL_SETS, Kind::Pod, &name, json!({})).expect("it is exempt");
     }

@@ -101,7 +101,7 @@ impl Laws {
         self.only_member_changed |= changed && to == Some(1);
     }
 
-    pub fn reported_to_go(&mut self, pod: &str, uid: &str, leave: Leave) {
+    pub fn ordered_to_go(&mut self, pod: &str, uid: &str, leave: Leave) {
         if ordinal(pod) >= 0 {
             self.leave.entry(uid.to_owned()).or_insert(leave);
         }

@@ -345,7 +345,7 @@ recover() {
         case $line in
             *"WSREP: Recovered position: "*) position=${line##*"WSREP: Recovered position: "} ;;
             *"skipping position recovery"*) skipped=yes ;;
-            *"non-prepared transaction"*) ;; # every recovery says so
+            *"non-prepared transaction"*) ;; # also where none is prepared
             *"prepared transaction"*) prepared=yes ;;
             *"No space left on device"* | *"rror number 28"* | *"with error 28"*) hindered='its disk is full' ;;
             *"Read-only file system"* | *"rror number 30"* | *"with error 30"*) hindered='it is read-only' ;;

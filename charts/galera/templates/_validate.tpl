@@ -136,7 +136,7 @@
 {{- if and $tls.secret (regexMatch "wsrep[-_]provider[-_]options" $config) (not (contains (include "galera.providerTls" .) $config)) }}
 {{- fail (printf "\nconfig sets wsrep_provider_options, and a server uses only the last line of that name: members would not speak the TLS that you chose; add to that line: %s" (include "galera.providerTls" .)) }}
 {{- end }}
-{{- if and $tls.secret (not $tls.acceptPlain) (regexMatch "socket\\.dynamic *= *(?i:yes|true|on|1)" $config) }}
+{{- if and $tls.secret (not $tls.acceptPlain) (regexMatch "(?m)^[^#\n]*socket\\.dynamic[ \\t]*=[ \\t]*(?i:y|true|on|1)" $config) }}
 {{- fail "\nconfig sets socket.dynamic, so members would go on accepting connections without TLS; take it out of wsrep_provider_options, or set tls.acceptPlain=true" }}
 {{- end }}
 {{- with $tls.secret }}

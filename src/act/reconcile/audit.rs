@@ -26,9 +26,10 @@ const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 const PAUSE_FACTOR: u32 = 9;
 /// The longest wait for a change before the next round: overrides expire without a watch event.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
-/// The number of Events about findings in each period of [`IN`]; the others follow later. A guard with new rules may have many
+/// The number of Events about findings in each [`EVENT_PERIOD`]; the others follow later. A guard with new rules may have many
 /// new findings at once in a big cluster.
 const MOST_EVENTS: usize = 50;
+/// The period in which Events about findings are counted.
 const EVENT_PERIOD: Duration = Duration::from_secs(60);
 
 /// Audits while this replica leads, each time the world has `changed` and at least once a minute.

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn official_images_and_their_copies_are_reported_from_others() {
+    fn official_images_and_their_copies_are_distinguished_from_others() {
         for (image, library) in [
             ("mariadb:10.11", true),
             ("docker.io/library/mariadb:10.11", true),

@@ -27,7 +27,7 @@ pub struct StepScheduler {
     asked: HashMap<Step, Duration>,
     /// Since when each step that must be due for a while is planned.
     waits: HashMap<Step, Duration>,
-    /// The last refusal of each step.
+    /// The last refusal of each step whose Event was written.
     refused: HashMap<Step, String>,
 }
 

@@ -277,7 +277,7 @@ async fn of_a_pack_that_is_off_nothing_is_asked_until_it_is_on() {
 
 /// The kind's definition has a conversion webhook that is gone, or one that never answers.
 #[tokio::test(start_paused = true)]
-async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent() {
+async fn what_an_api_server_offers_and_does_not_list_is_unlisted_and_not_absent() {
     let on = || guard(Settings::default());
     let refused = || Reply::Refused(500);
     let (.., words) = reported_by(rds(), on(), 20, vec![refused(), refused()]).await;
