@@ -140,7 +140,7 @@ fn with_environment(mut stateful_set: Value, entries: usize) -> Value {
 fn with_faults(mut stateful_set: Value) -> Value {
     let spec = &mut stateful_set["spec"]["template"]["spec"];
     spec["terminationGracePeriodSeconds"] = json!(10);
-    spec["affinity"] = Value::Null;
+    spec.as_object_mut().expect("it is one").remove("affinity");
     let container = &mut spec["containers"][0];
     container["image"] = json!("mariadb");
     let command =
