@@ -75,8 +75,8 @@ fn each(part: &Part<'_>) -> Vec<Result<Document, NoYaml>> {
         .collect()
 }
 
-/// Returns the items of a list, or the object itself. kubectl takes an object with `items` for a list, whatever its kind and as
-/// deep as YAML is read. An item without a kind has that of the list.
+/// Returns the items of a list, or the object itself. kubectl treats any object with `items` as a list, and so does
+/// this, as deep as YAML is read. An item without a kind has that of the list.
 fn opened(root: Spanned<Node>) -> Vec<Spanned<Node>> {
     let list = matches!(root.value.get("items").map(|it| &it.value), Some(Node::List(_)))
         && root.value.get("kind").is_some();

@@ -56,7 +56,7 @@ const NAMES: &[&str] = &[
     "whenDeleted",
     "whenScaled",
 ];
-/// Keys below which all values are private, whatever their names are.
+/// Keys below which all values are private, under any name.
 const FREE: &[&str] = &["volumeAttributes", "options", "parameters", "nodeSelector", "flexVolume", "csi"];
 /// Annotations of the guard that hold whole scripts, which every release contains.
 const SCRIPTS: &[&str] = &["script", "start-script", "my-cnf"];

@@ -74,7 +74,7 @@ pub struct State {
     pub granted: Option<(usize, u64)>,
     /// The number of nodes, where members must not share one and their volumes are not local; `None`: enough for all members.
     pub nodes: Option<usize>,
-    /// The pod that starts first goes back to its node, whatever other pods wait for one.
+    /// The pod that starts first goes back to its node, even if other pods wait for one.
     pub kept: bool,
 }
 
@@ -169,7 +169,7 @@ impl State {
         Pod { right: right.map(|it| it.1), does, finds: self.serves(), ..FRESH }
     }
 
-    /// Whether the guard names the node for it, whatever other pods wait for one.
+    /// Whether the guard names the node for it, even if other pods wait for one.
     fn goes_back(&self, ordinal: usize) -> bool {
         let settings = Settings::default();
         let world = self.world(&settings);

@@ -1,6 +1,6 @@
 //! The tasks that make up the guard, by name. When one of them ends, all of them do.
 //!
-//! Owns: starting them, and noticing that one has ended, for whatever reason. A guard that lost a part would continue to answer
+//! Owns: starting them, and noticing that one has ended, for any reason. A guard that lost a part would continue to answer
 //! with what that part knew last; a process that ends is started again. Must not know: what the tasks do.
 
 use std::collections::HashMap;

@@ -43,7 +43,7 @@ pub enum JoinPhase {
     Receives,
     /// The server is about to receive a state transfer, and nothing arrives.
     Stalls,
-    /// The server's disk is full, whatever else it does.
+    /// The server's disk is full; this outranks every other phase.
     Full,
     /// The server is Synced in another cluster than the recorded one.
     Strays,

@@ -40,7 +40,7 @@ pub struct PodFact {
     pub going: bool,
     /// The pod carries a valid mark of injection: only then does Ready mean Synced.
     pub verified: bool,
-    /// The pod carries a mark of injection, whatever its value.
+    /// The pod carries a mark of injection, with any value.
     pub injected: bool,
     /// The pod has a database server.
     pub server: bool,

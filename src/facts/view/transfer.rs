@@ -11,7 +11,7 @@ use super::{Cluster, Member, PodFact};
 use crate::galera::start_report::JoinPhase;
 use crate::way_out::{Command, WayOut, run, say};
 
-/// The time that any transfer may take, whatever its size, because servers start and disks are slow at first.
+/// The time that a transfer of any size may take, because servers start and disks are slow at first.
 const ANY_COPY: SignedDuration = SignedDuration::from_hours(1);
 /// The speed that a transfer must reach beyond that time, in bytes per second: half the speed of one slow disk. Its
 /// size is taken from the claims.

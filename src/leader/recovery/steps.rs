@@ -246,7 +246,7 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
 }
 
 /// Returns whether this member has been waited for long enough. A node may have to be added for its pod; the status of
-/// the pod shows how long it has been pending, whatever the other members do meanwhile.
+/// the pod shows how long it has been pending, independently of the other members.
 fn waited_enough(member: &Member, view: &View<'_>, still: SignedDuration) -> bool {
     match member.pod.as_deref() {
         Some(pod) if pod.node.is_empty() => {
