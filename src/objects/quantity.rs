@@ -2,9 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, de};
 
 /// The value as it was written, without quotes. API servers write it in their own form, so `1024Mi` and `1Gi` are the
 /// same.
@@ -92,12 +90,29 @@ impl std::fmt::Display for Quantity {
 
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        match Value::deserialize(input)? {
-            Value::Number(it) => Ok(Self(it.to_string())),
-            Value::String(it) if it.len() <= LONGEST => Ok(Self(it)),
-            Value::String(_) => Err(D::Error::custom(format!("a quantity is longer than {LONGEST} bytes"))),
-            _ => Err(D::Error::custom("expected a number or text")),
+        struct Either;
+        impl de::Visitor<'_> for Either {
+            type Value = Quantity;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a number or text")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
+                if text.len() > LONGEST {
+                    return Err(E::custom(format!("a quantity is longer than {LONGEST} bytes")));
+                }
+                Ok(Quantity(text.to_owned()))
+            }
+            fn visit_u64<E>(self, number: u64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string()))
+            }
+            fn visit_i64<E>(self, number: i64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string()))
+            }
+            fn visit_f64<E>(self, number: f64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string()))
+            }
         }
+        input.deserialize_any(Either)
     }
 }
 

@@ -154,7 +154,7 @@ mod tests {
             (
                 Kind::Claim,
                 r#"{"spec":{"resources":{"requests":{"storage":true}}}}"#,
-                "PersistentVolumeClaim: spec.resources.requests.storage: expected a number or text",
+                "PersistentVolumeClaim: spec.resources.requests.storage: expected a number or text, found true or false",
             ),
             (
                 Kind::StatefulSet,

@@ -47,9 +47,10 @@ const SWEEP: Duration = Duration::from_millis(500);
 /// The pause between two new connections while each of them evicts an open one. It leaves open connections time to be served,
 /// also after this machine was busy for a moment and many connections arrived together.
 const PACE: Duration = Duration::from_millis(1);
-/// The pause after an accept error (out of file descriptors), so that the loop does not spin. During the drain, the table of
-/// connections, which does not report its changes, is polled at half this interval.
+/// The pause after an accept error (out of file descriptors), so that the loop does not spin.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
+/// The interval at which a drain looks at the table of connections, which does not report its changes.
+const DRAIN_POLL: Duration = Duration::from_millis(50);
 
 /// The stages of a shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,7 +140,7 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Li
     let finished = async {
         while !connections.is_empty() {
             connections.sweep(Instant::now());
-            sleep(ACCEPT_ERROR_PAUSE / 2).await;
+            sleep(DRAIN_POLL).await;
         }
     };
     if timeout(drain, finished).await.is_err() {
