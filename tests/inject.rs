@@ -3,7 +3,7 @@
 mod step;
 mod taken;
 
-use engine::inject;
+use engine::inject::{self, Prospect};
 use facts::settings::Settings;
 use facts::view::View;
 use objects::{Kind, Object};
@@ -61,6 +61,14 @@ fn injected(pod: &Value, scene: &Scene) -> Value {
     let mut after = pod.clone();
     inject::into_pod(&mut after, &read, NAMESPACE, &view);
     after
+}
+
+/// Returns what rules expect of the injection into this pod.
+fn prospect(pod: &Value) -> Prospect {
+    let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else {
+        panic!("unreadable: {pod}")
+    };
+    Prospect::of(&read.spec.containers[0], &read.metadata, &read.spec, [])
 }
 
 /// The snapshot is the whole pod, as the API server stores it after applying the guard's patch.
@@ -189,16 +197,22 @@ fn a_probe_that_asks_over_http_is_replaced() {
 }
 
 #[test]
-fn what_is_not_understood_keeps_its_probes() {
+fn what_is_not_understood_keeps_its_probes_and_rules_know_why() {
     let scene = Scene::default();
-    for change in [
-        json!({ "command": ["sleep", "infinity"] }),
-        json!({ "image": "example.com/our/db:1" }),
-        json!({ "args": ["--defaults-file=/own.cnf"] }),
-        json!({ "env": [{ "name": "MYSQL_HOME", "value": "/own" }] }),
-        json!({ "args": ["--wsrep-status-file=/own.json"] }),
-        json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "BASH_ENV", "value": "/own" }] }),
-        json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "MARIADB_EXTRA_FLAGS", "value": "--wsrep-status-file=/own.json" }] }),
+    for (why, change) in [
+        ("its command is replaced", json!({ "command": ["sleep", "infinity"] })),
+        ("it is not known how its image reads options", json!({ "image": "example.com/our/db:1" })),
+        ("it is not known how its image reads options", json!({ "args": ["--defaults-file=/own.cnf"] })),
+        ("it sets MYSQL_HOME itself", json!({ "env": [{ "name": "MYSQL_HOME", "value": "/own" }] })),
+        ("it sets wsrep_status_file itself", json!({ "args": ["--wsrep-status-file=/own.json"] })),
+        (
+            "it sets BASH_ENV itself, so gatera's options would have no effect",
+            json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "BASH_ENV", "value": "/own" }] }),
+        ),
+        (
+            "it sets wsrep_status_file itself",
+            json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "MARIADB_EXTRA_FLAGS", "value": "--wsrep-status-file=/own.json" }] }),
+        ),
     ] {
         let pod = with_server(&change);
         let after = injected(&pod, &scene);
@@ -208,6 +222,8 @@ fn what_is_not_understood_keeps_its_probes() {
                 "{change}"
             );
         }
+        let kept = prospect(&pod).kept;
+        assert!(kept.as_ref().is_some_and(|it| it.contains(why)), "{change}: {kept:?}");
         let mark = &after["metadata"]["annotations"]["gatera.dev/injected"];
         assert!(mark.as_str().is_some_and(|it| it.ends_with("unproven")), "{change}: {mark}");
     }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{injected, member, with_server};
+use super::{injected, member, prospect, with_server};
 use crate::scene::Scene;
 
 #[test]
@@ -13,6 +13,8 @@ fn a_mount_in_the_way_stops_injection() {
         );
         let after = injected(&pod, &Scene::default());
         assert_eq!(after, pod, "{path}");
+        let kept = prospect(&pod).kept.unwrap();
+        assert!(kept.contains(&format!("volume own is mounted at {path}, where gatera needs")), "{kept}");
     }
     let pod = with_server(
         &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": "/etc/galera" }] }),
@@ -39,7 +41,9 @@ fn nothing_of_the_users_is_written_over() {
             &json!({ "volumeMounts": [{ "name": name, "mountPath": path }], "ports": [{ "containerPort": 4567 }] }),
         );
         pod["spec"]["volumes"] = json!([volume]);
+        let kept = prospect(&pod).kept.unwrap();
         assert_eq!(injected(&pod, &Scene::default()), pod, "{name} at {path}");
+        assert!(kept.contains(&format!("volume {name} is not gatera's own")), "{kept}");
     }
     // Gatera's own volumes, of which one has a size limit and one the layout of another version.
     let mut pod = injected(&member(&json!({})), &Scene::default());
