@@ -121,9 +121,8 @@ fn answer(body: &[u8]) -> Option<Value> {
         last = match review::read(body, origin, rulebook().kinds()) {
             Ok(incoming) => {
                 let decision = rulebook().evaluate(&incoming.review, &view);
-                let patch = incoming
-                    .object
-                    .and_then(|object| amend(&incoming.review, object.get(), &decision, &view));
+                let patch =
+                    incoming.object.and_then(|object| amend(&incoming.review, &object, &decision, &view));
                 Some(report::admission(
                     &incoming.uid,
                     &incoming.review,

@@ -5,11 +5,16 @@
 //! can name the request, even if the object inside cannot be read. Raw JSON stops here (the one exception is injection,
 //! which edits the object as it came).
 
+mod body;
+
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::galera::adopt::Adoption;
-use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Typed, Unreadable};
+use body::{Body, Part};
+use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Present, Typed, Unreadable};
 
 /// Where a request comes from: the API server, a pipeline, the audit. The verdict is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,8 +175,8 @@ impl Review {
 pub struct Incoming<'a> {
     pub uid: String,
     pub review: Review,
-    /// The new object as it came, for the patch.
-    pub object: Option<&'a RawValue>,
+    /// The text of the new object for the patch, without what nobody reads.
+    pub object: Option<Cow<'a, str>>,
 }
 
 /// A body that is not a request. With a uid the answer can be an AdmissionReview, without one only a 400.
@@ -215,10 +220,11 @@ struct Request<'a> {
     user_info: User,
     #[serde(default)]
     dry_run: Option<bool>,
-    #[serde(borrow, default)]
-    object: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    old_object: Option<&'a RawValue>,
+    /// Whether there is an object; it was taken out.
+    #[serde(default)]
+    object: Option<Present>,
+    #[serde(default)]
+    old_object: Option<Present>,
     #[serde(borrow, default)]
     options: Option<&'a RawValue>,
 }
@@ -273,10 +279,13 @@ impl Malformed {
 
 /// Reads a request body in two stages: the envelope, then the objects in it.
 pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incoming<'b>, Malformed> {
-    let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| {
+    let malformed = || {
         let (uid, api_version) = uid_at_least(body);
-        Malformed::new(uid, api_version, position_of(&error))
-    })?;
+        let problem = serde_json::from_slice::<Envelope<'_>>(body).err();
+        Malformed::new(uid, api_version, problem.as_ref().map_or_else(|| NOT_JSON.to_owned(), position_of))
+    };
+    let parts = Body::read(body).ok_or_else(malformed)?;
+    let envelope: Envelope<'_> = serde_json::from_str(&parts.envelope).map_err(|_| malformed())?;
     let request = envelope.request;
     if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {
         let problem = format!("it is not of kind AdmissionReview, version {API_VERSION}");
@@ -285,17 +294,19 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
     if let Some(problem) = request.overlong() {
         return Err(Malformed::new(Some(request.uid), None, problem));
     }
+    // A name that is spelled with escapes was not recognised as one.
+    if (request.object.is_some(), request.old_object.is_some())
+        != (parts.object.is_some(), parts.old.is_some())
+    {
+        return Err(Malformed::new(Some(request.uid), None, NOT_JSON.to_owned()));
+    }
     let sent = kinds.named(&request.kind.group, &request.kind.kind);
+    let object = parts.object.as_ref().map(Part::text);
+    let [new, old] = both(sent, object.as_deref(), &parts);
     let mut unreadable = None;
-    let mut open = |text: Option<&RawValue>| match text.map(|text| Object::read(sent, text.get())) {
-        Some(Ok(object)) => Some(object),
-        Some(Err(error)) => {
-            unreadable = Some(error);
-            None
-        }
-        None => None,
-    };
-    let (new, old) = (open(request.object), open(request.old_object));
+    let mut readable =
+        |read: Option<Result<Object, Unreadable>>| read?.map_err(|error| unreadable = Some(error)).ok();
+    let (new, old) = (readable(new), readable(old));
     let kind = if request.sub_resource.is_empty() { sent } else { parent_kind(&request.resource.resource) };
     let named = |object: &Object| Some(object.meta().name.clone()).filter(|name| !name.is_empty());
     let name = Some(request.name)
@@ -326,7 +337,25 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
         new,
         unreadable,
     };
-    Ok(Incoming { uid: request.uid, review, object: request.object })
+    Ok(Incoming { uid: request.uid, review, object })
+}
+
+/// Reads both objects, new before old. A spec that is the same on both sides is read once.
+fn both(kind: Kind, new: Option<&str>, parts: &Body<'_>) -> [Option<Result<Object, Unreadable>>; 2] {
+    let new = new.map(|text| Object::read(kind, text));
+    let Some(old) = &parts.old else { return [new, None] };
+    if let (Some(Ok(Object::StatefulSet(it) | Object::Deployment(it))), Some(part)) = (&new, &parts.object)
+        && old.has_spec_of(part)
+    {
+        let old = Object::read(kind, &old.without_spec()).map(|mut old| {
+            if let Object::StatefulSet(old) | Object::Deployment(old) = &mut old {
+                old.spec = it.spec.clone();
+            }
+            old
+        });
+        return [new, Some(old)];
+    }
+    [new, Some(Object::read(kind, &old.text()))]
 }
 
 fn parent_kind(resource: &str) -> Kind {
@@ -358,12 +387,14 @@ fn uid_at_least(body: &[u8]) -> (Option<String>, Option<String>) {
     }
 }
 
+const NOT_JSON: &str = "it is not JSON";
+
 /// Returns where the parser failed and in which way, without any text of the body.
 fn position_of(error: &serde_json::Error) -> String {
     let what = match error.classify() {
         serde_json::error::Category::Eof => "it ends too early",
         serde_json::error::Category::Data => "a field is missing or of the wrong type",
-        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is not JSON",
+        serde_json::error::Category::Syntax | serde_json::error::Category::Io => NOT_JSON,
     };
     format!("{what} (line {} column {})", error.line(), error.column())
 }

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 
 use super::unreadable::read_as;
-use super::{Meta, Pod, Unreadable, Workload};
+use super::{Meta, Pod, PodSpec, Unreadable, Workload};
 
 #[derive(Clone, Debug)]
 pub struct Reader {
@@ -43,13 +43,13 @@ impl Reader {
 
     /// Reads the JSON text of one object of this kind.
     pub fn read(kind: &'static str, json: &str) -> Result<Self, Unreadable> {
-        let (metadata, spec) = match kind {
-            "Pod" => read_as(kind, json).map(|it: Pod| (it.metadata, it.spec))?,
+        let read = |spec: &PodSpec| spec.config_maps().map(str::to_owned).collect();
+        let (metadata, config_maps) = match kind {
+            "Pod" => read_as(kind, json).map(|it: Pod| (it.metadata, read(&it.spec)))?,
             "CronJob" => read_as(kind, json)
-                .map(|it: CronJob| (it.metadata, it.spec.job_template.spec.template.spec))?,
-            _ => read_as(kind, json).map(|it: Workload| (it.metadata, it.spec.template.spec))?,
+                .map(|it: CronJob| (it.metadata, read(&it.spec.job_template.spec.template.spec)))?,
+            _ => read_as(kind, json).map(|it: Workload| (it.metadata, read(&it.spec.template.spec)))?,
         };
-        let config_maps = spec.config_maps().map(str::to_owned).collect();
         Ok(Self { kind, metadata, config_maps })
     }
 

@@ -4,14 +4,14 @@ use serde::Deserialize;
 
 use super::meta::{list, name, or_default};
 use super::quantity::Quantity;
-use super::{ByName, Fingerprint, Labels, Meta, Selector, Template};
+use super::{ByName, Fingerprint, Labels, Meta, Selector, Shared, Template};
 
 /// A StatefulSet or a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Workload {
     pub metadata: Meta,
-    pub spec: WorkloadSpec,
+    pub spec: Shared<WorkloadSpec>,
     /// The progress of the controller.
     pub status: WorkloadStatus,
 }
@@ -211,7 +211,8 @@ impl Workload {
     /// of RollingUpdate, its controller counts the pods that it has not reached; with OnDelete every pod gets the
     /// newest.
     pub fn makes_newest(&self, ordinal: i64) -> bool {
-        let Self { spec: WorkloadSpec { update_strategy: strategy, ordinals, .. }, status, .. } = self;
+        let Self { spec, status, .. } = self;
+        let WorkloadSpec { update_strategy: strategy, ordinals, .. } = &**spec;
         let kept = match &strategy.rolling_update {
             Some(details) => details.partition,
             None if strategy.on_delete() => 0,

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use engine::amend::amend;
+pub use engine::verdict::Decision;
+pub use facts::review::Incoming;
 use facts::review::{self, Origin};
 use facts::settings::Settings;
 use facts::view::{Facts, Freshness, View, World};
@@ -75,24 +77,34 @@ impl Engine {
 
     /// Does what happens between the last byte of a request and the first byte of its answer.
     pub fn decide(&self, mutating: bool, body: &[u8]) -> Vec<u8> {
-        let origin = if mutating { Origin::Mutating } else { Origin::Validating };
-        let incoming = review::read(body, origin, rulebook().kinds()).expect("a review");
+        let incoming = read(mutating, body);
+        let decision = self.judge(&incoming);
+        self.answer(mutating, &incoming, &decision)
+    }
+
+    /// Judges a request.
+    pub fn judge(&self, incoming: &Incoming<'_>) -> Decision {
+        let world = self.world.load();
+        rulebook().evaluate(&incoming.review, &View::new(&world, Timestamp::now(), &self.settings))
+    }
+
+    /// Writes the answer, with the patch.
+    pub fn answer(&self, mutating: bool, incoming: &Incoming<'_>, decision: &Decision) -> Vec<u8> {
         let world = self.world.load();
         let view = View::new(&world, Timestamp::now(), &self.settings);
         let review = &incoming.review;
-        let decision = rulebook().evaluate(review, &view);
-        let object = incoming.object.filter(|_| mutating && decision.allowed());
-        let patch = object.and_then(|object| amend(review, object.get(), &decision, &view));
-        let answer = report::admission(
-            &incoming.uid,
-            review,
-            &decision,
-            &view.seen(),
-            patch.as_ref(),
-            &self.settings.pages,
-        );
+        let object = incoming.object.as_ref().filter(|_| mutating && decision.allowed());
+        let patch = object.and_then(|object| amend(review, object, decision, &view));
+        let (uid, pages) = (&incoming.uid, &self.settings.pages);
+        let answer = report::admission(uid, review, decision, &view.seen(), patch.as_ref(), pages);
         serde_json::to_vec(&answer).expect("an answer is JSON")
     }
+}
+
+/// Reads a request.
+pub fn read(mutating: bool, body: &[u8]) -> Incoming<'_> {
+    let origin = if mutating { Origin::Mutating } else { Origin::Validating };
+    review::read(body, origin, rulebook().kinds()).expect("a review")
 }
 
 /// Every shape of request that reaches the webhooks in production.
@@ -111,8 +123,13 @@ const MIX: [Shape; 8] = [
 pub fn engine() -> (Engine, Facts) {
     let settings = Settings::default();
     let facts = fleet::facts(CLUSTERS, &settings);
-    let world = World::build(facts.clone(), Freshness::Current);
-    (Engine { world: ArcSwap::from_pointee(world), settings }, facts)
+    (engine_of(facts.clone()), facts)
+}
+
+/// Returns an engine with these facts.
+pub fn engine_of(facts: Facts) -> Engine {
+    let world = World::build(facts, Freshness::Current);
+    Engine { world: ArcSwap::from_pointee(world), settings: Settings::default() }
 }
 
 /// Measures all figures of `Decisions`.

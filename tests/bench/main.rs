@@ -9,6 +9,7 @@
 //! | `client.rs`, `load.rs` | one connection, many of them |
 //! | `series.rs` | servers taking turns under one load |
 //! | `decide.rs` | the decision without a server |
+//! | `instructions.rs` | the instructions of the decision, and their limits |
 //! | `growth.rs` | what a change costs as the view grows, and what the view weighs |
 //! | `crowd.rs` | what hostile connections cost real requests |
 //! | `packs.rs` | packs that are on and not concerned, and an operator that is never judged |
@@ -39,6 +40,7 @@ mod crowd;
 mod decide;
 mod fleet;
 mod growth;
+mod instructions;
 mod large;
 mod load;
 mod packs;
@@ -121,6 +123,8 @@ fn main() {
             let spread = if together == "true" { Spread::Together } else { Spread::EachAlone };
             growth::grow(clusters.parse().expect("a number of clusters"), spread);
         }
+        ["decisions"] => instructions::decide(),
+        ["instructions"] => instructions::measure(cfg!(debug_assertions)),
         ["growth"] => summary::tell_growth(&growth::measure(&Plan::of_this_run())),
         ["packs"] => {
             let (plan, full) = (Plan::of_this_run(), CLUSTERS.to_string());

@@ -207,7 +207,7 @@ impl Guard {
         }
         let object = incoming.object.filter(|_| origin == Origin::Mutating && decision.allowed());
         let patch = object.and_then(|object| {
-            let amend = |view: &View<'_>| amend(review, object.get(), &decision, &View { made, ..*view });
+            let amend = |view: &View<'_>| amend(review, &object, &decision, &View { made, ..*view });
             self.look(index, now, amend)
         });
         let words = report::refusal(&review.subject(), &decision, &Pages::Program);

@@ -131,10 +131,8 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     };
     let made = guard.config_maps.copy(&review.namespace, wanted).await;
     let view = View { made: &made, ..view };
-    let patch = match (endpoint, incoming.object) {
-        (Endpoint::Mutate, Some(object)) if decision.allowed() => {
-            amend(review, object.get(), &decision, &view)
-        }
+    let patch = match (endpoint, &incoming.object) {
+        (Endpoint::Mutate, Some(object)) if decision.allowed() => amend(review, object, &decision, &view),
         _ => None,
     };
     let seconds = (guard.clock)().duration_since(started).as_secs_f64();

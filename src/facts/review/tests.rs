@@ -1,5 +1,8 @@
 //! How a request body is read: as a review, or with an error message that repeats no long text.
 
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+
 use super::*;
 
 fn body(request: &str) -> Vec<u8> {
@@ -99,5 +102,95 @@ fn an_eviction_that_is_only_tried_says_so_in_its_own_options() {
         );
         let review = read(text.as_bytes(), Origin::Validating, &Kinds::default()).unwrap().review;
         assert_eq!((review.dry_run, review.kind), (tried, Kind::Pod), "{options}");
+    }
+}
+
+/// Texts with everything that could be taken for the end of a value.
+fn any_text() -> impl Strategy<Value = Json> {
+    prop_oneof![
+        r#"[a-z"\\{}\[\],: é\n]{0,12}"#.prop_map(Json::from),
+        any::<i32>().prop_map(Json::from),
+        Just(Json::Null),
+        Just(json!({ "f:spec": { r#"k:{"name":"a"}"#: {} }, "list": [[], {}, "]"] })),
+    ]
+}
+
+proptest! {
+    /// Whatever is written around them, both objects are read as from their own texts, and what nobody reads is left out.
+    #[test]
+    fn a_body_is_taken_apart_as_a_parser_would(
+        texts in proptest::collection::vec(any_text(), 6),
+        same in any::<bool>(),
+        pretty in any::<bool>(),
+    ) {
+        let [unread, applied, other, spec, status, mine] = <[Json; 6]>::try_from(texts).expect("six");
+        let object = |spec: &Json, unread: &Json| json!({
+            "metadata": {
+                "annotations": { "kubectl.kubernetes.io/last-applied-configuration": unread, "other": other },
+                "managedFields": [unread, applied],
+                "name": "a",
+            },
+            "spec": { "managedFields": spec, "template": { "metadata": { "managedFields": mine } } },
+            "status": status,
+        });
+        let (new, old) = (object(&spec, &unread), object(if same { &spec } else { &mine }, &applied));
+        let review = json!({ "apiVersion": API_VERSION, "request": {
+            "extra": other, "object": new, "uid": "u1", "oldObject": old, "options": null,
+        } });
+        let text = if pretty { serde_json::to_string_pretty(&review) } else { serde_json::to_string(&review) };
+        let text = text.unwrap();
+        let parts = Body::read(text.as_bytes()).expect("it is one");
+        let light = |object: &Json| {
+            let mut light = object.clone();
+            light["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json!({});
+            light["metadata"]["managedFields"] = json!({});
+            light
+        };
+        let read = |text: &str| serde_json::from_str::<Json>(text).unwrap();
+        let (object, before) = (parts.object.unwrap(), parts.old.unwrap());
+        prop_assert_eq!(read(&object.text()), light(&new));
+        prop_assert_eq!(read(&before.text()), light(&old));
+        prop_assert_eq!(before.has_spec_of(&object), new["spec"] == old["spec"]);
+        let mut without = light(&old);
+        without["spec"] = json!({});
+        prop_assert_eq!(read(&before.without_spec()), without);
+        let mut envelope = review.clone();
+        (envelope["request"]["object"], envelope["request"]["oldObject"]) = (json!({}), json!({}));
+        prop_assert_eq!(read(&parts.envelope), envelope);
+        // A part of it is no review, and no panic either.
+        for end in 0..text.len() {
+            let cut = text.as_bytes().get(..end).and_then(Body::read);
+            prop_assert!(cut.is_none_or(|parts| serde_json::from_str::<Json>(&parts.envelope).is_err()), "{end}");
+        }
+    }
+}
+
+#[test]
+fn an_object_whose_key_is_not_spelled_plainly_is_no_request() {
+    for request in [
+        r#""operation":"CREATE","\u006fbject":{"metadata":{"name":"a"}}"#,
+        r#""operation":"CREATE","object":{"metadata":{"name":"a"}},"object":{"metadata":{"name":"b"}}"#,
+    ] {
+        let problem = read(&body(request), Origin::Validating, &Kinds::default()).unwrap_err();
+        assert_eq!(problem.uid.as_deref(), Some("u1"), "{request}");
+    }
+}
+
+/// The spec that an update leaves alone is read once, and judged as if it had been read twice.
+#[test]
+fn the_same_spec_is_read_once() {
+    let object = |image: &str, note: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"a","annotations":{{"gatera.dev/note":"{note}"}}}},"spec":{{"template":{{"spec":{{"containers":[{{"image":"{image}"}}]}}}}}}}}"#
+        )
+    };
+    for (was, same) in [("mariadb:10.11", true), ("mariadb:11.4", false)] {
+        let (new, old) = (object("mariadb:10.11", "new"), object(was, "old"));
+        let bytes = body(&format!(r#""operation":"UPDATE","object":{new},"oldObject":{old}"#));
+        let review = read(&bytes, Origin::Validating, &Kinds::default()).unwrap().review;
+        let plain = |text: &str| objects::read::<objects::Workload>(Kind::StatefulSet, text).unwrap();
+        let change = review.change::<objects::Workload>();
+        assert_eq!((change.new, change.old), (Some(&plain(&new)), Some(&plain(&old))));
+        assert_eq!(change.new.unwrap().spec == change.old.unwrap().spec, same);
     }
 }

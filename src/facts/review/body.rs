@@ -1,0 +1,241 @@
+//! The body of a request, taken apart in one pass: the envelope, and the objects without what no rule reads.
+//!
+//! More than half of an object is the list of who wrote which field, and the manifest as it was applied; an update carries both
+//! twice, and often the same spec. A parser that checks all of that needs several times as long as for the rest. So it is left
+//! out here, unread: the API server wrote it. Owns: where a value begins and ends. Must not know: kinds.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::slice::Iter;
+
+/// A body whose values have been found.
+pub(super) struct Body<'a> {
+    /// The review with an empty value for each object.
+    pub(super) envelope: String,
+    pub(super) object: Option<Part<'a>>,
+    pub(super) old: Option<Part<'a>>,
+}
+
+/// The text of an object.
+pub(super) struct Part<'a> {
+    text: &'a str,
+    /// The values that no rule reads, in order.
+    unread: Vec<Range<usize>>,
+    spec: Option<Range<usize>>,
+}
+
+/// The text in place of each value that is left out: it can be read as an object, or skipped.
+const EMPTY: &str = "{}";
+/// The annotation in which `kubectl apply` keeps the manifest.
+const APPLIED: &[u8] = b"kubectl.kubernetes.io/last-applied-configuration";
+
+impl<'a> Body<'a> {
+    /// Takes a body apart; `None`: it is not a review.
+    pub(super) fn read(body: &'a [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(body).ok()?;
+        let mut json = Walk { json: body, at: 0 };
+        let (mut object, mut old): (Option<Part<'_>>, Option<Part<'_>>) = (None, None);
+        let mut objects = Vec::new();
+        json.fields(|json, key| match key {
+            b"request" => json.fields(|json, key| {
+                let (side, other) = match key {
+                    b"object" => (&mut object, &old),
+                    b"oldObject" => (&mut old, &object),
+                    _ => return json.skip(),
+                };
+                let other_spec = other.as_ref().and_then(Part::spec);
+                let (start, mut unread, mut spec) = (json.next()?, Vec::new(), None);
+                match json.byte()? {
+                    b'n' => return json.skip(),
+                    b'{' => json.object(other_spec, &mut unread, &mut spec)?,
+                    _ => json.skip()?,
+                }
+                let within = |it: Range<usize>| it.start - start..it.end - start;
+                let unread = unread.into_iter().map(within).collect();
+                let part = Part { text: text.get(start..json.at)?, unread, spec: spec.map(within) };
+                objects.push(start..json.at);
+                side.replace(part).is_none().then_some(())
+            }),
+            _ => json.skip(),
+        })?;
+        Some(Self { envelope: without(text, &objects).into_owned(), object, old })
+    }
+}
+
+impl<'a> Part<'a> {
+    /// Returns the object without what no rule reads.
+    pub(super) fn text(&self) -> Cow<'a, str> {
+        without(self.text, &self.unread)
+    }
+
+    /// Returns the same with an empty spec.
+    pub(super) fn without_spec(&self) -> Cow<'a, str> {
+        let mut left_out: Vec<_> = self.unread.iter().chain(&self.spec).cloned().collect();
+        left_out.sort_by_key(|it| it.start);
+        without(self.text, &left_out)
+    }
+
+    /// Returns whether both have a spec, and it is the same byte for byte.
+    pub(super) fn has_spec_of(&self, other: &Self) -> bool {
+        self.spec().is_some() && self.spec() == other.spec()
+    }
+
+    fn spec(&self) -> Option<&'a str> {
+        self.text.get(self.spec.clone()?)
+    }
+}
+
+/// Returns the text with an empty value in place of these.
+fn without<'a>(text: &'a str, values: &[Range<usize>]) -> Cow<'a, str> {
+    if values.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut kept = String::with_capacity(text.len());
+    let mut from = 0;
+    for value in values {
+        kept.push_str(&text[from..value.start]);
+        kept.push_str(EMPTY);
+        from = value.end;
+    }
+    kept.push_str(&text[from..]);
+    Cow::Owned(kept)
+}
+
+/// A place in a JSON text. Every method that returns `None` has found something else than it was called for.
+struct Walk<'a> {
+    json: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn byte(&self) -> Option<u8> {
+        self.json.get(self.at).copied()
+    }
+
+    /// Moves on to the next byte that is not space, and returns its place.
+    fn next(&mut self) -> Option<usize> {
+        while self.byte()?.is_ascii_whitespace() {
+            self.at += 1;
+        }
+        Some(self.at)
+    }
+
+    fn take(&mut self, byte: u8) -> Option<()> {
+        self.next()?;
+        (self.byte()? == byte).then(|| self.at += 1)
+    }
+
+    /// Goes through an object. `field` is called with each key as it is written, and must go past the value.
+    fn fields(&mut self, mut field: impl FnMut(&mut Self, &[u8]) -> Option<()>) -> Option<()> {
+        self.take(b'{')?;
+        loop {
+            self.next()?;
+            match self.byte()? {
+                b'}' => break,
+                b',' => self.at += 1,
+                _ => {}
+            }
+            self.next()?;
+            let key = self.string()?;
+            self.take(b':')?;
+            field(self, key)?;
+        }
+        self.at += 1;
+        Some(())
+    }
+
+    /// Goes through a Kubernetes object, and notes its spec and what no rule reads. Its spec may be that of the other object.
+    fn object(
+        &mut self,
+        other_spec: Option<&str>,
+        unread: &mut Vec<Range<usize>>,
+        spec: &mut Option<Range<usize>>,
+    ) -> Option<()> {
+        self.fields(|json, key| {
+            json.next()?;
+            match (key, json.byte()?) {
+                (b"metadata", b'{') => json.fields(|json, key| {
+                    json.next()?;
+                    match (key, json.byte()?) {
+                        (b"managedFields", _) => unread.push(json.value()?),
+                        (b"annotations", b'{') => json.fields(|json, key| {
+                            let value = json.value()?;
+                            if key == APPLIED {
+                                unread.push(value);
+                            }
+                            Some(())
+                        })?,
+                        _ => json.skip()?,
+                    }
+                    Some(())
+                })?,
+                (b"spec", _) => {
+                    let rest = json.json.get(json.at..)?;
+                    // An object ends with its brace, so the same text is the whole spec.
+                    let same = other_spec
+                        .filter(|other| other.starts_with('{') && rest.starts_with(other.as_bytes()));
+                    *spec = Some(match same {
+                        Some(same) => json.at..json.at + same.len(),
+                        None => json.value()?,
+                    });
+                    json.at = spec.as_ref()?.end;
+                }
+                _ => json.skip()?,
+            }
+            Some(())
+        })
+    }
+
+    /// Goes past a text in quotes, and returns what is between them, as it is written.
+    fn string(&mut self) -> Option<&'a [u8]> {
+        self.take(b'"')?;
+        let rest = self.json.get(self.at..)?;
+        let mut bytes = rest.iter();
+        past_quote(&mut bytes)?;
+        let length = rest.len() - bytes.as_slice().len();
+        self.at += length;
+        rest.get(..length - 1)
+    }
+
+    fn skip(&mut self) -> Option<()> {
+        self.value().map(|_| ())
+    }
+
+    /// Goes past a value of any kind, and returns its place.
+    fn value(&mut self) -> Option<Range<usize>> {
+        let start = self.next()?;
+        let rest = &self.json[start..];
+        let mut bytes = rest.iter();
+        match bytes.next()? {
+            b'"' => past_quote(&mut bytes)?,
+            b'{' | b'[' => {
+                let mut depth = 1_usize;
+                while depth > 0 {
+                    match bytes.next()? {
+                        b'"' => past_quote(&mut bytes)?,
+                        b'{' | b'[' => depth += 1,
+                        b'}' | b']' => depth -= 1,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {
+                let length = rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']'))?;
+                bytes = rest[length..].iter();
+            }
+        }
+        self.at = self.json.len() - bytes.as_slice().len();
+        Some(start..self.at)
+    }
+}
+
+/// Goes past the quote that ends a text.
+fn past_quote(bytes: &mut Iter<'_, u8>) -> Option<()> {
+    loop {
+        match bytes.next()? {
+            b'"' => return Some(()),
+            b'\\' => drop(bytes.next()?),
+            _ => {}
+        }
+    }
+}
