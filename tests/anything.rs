@@ -123,16 +123,17 @@ fn answer(body: &[u8]) -> Option<Value> {
                 let decision = rulebook().evaluate(&incoming.review, &view);
                 let patch =
                     incoming.object.and_then(|object| amend(&incoming.review, &object, &decision, &view));
-                Some(report::admission(
+                let answer = report::admission(
                     &incoming.uid,
                     &incoming.review,
                     &decision,
                     "seen now",
                     patch.as_ref(),
                     &SETTINGS.pages,
-                ))
+                );
+                serde_json::to_value(answer).ok()
             }
-            Err(problem) => report::malformed(&problem),
+            Err(problem) => report::malformed(&problem).and_then(|answer| serde_json::to_value(answer).ok()),
         };
     }
     last

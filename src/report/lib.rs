@@ -23,6 +23,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use engine::verdict::{Decision, Downgrade, Effect, Finding, Judged};
@@ -173,42 +175,77 @@ fn one_line(text: &str, end: &str) -> String {
     text.chars().take(room - 1).chain(['…']).chain(end.chars()).collect()
 }
 
-/// Returns the AdmissionReview that answers a request. `patch` is only for the mutating endpoint.
-pub fn admission(
-    uid: &str,
+/// An AdmissionReview that answers a request.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer<'a> {
+    api_version: &'a str,
+    kind: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    audit_annotations: serde_json::Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    /// Base64 in quotes, in which nothing has to be escaped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<Box<RawValue>>,
+}
+
+impl<'a> Answer<'a> {
+    fn new(api_version: &'a str, uid: &'a str, allowed: bool, status: Option<Value>) -> Self {
+        let response = Response {
+            uid,
+            allowed,
+            status,
+            warnings: Vec::new(),
+            audit_annotations: serde_json::Map::new(),
+            patch_type: None,
+            patch: None,
+        };
+        Self { api_version, kind: "AdmissionReview", response }
+    }
+}
+
+/// Returns the answer to a request. `patch` is only for the mutating endpoint.
+pub fn admission<'a>(
+    uid: &'a str,
     review: &Review,
     decision: &Decision,
     age: &str,
     patch: Option<&json_patch::Patch>,
     pages: &Pages,
-) -> Value {
+) -> Answer<'a> {
     let subject = review.subject();
-    let mut response = json!({ "uid": uid, "allowed": decision.allowed() });
-    if !decision.allowed() {
-        response["status"] = status(review, decision, &subject, pages);
-    }
-    let warnings = warnings(&subject, decision);
-    if !warnings.is_empty() {
-        response["warnings"] = json!(warnings);
-    }
-    let audit = audit_annotations(decision, age);
-    if !audit.is_empty() {
-        response["auditAnnotations"] = Value::Object(audit);
-    }
+    let status = || status(review, decision, &subject, pages);
+    let mut answer = Answer::new(API_VERSION, uid, decision.allowed(), (!decision.allowed()).then(status));
+    answer.response.warnings = warnings(&subject, decision);
+    answer.response.audit_annotations = audit_annotations(decision, age);
     if let Some(patch) = patch.filter(|patch| decision.allowed() && !patch.is_empty()) {
-        response["patchType"] = json!("JSONPatch");
         // A patch consists of JSON values, so it cannot fail to serialize.
-        response["patch"] = json!(BASE64.encode(serde_json::to_vec(patch).unwrap_or_default()));
+        let patch = BASE64.encode(serde_json::to_vec(patch).unwrap_or_default());
+        answer.response.patch = RawValue::from_string(format!("\"{patch}\"")).ok();
+        answer.response.patch_type = Some("JSONPatch");
     }
-    envelope(API_VERSION, &response)
+    answer
 }
 
 /// Returns the answer to a request whose proper answer would be too long to send.
-pub fn unanswerable(uid: &str) -> Value {
+pub fn unanswerable(uid: &str) -> Answer<'_> {
     let message =
         "gatera refuses this: its answer would be too long to send; shorten names, or change less at once";
     let status = json!({ "code": 403, "reason": "Forbidden", "message": message });
-    envelope(API_VERSION, &json!({ "uid": uid, "allowed": false, "status": status }))
+    Answer::new(API_VERSION, uid, false, Some(status))
 }
 
 /// Returns status 403, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422
@@ -260,14 +297,9 @@ fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, 
 
 /// Returns the answer to a body that is not an AdmissionReview, if it can be answered at all. It names no rule: the
 /// guard could not judge.
-pub fn malformed(problem: &Malformed) -> Option<Value> {
+pub fn malformed(problem: &Malformed) -> Option<Answer<'_>> {
     let status = json!({ "code": 400, "reason": "BadRequest", "message": problem.to_string() });
-    let response = json!({ "uid": problem.uid.as_ref()?, "allowed": false, "status": status });
-    Some(envelope(&problem.api_version, &response))
-}
-
-fn envelope(api_version: &str, response: &Value) -> Value {
-    json!({ "apiVersion": api_version, "kind": "AdmissionReview", "response": response })
+    Some(Answer::new(&problem.api_version, problem.uid.as_deref()?, false, Some(status)))
 }
 
 #[cfg(test)]

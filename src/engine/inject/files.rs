@@ -1,11 +1,13 @@
 //! The files that a member gets: scripts and an option file, in a volume of the pod's own annotations, so that no
 //! ConfigMap has to exist in the namespace; and a volume for the status file that the server writes.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
-use super::InjectTarget;
 use super::edit;
 use super::profile::Profile;
+use super::{InjectTarget, VERSION};
 use facts::galera::added::{FOLDER, RUN_VOLUME, STATUS_FILE, VOLUME};
 use facts::marks;
 use facts::view::{Cluster, View};
@@ -17,10 +19,22 @@ const RUN: &str = "/run/gatera";
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
 /// The path of the script, as a command.
 pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
-pub(super) const SCRIPT_TEXT: &str = include_str!("wait-for-sync.sh");
+pub(super) static SCRIPT_TEXT: LazyLock<String> =
+    LazyLock::new(|| without_comments("wait-for-sync.sh", include_str!("wait-for-sync.sh")));
 /// The text of the step script.
-pub const START_SCRIPT_TEXT: &str = include_str!("start-member.sh");
-pub(super) const BITNAMI_SCRIPT_TEXT: &str = include_str!("bitnami.bash");
+pub static START_SCRIPT_TEXT: LazyLock<String> =
+    LazyLock::new(|| without_comments("start-member.sh", include_str!("start-member.sh")));
+pub(super) static BITNAMI_SCRIPT_TEXT: LazyLock<String> =
+    LazyLock::new(|| without_comments("bitnami.bash", include_str!("bitnami.bash")));
+
+/// Returns a script without its lines of comments, which are a third of it: every pod carries it, in each answer, event and list.
+fn without_comments(name: &str, text: &str) -> String {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let first = if first.starts_with("#!") { format!("{first}\n") } else { String::new() };
+    let kept = rest.lines().filter(|line| !line.trim_start().starts_with('#') && !line.is_empty());
+    let kept: String = kept.flat_map(|line| [line, "\n"]).collect();
+    format!("{first}# {name} of gatera {VERSION}, without its comments\n{kept}")
+}
 
 /// The files of the first volume, and the marks that hold their texts.
 const FILES: [(&str, &str, u32); 5] = [
@@ -99,9 +113,9 @@ fn within(inner: &str, outer: &str) -> bool {
 
 /// Adds the texts as annotations, and the volumes.
 pub(super) fn add_volumes(pod: &mut Value, target: &InjectTarget<'_>, identity: &str) {
-    edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
-    edit::annotate(pod, marks::START_SCRIPT, START_SCRIPT_TEXT);
-    edit::annotate(pod, marks::BITNAMI_SCRIPT, BITNAMI_SCRIPT_TEXT);
+    edit::annotate(pod, marks::SCRIPT, &SCRIPT_TEXT);
+    edit::annotate(pod, marks::START_SCRIPT, &START_SCRIPT_TEXT);
+    edit::annotate(pod, marks::BITNAMI_SCRIPT, &BITNAMI_SCRIPT_TEXT);
     edit::annotate(pod, marks::MY_CNF, &option_file(target));
     edit::annotate(pod, marks::IDENTITY, identity);
     let item = |(path, mark, mode)| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": field(mark) } });
@@ -192,4 +206,30 @@ pub(super) fn with_address(text: &str, address: &str) -> String {
     let others = text.lines().filter(|line| !line.starts_with(KEY));
     let line = format!("{KEY} = {address}");
     others.chain([&*line]).fold(String::new(), |text, line| text + line + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A shell prints a function without comments, so what it prints of both is the same script.
+    #[test]
+    fn only_comments_are_missing() {
+        for (whole, injected) in [
+            (include_str!("wait-for-sync.sh"), &*SCRIPT_TEXT),
+            (include_str!("start-member.sh"), &*START_SCRIPT_TEXT),
+            (include_str!("bitnami.bash"), &*BITNAMI_SCRIPT_TEXT),
+        ] {
+            let printed = |text: &str| {
+                let function = format!("it() {{\n{text}\n}}\ndeclare -f it");
+                let shell = Command::new("bash").args(["-c", &function]).output().unwrap();
+                assert!(shell.status.success(), "{}", String::from_utf8_lossy(&shell.stderr));
+                String::from_utf8(shell.stdout).unwrap()
+            };
+            assert_eq!(printed(whole), printed(injected));
+            assert!(printed(whole).len() > 1000 && injected.len() < whole.len() * 4 / 5);
+        }
+    }
 }

@@ -45,11 +45,11 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
         return forged(INJECTED, "gatera does not inject such a pod");
     };
     for (mark, text) in [
-        (SCRIPT, files::SCRIPT_TEXT),
-        (START_SCRIPT, files::START_SCRIPT_TEXT),
-        (BITNAMI_SCRIPT, files::BITNAMI_SCRIPT_TEXT),
+        (SCRIPT, &*files::SCRIPT_TEXT),
+        (START_SCRIPT, &*files::START_SCRIPT_TEXT),
+        (BITNAMI_SCRIPT, &*files::BITNAMI_SCRIPT_TEXT),
     ] {
-        if meta.mark(mark) != Some(text) {
+        if meta.mark(mark) != Some(&**text) {
             return forged(mark, "the script is not this guard's");
         }
     }

@@ -1,0 +1,247 @@
+//! A request as the API server sends it: an AdmissionReview, read into a review.
+//!
+//! Owns: the envelope, and the errors about a body that is none. Must not know: rules, the view. Data: bytes in; the envelope
+//! first, then the objects, so that every answer can name the request, even if the object inside cannot be read.
+
+mod body;
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Operation, Origin, Review};
+use body::{Body, Part};
+use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Present, Unreadable};
+
+/// A request as it came: the review, and what the answer must repeat.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    pub uid: String,
+    pub review: Review,
+    /// The text of the new object for the patch, without what nobody reads.
+    pub object: Option<Cow<'a, str>>,
+}
+
+/// A body that is not a request. With a uid the answer can be an AdmissionReview, without one only a 400.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("gatera cannot read this AdmissionReview: {problem}")]
+pub struct Malformed {
+    /// The uid, if it was readable.
+    pub uid: Option<String>,
+    /// The version of the request; ours if it was not readable.
+    pub api_version: String,
+    problem: String,
+}
+
+/// The only version of AdmissionReview; the webhook entries ask for no other.
+pub const API_VERSION: &str = "admission.k8s.io/v1";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    api_version: String,
+    kind: String,
+    #[serde(borrow)]
+    request: Request<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    uid: String,
+    kind: GroupKind,
+    #[serde(default)]
+    resource: Resource,
+    #[serde(default)]
+    sub_resource: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+    operation: Operation,
+    #[serde(default)]
+    user_info: User,
+    #[serde(default)]
+    dry_run: Option<bool>,
+    /// Whether there is an object; it was taken out.
+    #[serde(default)]
+    object: Option<Present>,
+    #[serde(default)]
+    old_object: Option<Present>,
+    #[serde(borrow, default)]
+    options: Option<&'a RawValue>,
+}
+
+impl Request<'_> {
+    /// Returns a message if a name is longer than that of any existing object, because messages repeat names
+    /// completely.
+    fn overlong(&self) -> Option<String> {
+        let Self { uid, name, namespace, sub_resource, .. } = self;
+        let known = [
+            ("uid", uid, LONGEST_UID),
+            ("name", name, LONGEST_NAME),
+            ("namespace", namespace, LONGEST_NAME),
+            ("subResource", sub_resource, LONGEST_NAME),
+        ];
+        let (field, text, most) = known.into_iter().find(|(_, text, most)| text.len() > *most)?;
+        Some(format!("request.{field} has {} bytes; the limit is {most}", text.len()))
+    }
+}
+
+#[derive(Deserialize)]
+struct GroupKind {
+    group: String,
+    kind: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Resource {
+    resource: String,
+}
+
+#[derive(Default, Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+/// The largest length of a uid, in bytes; the uids of API servers have 36 characters.
+const LONGEST_UID: usize = 128;
+/// The largest length of a version, in bytes; `admission.k8s.io/v1beta1` has 24.
+const LONGEST_VERSION: usize = 64;
+
+impl Malformed {
+    /// Keeps values of the body only up to the length that an API server could send: a client that reads no answers
+    /// must not be able to leave megabytes here.
+    fn new(uid: Option<String>, api_version: Option<String>, problem: String) -> Self {
+        let uid = uid.filter(|uid| (1..=LONGEST_UID).contains(&uid.len()));
+        let api_version = api_version.filter(|version| version.len() <= LONGEST_VERSION);
+        Self { uid, api_version: api_version.unwrap_or_else(|| API_VERSION.into()), problem }
+    }
+}
+
+/// Reads a request body in two stages: the envelope, then the objects in it.
+pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incoming<'b>, Malformed> {
+    let malformed = || {
+        let (uid, api_version) = uid_at_least(body);
+        let problem = serde_json::from_slice::<Envelope<'_>>(body).err();
+        Malformed::new(uid, api_version, problem.as_ref().map_or_else(|| NOT_JSON.to_owned(), position_of))
+    };
+    let parts = Body::read(body).ok_or_else(malformed)?;
+    let envelope: Envelope<'_> = serde_json::from_str(&parts.envelope).map_err(|_| malformed())?;
+    let request = envelope.request;
+    if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {
+        let problem = format!("it is not of kind AdmissionReview, version {API_VERSION}");
+        return Err(Malformed::new(Some(request.uid), Some(envelope.api_version), problem));
+    }
+    if let Some(problem) = request.overlong() {
+        return Err(Malformed::new(Some(request.uid), None, problem));
+    }
+    // A name that is spelled with escapes was not recognised as one.
+    if (request.object.is_some(), request.old_object.is_some())
+        != (parts.object.is_some(), parts.old.is_some())
+    {
+        return Err(Malformed::new(Some(request.uid), None, NOT_JSON.to_owned()));
+    }
+    let sent = kinds.named(&request.kind.group, &request.kind.kind);
+    let object = parts.object.as_ref().map(Part::text);
+    let [new, old] = both(sent, object.as_deref(), &parts);
+    let mut unreadable = None;
+    let mut readable =
+        |read: Option<Result<Object, Unreadable>>| read?.map_err(|error| unreadable = Some(error)).ok();
+    let (new, old) = (readable(new), readable(old));
+    let kind = if request.sub_resource.is_empty() { sent } else { parent_kind(&request.resource.resource) };
+    let named = |object: &Object| Some(object.meta().name.clone()).filter(|name| !name.is_empty());
+    let name = Some(request.name)
+        .filter(|name| !name.is_empty())
+        .or_else(|| old.iter().chain(&new).find_map(named))
+        .or_else(|| new.as_ref().map(|object| object.meta().generate_name.clone()))
+        .unwrap_or_default();
+    let options = match (&new, request.operation) {
+        (Some(Object::Eviction(eviction)), _) => eviction.delete_options.clone(),
+        // Options of a write are not judged. Options that cannot be read are the defaults.
+        (_, Operation::Delete) => {
+            request.options.and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default()
+        }
+        _ => DeleteOptions::default(),
+    };
+    let review = Review {
+        origin,
+        operation: request.operation,
+        kind,
+        subresource: request.sub_resource,
+        namespace: if kind == Kind::Namespace { name.clone() } else { request.namespace },
+        name,
+        user: request.user_info.username,
+        dry_run: request.dry_run.unwrap_or_default() || options.dry_run(),
+        options,
+        old,
+        takes_over: false,
+        new,
+        unreadable,
+    };
+    Ok(Incoming { uid: request.uid, review, object })
+}
+
+/// Reads both objects, new before old. A spec that is the same on both sides is read once.
+fn both(kind: Kind, new: Option<&str>, parts: &Body<'_>) -> [Option<Result<Object, Unreadable>>; 2] {
+    let new = new.map(|text| Object::read(kind, text));
+    let Some(old) = &parts.old else { return [new, None] };
+    if let (Some(Ok(Object::StatefulSet(it) | Object::Deployment(it))), Some(part)) = (&new, &parts.object)
+        && old.has_spec_of(part)
+    {
+        let old = Object::read(kind, &old.without_spec()).map(|mut old| {
+            if let Object::StatefulSet(old) | Object::Deployment(old) = &mut old {
+                old.spec = it.spec.clone();
+            }
+            old
+        });
+        return [new, Some(old)];
+    }
+    [new, Some(Object::read(kind, &old.text()))]
+}
+
+fn parent_kind(resource: &str) -> Kind {
+    match resource {
+        "statefulsets" => Kind::StatefulSet,
+        "deployments" => Kind::Deployment,
+        "pods" => Kind::Pod,
+        "persistentvolumeclaims" => Kind::Claim,
+        "namespaces" => Kind::Namespace,
+        _ => Kind::Other,
+    }
+}
+
+/// Reads only uid and version, if the envelope is malformed.
+fn uid_at_least(body: &[u8]) -> (Option<String>, Option<String>) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Only {
+        api_version: Option<String>,
+        request: OnlyUid,
+    }
+    #[derive(Deserialize)]
+    struct OnlyUid {
+        uid: String,
+    }
+    match serde_json::from_slice::<Only>(body) {
+        Ok(only) => (Some(only.request.uid), only.api_version),
+        Err(_) => (None, None),
+    }
+}
+
+const NOT_JSON: &str = "it is not JSON";
+
+/// Returns where the parser failed and in which way, without any text of the body.
+fn position_of(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        serde_json::error::Category::Eof => "it ends too early",
+        serde_json::error::Category::Data => "a field is missing or of the wrong type",
+        serde_json::error::Category::Syntax | serde_json::error::Category::Io => NOT_JSON,
+    };
+    format!("{what} (line {} column {})", error.line(), error.column())
+}
+
+#[cfg(test)]
+mod tests;
