@@ -11,7 +11,7 @@ use super::{ByName, Fingerprint, Labels, Meta, Selector, Shared, Template};
 #[serde(default)]
 pub struct Workload {
     pub metadata: Meta,
-    pub spec: Shared<WorkloadSpec>,
+    pub spec: WorkloadSpec,
     /// The progress of the controller.
     pub status: WorkloadStatus,
 }
@@ -38,7 +38,7 @@ pub struct WorkloadSpec {
     /// The selector of the workload's own pods.
     #[serde(deserialize_with = "or_default")]
     pub selector: Selector,
-    pub template: Template,
+    pub template: Shared<Template>,
     /// Seconds that a pod must be Ready before it counts as available.
     pub min_ready_seconds: u32,
     /// The governing Service (StatefulSet).
@@ -211,8 +211,7 @@ impl Workload {
     /// of RollingUpdate, its controller counts the pods that it has not reached; with OnDelete every pod gets the
     /// newest.
     pub fn makes_newest(&self, ordinal: i64) -> bool {
-        let Self { spec, status, .. } = self;
-        let WorkloadSpec { update_strategy: strategy, ordinals, .. } = &**spec;
+        let Self { spec: WorkloadSpec { update_strategy: strategy, ordinals, .. }, status, .. } = self;
         let kept = match &strategy.rolling_update {
             Some(details) => details.partition,
             None if strategy.on_delete() => 0,

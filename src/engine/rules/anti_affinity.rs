@@ -145,7 +145,7 @@ pub(super) fn may_share_a_node(ns: &str, new: &Workload, view: &View<'_>) -> boo
 
 /// Returns whether another node label keeps the members apart: it has at least as many values as there are members.
 fn by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
-    let Template { metadata, spec, .. } = &new.spec.template;
+    let Template { metadata, spec, .. } = &*new.spec.template;
     let terms =
         spec.affinity.pod_anti_affinity.required.iter().filter(|it| it.is_about(&metadata.labels, ns));
     let spreads = spec.topology_spread_constraints.iter().filter(|it| it.parts(&metadata.labels));

@@ -35,6 +35,8 @@
 
 mod hosts;
 
+use std::cell::LazyCell;
+
 use crate::rule::Check::All;
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings};
@@ -67,7 +69,7 @@ fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
     if old.is_some_and(|old| old.spec.service_name != new.spec.service_name) {
         return Findings::new();
     }
-    let before = old.map_or_else(Findings::new, |old| in_template(review, old, view));
+    let before = LazyCell::new(|| old.map_or_else(Findings::new, |old| in_template(review, old, view)));
     let mut found = in_template(review, new, view);
     // A fault in a file does not belong to this object, unless this change introduced it.
     found.retain(|finding| !finding.field.starts_with(IN_A_FILE) || !before.contains(finding));

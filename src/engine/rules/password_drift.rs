@@ -84,7 +84,7 @@ use facts::marks::password::PasswordChange;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, View};
 use facts::way_out::{WayOut, page, run, say};
-use objects::{Fingerprint, Form, Hidden, Kind, PodSpec, Secret, Template, Volume, Workload};
+use objects::{Fingerprint, Form, Hidden, Kind, PodSpec, Secret, Shared, Template, Volume, Workload};
 
 pub(super) const RULE: Rule = Rule {
     id: "G12",
@@ -207,7 +207,7 @@ impl Users<'_> {
 }
 
 /// Returns the pod spec with only the server, the init containers and their volumes.
-fn of_server(template: &Template) -> PodSpec {
+fn of_server(template: &Shared<Template>) -> PodSpec {
     let mut spec = template.spec.clone();
     if let Some(server) = server::of(template) {
         spec.containers.retain(|it| it.name == server.name);

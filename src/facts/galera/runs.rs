@@ -76,7 +76,7 @@ impl Runs {
         let by_default = container.command.is_empty()
             && container.args.first().is_none_or(|word| word.look().starts_with('-'));
         match () {
-            () if by_default && has_a_servers_image(container) => Self::Server,
+            () if by_default && IMAGES.contains(&image) => Self::Server,
             () if by_default && ARBITRATORS.contains(&image) => Self::Arbitrator,
             () if by_default && others().any(|it| it == image) => Self::Another,
             () if by_default => Self::Unknown,

@@ -5,7 +5,7 @@ use super::options::{Value, flags, last, switch};
 use super::programs;
 use super::reading::File;
 use super::runs::{self, Runs};
-use objects::{Container, Meta, PodSpec, Template};
+use objects::{Container, Meta, PodSpec, Shared, Template};
 
 /// The annotation that names the server container if it cannot be recognised.
 pub const CONTAINER: &str = "container";
@@ -15,8 +15,9 @@ pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
 /// The port for group communication.
 pub const GALERA_PORT: i64 = 4567;
 /// Returns the server container of a template.
-pub fn of(template: &Template) -> Option<&Container> {
-    container(&template.spec, template.metadata.mark(CONTAINER))
+pub fn of(template: &Shared<Template>) -> Option<&Container> {
+    let place = template.place(|it| place(&it.spec, it.metadata.mark(CONTAINER)));
+    template.spec.containers.get(place?)
 }
 
 /// Returns the server container of a pod or pod template. The pod of a Job ends, so it runs none.
@@ -29,9 +30,13 @@ pub fn in_pod<'a>(metadata: &Meta, spec: &'a PodSpec) -> Option<&'a Container> {
 /// where the data is mounted; else, of those that run unknown programs, one that mounts the data, declares the group
 /// communication port, or has a server's image and a claim. `None`: a workload of another kind with the same labels.
 pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Container> {
+    spec.containers.get(place(spec, named)?)
+}
+
+fn place(spec: &PodSpec, named: Option<&str>) -> Option<usize> {
     let all = &spec.containers;
     if let Some(name) = named {
-        return all.iter().find(|it| it.name == name);
+        return all.iter().position(|it| it.name == name);
     }
     let holds_data = |it: &Container| {
         it.volume_mounts.iter().any(|m| DATA_DIRECTORIES.contains(&m.mount_path.trim_end_matches('/')))
@@ -48,8 +53,8 @@ pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Conta
         Runs::Another if holds_data(it) && runs::has_a_servers_image(it) => Some(6),
         Runs::Unknown | Runs::Arbitrator | Runs::Another => None,
     };
-    let ranked = all.iter().filter_map(|it| Some((rank(it)?, it)));
-    ranked.min_by_key(|(rank, _)| *rank).map(|(_, it)| it)
+    let ranked = all.iter().enumerate().filter_map(|(place, it)| Some((rank(it)?, place)));
+    ranked.min().map(|(_, place)| place)
 }
 
 /// Returns whether it mounts a volume that outlives the pod: a claim, or one from the StatefulSet's templates.

@@ -184,16 +184,16 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
     Ok(Incoming { uid: request.uid, review, object })
 }
 
-/// Reads both objects, new before old. A spec that is the same on both sides is read once.
+/// Reads both objects, new before old. A template that is the same on both sides is read once.
 fn both(kind: Kind, new: Option<&str>, parts: &Body<'_>) -> [Option<Result<Object, Unreadable>>; 2] {
     let new = new.map(|text| Object::read(kind, text));
     let Some(old) = &parts.old else { return [new, None] };
     if let (Some(Ok(Object::StatefulSet(it) | Object::Deployment(it))), Some(part)) = (&new, &parts.object)
-        && old.has_spec_of(part)
+        && old.has_template_of(part)
     {
-        let old = Object::read(kind, &old.without_spec()).map(|mut old| {
+        let old = Object::read(kind, &old.without_template()).map(|mut old| {
             if let Object::StatefulSet(old) | Object::Deployment(old) = &mut old {
-                old.spec = it.spec.clone();
+                old.spec.template = it.spec.template.clone();
             }
             old
         });

@@ -10,10 +10,12 @@ use objects::{Container, EnvVar, Literal};
 impl View<'_> {
     /// Returns the container with every variable filled in that can be known.
     pub(super) fn filled_in<'c>(&self, namespace: &str, container: &'c Container) -> Cow<'c, Container> {
-        let words = || container.command.iter().chain(&container.args);
-        let refers = !container.env_from.is_empty()
-            || container.env.iter().any(|var| var.value_from.is_some())
-            || words().any(|word| word.look().contains("$("));
+        let mut words = container.command.iter().chain(&container.args);
+        let of_a_map =
+            |var: &EnvVar| var.value_from.as_ref().is_some_and(|it| it.config_map_key_ref.is_some());
+        let refers = container.env_from.iter().any(|from| from.config_map_ref.is_some())
+            || container.env.iter().any(of_a_map)
+            || words.any(|word| word.look().contains("$("));
         if !refers {
             return Cow::Borrowed(container);
         }

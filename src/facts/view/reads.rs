@@ -2,13 +2,15 @@
 //!
 //! Must not know: what is wrong with any of it.
 
+use std::collections::BTreeMap;
+
 use super::index::By;
 use super::{Cluster, Id, View};
 use crate::galera::data::Place;
 use crate::galera::ports::Ports;
 use crate::galera::reading::File;
 use crate::galera::{address, adopt, options, server};
-use crate::revision;
+use crate::revision::{self, Keys};
 use objects::{ConfigMap, Container, Literal, Meta, PodSpec, Workload};
 
 impl<'a> View<'a> {
@@ -25,7 +27,18 @@ impl<'a> View<'a> {
     where
         'a: 's,
     {
-        let mut reaching = revision::reaching(spec);
+        self.files_of(namespace, spec, revision::reaching(spec))
+    }
+
+    fn files_of<'s>(
+        &self,
+        namespace: &str,
+        spec: &'s PodSpec,
+        mut reaching: BTreeMap<String, Keys>,
+    ) -> Vec<File<'s>>
+    where
+        'a: 's,
+    {
         let known = |map: &'s str| {
             // Several volumes may refer to the ConfigMap.
             let keys = reaching.remove(map)?;
@@ -43,10 +56,11 @@ impl<'a> View<'a> {
         let server = self.filled_in(namespace, server);
         // A file with unknown content may set another place.
         let unknown = |name: &String| self.config_map(namespace, name).is_none();
-        if revision::reaching(&template.spec).keys().any(unknown) {
+        let reaching = revision::reaching(&template.spec);
+        if reaching.keys().any(unknown) {
             return None;
         }
-        Place::of(workload, &server, &self.files(namespace, &template.spec))
+        Place::of(workload, &server, &self.files_of(namespace, &template.spec, reaching))
     }
 
     /// Returns the cluster address that the members of this workload start with, if anything visible shows it.

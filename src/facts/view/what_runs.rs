@@ -51,15 +51,14 @@ pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
     let (set, meta) = (left_by(pod)?, &pod.metadata);
     let mut all = Workload::default();
     (all.metadata.name, all.metadata.namespace) = (set.to_owned(), meta.namespace.clone());
-    let spec = &mut *all.spec;
-    spec.service_name.clone_from(&pod.spec.subdomain);
-    let template = &mut spec.template;
+    all.spec.service_name.clone_from(&pod.spec.subdomain);
+    let template = &mut *all.spec.template;
     template.spec = pod.spec.clone();
     let from_a_template = |volume: &mut Volume| is_from_a_template(volume, &meta.name);
     for volume in template.spec.volumes.extract_if(.., from_a_template) {
         let mut claim = ClaimTemplate::default();
         claim.metadata.name = volume.name;
-        spec.volume_claim_templates.push(claim);
+        all.spec.volume_claim_templates.push(claim);
     }
     let injected = server::in_pod(meta, &pod.spec).filter(|_| meta.mark(marks::INJECTED).is_some());
     if let Some(server) = injected {
@@ -74,7 +73,7 @@ pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
     };
     template.metadata.labels = entries(&meta.labels, &|key| !ADDED_LABELS.contains(&key));
     template.metadata.marks = entries(&meta.marks, &|key| !marks::is_guards(key));
-    spec.selector.match_labels = template.metadata.labels.clone();
+    all.spec.selector.match_labels = template.metadata.labels.clone();
     Some(all)
 }
 

@@ -7,7 +7,7 @@ use crate::stored::prune;
 use facts::galera::{options, server};
 use facts::review::Review;
 use facts::view::{View, is_cluster};
-use objects::{Container, Kind, Kinds, Object, Template, Workload};
+use objects::{Container, Kind, Kinds, Object, Shared, Template, Workload};
 
 use super::item::Item;
 
@@ -46,7 +46,8 @@ fn contents(item: &Item) -> Option<(Place, String)> {
         );
         return Some((item.document.find("objects"), words));
     }
-    let template: Template = serde_json::from_str(&json.pointer("/spec/template")?.to_string()).ok()?;
+    let template: Shared<Template> =
+        serde_json::from_str(&json.pointer("/spec/template")?.to_string()).ok()?;
     let server = server::of(&template)?;
     let words = format!(
         "container {} runs a database server, and no rule covers a {kind}, so it was not judged: only a StatefulSet is a cluster",

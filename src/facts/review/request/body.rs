@@ -1,7 +1,7 @@
 //! The body of a request, taken apart in one pass: the envelope, and the objects without what no rule reads.
 //!
 //! More than half of an object is the list of who wrote which field, and the manifest as it was applied; an update carries both
-//! twice, and often the same spec. A parser that checks all of that needs several times as long as for the rest. So it is left
+//! twice, and often the same template. A parser that checks all of that needs several times as long as for the rest. So it is left
 //! out here, unread: the API server wrote it. Owns: where a value begins and ends. Must not know: kinds.
 
 use std::borrow::Cow;
@@ -21,7 +21,7 @@ pub(super) struct Part<'a> {
     text: &'a str,
     /// The values that no rule reads, in order.
     unread: Vec<Range<usize>>,
-    spec: Option<Range<usize>>,
+    template: Option<Range<usize>>,
 }
 
 /// The text in place of each value that is left out: it can be read as an object, or skipped.
@@ -43,16 +43,16 @@ impl<'a> Body<'a> {
                     b"oldObject" => (&mut old, &object),
                     _ => return json.skip(),
                 };
-                let other_spec = other.as_ref().and_then(Part::spec);
-                let (start, mut unread, mut spec) = (json.next()?, Vec::new(), None);
+                let other_template = other.as_ref().and_then(Part::template);
+                let (start, mut unread, mut template) = (json.next()?, Vec::new(), None);
                 match json.byte()? {
                     b'n' => return json.skip(),
-                    b'{' => json.object(other_spec, &mut unread, &mut spec)?,
+                    b'{' => json.object(other_template, &mut unread, &mut template)?,
                     _ => json.skip()?,
                 }
                 let within = |it: Range<usize>| it.start - start..it.end - start;
                 let unread = unread.into_iter().map(within).collect();
-                let part = Part { text: text.get(start..json.at)?, unread, spec: spec.map(within) };
+                let part = Part { text: text.get(start..json.at)?, unread, template: template.map(within) };
                 objects.push(start..json.at);
                 side.replace(part).is_none().then_some(())
             }),
@@ -68,20 +68,20 @@ impl<'a> Part<'a> {
         without(self.text, &self.unread)
     }
 
-    /// Returns the same with an empty spec.
-    pub(super) fn without_spec(&self) -> Cow<'a, str> {
-        let mut left_out: Vec<_> = self.unread.iter().chain(&self.spec).cloned().collect();
+    /// Returns the same with an empty template.
+    pub(super) fn without_template(&self) -> Cow<'a, str> {
+        let mut left_out: Vec<_> = self.unread.iter().chain(&self.template).cloned().collect();
         left_out.sort_by_key(|it| it.start);
         without(self.text, &left_out)
     }
 
-    /// Returns whether both have a spec, and it is the same byte for byte.
-    pub(super) fn has_spec_of(&self, other: &Self) -> bool {
-        self.spec().is_some() && self.spec() == other.spec()
+    /// Returns whether both have a template, and it is the same byte for byte.
+    pub(super) fn has_template_of(&self, other: &Self) -> bool {
+        self.template().is_some() && self.template() == other.template()
     }
 
-    fn spec(&self) -> Option<&'a str> {
-        self.text.get(self.spec.clone()?)
+    fn template(&self) -> Option<&'a str> {
+        self.text.get(self.template.clone()?)
     }
 }
 
@@ -144,12 +144,13 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// Goes through a Kubernetes object, and notes its spec and what no rule reads. Its spec may be that of the other object.
+    /// Goes through a Kubernetes object, and notes its template and what no rule reads. The template may be that of the other
+    /// object.
     fn object(
         &mut self,
-        other_spec: Option<&str>,
+        other_template: Option<&str>,
         unread: &mut Vec<Range<usize>>,
-        spec: &mut Option<Range<usize>>,
+        template: &mut Option<Range<usize>>,
     ) -> Option<()> {
         self.fields(|json, key| {
             json.next()?;
@@ -169,17 +170,20 @@ impl<'a> Walk<'a> {
                     }
                     Some(())
                 })?,
-                (b"spec", _) => {
-                    let rest = json.json.get(json.at..)?;
-                    // An object ends with its brace, so the same text is the whole spec.
-                    let same = other_spec
-                        .filter(|other| other.starts_with('{') && rest.starts_with(other.as_bytes()));
-                    *spec = Some(match same {
-                        Some(same) => json.at..json.at + same.len(),
-                        None => json.value()?,
-                    });
-                    json.at = spec.as_ref()?.end;
-                }
+                (b"spec", b'{') => json.fields(|json, key| {
+                    let start = json.next()?;
+                    if key != b"template" {
+                        return json.skip();
+                    }
+                    // An object ends with its brace, so the same text is the whole template.
+                    let rest = json.json.get(start..)?;
+                    match other_template.filter(|it| it.starts_with('{') && rest.starts_with(it.as_bytes())) {
+                        Some(same) => json.at += same.len(),
+                        None => json.skip()?,
+                    }
+                    *template = Some(start..json.at);
+                    Some(())
+                })?,
                 _ => json.skip()?,
             }
             Some(())

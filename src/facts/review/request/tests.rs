@@ -130,7 +130,7 @@ proptest! {
                 "managedFields": [unread, applied],
                 "name": "a",
             },
-            "spec": { "managedFields": spec, "template": { "metadata": { "managedFields": mine } } },
+            "spec": { "managedFields": mine, "template": { "metadata": { "managedFields": spec } } },
             "status": status,
         });
         let (new, old) = (object(&spec, &unread), object(if same { &spec } else { &mine }, &applied));
@@ -150,10 +150,10 @@ proptest! {
         let (object, before) = (parts.object.unwrap(), parts.old.unwrap());
         prop_assert_eq!(read(&object.text()), light(&new));
         prop_assert_eq!(read(&before.text()), light(&old));
-        prop_assert_eq!(before.has_spec_of(&object), new["spec"] == old["spec"]);
+        prop_assert_eq!(before.has_template_of(&object), new["spec"] == old["spec"]);
         let mut without = light(&old);
-        without["spec"] = json!({});
-        prop_assert_eq!(read(&before.without_spec()), without);
+        without["spec"]["template"] = json!({});
+        prop_assert_eq!(read(&before.without_template()), without);
         let mut envelope = review.clone();
         (envelope["request"]["object"], envelope["request"]["oldObject"]) = (json!({}), json!({}));
         prop_assert_eq!(read(&parts.envelope), envelope);
@@ -176,9 +176,9 @@ fn an_object_whose_key_is_not_spelled_plainly_is_no_request() {
     }
 }
 
-/// The spec that an update leaves alone is read once, and judged as if it had been read twice.
+/// The template that an update leaves alone is read once, and judged as if it had been read twice.
 #[test]
-fn the_same_spec_is_read_once() {
+fn the_same_template_is_read_once() {
     let object = |image: &str, note: &str| {
         format!(
             r#"{{"metadata":{{"name":"a","annotations":{{"gatera.dev/note":"{note}"}}}},"spec":{{"template":{{"spec":{{"containers":[{{"image":"{image}"}}]}}}}}}}}"#
