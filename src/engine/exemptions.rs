@@ -1,5 +1,5 @@
-//! Exemptions: requests that are not judged, by their user ([`users`]), because no server reads the object ([`unread`]), or
-//! because the object is being deleted.
+//! Exemptions: requests that are not judged, by their user ([`users`]), because no server reads the object ([`unread`]), because
+//! they change nothing that a rule reads, or because the object is being deleted.
 //!
 //! Two tables. The rulebook looks into them before it evaluates any rule, and `webhooks` turns them into conditions, so that such
 //! requests succeed while the guard is down.
@@ -7,9 +7,10 @@
 pub mod unread;
 pub mod users;
 
-use facts::review::{Operation, Review};
+use facts::marks;
+use facts::review::{Change, Operation, Origin, Review};
 use facts::view::{NEVER_GUARDED, View};
-use objects::Kind;
+use objects::{Kind, Workload};
 
 /// Returns whether a request is exempt from all rules: requests in the control plane's own namespaces, the guard's own writes
 /// (but not its evictions), and requests about objects that are being deleted. The deletion of a terminating pod can still be
@@ -22,4 +23,16 @@ pub fn is_exempt(review: &Review, view: &View<'_>) -> bool {
         || view.settings.is_own(&review.user) && review.subresource != "eviction"
         || NEVER_GUARDED.contains(&&*review.namespace)
         || view.namespace_going(&review.namespace)
+}
+
+/// Returns whether an update of a workload changes nothing that a rule reads, as most updates by programs: a foreign annotation,
+/// or the same again. It cannot make anything worse. The mutating call may still correct what is stored, and what
+/// a recovery was granted is compared with what the guard knows, whether it changes or not.
+pub fn changes_nothing(review: &Review) -> bool {
+    let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else { return false };
+    review.operation == Operation::Update
+        && review.origin == Origin::Validating
+        && review.subresource.is_empty()
+        && new.metadata.mark(marks::RECOVERY).is_none()
+        && old.asks_the_same(new)
 }

@@ -159,7 +159,7 @@ impl Rulebook {
             decision.add(finding, Mode::Enforce, false, exception.as_ref());
             return decision;
         }
-        if exemptions::is_exempt(review, view) {
+        if exemptions::is_exempt(review, view) || exemptions::changes_nothing(review) {
             return decision;
         }
         if view.busy {

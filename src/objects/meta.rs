@@ -109,6 +109,14 @@ pub struct Meta {
 }
 
 impl Meta {
+    /// Returns whether both are the same apart from the version, which every write changes.
+    pub(super) fn is_but_a_version_of(&self, other: &Self) -> bool {
+        let mut same = self.clone();
+        same.resource_version.clone_from(&other.resource_version);
+        same.generation = other.generation;
+        same == *other
+    }
+
     /// Returns whether the object is being deleted with nothing to delay it.
     pub fn going(&self) -> bool {
         self.deletion_timestamp.is_some()

@@ -175,6 +175,11 @@ impl Workload {
         self.spec.replicas.unwrap_or(1)
     }
 
+    /// Returns whether both are the same apart from their versions and the controller's progress.
+    pub fn asks_the_same(&self, other: &Self) -> bool {
+        self.spec == other.spec && self.metadata.is_but_a_version_of(&other.metadata)
+    }
+
     /// Returns whether all pods are started and stopped at once, without waiting for each other.
     pub fn parallel(&self) -> bool {
         self.spec.pod_management_policy == "Parallel"

@@ -60,7 +60,8 @@ impl Profile {
         }
         let option = |name: &str| {
             let same = |word: &str| {
-                one_spelling(word.trim_start_matches('-').split('=').next().unwrap_or_default()) == name
+                let option = word.strip_prefix('-').map(|it| it.trim_start_matches('-'));
+                option.is_some_and(|it| one_spelling(it.split('=').next().unwrap_or_default()) == name)
             };
             let words = server.command.iter().chain(&server.args).flat_map(|it| it.look().split_whitespace());
             words.into_iter().any(same)

@@ -249,9 +249,7 @@ fn unsafe_volume(
 /// Returns a finding if every member would start with another folder than the one that holds its data.
 fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -> Option<Finding> {
     let old = review.change::<Workload>().old?;
-    if (&old.spec.template, &old.spec.volume_claim_templates)
-        == (&new.spec.template, &new.spec.volume_claim_templates)
-    {
+    if old.spec.template == new.spec.template {
         return None;
     }
     let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data())?;

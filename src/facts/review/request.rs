@@ -19,7 +19,7 @@ use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Present, Unreada
 pub struct Incoming<'a> {
     pub uid: String,
     pub review: Review,
-    /// The text of the new object for the patch, without what nobody reads.
+    /// The text of the new object for the patch, without what no rule reads.
     pub object: Option<Cow<'a, str>>,
 }
 
