@@ -4,6 +4,7 @@
 
 mod bitnami;
 mod client;
+mod comments;
 mod end;
 mod gate;
 mod lines;

@@ -26,7 +26,7 @@ use objects::{Container, Meta, Object, Pod, PodSpec};
 
 use profile::Profile;
 
-pub use files::START_SCRIPT_TEXT;
+pub use files::{BITNAMI_SCRIPT_TEXT, SCRIPT_TEXT, START_SCRIPT_TEXT};
 pub use ours::{Doubt, doubt};
 pub use start::Start;
 

@@ -84,11 +84,11 @@ mod tests {
         let one = Shared::from(vec![1, 2]);
         let mut other = one.clone();
         let two = |of: &Shared<Vec<i32>>| of.place(|all| all.iter().position(|it| *it == 2));
-        assert_eq!((two(&one), &one == &other), (Some(1), true));
+        assert_eq!((two(&one), one == other), (Some(1), true));
         other.insert(0, 0);
         assert_eq!((two(&one), two(&other)), (Some(1), Some(2)));
         assert_eq!((one.len(), other.len(), one == other), (2, 3, false));
-        // Nobody else has it now, and it is still forgotten.
+        // No other copy shares it now, and it is still forgotten.
         other.remove(0);
         assert_eq!((two(&other), one == other), (Some(1), true));
     }

@@ -219,6 +219,7 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
     vec![
         ("only decoding 17 KB into a Value", mean(each, &bodies, decode)),
         ("17 KB update", of(update)),
+        ("17 KB update of what no rule reads", of(Shape::Touch(17 * 1024))),
         ("17 KB update with old faults", of(Shape::Faulty(17 * 1024))),
         ("17 KB update, mutating", of(Shape::Amend(17 * 1024))),
         ("8 KB create", of(Shape::Create(8 * 1024))),

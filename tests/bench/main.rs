@@ -83,7 +83,7 @@ use summary::{EMPTY, FULL, NOTHING, Start, Summary, UID};
 const KB: usize = 1024;
 
 /// Every load. `Summary::goals` refers to some of them by their index.
-const SERIES: [Series; 10] = [
+const SERIES: [Series; 11] = [
     closed("update of 17 KB, 16 connections", Shape::Update(17 * KB), 16),
     closed("update of 17 KB, 8 connections", Shape::Update(17 * KB), 8),
     closed("update of 17 KB, 1 connection", Shape::Update(17 * KB), 1),
@@ -99,6 +99,7 @@ const SERIES: [Series; 10] = [
         pace: Pace::Open(1000.0),
     },
     closed("update of 17 KB with old faults, 16 connections", Shape::Faulty(17 * KB), 16),
+    closed("update of 17 KB of what no rule reads, 16 connections", Shape::Touch(17 * KB), 16),
 ];
 
 /// The same load twice: alone, and among hostile connections.

@@ -10,8 +10,10 @@ use crate::fleet::{self, STATEFUL_SET};
 /// What a request asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// An annotation of the StatefulSet changes; only /validate is called. The body is grown to this many bytes.
+    /// A label of the StatefulSet changes; only /validate is called. The body is grown to this many bytes.
     Update(usize),
+    /// An annotation of another program changes, which no rule reads.
+    Touch(usize),
     /// The same update of a StatefulSet that breaks many rules already, like those that are older than the guard.
     Faulty(usize),
     /// The same update at /mutate, which is called where something may have to be amended; here nothing is.
@@ -94,8 +96,11 @@ impl Shape {
     /// Returns the request about one cluster.
     pub fn request(self, cluster: usize) -> Request {
         let body = match self {
-            Self::Update(size) | Self::Amend(size) => grown(size, |entries| update(cluster, entries, false)),
-            Self::Faulty(size) => grown(size, |entries| update(cluster, entries, true)),
+            Self::Update(size) | Self::Amend(size) => {
+                grown(size, |entries| update(cluster, entries, LABEL, false))
+            }
+            Self::Touch(size) => grown(size, |entries| update(cluster, entries, ANNOTATION, false)),
+            Self::Faulty(size) => grown(size, |entries| update(cluster, entries, LABEL, true)),
             Self::Create(size) => grown(size, |entries| create(cluster, entries)),
             Self::Scale => scale(cluster),
             Self::Pod => pod(cluster),
@@ -157,11 +162,15 @@ fn with_faults(mut stateful_set: Value) -> Value {
     stateful_set
 }
 
-fn update(cluster: usize, entries: usize, faulty: bool) -> String {
+/// What an update changes.
+const LABEL: [&str; 2] = ["labels", "example.com/team"];
+const ANNOTATION: [&str; 2] = ["annotations", "kubernetes.io/change-cause"];
+
+fn update(cluster: usize, entries: usize, [map, key]: [&str; 2], faulty: bool) -> String {
     let old = with_environment(fleet::stateful_set(cluster), entries);
     let old = if faulty { with_faults(old) } else { old };
     let mut new = old.clone();
-    new["metadata"]["annotations"]["kubernetes.io/change-cause"] = json!("buffer pool doubled");
+    new["metadata"][map][key] = json!("buffer pool doubled");
     Envelope {
         kind: ["apps", "v1", "StatefulSet"],
         resource: "statefulsets",
