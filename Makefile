@@ -8,7 +8,7 @@ export GATERA_KUBERNETES ?= $(KUBERNETES)
 export GATERA_HELM ?= $(HELM)
 export GATERA_MARIADB ?= $(MARIADB)
 
-.PHONY: help demo test matrix sim e2e drills lab pages lint bench clean tools gatera-image
+.PHONY: help demo test matrix sim e2e drills lab pages lint bench profile clean tools gatera-image
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -92,8 +92,12 @@ lint: ## check formatting, clippy with warnings denied, documentation, spelling,
 
 # The shipped build, unless PROFILE names another.
 PROFILE ?= release
+BENCH = RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --profile $(PROFILE:release=bench) --target $(HOST) --bench guard
 bench: ## measure throughput, latency, CPU and memory against a server that does nothing; writes bench.json (TRY=1: only checks that it runs)
-	RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --profile $(PROFILE) --target $(HOST) --bench guard $(if $(TRY),-- --test)
+	$(BENCH) $(if $(TRY),-- --test)
+
+profile: ## count the instructions of each decision, by kind of request and phase, and keep the profiles (valgrind)
+	KEEP=1 $(BENCH) -- instructions
 
 tools: # built once in some minutes, and kept outside the tree; the last three take half a minute of that, promtool a minute or more
 	@tests/lab/tools/build.sh etcd kube-apiserver kube-controller-manager kubectl helm kwok kube-scheduler >/dev/null

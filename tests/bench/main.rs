@@ -20,7 +20,10 @@
 //! `cargo bench --bench guard -- engine` leaves the servers out and measures only the decision, `-- growth` only how the
 //! cost of a change grows with the view, `-- packs` only what packs cost.
 //!
-//! It is not a test: figures are printed beside their targets, and only a wrong answer fails.
+//! `-- instructions` only what `make profile` shows.
+//!
+//! It is not a test: figures are printed beside their targets, and only a wrong answer fails, and a decision that takes more
+//! instructions than it may.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,
@@ -125,7 +128,7 @@ fn main() {
             growth::grow(clusters.parse().expect("a number of clusters"), spread);
         }
         ["decisions"] => instructions::decide(),
-        ["instructions"] => instructions::measure(cfg!(debug_assertions)),
+        ["instructions"] => instructions::measure(),
         ["growth"] => summary::tell_growth(&growth::measure(&Plan::of_this_run())),
         ["packs"] => {
             let (plan, full) = (Plan::of_this_run(), CLUSTERS.to_string());
@@ -154,6 +157,7 @@ fn run(plan: &Plan) {
             "\nThe real program at a real API server: skipped; BENCH_LAB=1 includes it and takes minutes."
         );
     }
+    instructions::measure();
     let goals = summary.goals();
     table::goals(&goals, &table::last_run());
     if !plan.tiny {
