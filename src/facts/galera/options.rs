@@ -122,19 +122,21 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     written(text).filter_map(move |(line, start, text)| one_line(text, start, line, &mut group))
 }
 
-/// Returns the lines that are not empty, without leading space, each with its number and its place in the text. Space
-/// is skipped at once, however many lines it covers.
+/// Returns the lines that are not empty, without leading space, each with its number and its place in the text. Many rules go
+/// through every line of a large text, so this works on bytes.
 fn written(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
-    let (mut rest, mut number) = (text, 1);
+    let (mut at, mut number) = (0, 1);
     iter::from_fn(move || {
-        let content = rest.trim_start_matches(is_space);
-        let space = &rest.as_bytes()[..rest.len() - content.len()];
-        number += space.iter().map(|byte| usize::from(*byte == b'\n')).sum::<usize>();
-        let (line, following) = content.split_at(content.find('\n').unwrap_or(content.len()));
-        rest = following;
+        let rest = text.as_bytes().get(at..)?;
+        let space = rest.iter().position(|byte| !is_space(char::from(*byte))).unwrap_or(rest.len());
+        number += rest[..space].iter().map(|byte| usize::from(*byte == b'\n')).sum::<usize>();
+        let start = at + space;
+        let line = &rest[space..];
+        let line = &line[..line.iter().position(|byte| *byte == b'\n').unwrap_or(line.len())];
+        at = start + line.len();
         // A C string ends at its first NUL.
-        let said = line.split_once('\0').map_or(line, |(before, _)| before);
-        (!content.is_empty()).then_some((number, text.len() - content.len(), said))
+        let said = line.iter().position(|byte| *byte == 0).unwrap_or(line.len());
+        (!line.is_empty()).then(|| (number, start, &text[start..start + said]))
     })
 }
 
@@ -253,8 +255,11 @@ impl<'a> Unread<'a> {
 
     /// Returns whether this word, in lower case, may be in the key, in any case.
     fn may_hold(&self, word: &str) -> bool {
+        if self.text.len() < word.len() {
+            return false;
+        }
         let key = self.text.split_once('=').map_or(self.text, |(key, _)| key);
-        key.len() >= word.len() && (key.contains(word) || key.bytes().any(|byte| byte.is_ascii_uppercase()))
+        key.contains(word) || key.bytes().any(|byte| byte.is_ascii_uppercase())
     }
 
     pub fn read(self) -> Setting<'a> {
