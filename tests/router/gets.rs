@@ -57,7 +57,7 @@ async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
     };
     for revision in 0..3 {
         let mut new = set.clone();
-        new["spec"]["revisionHistoryLimit"] = json!(revision);
+        new["metadata"]["labels"]["revision"] = json!(revision.to_string());
         let answer = changed(set.clone(), new).await;
         let says = "ConfigMap dump is not examined: it holds more than 512 KiB";
         assert!(answer["warnings"].to_string().contains(says), "{answer}");
