@@ -290,8 +290,8 @@ fn plural(resource: &str) -> String {
     resource.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// An update that changes nothing is not judged. If it were, it would be allowed: here only a label is new, which no rule reads,
-/// in every object and state that the cases know.
+/// An update that changes nothing is not judged. If it were, it would be allowed: here it adds a label, to which no rule objects,
+/// to every object in every state that the cases know.
 #[test]
 fn what_changes_nothing_would_be_allowed() {
     let settings = Settings::default();

@@ -235,7 +235,7 @@ pub fn admission<'a>(
         // A patch consists of JSON values, so it cannot fail to serialize.
         let patch = BASE64.encode(serde_json::to_vec(patch).unwrap_or_default());
         answer.response.patch = RawValue::from_string(format!("\"{patch}\"")).ok();
-        answer.response.patch_type = Some("JSONPatch");
+        answer.response.patch_type = answer.response.patch.is_some().then_some("JSONPatch");
     }
     answer
 }

@@ -29,7 +29,8 @@ pub static START_SCRIPT_TEXT: LazyLock<String> =
 pub static BITNAMI_SCRIPT_TEXT: LazyLock<String> =
     LazyLock::new(|| without_comments("bitnami.bash", include_str!("bitnami.bash")));
 
-/// Returns a script without its lines of comments, which are a third of it: every pod carries it, in each answer, event and list.
+/// Returns a script without its lines of comments, more than a quarter of it: each pod carries the script, and so does every answer,
+/// watch event and list with that pod.
 fn without_comments(name: &str, text: &str) -> String {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let first = if first.starts_with("#!") { format!("{first}\n") } else { String::new() };

@@ -249,6 +249,7 @@ fn unsafe_volume(
 /// Returns a finding if every member would start with another folder than the one that holds its data.
 fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -> Option<Finding> {
     let old = review.change::<Workload>().old?;
+    // Only another template looks for the data elsewhere.
     if old.spec.template == new.spec.template {
         return None;
     }

@@ -116,7 +116,7 @@ fn any_text() -> impl Strategy<Value = Json> {
 }
 
 proptest! {
-    /// Whatever is written around them, both objects are read as from their own texts, and what no rule reads is left out.
+    /// Both objects are read as from their own texts, with any text around them; the values that no rule reads are left out.
     #[test]
     fn a_body_is_taken_apart_as_a_parser_would(
         texts in proptest::collection::vec(any_text(), 6),
