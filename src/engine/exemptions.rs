@@ -25,14 +25,30 @@ pub fn is_exempt(review: &Review, view: &View<'_>) -> bool {
         || view.namespace_going(&review.namespace)
 }
 
-/// Returns whether an update of a workload changes nothing that a rule reads, as most updates by programs: a foreign annotation,
-/// or the same again. It cannot make anything worse. The mutating call may still correct what is stored, and what
-/// a recovery was granted is compared with what the guard knows, whether it changes or not.
+/// Returns whether an update of a workload changes nothing that a rule reads, as most updates by programs: a label or annotation
+/// of theirs, or the same again. It cannot make anything worse. The mutating call may still correct what is stored, and what
+/// a recovery was granted is compared with what the guard knows, whether it changes or not. API servers do not send such updates
+/// (`webhooks/conditions.rs`), but those of a later version may have fields that the guard does not know.
 pub fn changes_nothing(review: &Review) -> bool {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else { return false };
-    review.operation == Operation::Update
+    updated(review)
+        .is_some_and(|(old, new)| new.metadata.mark(marks::RECOVERY).is_none() && old.asks_the_same(new))
+}
+
+/// Returns whether an update of a workload changes neither its pods' template nor those of its claims, so that only the other
+/// checks are asked ([`Check::OfTemplates`](crate::rule::Check)).
+pub fn keeps_templates(review: &Review) -> bool {
+    updated(review).is_some_and(|(old, new)| {
+        old.spec.template == new.spec.template
+            && old.spec.volume_claim_templates == new.spec.volume_claim_templates
+    })
+}
+
+/// Returns a workload before and after the update that a validating call is about.
+fn updated(review: &Review) -> Option<(&Workload, &Workload)> {
+    let Change { old: Some(old), new: Some(new) } = review.change() else { return None };
+    let updated = review.operation == Operation::Update
         && review.origin == Origin::Validating
         && review.subresource.is_empty()
-        && new.metadata.mark(marks::RECOVERY).is_none()
-        && old.asks_the_same(new)
+        && !review.takes_over;
+    updated.then_some((old, new))
 }

@@ -29,13 +29,16 @@ pub enum Check {
     One(fn(&Review, &View<'_>) -> Option<Finding>),
     /// Any number of findings.
     All(fn(&Review, &View<'_>) -> Findings),
+    /// Any number of findings, all of them about the templates of a workload: an update that changes none cannot make them
+    /// worse, and is not judged.
+    OfTemplates(fn(&Review, &View<'_>) -> Findings),
 }
 
 impl Check {
     pub fn judge(self, review: &Review, view: &View<'_>) -> Findings {
         match self {
             Self::One(check) => check(review, view).into_iter().collect(),
-            Self::All(check) => check(review, view),
+            Self::All(check) | Self::OfTemplates(check) => check(review, view),
         }
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::exceptions::{self, Exceptions};
 use crate::exemptions::{self, unread, users};
-use crate::rule::{Page, Rule, Verb};
+use crate::rule::{Check, Page, Rule, Verb};
 use crate::rules::{self, UNREADABLE};
 use crate::verdict::{Decision, Finding, Verdict, YieldsTo};
 use crate::webhooks::{self, Destination, Endpoint, Entry};
@@ -183,7 +183,9 @@ impl Rulebook {
         }
         // Computed lazily, because most objects break no rule.
         let before = LazyCell::new(|| review.before(view.adoption()));
+        let keeps_templates = exemptions::keeps_templates(review);
         let asked = self.rules.iter().filter_map(|rule| Some((rule, rule.check(review.kind, verb)?)));
+        let asked = asked.filter(|(_, check)| !(keeps_templates && matches!(check, Check::OfTemplates(_))));
         for (rule, check) in asked {
             let mode = view.mode(rule.id, &review.namespace);
             let off = mode == Mode::Off;

@@ -18,7 +18,10 @@ use facts::settings::Settings;
 use facts::view::{MODE_LABEL, NEVER_GUARDED};
 use objects::{Kind, Kinds};
 
-use conditions::{break_glass_changed, marks_changed, no_plain_member, owned_or_marked, selected, to_amend};
+use conditions::{
+    break_glass_changed, marks_changed, no_plain_member, owned_or_marked, selected, to_amend,
+    workload_changed,
+};
 
 pub use rows::{ENTRIES, Endpoint, Entry, Only, Selects};
 
@@ -129,6 +132,7 @@ fn rendered(
             Only::Marks => Some(("marks", marks_changed())),
             Only::OwnedOrMarked => Some(("owned-or-marked", owned_or_marked())),
             Only::BreakGlass => Some(("glass", break_glass_changed(MODE_LABEL, OFF))),
+            Only::Changed => Some(("changed", workload_changed())),
             Only::ToAmend => Some(("to-amend", to_amend())),
             Only::When(name, condition) => Some((name, condition.to_owned())),
             Only::All => None,

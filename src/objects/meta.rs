@@ -109,12 +109,15 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Returns whether both are the same apart from the version, which every write changes.
-    pub(super) fn is_but_a_version_of(&self, other: &Self) -> bool {
-        let mut same = self.clone();
-        same.resource_version.clone_from(&other.resource_version);
-        same.generation = other.generation;
-        same == *other
+    /// Returns whether labels and annotations of the guard, and the owners, are the same.
+    pub(super) fn is_owned_and_marked_as(&self, other: &Self) -> bool {
+        let same = |one: &ByName<String>, other: &ByName<String>| {
+            let [one, other] = [one, other].map(|it| it.iter().filter(|(key, _)| key.starts_with(PREFIX)));
+            one.eq(other)
+        };
+        same(&self.labels, &other.labels)
+            && same(&self.marks, &other.marks)
+            && self.owner_references == other.owner_references
     }
 
     /// Returns whether the object is being deleted with nothing to delay it.

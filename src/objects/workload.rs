@@ -175,9 +175,9 @@ impl Workload {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// Returns whether both are the same apart from their versions and the controller's progress.
+    /// Returns whether both are the same apart from labels and annotations of others, and the controller's progress.
     pub fn asks_the_same(&self, other: &Self) -> bool {
-        self.spec == other.spec && self.metadata.is_but_a_version_of(&other.metadata)
+        self.spec == other.spec && self.metadata.is_owned_and_marked_as(&other.metadata)
     }
 
     /// Returns whether all pods are started and stopped at once, without waiting for each other.

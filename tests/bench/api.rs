@@ -11,29 +11,35 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::fleet::{self, MEMBERS, STATEFUL_SET};
+use crate::fleet::{self, MEMBERS, STATEFUL_SET, Spread};
 
 /// The number of requests that run at once.
 const AT_ONCE: usize = 24;
 /// The limit for creating thousands of pods, on a machine that also does other work.
 const PATIENCE: Duration = Duration::from_secs(900);
 /// The name of a StatefulSet that the webhooks do not select, for comparison.
-pub const STRANGER: &str = "stranger";
+const STRANGER: &str = "stranger";
+/// The path of that StatefulSet.
+pub const STRANGERS_PATH: &str = "/apis/apps/v1/namespaces/db-0000/statefulsets/stranger";
 
 /// A client with all rights.
-pub struct Api(Client);
+pub struct Api {
+    client: Client,
+    spread: Spread,
+}
 
 impl Api {
-    pub async fn connect(kubeconfig: &Path) -> Self {
+    pub async fn connect(kubeconfig: &Path, spread: Spread) -> Self {
         let file = Kubeconfig::read_from(kubeconfig).expect("the lab wrote a kubeconfig");
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-        Self(Client::try_from(config.expect("a kubeconfig that works")).expect("a client"))
+        let client = Client::try_from(config.expect("a kubeconfig that works")).expect("a client");
+        Self { client, spread }
     }
 
     async fn send(&self, method: &str, path: &str, kind: &str, body: &Value) -> Result<String, kube::Error> {
         let request = Request::builder().method(method).uri(path).header("content-type", kind);
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        self.0.request_text(request.body(body).expect("a request")).await
+        self.client.request_text(request.body(body).expect("a request")).await
     }
 
     async fn get(&self, path: &str) -> String {
@@ -46,12 +52,11 @@ impl Api {
             .unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
-    /// Annotates a StatefulSet in a dry run: admission runs, but nothing is written. Returns the time it took.
-    pub async fn dry_run_update(&self, namespace: &str, name: &str, number: usize) -> Duration {
-        let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}?dryRun=All");
-        let change = json!({ "metadata": { "annotations": { "example.com/turn": number.to_string() } } });
+    /// Makes this change of a StatefulSet in a dry run: admission runs, but nothing is written. Returns the time it took.
+    pub async fn dry_run_update(&self, set: &str, change: &Value) -> Duration {
+        let path = format!("{set}?dryRun=All");
         let started = Instant::now();
-        self.send("PATCH", &path, "application/merge-patch+json", &change)
+        self.send("PATCH", &path, "application/merge-patch+json", change)
             .await
             .expect("an update that is allowed");
         started.elapsed()
@@ -59,6 +64,12 @@ impl Api {
 
     /// Creates all clusters, with running members, and the stranger.
     pub async fn populate(&self, clusters: usize) {
+        let namespaces = if self.spread == Spread::Together { 1 } else { clusters };
+        for namespace in (0..namespaces).map(fleet::namespace) {
+            let labels = json!({ "gatera.dev/mode": "enforce" });
+            let it = json!({ "metadata": { "name": namespace, "labels": labels } });
+            self.create("/api/v1/namespaces", &it).await;
+        }
         let each = |cluster| async move { self.cluster(cluster).await };
         stream::iter(0..clusters).for_each_concurrent(AT_ONCE, each).await;
         let (name, labels) = (STRANGER, json!({ "app": STRANGER }));
@@ -70,25 +81,30 @@ impl Api {
         self.create("/apis/apps/v1/namespaces/db-0000/statefulsets", &stranger).await;
         self.until("all pods exist", async || self.pods().await >= clusters * MEMBERS).await;
         let all = (0..clusters).flat_map(|cluster| (0..MEMBERS).map(move |ordinal| (cluster, ordinal)));
-        let run = |(cluster, ordinal)| async move { self.run(cluster, ordinal).await };
+        let run = |(cluster, ordinal)| async move { self.run(cluster, ordinal, &fleet::running()).await };
         stream::iter(all).for_each_concurrent(AT_ONCE, run).await;
         self.until_quiet().await;
     }
 
     async fn cluster(&self, cluster: usize) {
-        let namespace = fleet::namespace(cluster);
-        let labels = json!({ "gatera.dev/mode": "enforce" });
-        self.create("/api/v1/namespaces", &json!({ "metadata": { "name": namespace, "labels": labels } }))
-            .await;
+        let moved = |object| self.spread.moved(object, cluster);
+        let namespace = self.spread.renamed(&fleet::namespace(cluster), cluster);
         let map = json!({ "metadata": { "name": "galera-instance-nodeconfig" }, "data": { "galera.cnf": "[galera]\nwsrep_on = ON\n" } });
-        self.create(&format!("/api/v1/namespaces/{namespace}/configmaps"), &map).await;
+        self.create(&format!("/api/v1/namespaces/{namespace}/configmaps"), &moved(map)).await;
         let mut it = for_creation(fleet::stateful_set(cluster));
         // All three pods are created at once; otherwise a kubelet would have to be simulated in between.
         it["spec"]["podManagementPolicy"] = json!("Parallel");
         // The volume does not exist, so its claims stay pending in silence. Without a name, a controller would write Events
         // about every claim again and again, and these would be counted as requests of the guard.
         it["spec"]["volumeClaimTemplates"][0]["spec"]["volumeName"] = json!("elsewhere");
-        self.create(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets"), &it).await;
+        self.create(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets"), &moved(it)).await;
+    }
+
+    /// Returns the path of a cluster's StatefulSet.
+    pub fn set(&self, cluster: usize) -> String {
+        let namespace = fleet::namespace(cluster);
+        self.spread
+            .renamed(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{STATEFUL_SET}"), cluster)
     }
 
     async fn pods(&self) -> usize {
@@ -98,13 +114,14 @@ impl Api {
         page["items"].as_array().map_or(0, Vec::len) + usize::try_from(rest).expect("a count")
     }
 
-    /// Writes the status that the kubelet would report for a member.
-    async fn run(&self, cluster: usize, ordinal: usize) {
-        let path =
-            format!("/api/v1/namespaces/{}/pods/{STATEFUL_SET}-{ordinal}/status", fleet::namespace(cluster));
+    /// Writes a status that the kubelet would report for a member.
+    pub async fn run(&self, cluster: usize, ordinal: usize, status: &Value) {
+        let namespace = fleet::namespace(cluster);
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{STATEFUL_SET}-{ordinal}/status");
+        let path = self.spread.renamed(&path, cluster);
         // No guard that could inject into the pods runs yet.
         let mark = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
-        let status = json!({ "metadata": { "annotations": mark }, "status": fleet::running() });
+        let status = json!({ "metadata": { "annotations": mark }, "status": status });
         let sent = self.send("PATCH", &path, "application/merge-patch+json", &status).await;
         sent.unwrap_or_else(|error| panic!("{path}: {error}"));
     }

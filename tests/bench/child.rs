@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -29,8 +30,17 @@ pub struct Server {
 impl Server {
     /// Starts this program again with `role` as its arguments, and waits until it listens.
     pub fn start(role: &[&str]) -> Self {
-        let program = std::env::current_exe().expect("this program has a path");
-        let mut child = Command::new(program)
+        Self::start_with(Command::new(this_program()), role)
+    }
+
+    /// Starts this program under another one, which is the beginning of `command`.
+    pub fn start_under(mut command: Command, role: &[&str]) -> Self {
+        command.arg(this_program());
+        Self::start_with(command, role)
+    }
+
+    fn start_with(mut command: Command, role: &[&str]) -> Self {
+        let mut child = command
             .args(role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -51,6 +61,10 @@ impl Server {
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
+}
+
+fn this_program() -> PathBuf {
+    std::env::current_exe().expect("this program has a path")
 }
 
 impl Drop for Server {

@@ -133,14 +133,28 @@ pub enum Spread {
 }
 
 impl Spread {
+    /// Reads the argument of a role.
+    pub fn of(together: &str) -> Self {
+        if together == "true" { Self::Together } else { Self::EachAlone }
+    }
+
     /// Moves an object of a cluster to the namespace and the name that this spread gives it.
     pub fn moved(self, object: Value, cluster: usize) -> Value {
         if self == Self::EachAlone {
             return object;
         }
-        let text = object.to_string().replace(&namespace(cluster), "db");
-        let text = text.replace("galera-instance", &format!("galera-{cluster:04}"));
-        serde_json::from_str(&text).expect("names are other names")
+        serde_json::from_str(&self.renamed(&object.to_string(), cluster)).expect("names are other names")
+    }
+
+    /// Replaces the namespace and the name of a cluster in a text.
+    pub fn renamed(self, text: &str, cluster: usize) -> String {
+        match self {
+            Self::EachAlone => text.to_owned(),
+            Self::Together => {
+                let text = text.replace(&namespace(cluster), &namespace(0));
+                text.replace("galera-instance", &format!("galera-{cluster:04}"))
+            }
+        }
     }
 }
 

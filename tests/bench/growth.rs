@@ -34,7 +34,7 @@ const SIZES: [(usize, Spread); 4] = [
 ];
 const CHANGES: usize = 2_000;
 /// How often the leader looks during the changes.
-const LOOKS: usize = 20;
+const LOOKS: usize = 10;
 const KIB: f64 = 1024.0;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,9 +45,9 @@ pub struct Growth {
     pub start_ms: f64,
     /// From the text of a changed pod to a World that shows it.
     pub change: Percentiles,
-    /// What the leader's plan and its audit take after a change. Not measured where one namespace holds all clusters: there
-    /// each change makes the leader look at all of them, and each of these looks goes through the whole namespace.
-    pub looks: Option<[Percentiles; 2]>,
+    /// What the leader's plan and its audit take after a change. Where one namespace holds all clusters, each change makes the
+    /// leader look at all of them.
+    pub looks: [Percentiles; 2],
     /// The resident memory per cluster.
     pub kib_per_cluster: f64,
 }
@@ -94,7 +94,6 @@ pub fn grow(clusters: usize, spread: Spread) {
     let shown = ArcSwap::from_pointee(world);
     let [mut times, mut plans, mut audits] = [(); 3].map(|()| load::histogram());
     let (mut lookout, mut rounds) = (IncrementalPlanner::default(), IncrementalAudit::default());
-    let looks = spread == Spread::EachAlone;
     let mut look = |world: &World| {
         let view = View::new(world, Timestamp::now(), &settings);
         let begun = Instant::now();
@@ -103,9 +102,7 @@ pub fn grow(clusters: usize, spread: Spread) {
         black_box(rounds.next(rulebook(), &view, Duration::ZERO, usize::MAX, |_, _| {}, |_| {}));
         [planned, begun.elapsed()]
     };
-    if looks {
-        look(&shown.load());
-    }
+    look(&shown.load());
     for number in 0..CHANGES {
         let (cluster, ordinal) = (number * 7919 % clusters, number / clusters % fleet::MEMBERS);
         let mut pod = spread.moved(fleet::pod(cluster, ordinal), cluster);
@@ -118,7 +115,7 @@ pub fn grow(clusters: usize, spread: Spread) {
         let next = shown.load().after(&mut facts);
         drop(shown.swap(next.into()));
         times.saturating_record(load::nanoseconds(begun.elapsed()));
-        if looks && number.is_multiple_of(CHANGES / LOOKS) {
+        if number.is_multiple_of(CHANGES / LOOKS) {
             let [planned, audited] = look(&shown.load());
             plans.saturating_record(load::nanoseconds(planned));
             audits.saturating_record(load::nanoseconds(audited));
@@ -129,7 +126,7 @@ pub fn grow(clusters: usize, spread: Spread) {
         together: spread == Spread::Together,
         start_ms: spent + drawn,
         change: Percentiles::of(&times),
-        looks: looks.then(|| [plans, audits].each_ref().map(Percentiles::of)),
+        looks: [plans, audits].each_ref().map(Percentiles::of),
         #[allow(clippy::cast_precision_loss, reason = "ten thousand")]
         kib_per_cluster: weight / clusters as f64,
     };

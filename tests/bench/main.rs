@@ -9,7 +9,7 @@
 //! | `client.rs`, `load.rs` | one connection, many of them |
 //! | `series.rs` | servers taking turns under one load |
 //! | `decide.rs` | the decision without a server |
-//! | `instructions.rs` | the instructions of the decision, and their limits |
+//! | `instructions.rs`, `served.rs` | the instructions of the decision and their limits, and of a whole server |
 //! | `growth.rs` | what a change costs as the view grows, and what the view weighs |
 //! | `crowd.rs` | what hostile connections cost real requests |
 //! | `packs.rs` | packs that are on and not concerned, and an operator that is never judged |
@@ -20,6 +20,7 @@
 //! `cargo bench --bench guard -- engine` leaves the servers out and measures only the decision, `-- growth` only how the
 //! cost of a change grows with the view, `-- packs` only what packs cost.
 //!
+//! `-- real 10000 true` is the real program at a real API server with so many clusters, all in one namespace.
 //! `-- instructions` only what `make profile` shows.
 //!
 //! It is not a test: figures are printed beside their targets, and only a wrong answer fails, and a decision that takes more
@@ -51,6 +52,7 @@ mod plan;
 mod real;
 mod reviews;
 mod series;
+mod served;
 mod servers;
 mod summary;
 mod table;
@@ -86,7 +88,7 @@ use summary::{EMPTY, FULL, NOTHING, Start, Summary, UID};
 const KB: usize = 1024;
 
 /// Every load. `Summary::goals` refers to some of them by their index.
-const SERIES: [Series; 11] = [
+const SERIES: [Series; 12] = [
     closed("update of 17 KB, 16 connections", Shape::Update(17 * KB), 16),
     closed("update of 17 KB, 8 connections", Shape::Update(17 * KB), 8),
     closed("update of 17 KB, 1 connection", Shape::Update(17 * KB), 1),
@@ -103,6 +105,7 @@ const SERIES: [Series; 11] = [
     },
     closed("update of 17 KB with old faults, 16 connections", Shape::Faulty(17 * KB), 16),
     closed("update of 17 KB of what no rule reads, 16 connections", Shape::Touch(17 * KB), 16),
+    closed("update of 17 KB of its template, 16 connections", Shape::Roll(17 * KB), 16),
 ];
 
 /// The same load twice: alone, and among hostile connections.
@@ -124,8 +127,11 @@ fn main() {
         ["serve-nothing"] => servers::nothing(),
         ["serve-uid"] => servers::uid(),
         ["grow", clusters, together] => {
-            let spread = if together == "true" { Spread::Together } else { Spread::EachAlone };
-            growth::grow(clusters.parse().expect("a number of clusters"), spread);
+            growth::grow(clusters.parse().expect("a number of clusters"), Spread::of(together));
+        }
+        ["real", clusters, together] => {
+            let clusters = clusters.parse().expect("a number of clusters");
+            summary::tell_real(&real::measure(&Plan::of_this_run(), clusters, Spread::of(together)));
         }
         ["decisions"] => instructions::decide(),
         ["instructions"] => instructions::measure(),
@@ -151,7 +157,9 @@ fn run(plan: &Plan) {
     summary.tell();
     if plan.lab {
         println!("\nBENCH_LAB=1: starting a control plane with {CLUSTERS} clusters; this takes minutes.");
-        summary.tell_real(real::measure(plan));
+        let real = real::measure(plan, CLUSTERS, Spread::EachAlone);
+        summary::tell_real(&real);
+        summary.real = Some(real);
     } else {
         println!(
             "\nThe real program at a real API server: skipped; BENCH_LAB=1 includes it and takes minutes."

@@ -1,8 +1,8 @@
 //! The real program at a real API server that holds all the clusters: how it starts, how much memory it uses, which
 //! requests it sends.
 //!
-//! Runs only with `BENCH_LAB=1`: a control plane first has to create a thousand StatefulSets and three thousand pods, which
-//! takes minutes. Uses the lab of the tests.
+//! Runs only with `BENCH_LAB=1`, and as `-- real CLUSTERS TOGETHER`: a control plane first has to create thousands of StatefulSets
+//! and pods, which takes minutes. Uses the lab of the tests.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -11,21 +11,24 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
+use serde_json::json;
 
-use crate::api::{Api, STRANGER, difference};
+use crate::api::{Api, STRANGERS_PATH, difference};
 use crate::client::{self, Connection};
-use crate::fleet::CLUSTERS;
+use crate::fleet::Spread;
 use crate::guarded::{self, Guard, Start};
 use crate::lab::{self, ControlPlane, User};
 use crate::load::{self, Line, Pace};
 use crate::plan::Plan;
-use crate::reviews::{Request, Shape};
+use crate::reviews::{ALLOWED, Request, Shape};
 use crate::series::quartiles;
 use crate::{child, fleet};
 
 /// The figures of the real program; memory is in MiB, update times are in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Real {
+    pub clusters: usize,
+    pub together: bool,
     pub populate_seconds: f64,
     pub coming_up: ComingUp,
     pub idle_mib: f64,
@@ -34,9 +37,22 @@ pub struct Real {
     pub per_second: f64,
     /// Requests per minute to the API server in steady state, beyond those without a guard.
     pub requests_per_minute: BTreeMap<String, f64>,
-    /// The time of an update that does not reach the guard, and what calling it adds (once mutating, once validating).
+    /// The time of an update that does not reach the guard, what asking the guard about it adds, and what it adds to an update that
+    /// changes nothing that a rule reads.
     pub update_ms: f64,
     pub added_ms: f64,
+    pub added_to_nothing_ms: f64,
+    pub churn: Churn,
+}
+
+/// What a member that stops or starts to be Ready once a second costs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Churn {
+    /// The processor time of the guard, as a share of one processor; beside it the same while nothing happens.
+    pub share: f64,
+    pub share_at_rest: f64,
+    /// The time from the API server's answer to the kubelet until the guard judges by it, in milliseconds: median and maximum.
+    pub seen_ms: [f64; 2],
 }
 
 /// The phases of the program's start, in milliseconds.
@@ -58,15 +74,17 @@ const SETTLED: Duration = Duration::from_secs(5);
 const UPDATES: usize = 300;
 const CONNECTIONS: usize = 16;
 const UPDATE: Shape = Shape::Update(17 * 1024);
+/// The number of changes of members, one a second.
+const CHANGES: usize = 40;
 
 /// Measures everything. Panics if the lab does not work.
-pub fn measure(plan: &Plan) -> Real {
+pub fn measure(plan: &Plan, clusters: usize, spread: Spread) -> Real {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let plane = ControlPlane::start();
     guarded::install(&plane);
-    let api = runtime.block_on(Api::connect(&plane.kubeconfig(User::Admin)));
+    let api = runtime.block_on(Api::connect(&plane.kubeconfig(User::Admin), spread));
     let started = Instant::now();
-    runtime.block_on(api.populate(CLUSTERS));
+    runtime.block_on(api.populate(clusters));
     let populate_seconds = started.elapsed().as_secs_f64();
     register(&plane);
     let alone = runtime.block_on(steady(&api));
@@ -76,13 +94,17 @@ pub fn measure(plan: &Plan) -> Real {
     let coming_up = come_up(&guard, &ca);
     thread::sleep(SETTLED);
     let idle_mib = child::resident(guard.pid());
-    let block = load::run(&mut lines(&guard, &ca), Pace::Closed, plan.length());
+    let lines = &mut lines(&guard, &ca, clusters, spread);
+    let block = load::run(lines, Pace::Closed, plan.length());
     let loaded_mib = child::resident(guard.pid());
 
     until_it_leads(&guard);
     let with = runtime.block_on(steady(&api));
-    let (update_ms, added_ms) = runtime.block_on(added(&api));
+    let [update_ms, added_ms, added_to_nothing_ms] = runtime.block_on(added(&api, clusters));
+    let churn = runtime.block_on(churn(&api, &guard, &ca, clusters, spread));
     Real {
+        clusters,
+        together: spread == Spread::Together,
         populate_seconds,
         coming_up,
         idle_mib,
@@ -92,6 +114,8 @@ pub fn measure(plan: &Plan) -> Real {
         requests_per_minute: difference(&alone, &with),
         update_ms,
         added_ms,
+        added_to_nothing_ms,
+        churn,
     }
 }
 
@@ -145,7 +169,6 @@ fn come_up(guard: &Guard, ca: &str) -> ComingUp {
     let age = child::age(guard.pid()).saturating_sub(listed.elapsed());
     let ready = until(&|status, _| status == 200);
     line(guard, ca, request).ask();
-    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     ComingUp {
         listed: milliseconds(age),
         ready: milliseconds(ready - listed),
@@ -158,9 +181,16 @@ fn line(guard: &Guard, ca: &str, request: Request) -> Line {
     Line::new(connection, vec![request], UPDATE.expects())
 }
 
-fn lines(guard: &Guard, ca: &str) -> Vec<Line> {
-    let about = |number| UPDATE.request(number * CLUSTERS / CONNECTIONS);
+fn lines(guard: &Guard, ca: &str, clusters: usize, spread: Spread) -> Vec<Line> {
+    let about = |number| moved(UPDATE, number * clusters / CONNECTIONS, spread, |text| text);
     (0..CONNECTIONS).map(|number| line(guard, ca, about(number))).collect()
+}
+
+/// Returns a request about this cluster, after `edit` of its body.
+fn moved(shape: Shape, cluster: usize, spread: Spread, edit: impl Fn(String) -> String) -> Request {
+    let request = shape.request(cluster);
+    let body = std::str::from_utf8(request.body()).expect("a body is text");
+    Request::of("validate", &edit(spread.renamed(body, cluster)))
 }
 
 /// Counts the requests per minute while nothing happens.
@@ -175,21 +205,62 @@ async fn steady(api: &Api) -> BTreeMap<String, f64> {
     asked
 }
 
-/// Returns the time of an update without the guard and the time that the guard adds, each the median over all pairs. Both
-/// updates of a pair go through the same API server; the labels of the stranger keep the guard out. Every second pair has
-/// the reverse order.
-async fn added(api: &Api) -> (f64, f64) {
-    let (mut alone, mut extra) = (Vec::new(), Vec::new());
+/// Returns the time of an update without the guard, and the time that the guard adds to it and to one that no rule reads, each the
+/// median over all rounds. All updates of a round go through the same API server, and their order is another one in each round.
+async fn added(api: &Api, clusters: usize) -> [f64; 3] {
+    let [mut alone, mut judged, mut nothing] = [const { Vec::new() }; 3];
     for number in 0..UPDATES {
-        let guarded = fleet::namespace(number % CLUSTERS);
-        let mut times = [0.0; 2];
-        for turn in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
-            let (namespace, name) =
-                if turn == 0 { ("db-0000", STRANGER) } else { (&*guarded, fleet::STATEFUL_SET) };
-            times[turn] = api.dry_run_update(namespace, name, number).await.as_secs_f64() * 1e3;
+        let set = api.set(number % clusters);
+        let field = json!({ "spec": { "minReadySeconds": number } });
+        let note = json!({ "metadata": { "annotations": { "example.com/turn": number.to_string() } } });
+        let updates = [(STRANGERS_PATH, &field), (&*set, &field), (&*set, &note)];
+        let mut times = [0.0; 3];
+        for turn in (0..updates.len()).map(|turn| (turn + number) % updates.len()) {
+            let (set, change) = updates[turn];
+            times[turn] = milliseconds(api.dry_run_update(set, change).await);
         }
         alone.push(times[0]);
-        extra.push(times[1] - times[0]);
+        judged.push(times[1] - times[0]);
+        nothing.push(times[2] - times[0]);
     }
-    (quartiles(alone)[1], quartiles(extra)[1])
+    [alone, judged, nothing].map(|times| quartiles(times)[1])
+}
+
+/// Lets a member of another cluster stop being Ready each second. The guard is asked about the deletion of another member of that
+/// cluster, in a dry run, until it refuses.
+async fn churn(api: &Api, guard: &Guard, ca: &str, clusters: usize, spread: Spread) -> Churn {
+    let used = || (Instant::now(), child::cpu_seconds(guard.pid()));
+    let since = |(began, before): (Instant, f64)| {
+        (child::cpu_seconds(guard.pid()) - before) / began.elapsed().as_secs_f64()
+    };
+    let rest = used();
+    tokio::time::sleep(STEADY).await;
+    let share_at_rest = since(rest);
+    let mut starting = fleet::running();
+    starting["conditions"][3]["status"] = json!("False");
+    let mut connection = Connection::open(guard.webhooks, &client::trusting(ca)).expect("the guard accepts");
+    let (busy, mut seen) = (used(), Vec::new());
+    for number in 0..CHANGES {
+        let next = tokio::time::sleep(Duration::from_secs(1));
+        let cluster = number * 7919 % clusters;
+        let dry = |text: String| text.replace(r#""dryRun":false"#, r#""dryRun":true"#);
+        let deletion = moved(Shape::Delete, cluster, spread, dry);
+        api.run(cluster, 0, &starting).await;
+        let written = Instant::now();
+        while connection.ask(&deletion.bytes).expect("the guard answers").1.contains(ALLOWED) {
+            assert!(
+                written.elapsed() < Duration::from_secs(60),
+                "the guard does not see member 0 of {cluster}"
+            );
+        }
+        seen.push(milliseconds(written.elapsed()));
+        next.await;
+    }
+    let share = since(busy);
+    seen.sort_by(f64::total_cmp);
+    Churn { share, share_at_rest, seen_ms: [seen[seen.len() / 2], seen[seen.len() - 1]] }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }

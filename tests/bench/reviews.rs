@@ -10,8 +10,10 @@ use crate::fleet::{self, STATEFUL_SET};
 /// What a request asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A label of the StatefulSet changes; only /validate is called. The body is grown to this many bytes.
+    /// A field of the StatefulSet changes, and not its template; only /validate is called. The body is grown to this many bytes.
     Update(usize),
+    /// A value in the template changes.
+    Roll(usize),
     /// An annotation of another program changes, which no rule reads.
     Touch(usize),
     /// The same update of a StatefulSet that breaks many rules already, like those that are older than the guard.
@@ -97,10 +99,11 @@ impl Shape {
     pub fn request(self, cluster: usize) -> Request {
         let body = match self {
             Self::Update(size) | Self::Amend(size) => {
-                grown(size, |entries| update(cluster, entries, LABEL, false))
+                grown(size, |entries| update(cluster, entries, FIELD, false))
             }
+            Self::Roll(size) => grown(size, |entries| update(cluster, entries, IN_TEMPLATE, false)),
             Self::Touch(size) => grown(size, |entries| update(cluster, entries, ANNOTATION, false)),
-            Self::Faulty(size) => grown(size, |entries| update(cluster, entries, LABEL, true)),
+            Self::Faulty(size) => grown(size, |entries| update(cluster, entries, FIELD, true)),
             Self::Create(size) => grown(size, |entries| create(cluster, entries)),
             Self::Scale => scale(cluster),
             Self::Pod => pod(cluster),
@@ -162,15 +165,20 @@ fn with_faults(mut stateful_set: Value) -> Value {
     stateful_set
 }
 
-/// What an update changes.
-const LABEL: [&str; 2] = ["labels", "example.com/team"];
-const ANNOTATION: [&str; 2] = ["annotations", "kubernetes.io/change-cause"];
+/// What an update changes: the place, and the new value.
+type Edit = (&'static str, &'static str);
+const FIELD: Edit = ("/spec/minReadySeconds", "20");
+const IN_TEMPLATE: Edit = ("/spec/template/spec/terminationGracePeriodSeconds", "601");
+const ANNOTATION: Edit = ("/metadata/annotations/kubernetes.io~1change-cause", r#""buffer pool doubled""#);
 
-fn update(cluster: usize, entries: usize, [map, key]: [&str; 2], faulty: bool) -> String {
+fn update(cluster: usize, entries: usize, (place, value): Edit, faulty: bool) -> String {
     let old = with_environment(fleet::stateful_set(cluster), entries);
     let old = if faulty { with_faults(old) } else { old };
     let mut new = old.clone();
-    new["metadata"][map][key] = json!("buffer pool doubled");
+    let (parent, key) = place.rsplit_once('/').expect("a place in the object");
+    let parent = new.pointer_mut(parent).expect("the object has the parent");
+    let value = serde_json::from_str(value).expect("a value is JSON");
+    parent[key.replace("~1", "/")] = value;
     Envelope {
         kind: ["apps", "v1", "StatefulSet"],
         resource: "statefulsets",

@@ -55,9 +55,9 @@ async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
         } });
         ask(&guard, "/validate", &body).await["response"].clone()
     };
-    for revision in 0..3 {
+    for seconds in 1..4 {
         let mut new = set.clone();
-        new["metadata"]["labels"]["revision"] = json!(revision.to_string());
+        new["spec"]["minReadySeconds"] = json!(seconds);
         let answer = changed(set.clone(), new).await;
         let says = "ConfigMap dump is not examined: it holds more than 512 KiB";
         assert!(answer["warnings"].to_string().contains(says), "{answer}");

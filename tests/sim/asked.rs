@@ -65,9 +65,25 @@ pub fn to_amend(kind: Kind, old: Option<&Value>, new: Option<&Value>) -> bool {
     own(old) != own(new) || fields.iter().any(|field| spec(old, field) != spec(new, field))
 }
 
+/// Whether a write of a workload changes something that a rule reads: `workload_changed` of the match conditions, in Rust.
+pub fn workload_changed(old: Option<&Value>, new: Option<&Value>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return true };
+    let recovery = format!("{}{}", marks::PREFIX, marks::RECOVERY);
+    let owners = |object| metadata(Some(object), "ownerReferences");
+    old["spec"] != new["spec"]
+        || own_in(old, "labels") != own_in(new, "labels")
+        || own(old) != own(new)
+        || owners(old) != owners(new)
+        || own(new).iter().any(|(key, _)| *key == recovery)
+}
+
 /// Returns the guard's annotations.
 fn own(object: &Value) -> Vec<(String, Value)> {
-    let all = object["metadata"]["annotations"].as_object().cloned();
+    own_in(object, "annotations")
+}
+
+fn own_in(object: &Value, what: &str) -> Vec<(String, Value)> {
+    let all = object["metadata"][what].as_object().cloned();
     all.into_iter().flatten().filter(|(key, _)| key.starts_with(marks::PREFIX)).collect()
 }
 
@@ -86,6 +102,7 @@ fn sends(only: Only, request: &Request) -> bool {
         Only::All | Only::Read => true,
         // These entries belong to packs, which no story has.
         Only::When(..) => false,
+        Only::Changed => workload_changed(request.old.as_ref(), request.object.as_ref()),
         Only::ToAmend => to_amend(request.kind, request.old.as_ref(), request.object.as_ref()),
         Only::NotExempt => !users::passes(&request.who, request.operation, request.kind),
         Only::NoPlainMembers => {

@@ -57,7 +57,7 @@
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::template;
-use crate::rule::Check::{All, One};
+use crate::rule::Check::{OfTemplates, One};
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::image::{Image, VersionChange};
@@ -71,8 +71,8 @@ pub(super) const RULE: Rule = Rule {
     id: "G17",
     name: "image",
     judges: &[
-        (Kind::StatefulSet, WRITTEN, All(check)),
-        (Kind::Deployment, WRITTEN, All(check)),
+        (Kind::StatefulSet, WRITTEN, OfTemplates(check)),
+        (Kind::Deployment, WRITTEN, OfTemplates(check)),
         (Kind::Pod, &[Verb::Update], One(in_place)),
     ],
     depends_on_state: true,

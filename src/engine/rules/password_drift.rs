@@ -70,7 +70,7 @@
 
 mod places;
 
-use crate::rule::Check::All;
+use crate::rule::Check::{All, OfTemplates};
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::places::Moved;
@@ -91,7 +91,7 @@ pub(super) const RULE: Rule = Rule {
     name: "password-drift",
     judges: &[
         (Kind::Secret, &[Verb::Update], All(secret)),
-        (Kind::StatefulSet, &[Verb::Update], All(stateful_set)),
+        (Kind::StatefulSet, &[Verb::Update], OfTemplates(stateful_set)),
     ],
     depends_on_state: true,
     source: include_str!("password_drift.rs"),

@@ -33,7 +33,7 @@
 mod value;
 
 use super::newly_read;
-use crate::rule::Check::All;
+use crate::rule::Check::{All, OfTemplates};
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options;
@@ -49,8 +49,8 @@ pub(super) const RULE: Rule = Rule {
     id: "G11",
     name: "plain-password",
     judges: &[
-        (Kind::StatefulSet, WRITTEN, All(in_workload)),
-        (Kind::Deployment, WRITTEN, All(in_workload)),
+        (Kind::StatefulSet, WRITTEN, OfTemplates(in_workload)),
+        (Kind::Deployment, WRITTEN, OfTemplates(in_workload)),
         (Kind::Pod, &[Verb::Create], All(in_bare_pod)),
         (Kind::ConfigMap, WRITTEN, All(config_map)),
     ],

@@ -37,7 +37,7 @@
 
 use super::template;
 use crate::inject::Prospect;
-use crate::rule::Check::{All, One};
+use crate::rule::Check::{OfTemplates, One};
 use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::ports::USUAL as USUAL_PORT;
@@ -52,8 +52,8 @@ pub(super) const RULE: Rule = Rule {
     id: "G15",
     name: "probes",
     judges: &[
-        (Kind::StatefulSet, WRITTEN, All(check)),
-        (Kind::Deployment, WRITTEN, All(check)),
+        (Kind::StatefulSet, WRITTEN, OfTemplates(check)),
+        (Kind::Deployment, WRITTEN, OfTemplates(check)),
         (Kind::ConfigMap, WRITTEN, One(moves_the_port)),
     ],
     depends_on_state: false,

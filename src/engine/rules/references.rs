@@ -34,7 +34,7 @@
 //! override of G03 on the cluster's StatefulSet covers it too.
 
 use super::owners;
-use crate::rule::Check::{All, One};
+use crate::rule::Check::{All, OfTemplates, One};
 use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::marks;
@@ -51,7 +51,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::Secret, WRITTEN, One(owned)),
         (Kind::Service, WRITTEN, One(owned)),
         (Kind::ServiceAccount, WRITTEN, One(owned)),
-        (Kind::StatefulSet, WRITTEN, All(missing_keys)),
+        (Kind::StatefulSet, WRITTEN, OfTemplates(missing_keys)),
         (Kind::ConfigMap, &[Verb::Delete], One(deleted)),
         (Kind::Secret, &[Verb::Delete], One(deleted)),
         (Kind::Service, &[Verb::Delete], One(deleted)),

@@ -47,7 +47,7 @@ mod under;
 mod unknown;
 mod values;
 
-use crate::rule::Check::All;
+use crate::rule::Check::{All, OfTemplates};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::newly_read;
@@ -69,8 +69,8 @@ pub(super) const RULE: Rule = Rule {
     name: "settings",
     judges: &[
         (Kind::ConfigMap, WRITTEN, All(config_map)),
-        (Kind::StatefulSet, WRITTEN, All(workload)),
-        (Kind::Deployment, WRITTEN, All(workload)),
+        (Kind::StatefulSet, WRITTEN, OfTemplates(workload)),
+        (Kind::Deployment, WRITTEN, OfTemplates(workload)),
     ],
     depends_on_state: true,
     source: include_str!("settings.rs"),

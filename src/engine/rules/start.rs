@@ -44,9 +44,9 @@
 
 use super::template;
 use crate::inject::{Prospect, Start};
-use crate::rule::Check::One;
+use crate::rule::Check::OfTemplates;
 use crate::rule::{Rule, WRITTEN};
-use crate::verdict::{Finding, Verdict};
+use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::view::View;
 use objects::{Kind, Workload};
@@ -54,12 +54,16 @@ use objects::{Kind, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "G19",
     name: "start",
-    judges: &[(Kind::StatefulSet, WRITTEN, One(check))],
+    judges: &[(Kind::StatefulSet, WRITTEN, OfTemplates(check))],
     depends_on_state: false,
     source: include_str!("start.rs"),
 };
 
-fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    blind(review, view).into_iter().collect()
+}
+
+fn blind(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (template, server) = template::of(review.new.as_ref(), view)?;
     let set = review.change::<Workload>().new?;
     let claims = set.spec.volume_claim_templates.iter().map(|claim| &*claim.metadata.name);

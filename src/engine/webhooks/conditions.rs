@@ -118,6 +118,23 @@ pub(super) fn to_amend() -> String {
     )
 }
 
+/// Returns the CEL condition that a write changes something of a workload that a rule reads: the same as
+/// [`changes_nothing`](crate::exemptions::changes_nothing) decides, so that other updates wait for nothing.
+pub(super) fn workload_changed() -> String {
+    let marked = |place: &str| {
+        let (new, old) = (there("object", place, "{}"), there("oldObject", place, "{}"));
+        format!("!{} || !{}", kept(&new, &old), kept(&old, &new))
+    };
+    let recovery =
+        format!("'{PREFIX}{}' in {}", marks::RECOVERY, there("object", "metadata.annotations", "{}"));
+    let changed = ["metadata.labels", "metadata.annotations"].map(marked).into_iter().chain([
+        changed("spec", "{}"),
+        changed("metadata.ownerReferences", "[]"),
+        recovery,
+    ]);
+    format!("request.operation != 'UPDATE' || {}", changed.collect::<Vec<_>>().join(" || "))
+}
+
 /// Returns the CEL expression for the value at this path, or for the given empty one.
 fn there(object: &str, place: &str, nothing: &str) -> String {
     format!("(has({object}.{place}) ? {object}.{place} : {nothing})")

@@ -73,6 +73,8 @@ pub enum Only {
     OwnedOrMarked,
     /// Writes of `gatera.dev/break-glass` that no other row sends.
     BreakGlass,
+    /// Writes of a workload that change something that a rule reads.
+    Changed,
     /// Requests that the guard may have to amend, or to refuse before the API server does; most StatefulSet updates are sent once
     /// only.
     ToAmend,
@@ -129,13 +131,13 @@ pub const ENTRIES: &[Entry] = &[
         only: Only::All,
         fail_closed: false,
     },
-    // Every write and the deletion of a Galera StatefulSet or bootstrap Deployment.
+    // Every change and the deletion of a Galera StatefulSet or bootstrap Deployment.
     Entry {
         name: "workloads",
         endpoint: Endpoint::Validate,
         asks: &[("apps", "statefulsets", ALL), ("apps", "deployments", ALL)],
         selects: Selects::Template,
-        only: Only::All,
+        only: Only::Changed,
         fail_closed: true,
     },
     // The last protection against a second, empty cluster: the pod itself, from any creator; and pods that claim to be injected.

@@ -3,6 +3,7 @@
 //! Must not know: when they are removed (`plan/bootstrap.rs` does). The record outlives the leader that wrote it: once
 //! the Deployment is gone, nothing else shows which Service and ConfigMap belonged to it.
 
+use super::index::By;
 use super::{Cluster, View};
 use crate::galera::address::{Address, Host};
 use crate::galera::adopt;
@@ -193,9 +194,9 @@ impl<'a> View<'a> {
 
     /// Returns another cluster of the same instance: their labels do not show which one a bootstrap node belongs to.
     pub fn twin(&self, cluster: &Cluster) -> Option<&'a Cluster> {
-        let instance = cluster.instance()?;
-        self.clusters_in(&cluster.id.namespace)
-            .find(|it| it.id != cluster.id && it.instance() == Some(instance))
+        let ns = &cluster.id.namespace;
+        let names = self.world.facts.index.names(By::SetOfInstance, ns, cluster.instance()?);
+        names.filter_map(|name| self.cluster(ns, name)).find(|it| it.id != cluster.id)
     }
 
     /// Returns whether the address of this cluster's members names this Service.

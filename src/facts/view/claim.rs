@@ -22,6 +22,13 @@ pub struct ClaimOf {
     pub stopped: Option<Record>,
 }
 
+/// Returns the StatefulSets whose claim may have this name: it is called TEMPLATE-STATEFULSET-ORDINAL, and each part may contain
+/// hyphens.
+pub(super) fn sets_named_by(claim: &str) -> impl Iterator<Item = &str> {
+    let rest = claim.rsplit_once('-').map_or("", |(rest, _)| rest);
+    rest.match_indices('-').map(|(at, _)| &rest[at + 1..])
+}
+
 /// Returns every claim called `<template>-<statefulset>-<ordinal>`, whatever created it.
 pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf> {
     let mut found = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::index::By;
-use super::{Cluster, Freshness, Id, RolloutRecord, View, within};
+use super::{Cluster, Freshness, Id, RolloutRecord, View, claim, within};
 use crate::galera::adopt;
 use crate::review::Review;
 use crate::revision::Digest;
@@ -17,9 +17,7 @@ impl<'a> View<'a> {
             Kind::StatefulSet => self.cluster(ns, name).into_iter().collect(),
             Kind::Pod => self.cluster_of_pod(ns, name).into_iter().collect(),
             Kind::Deployment => self.bootstrapped_by(ns, name).into_iter().collect(),
-            Kind::Claim => {
-                self.clusters_in(ns).filter(|it| it.claims.iter().any(|it| it.name == name)).collect()
-            }
+            Kind::Claim => self.clusters_of_claim(ns, name).collect(),
             Kind::ConfigMap => {
                 let is_copy = Digest::of_copy(name).is_some();
                 let starts = |it: &&Cluster| is_copy && it.starts_with(name);
@@ -35,6 +33,17 @@ impl<'a> View<'a> {
             Kind::Namespace => self.clusters_in(name).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// Returns the clusters that this claim belongs to.
+    pub fn clusters_of_claim<'b>(
+        &self,
+        namespace: &'b str,
+        claim: &'b str,
+    ) -> impl Iterator<Item = &'a Cluster> + use<'a, 'b> {
+        let world = self.world;
+        let named = claim::sets_named_by(claim).filter_map(move |set| world.cluster(namespace, set));
+        named.filter(move |it| it.claims.iter().any(|it| it.name == claim))
     }
 
     /// Returns the cluster whose bootstrap Deployment this is.

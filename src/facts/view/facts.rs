@@ -14,7 +14,7 @@ use super::index::{By, Index};
 use super::kept::{Keeps, Kept};
 use super::room::Room;
 use super::templates::Templates;
-use super::{PodFact, room, what_runs};
+use super::{PodFact, claim, room, what_runs};
 use crate::galera::adopt;
 use crate::galera::start_report::{JoinPhase, StartReport};
 use crate::marks;
@@ -272,12 +272,7 @@ impl Facts {
         let found = |by, word: &str| self.index.names(by, &id.namespace, word);
         let mut names: Vec<String> = match kind {
             Kind::StatefulSet => vec![id.name.clone()],
-            // The claim is called TEMPLATE-STATEFULSET-ORDINAL.
-            Kind::Claim => id
-                .name
-                .rsplit_once('-')
-                .map(|(rest, _)| rest.match_indices('-').map(|(at, _)| rest[at + 1..].to_owned()).collect())
-                .unwrap_or_default(),
+            Kind::Claim => claim::sets_named_by(&id.name).map(str::to_owned).collect(),
             Kind::ConfigMap => {
                 // The ConfigMap shows what a Deployment beside a cluster is.
                 let beside = found(By::DeploymentThatReads, &id.name)

@@ -17,10 +17,7 @@ impl<'a> View<'a> {
     /// Returns the claims of members that were stopped in order and whose StatefulSet is gone: their data waits for its
     /// return.
     pub fn waiting_claims(&self, namespace: &'a str) -> impl Iterator<Item = &'a Claim> {
-        let used = |claim: &Claim| {
-            let mut clusters = self.clusters_in(namespace);
-            clusters.any(|cluster| cluster.claims.iter().any(|it| it.name == claim.metadata.name))
-        };
+        let used = |claim: &Claim| self.clusters_of_claim(namespace, &claim.metadata.name).next().is_some();
         let claims = self.claims_in(namespace).filter(|claim| claim.bound() && !claim.metadata.going());
         claims.filter(|claim| claim.metadata.mark(marks::STOPPED).is_some()).filter(move |claim| !used(claim))
     }

@@ -27,7 +27,7 @@
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W01 until=TIME reason=…"`.
 
-use engine::rule::Check::{All, One};
+use engine::rule::Check::{OfTemplates, One};
 use serde_json::json;
 
 use super::{WORDPRESS, Wordpress, part, secret_ref};
@@ -41,7 +41,10 @@ use objects::{Kind, Workload};
 pub(super) const RULE: Rule = Rule {
     id: "W01",
     name: "wp-password",
-    judges: &[(WORDPRESS, WRITTEN, One(in_resource)), (Kind::Deployment, WRITTEN, All(in_deployment))],
+    judges: &[
+        (WORDPRESS, WRITTEN, One(in_resource)),
+        (Kind::Deployment, WRITTEN, OfTemplates(in_deployment)),
+    ],
     depends_on_state: false,
     source: include_str!("plain_password.rs"),
 };

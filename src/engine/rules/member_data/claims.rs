@@ -17,8 +17,7 @@ use objects::{Claim, PROTECTION, ordinal};
 
 pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&*review.namespace, &*review.name);
-    let owner = |cluster: &&Cluster| cluster.claims.iter().any(|claim| claim.name == name);
-    let Some(cluster) = view.clusters_in(ns).find(owner) else {
+    let Some(cluster) = view.clusters_of_claim(ns, name).next() else {
         return of_a_stopped_cluster(review, view)
             .or_else(|| unseen(view))
             .or_else(|| left_over(review, view));

@@ -41,7 +41,9 @@ struct Protected {
 impl Protected {
     /// Returns the clusters that this budget selects, including a new one.
     fn by(ns: &str, budget: &Budget, coming: Option<&Workload>, view: &View<'_>) -> Self {
-        let known = view.clusters_in(ns).map(|it| &*it.workload);
+        let asked = budget.spec.selector.as_ref().map(|it| &it.match_labels);
+        let known =
+            asked.into_iter().flat_map(|labels| view.clusters_for(ns, labels)).map(|it| &*it.workload);
         let known = known.filter(|it| coming.is_none_or(|coming| coming.metadata.name != it.metadata.name));
         let all = known.chain(coming).filter(|it| budget.protects(&it.spec.template.metadata.labels));
         let (names, members): (Vec<_>, Vec<_>) =

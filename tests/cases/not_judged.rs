@@ -1,0 +1,94 @@
+//! Updates of workloads that are not judged, or only in part, because nothing that a rule reads has changed.
+
+use std::collections::BTreeSet;
+
+use engine::exemptions::{changes_nothing, keeps_templates};
+use engine::rule::{Check, Verb};
+use engine::rules::UNREADABLE;
+use engine::verdict::{Decision, Finding, YieldsTo};
+use facts::review::{self, Origin};
+use facts::settings::Settings;
+use facts::view::View;
+use gatera::rulebook;
+use serde_json::{Value, json};
+
+use super::all;
+use crate::scene;
+use crate::sim::asked::workload_changed;
+
+/// An update that changes nothing is not judged. If it were, it would be allowed: here it adds a label of the guard, to which no
+/// rule objects, to every object in every state that the cases know.
+#[test]
+fn what_changes_nothing_would_be_allowed() {
+    let settings = Settings::default();
+    let mut judged = 0;
+    for (name, case) in all() {
+        let Some(mut body) = case.unchanged_workload() else { continue };
+        let world = case.given.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        let decide = |body: &Value| {
+            let bytes = serde_json::to_vec(body).unwrap();
+            let incoming = review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap();
+            (changes_nothing(&incoming.review), rulebook().evaluate(&incoming.review, &view))
+        };
+        let unread = decide(&body).1.judged.iter().any(|it| it.finding.rule == UNREADABLE);
+        // What a recovery was granted is compared with what the guard knows, whether it changes or not.
+        let asks = body["request"]["object"]["metadata"]["annotations"]["gatera.dev/recovery"].is_string();
+        body["request"]["object"]["metadata"]["resourceVersion"] = json!("4711");
+        for map in ["annotations", "labels"] {
+            body["request"]["object"]["metadata"][map]["example.com/note"] = json!("x");
+        }
+        let (same, decision) = decide(&body);
+        assert!(unread || same != asks && (asks || decision == Decision::default()), "{name}: {decision:#?}");
+        let (old, new) = (&body["request"]["oldObject"], &body["request"]["object"]);
+        assert!(unread || workload_changed(Some(old), Some(new)) == asks, "{name}");
+        body["request"]["object"]["metadata"]["labels"]["gatera.dev/note"] = json!("x");
+        let (same, decision) = decide(&body);
+        assert!(unread || !same && (asks || decision.allowed()), "{name}: {decision:#?}");
+        judged += usize::from(!unread);
+    }
+    assert!(judged > 100, "{judged}");
+}
+
+/// What a check of templates finds stays the same in whichever other way a workload changes, and it can be excused: so it need not
+/// be asked about an update that keeps the templates.
+#[test]
+fn what_is_found_in_templates_depends_on_nothing_else_of_a_workload() {
+    let settings = Settings::default();
+    let other_changes = [
+        ("replicas", json!(5)),
+        ("replicas", json!(0)),
+        ("minReadySeconds", json!(77)),
+        ("podManagementPolicy", json!("OrderedReady")),
+        ("serviceName", json!("other")),
+        ("updateStrategy", json!({ "rollingUpdate": { "partition": 2, "maxUnavailable": 3 } })),
+        ("selector", json!({ "matchLabels": { "x": "y" } })),
+        ("persistentVolumeClaimRetentionPolicy", json!({ "whenDeleted": "Delete" })),
+        ("strategy", json!({ "type": "Recreate" })),
+        ("ordinals", json!({ "start": 1 })),
+    ];
+    let mut found = BTreeSet::new();
+    for (name, case) in all() {
+        let Some(mut body) = case.unchanged_workload() else { continue };
+        let world = case.given.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        for (field, value) in &other_changes {
+            body["request"]["object"] = body["request"]["oldObject"].clone();
+            body["request"]["object"]["spec"][field] = value.clone();
+            let bytes = serde_json::to_vec(&body).unwrap();
+            let review = review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review;
+            let Some(before) = review.before(view.adoption()) else { continue };
+            assert!(keeps_templates(&review), "{name}: {field}");
+            for rule in rulebook().rules() {
+                let Some(check @ Check::OfTemplates(_)) = rule.check(review.kind, Verb::Update) else {
+                    continue;
+                };
+                let (new, before) = (check.judge(&review, &view), check.judge(&before, &view));
+                let excused = |it: &Finding| before.contains(it) && it.yields_to != YieldsTo::Nothing;
+                assert!(new.iter().all(excused), "{name}: {} {field}: {new:#?}", rule.id);
+                found.extend(new.iter().map(|it| it.rule));
+            }
+        }
+    }
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["G09", "G10", "G11", "G15", "G17", "G19", "W01"]);
+}
