@@ -69,7 +69,8 @@ impl<'a> Include<'a> {
 
 /// Returns what this file includes. Directives are at the beginning of a line, in any group.
 pub fn includes(text: &str) -> impl Iterator<Item = Include<'_>> {
-    text.lines().filter_map(|line| Include::read(line.trim_start_matches(is_space)))
+    let lines = text.contains('!').then(|| text.lines()).into_iter().flatten();
+    lines.filter_map(|line| Include::read(line.trim_start_matches(is_space)))
 }
 
 /// An option that is not parsed yet: most lines of a large text are not needed.
@@ -251,6 +252,17 @@ impl<'a> Unread<'a> {
     /// Returns whether a server that does not know this option only warns.
     fn is_loose(&self) -> bool {
         self.text.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("loose"))
+    }
+
+    /// Returns whether the key may be one that `known` accepts, without reading it: a key of several words may be spelled in
+    /// several ways.
+    fn may_be(&self, known: impl Fn(&str) -> bool) -> bool {
+        let key = self.text.split_once('=').map_or(self.text, |(key, _)| key);
+        let one_word = || key.split('#').next().unwrap_or_default().trim_end_matches(is_space);
+        key.contains('_')
+            || key.contains('-')
+            || known(one_word())
+            || key.bytes().any(|byte| byte.is_ascii_uppercase())
     }
 
     /// Returns whether this word, in lower case, may be in the key, in any case.

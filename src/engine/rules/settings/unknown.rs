@@ -56,7 +56,8 @@ pub(super) fn in_file(place: &Setting<'_>, file: &str, text: &str, series: &Seri
     // Only servers of one series read a group such as [mariadb-10.11].
     let names = of_servers.filter(|it| !it.group.contains(|c: char| c.is_ascii_digit()));
     let mut seen = BTreeSet::new();
-    let distinct = names.filter(|it| seen.insert(it.key.to_string())).take(ENOUGH);
+    let distinct =
+        names.filter(|it| !seen.contains(&*it.key) && seen.insert(it.key.to_string())).take(ENOUGH);
     let unknown = distinct.filter_map(|it| {
         let (series, why) = unknown(&it.key, series, &plugins)?;
         Some(place.unknown(&it.key, (file, it.line), why, series))

@@ -62,7 +62,7 @@ impl<'a> Effective<'a> {
     pub fn of_files(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut all = Self::default();
         for (file, text) in files {
-            for setting in of_server(text).map(Unread::read) {
+            for setting in of_server(text).filter(|it| it.may_be(keys::is_judged)).map(Unread::read) {
                 let placed = Placed {
                     file,
                     line: setting.line,
@@ -174,6 +174,18 @@ mod tests {
             ("b.cnf", "[mariadb]\nbinlog_format=ROW\n"),
         ]);
         assert_eq!(shown(&all), [("binlog_format", "b.cnf", 2, "ROW"), ("wsrep_on", "a.cnf", 2, "ON")]);
+    }
+
+    #[test]
+    fn a_key_counts_in_every_spelling() {
+        let text = "[mysqld]\nPort = 1\nLOOSE-Binlog_Format=MIXED\ndatadir#=/a\n datadir = /b # c\nx\n";
+        let all = Effective::of_files([("a.cnf", text)]);
+        let found = [
+            ("binlog_format", "a.cnf", 3, "MIXED"),
+            ("datadir", "a.cnf", 5, "/b"),
+            ("port", "a.cnf", 2, "1"),
+        ];
+        assert_eq!(shown(&all), found);
     }
 
     #[test]
