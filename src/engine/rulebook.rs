@@ -5,7 +5,8 @@
 //! Packs are passed in.
 //!
 //! *The change is judged, not the state.* A fault that the object had before, in the same field, is only a warning when the
-//! object is edited, so it can be improved step by step. A creation is judged completely.
+//! object is edited, so it can be improved step by step. A creation is judged completely. An update that changes nothing that a
+//! check reads is not judged by it ([`exemptions::changes_nothing`], [`exemptions::keeps_templates`]).
 
 use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};

@@ -78,7 +78,9 @@ use facts::galera::quorum::survives;
 use facts::galera::server;
 use facts::review::{Change, Review};
 use facts::view::condition::Condition;
-use facts::view::{Cluster, Member, PodFact, State, View, back_or_out_of_service, out_of_service, transfer};
+use facts::view::{
+    Cluster, Freshness, Member, PodFact, State, View, back_or_out_of_service, out_of_service, transfer,
+};
 use facts::way_out::{Command, WayOut, page, run, say};
 use objects::{Kind, Pod};
 
@@ -163,6 +165,11 @@ fn cluster_of<'a>(review: &Review, shown: Option<&PodFact>, view: &View<'a>) -> 
     }
 }
 
+/// Returns whether a pod that was stopped or terminating when it was last seen may run again.
+fn is_late(shown: Option<&PodFact>, view: &View<'_>) -> bool {
+    shown.is_none() && view.freshness != Freshness::Current
+}
+
 /// The shortest grace period, in seconds, in which a server can leave its cluster and write to disk.
 const LEAST_GRACE: i64 = 60;
 
@@ -173,13 +180,16 @@ struct Leaving<'a> {
     cluster: &'a Cluster,
     member: &'a Member,
     pod: &'a PodFact,
+    /// The pod may have changed since: an eviction does not show it, and the view is not current.
+    late: bool,
 }
 
 impl<'a> Leaving<'a> {
     fn of(review: &'a Review, shown: Option<&'a PodFact>, view: &'a View<'a>) -> Option<Self> {
         let cluster = cluster_of(review, shown, view)?;
         let member = cluster.member(&review.name)?;
-        Some(Self { review, view, cluster, member, pod: shown.or(member.pod.as_deref())? })
+        let late = is_late(shown, view);
+        Some(Self { review, view, cluster, member, pod: shown.or(member.pod.as_deref())?, late })
     }
 
     fn others(&self) -> impl Iterator<Item = &Member> {
@@ -192,7 +202,7 @@ impl<'a> Leaving<'a> {
 
     /// Returns whether the pod is being deleted already.
     fn is_terminating(&self) -> bool {
-        self.pod.going
+        self.pod.going && !self.late
     }
 
     /// Returns whether the view does not hold this pod yet.
@@ -202,12 +212,12 @@ impl<'a> Leaving<'a> {
 
     /// Returns whether the server does not run: deleting the pod costs nothing and may help.
     fn nothing_runs(&self) -> bool {
-        !self.pod.running
+        !self.pod.running && !self.late
     }
 
     /// Returns whether a recovery restarts this pod.
     fn is_led(&self) -> bool {
-        !self.pod.ready && grant::restarts(self.cluster, &self.member.name, self.view)
+        !self.pod.ready && !self.late && grant::restarts(self.cluster, &self.member.name, self.view)
     }
 
     fn is_ready(&self) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! Must not know: when other members may be removed (`one_at_a_time.rs`).
 
-use super::{cluster_of, finding};
+use super::{cluster_of, finding, is_late};
 use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
 use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
@@ -85,7 +85,7 @@ pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<
     let left = |it: &&Cluster| it.left || it.workload.metadata.going() && it.pods().any(|pod| pod.left);
     let cluster = cluster_of(review, shown, view).filter(left)?;
     let stays = |pod: &&PodFact| pod.running && !pod.going;
-    shown.or(cluster.pod(&review.name)).filter(stays)?;
+    shown.or(cluster.pod(&review.name)).filter(|pod| stays(pod) || is_late(shown, view))?;
     let others = cluster.pods().filter(|pod| pod.left && pod.name != review.name).filter(stays).count();
     Some(finding(
         Verdict::Deny,
