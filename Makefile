@@ -96,7 +96,7 @@ BENCH = RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --profile $(PROFILE:release=ben
 bench: ## measure throughput, latency, CPU and memory against a server that does nothing; writes bench.json (TRY=1: only checks that it runs)
 	$(BENCH) $(if $(TRY),-- --test)
 
-profile: ## count the instructions of each decision, by kind of request and phase, and keep the profiles (valgrind)
+profile: ## count the instructions of each decision, by kind of request and phase, and of whole servers; keep the profiles (valgrind)
 	KEEP=1 $(BENCH) -- instructions
 
 tools: # built once in some minutes, and kept outside the tree; the last three take half a minute of that, promtool a minute or more
