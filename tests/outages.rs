@@ -161,9 +161,9 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     };
     let set = "statefulset/galera-instance-galera";
     assert_eq!(label(set, "a=1").status, 0, "no rule reads this label");
-    let taller =
+    let patch =
         ["--namespace", &ns, "patch", set, "--type=merge", r#"--patch={"spec":{"minReadySeconds":1}}"#];
-    let refused = plane.kubectl(User::Editor, &taller);
+    let refused = plane.kubectl(User::Editor, &patch);
     assert_eq!(refused.status, 1);
     assert!(refused.stderr.contains("failed calling webhook \"workloads.gatera.dev\""), "{}", refused.stderr);
     assert_eq!(label("service/galera-instance-cs", "a=1").status, 1, "the namespace is guarded as a whole");

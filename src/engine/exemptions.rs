@@ -27,8 +27,8 @@ pub fn is_exempt(review: &Review, view: &View<'_>) -> bool {
 
 /// Returns whether an update of a workload changes nothing that a rule reads, as most updates by programs: a label or annotation
 /// of theirs, or the same again. It cannot make anything worse. The mutating call may still correct what is stored, and what
-/// a recovery was granted is compared with what the guard knows, whether it changes or not. API servers do not send such updates
-/// (`webhooks/conditions.rs`), but those of a later version may have fields that the guard does not know.
+/// a recovery was granted is compared with what the guard knows, whether it changes or not. Of such updates API servers send
+/// only those that change a field which the guard does not know (`webhooks/conditions.rs`).
 pub fn changes_nothing(review: &Review) -> bool {
     updated(review)
         .is_some_and(|(old, new)| new.metadata.mark(marks::RECOVERY).is_none() && old.asks_the_same(new))

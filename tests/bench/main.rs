@@ -20,7 +20,7 @@
 //! `cargo bench --bench guard -- engine` leaves the servers out and measures only the decision, `-- growth` only how the
 //! cost of a change grows with the view, `-- packs` only what packs cost.
 //!
-//! `-- real 10000 true` is the real program at a real API server with so many clusters, all in one namespace.
+//! `-- real 10000 true` measures the real program at a real API server with 10,000 clusters in one namespace.
 //! `-- instructions` only what `make profile` shows.
 //!
 //! It is not a test: figures are printed beside their targets, and only a wrong answer fails, and a decision that takes more

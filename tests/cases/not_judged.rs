@@ -50,6 +50,29 @@ fn what_changes_nothing_would_be_allowed() {
     assert!(judged > 100, "{judged}");
 }
 
+/// A warning about an old fault in a template comes with a change of the template, and with no other.
+#[test]
+fn an_old_fault_in_a_template_is_not_repeated_when_something_else_changes() {
+    let settings = Settings::default();
+    let password = "G11/a-password-that-was-there-before-is-only-a-warning";
+    let (_, case) = all().iter().find(|(name, _)| name == password).unwrap();
+    let world = case.given.world(&settings);
+    let found = |place: &str, value: Value| {
+        let mut body = case.unchanged_workload().unwrap();
+        body["request"]["object"] = body["request"]["oldObject"].clone();
+        *body["request"]["object"].pointer_mut(place).unwrap() = value;
+        let bytes = serde_json::to_vec(&body).unwrap();
+        let review = review::read(&bytes, Origin::Validating, rulebook().kinds()).unwrap().review;
+        let decision = rulebook().evaluate(&review, &View::new(&world, scene::now(), &settings));
+        assert!(decision.allowed(), "{decision:#?}");
+        decision.judged.iter().map(|it| it.finding.rule).collect::<BTreeSet<_>>()
+    };
+    let mut template = case.unchanged_workload().unwrap()["request"]["object"]["spec"]["template"].clone();
+    template["spec"]["terminationGracePeriodSeconds"] = json!(1234);
+    assert_eq!(found("/spec/template", template), BTreeSet::from(["G11"]));
+    assert_eq!(found("/spec/replicas", json!(5)), BTreeSet::new());
+}
+
 /// What a check of templates finds stays the same in whichever other way a workload changes, and it can be excused: so it need not
 /// be asked about an update that keeps the templates.
 #[test]

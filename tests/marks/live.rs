@@ -172,7 +172,8 @@ fn requests_are_judged_once(plane: &ControlPlane) {
 }
 
 /// Checks that an update of a StatefulSet is asked about only if it changes something that a rule reads, and twice only if it touches
-/// the guard's annotations, the template, or an immutable field. In the latter two cases the API server would otherwise refuse first, with a message that does not help.
+/// the guard's annotations, the template, or an immutable field. In the latter two cases the API server would otherwise refuse first,
+/// with a message that does not help.
 fn updates_travel_once(plane: &ControlPlane, ns: &str) {
     let annotated =
         || plane.get(ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["annotations"].clone();
@@ -185,7 +186,7 @@ fn updates_travel_once(plane: &ControlPlane, ns: &str) {
     let template = |what: &str, key: &str| set(&["spec", "template", "metadata", what, key], json!("x"));
     let claims = json!([{ "metadata": { "name": "other" }, "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } }]);
     let mut before = asked(plane);
-    let (never, once, both, amended) =
+    let (never, once, both, first) =
         (&[][..], &["workloads"][..], &["workloads-amend", "workloads"][..], &["workloads-amend"][..]);
     for (patch, rows, words) in [
         (note("example.com/turn"), never, ""),
@@ -195,15 +196,15 @@ fn updates_travel_once(plane: &ControlPlane, ns: &str) {
         (template("annotations", "example.com/turn"), both, ""),
         (set(&["spec", "minReadySeconds"], json!(1)), once, ""),
         // What is left after the correction changes nothing.
-        (note("gatera.dev/data"), amended, "gatera.dev/data belongs to the guard"),
-        (note("gatera.dev/override"), amended, "would have no effect"),
-        (set(&["metadata", "annotations"], Value::Null), amended, ""),
-        (template("annotations", "gatera.dev/injected"), amended, "is removed from the pod template"),
+        (note("gatera.dev/data"), first, "gatera.dev/data belongs to the guard"),
+        (note("gatera.dev/override"), first, "would have no effect"),
+        (set(&["metadata", "annotations"], Value::Null), first, ""),
+        (template("annotations", "gatera.dev/injected"), first, "is removed from the pod template"),
         (template("labels", "tier"), both, ""),
-        (set(&["spec", "podManagementPolicy"], json!("Parallel")), amended, "[G08]"),
-        (set(&["spec", "serviceName"], json!("other")), amended, "[G08]"),
-        (set(&["spec", "selector", "matchLabels", "tier"], json!("x")), amended, "[G08]"),
-        (set(&["spec", "volumeClaimTemplates"], claims), amended, "[G08]"),
+        (set(&["spec", "podManagementPolicy"], json!("Parallel")), first, "[G08]"),
+        (set(&["spec", "serviceName"], json!("other")), first, "[G08]"),
+        (set(&["spec", "selector", "matchLabels", "tier"], json!("x")), first, "[G08]"),
+        (set(&["spec", "volumeClaimTemplates"], claims), first, "[G08]"),
     ] {
         let patch = patch.to_string();
         let output = plane.kubectl(

@@ -73,7 +73,7 @@ pub enum Only {
     OwnedOrMarked,
     /// Writes of `gatera.dev/break-glass` that no other row sends.
     BreakGlass,
-    /// Writes of a workload that change something that a rule reads.
+    /// Requests about workloads, except updates that change nothing that a rule reads.
     Changed,
     /// Requests that the guard may have to amend, or to refuse before the API server does; most StatefulSet updates are sent once
     /// only.

@@ -105,7 +105,7 @@ pub fn rows(key: &str) -> &'static [Key] {
 
 /// Returns whether a rule judges this key.
 pub fn is_judged(key: &str) -> bool {
-    // No key is as short as the lines of a text that is made to be slow.
+    // No key is this short; the lines of a text that is made to be slow are.
     key.len() > 2 && KEYS.binary_search_by(|row| row.name.cmp(key)).is_ok()
 }
 
@@ -315,6 +315,7 @@ mod tests {
         assert!(KEYS.windows(2).all(|pair| pair[0].name <= pair[1].name), "sort it");
         for row in KEYS {
             assert_eq!(super::super::one_spelling(row.name), row.name);
+            assert!(is_judged(row.name), "{}", row.name);
             assert!(
                 !row.why.is_empty() && !row.instead.is_empty() && !row.why.ends_with('.'),
                 "{}",
