@@ -17,10 +17,12 @@ use crate::fleet::{self, MEMBERS, STATEFUL_SET, Spread};
 const AT_ONCE: usize = 24;
 /// The limit for creating thousands of pods, on a machine that also does other work.
 const PATIENCE: Duration = Duration::from_secs(900);
+const SETS: &str = "/apis/apps/v1/namespaces/db-0000/statefulsets";
+const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1";
 /// The name of a StatefulSet that the webhooks do not select, for comparison.
-const STRANGER: &str = "stranger";
-/// The path of that StatefulSet.
-pub const STRANGERS_PATH: &str = "/apis/apps/v1/namespaces/db-0000/statefulsets/stranger";
+pub const STRANGER: &str = "stranger";
+/// The name of one that a policy of the API server itself judges.
+pub const NATIVE: &str = "native";
 
 /// A client with all rights.
 pub struct Api {
@@ -54,12 +56,14 @@ impl Api {
 
     /// Makes this change of a StatefulSet in a dry run: admission runs, but nothing is written. Returns the time it took.
     pub async fn dry_run_update(&self, set: &str, change: &Value) -> Duration {
-        let path = format!("{set}?dryRun=All");
         let started = Instant::now();
-        self.send("PATCH", &path, "application/merge-patch+json", change)
-            .await
-            .expect("an update that is allowed");
+        self.update(set, change).await.expect("an update that is allowed");
         started.elapsed()
+    }
+
+    async fn update(&self, set: &str, change: &Value) -> Result<String, kube::Error> {
+        let path = format!("{set}?dryRun=All");
+        self.send("PATCH", &path, "application/merge-patch+json", change).await
     }
 
     /// Creates all clusters, with running members, and the stranger.
@@ -72,18 +76,46 @@ impl Api {
         }
         let each = |cluster| async move { self.cluster(cluster).await };
         stream::iter(0..clusters).for_each_concurrent(AT_ONCE, each).await;
-        let (name, labels) = (STRANGER, json!({ "app": STRANGER }));
-        let mut stranger = for_creation(fleet::stateful_set(0));
-        stranger["metadata"] = json!({ "name": name });
-        stranger["spec"]["replicas"] = json!(0);
-        stranger["spec"]["selector"]["matchLabels"] = labels.clone();
-        stranger["spec"]["template"]["metadata"]["labels"] = labels;
-        self.create("/apis/apps/v1/namespaces/db-0000/statefulsets", &stranger).await;
+        for name in [STRANGER, NATIVE] {
+            let labels = json!({ "app": name });
+            let mut stranger = for_creation(fleet::stateful_set(0));
+            stranger["metadata"] = json!({ "name": name, "labels": labels });
+            stranger["spec"]["replicas"] = json!(0);
+            stranger["spec"]["selector"]["matchLabels"] = labels.clone();
+            stranger["spec"]["template"]["metadata"]["labels"] = labels;
+            self.create(SETS, &stranger).await;
+        }
+        self.native_policy().await;
         self.until("all pods exist", async || self.pods().await >= clusters * MEMBERS).await;
         let all = (0..clusters).flat_map(|cluster| (0..MEMBERS).map(move |ordinal| (cluster, ordinal)));
         let run = |(cluster, ordinal)| async move { self.run(cluster, ordinal, &fleet::running()).await };
         stream::iter(all).for_each_concurrent(AT_ONCE, run).await;
         self.until_quiet().await;
+    }
+
+    /// Creates the policy for [`NATIVE`], with the core of the guard's rule about replicas, and waits until it judges.
+    async fn native_policy(&self) {
+        let rule = json!({
+            "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["statefulsets"], "operations": ["UPDATE"],
+        });
+        let policy = json!({
+            "metadata": { "name": NATIVE },
+            "spec": {
+                "matchConstraints": { "resourceRules": [rule], "objectSelector": { "matchLabels": { "app": NATIVE } } },
+                "validations": [{ "expression": "object.spec.replicas >= oldObject.spec.replicas / 2 && object.spec.replicas < 9" }],
+            },
+        });
+        let binding = json!({
+            "metadata": { "name": NATIVE },
+            "spec": { "policyName": NATIVE, "validationActions": ["Deny"] },
+        });
+        self.create(&format!("{POLICIES}/validatingadmissionpolicies"), &policy).await;
+        self.create(&format!("{POLICIES}/validatingadmissionpolicybindings"), &binding).await;
+        let refused = async || {
+            let change = json!({ "spec": { "replicas": 9 } });
+            self.update(&stranger(NATIVE), &change).await.is_err()
+        };
+        self.until("the policy judges", refused).await;
     }
 
     async fn cluster(&self, cluster: usize) {
@@ -168,6 +200,11 @@ impl Api {
         }
         requests
     }
+}
+
+/// Returns the path of a StatefulSet that is no cluster.
+pub fn stranger(name: &str) -> String {
+    format!("{SETS}/{name}")
 }
 
 /// Returns the requests between two counts.

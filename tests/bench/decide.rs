@@ -70,6 +70,11 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Returns an engine with this world.
+    pub fn of_world(world: ArcSwap<World>, settings: Settings) -> Self {
+        Self { settings, world }
+    }
+
     /// Returns the current world.
     pub fn world(&self) -> Arc<World> {
         self.world.load_full()
@@ -108,7 +113,7 @@ pub fn read(mutating: bool, body: &[u8]) -> Incoming<'_> {
 }
 
 /// Every shape of request that reaches the webhooks in production.
-const MIX: [Shape; 8] = [
+pub const MIX: [Shape; 8] = [
     Shape::Update(17 * 1024),
     Shape::Amend(17 * 1024),
     Shape::Create(8 * 1024),
@@ -129,7 +134,7 @@ pub fn engine() -> (Engine, Facts) {
 /// Returns an engine with these facts.
 pub fn engine_of(facts: Facts) -> Engine {
     let world = World::build(facts, Freshness::Current);
-    Engine { world: ArcSwap::from_pointee(world), settings: Settings::default() }
+    Engine::of_world(ArcSwap::from_pointee(world), Settings::default())
 }
 
 /// Measures all figures of `Decisions`.

@@ -3,7 +3,7 @@
 //!
 //! In each change a member becomes Ready or stops being Ready: its text is read, the facts take it in, the next World is
 //! built and published, and the previous one is dropped. The delivery of the text is not included. Now and then the leader
-//! looks at what has changed since, for its plan and for its audit.
+//! looks at what has changed since, for its plan and for its audit. At the end, requests of every kind are judged in that view.
 
 use gatera::rulebook;
 use std::hint::black_box;
@@ -20,9 +20,10 @@ use objects::{Kind, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::decide::Percentiles;
+use crate::decide::{Engine, MIX, Percentiles};
 use crate::fleet::{self, Spread};
 use crate::plan::Plan;
+use crate::reviews::Shape;
 use crate::{child, load};
 
 /// The numbers of clusters that are measured, and how they are spread.
@@ -35,6 +36,8 @@ const SIZES: [(usize, Spread); 4] = [
 const CHANGES: usize = 2_000;
 /// How often the leader looks during the changes.
 const LOOKS: usize = 10;
+/// How many requests of each kind are judged, each about another cluster.
+const REQUESTS: usize = 64;
 const KIB: f64 = 1024.0;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,6 +51,8 @@ pub struct Growth {
     /// What the leader's plan and its audit take after a change. Where one namespace holds all clusters, each change makes the
     /// leader look at all of them.
     pub looks: [Percentiles; 2],
+    /// The mean time to answer a request, in milliseconds, for each kind of request.
+    pub requests: Vec<(String, f64)>,
     /// The resident memory per cluster.
     pub kib_per_cluster: f64,
 }
@@ -127,8 +132,25 @@ pub fn grow(clusters: usize, spread: Spread) {
         start_ms: spent + drawn,
         change: Percentiles::of(&times),
         looks: [plans, audits].each_ref().map(Percentiles::of),
+        requests: answered(&Engine::of_world(shown, settings), clusters, spread),
         #[allow(clippy::cast_precision_loss, reason = "ten thousand")]
         kib_per_cluster: weight / clusters as f64,
     };
     println!("{}", serde_json::to_string(&growth).expect("figures are JSON"));
+}
+
+/// Returns the mean time to answer a request of each kind.
+fn answered(engine: &Engine, clusters: usize, spread: Spread) -> Vec<(String, f64)> {
+    let of = |shape: &Shape| {
+        let requests: Vec<_> =
+            (0..REQUESTS).map(|number| shape.moved(number * 7919 % clusters, spread)).collect();
+        let begun = Instant::now();
+        for request in &requests {
+            black_box(engine.decide(shape.mutating(), request.body()));
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a few dozen")]
+        let mean = begun.elapsed().as_secs_f64() * 1e3 / REQUESTS as f64;
+        (format!("{shape:?}"), mean)
+    };
+    MIX.iter().map(of).collect()
 }

@@ -21,7 +21,7 @@
 //! cost of a change grows with the view, `-- packs` only what packs cost.
 //!
 //! `-- real 10000 true` measures the real program at a real API server with 10,000 clusters in one namespace.
-//! `-- instructions` only what `make profile` shows.
+//! `-- instructions` only what `make profile` shows, and `-- loads faults` only the loads whose names contain that word.
 //!
 //! It is not a test: figures are printed beside their targets, and only a wrong answer fails, and a decision that takes more
 //! instructions than it may.
@@ -136,6 +136,7 @@ fn main() {
         ["decisions"] => instructions::decide(),
         ["instructions"] => instructions::measure(),
         ["growth"] => summary::tell_growth(&growth::measure(&Plan::of_this_run())),
+        ["loads", names] => drop(loads(&Plan::of_this_run(), names)),
         ["packs"] => {
             let (plan, full) = (Plan::of_this_run(), CLUSTERS.to_string());
             let [full, nothing] = [&["serve-guard", &*full][..], &["serve-nothing"]].map(Server::start);
@@ -151,7 +152,7 @@ fn main() {
 
 fn run(plan: &Plan) {
     table::title(plan);
-    let (outcomes, start, operator) = loads(plan);
+    let (outcomes, start, operator) = loads(plan, "");
     let engine = Engine::measure(plan);
     let mut summary = Summary { outcomes, start, operator, engine, real: None };
     summary.tell();
@@ -191,8 +192,8 @@ impl Engine {
     }
 }
 
-/// Runs all series on the four servers.
-fn loads(plan: &Plan) -> (Vec<Outcome>, Start, Writes) {
+/// Runs all series whose names contain this text on the four servers.
+fn loads(plan: &Plan, names: &str) -> (Vec<Outcome>, Start, Writes) {
     let nothing = Server::start(&["serve-nothing"]);
     let uid = Server::start(&["serve-uid"]);
     let empty = Server::start(&["serve-guard", "0"]);
@@ -206,7 +207,7 @@ fn loads(plan: &Plan) -> (Vec<Outcome>, Start, Writes) {
     ];
     table::load_head();
     let mut outcomes = Vec::new();
-    for series in SERIES {
+    for series in SERIES.iter().filter(|it| it.name.contains(names)) {
         let these = series.run(&arms, plan);
         table::load(&these);
         outcomes.extend(these);

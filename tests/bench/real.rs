@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::api::{Api, STRANGERS_PATH, difference};
+use crate::api::{self, Api, NATIVE, STRANGER, difference};
 use crate::client::{self, Connection};
 use crate::fleet::Spread;
 use crate::guarded::{self, Guard, Start};
@@ -37,9 +37,10 @@ pub struct Real {
     pub per_second: f64,
     /// Requests per minute to the API server in steady state, beyond those without a guard.
     pub requests_per_minute: BTreeMap<String, f64>,
-    /// The time of an update that does not reach the guard, what asking the guard about it adds, and what it adds to an update that
-    /// changes nothing that a rule reads.
+    /// The time of an update that does not reach the guard, and what a policy of the API server itself adds to it, what asking the
+    /// guard about it adds, and what the guard adds to an update that changes nothing that a rule reads.
     pub update_ms: f64,
+    pub added_by_a_policy_ms: f64,
     pub added_ms: f64,
     pub added_to_nothing_ms: f64,
     pub churn: Churn,
@@ -86,11 +87,11 @@ pub fn measure(plan: &Plan, clusters: usize, spread: Spread) -> Real {
     let started = Instant::now();
     runtime.block_on(api.populate(clusters));
     let populate_seconds = started.elapsed().as_secs_f64();
-    register(&plane);
+    register(&plane, clusters);
     let alone = runtime.block_on(steady(&api));
 
     let ca = authority(&plane);
-    let guard = begin(&plane, "measured");
+    let guard = begin(&plane, "measured", clusters);
     let coming_up = come_up(&guard, &ca);
     thread::sleep(SETTLED);
     let idle_mib = child::resident(guard.pid());
@@ -100,7 +101,8 @@ pub fn measure(plan: &Plan, clusters: usize, spread: Spread) -> Real {
 
     until_it_leads(&guard);
     let with = runtime.block_on(steady(&api));
-    let [update_ms, added_ms, added_to_nothing_ms] = runtime.block_on(added(&api, clusters));
+    let [update_ms, added_by_a_policy_ms, added_ms, added_to_nothing_ms] =
+        runtime.block_on(added(&api, clusters));
     let churn = runtime.block_on(churn(&api, &guard, &ca, clusters, spread));
     Real {
         clusters,
@@ -113,6 +115,7 @@ pub fn measure(plan: &Plan, clusters: usize, spread: Spread) -> Real {
         per_second: block.per_second(),
         requests_per_minute: difference(&alone, &with),
         update_ms,
+        added_by_a_policy_ms,
         added_ms,
         added_to_nothing_ms,
         churn,
@@ -121,15 +124,17 @@ pub fn measure(plan: &Plan, clusters: usize, spread: Spread) -> Real {
 
 /// Lets a first guard make the certificates and the registration. The measured guard finds both, as every replica after the
 /// first does. The first guard ends in an orderly way and releases its lease for the next.
-fn register(plane: &ControlPlane) {
-    let first = begin(plane, "first");
+fn register(plane: &ControlPlane, clusters: usize) {
+    let first = begin(plane, "first", clusters);
     until_it_leads(&first);
     first.terminate();
     first.until_ended(Duration::from_secs(30));
 }
 
-fn begin(plane: &ControlPlane, identity: &str) -> Guard {
-    let arguments = vec!["--lame-duck=0".to_owned()];
+fn begin(plane: &ControlPlane, identity: &str, clusters: usize) -> Guard {
+    // Enough that a single namespace holds all clusters; with the chart's limit of 128 MiB it holds some hundred.
+    let memory = fleet::CLUSTERS.max(clusters) << 20;
+    let arguments = vec!["--lame-duck=0".to_owned(), format!("--memory={memory}")];
     Guard::start(
         plane,
         &guarded::program(),
@@ -182,15 +187,8 @@ fn line(guard: &Guard, ca: &str, request: Request) -> Line {
 }
 
 fn lines(guard: &Guard, ca: &str, clusters: usize, spread: Spread) -> Vec<Line> {
-    let about = |number| moved(UPDATE, number * clusters / CONNECTIONS, spread, |text| text);
+    let about = |number| UPDATE.moved(number * clusters / CONNECTIONS, spread);
     (0..CONNECTIONS).map(|number| line(guard, ca, about(number))).collect()
-}
-
-/// Returns a request about this cluster, after `edit` of its body.
-fn moved(shape: Shape, cluster: usize, spread: Spread, edit: impl Fn(String) -> String) -> Request {
-    let request = shape.request(cluster);
-    let body = std::str::from_utf8(request.body()).expect("a body is text");
-    Request::of("validate", &edit(spread.renamed(body, cluster)))
 }
 
 /// Counts the requests per minute while nothing happens.
@@ -205,25 +203,27 @@ async fn steady(api: &Api) -> BTreeMap<String, f64> {
     asked
 }
 
-/// Returns the time of an update without the guard, and the time that the guard adds to it and to one that no rule reads, each the
-/// median over all rounds. All updates of a round go through the same API server, and their order is another one in each round.
-async fn added(api: &Api, clusters: usize) -> [f64; 3] {
-    let [mut alone, mut judged, mut nothing] = [const { Vec::new() }; 3];
+/// Returns the time of an update without the guard, the time that a policy of the API server adds to it, and the time that the
+/// guard adds to it and to one that no rule reads, each the median over all rounds. All updates of a round go through the same API server, and their order is another one in each round.
+async fn added(api: &Api, clusters: usize) -> [f64; 4] {
+    let [mut alone, mut policy, mut judged, mut nothing] = [const { Vec::new() }; 4];
     for number in 0..UPDATES {
         let set = api.set(number % clusters);
         let field = json!({ "spec": { "minReadySeconds": number } });
         let note = json!({ "metadata": { "annotations": { "example.com/turn": number.to_string() } } });
-        let updates = [(STRANGERS_PATH, &field), (&*set, &field), (&*set, &note)];
-        let mut times = [0.0; 3];
+        let [stranger, native] = [STRANGER, NATIVE].map(api::stranger);
+        let updates = [(&stranger, &field), (&native, &field), (&set, &field), (&set, &note)];
+        let mut times = [0.0; 4];
         for turn in (0..updates.len()).map(|turn| (turn + number) % updates.len()) {
             let (set, change) = updates[turn];
             times[turn] = milliseconds(api.dry_run_update(set, change).await);
         }
         alone.push(times[0]);
-        judged.push(times[1] - times[0]);
-        nothing.push(times[2] - times[0]);
+        policy.push(times[1] - times[0]);
+        judged.push(times[2] - times[0]);
+        nothing.push(times[3] - times[0]);
     }
-    [alone, judged, nothing].map(|times| quartiles(times)[1])
+    [alone, policy, judged, nothing].map(|times| quartiles(times)[1])
 }
 
 /// Lets a member of another cluster stop being Ready each second. The guard is asked about the deletion of another member of that
@@ -243,8 +243,7 @@ async fn churn(api: &Api, guard: &Guard, ca: &str, clusters: usize, spread: Spre
     for number in 0..CHANGES {
         let next = tokio::time::sleep(Duration::from_secs(1));
         let cluster = number * 7919 % clusters;
-        let dry = |text: String| text.replace(r#""dryRun":false"#, r#""dryRun":true"#);
-        let deletion = moved(Shape::Delete, cluster, spread, dry);
+        let deletion = Shape::DryDelete.moved(cluster, spread);
         api.run(cluster, 0, &starting).await;
         let written = Instant::now();
         while connection.ask(&deletion.bytes).expect("the guard answers").1.contains(ALLOWED) {

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fleet::{self, STATEFUL_SET};
+use crate::fleet::{self, STATEFUL_SET, Spread};
 
 /// What a request asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Shape {
     Pod,
     /// `kubectl delete pod` of one member of three.
     Delete,
+    /// The same in a dry run.
+    DryDelete,
     /// A comment is added to the option file that the members read.
     Config,
     /// A key that no member reads is added to the Secret of the passwords.
@@ -108,12 +110,24 @@ impl Shape {
             Self::Scale => scale(cluster),
             Self::Pod => pod(cluster),
             Self::Delete => delete(cluster),
+            Self::DryDelete => delete(cluster).replace(r#""dryRun":false"#, r#""dryRun":true"#),
             Self::Config => {
                 config(cluster, fleet::OPTIONS, Some(&format!("# the members\n{}", fleet::OPTIONS)))
             }
             Self::Secret => secret(cluster),
         };
-        Request::of(if self.mutating() { "mutate" } else { "validate" }, &body)
+        self.with(&body)
+    }
+
+    /// Returns the request about a cluster of a fleet that is spread in this way.
+    pub fn moved(self, cluster: usize, spread: Spread) -> Request {
+        let request = self.request(cluster);
+        let body = std::str::from_utf8(request.body()).expect("a body is text");
+        self.with(&spread.renamed(body, cluster))
+    }
+
+    fn with(self, body: &str) -> Request {
+        Request::of(if self.mutating() { "mutate" } else { "validate" }, body)
     }
 }
 

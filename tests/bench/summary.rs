@@ -94,6 +94,11 @@ pub fn tell_growth(growth: &[Growth]) {
         "From an event to the World that shows it",
         &growth.iter().map(reported).collect::<Vec<_>>(),
     );
+    let answered = |it: &Growth| {
+        let times: Vec<_> = it.requests.iter().map(|(name, mean)| format!("{name} {mean:.3}")).collect();
+        (it.name(), times.join(", "))
+    };
+    table::section("Mean time to answer a request, in ms", &growth.iter().map(answered).collect::<Vec<_>>());
 }
 
 /// Prints the figures of the real program.
@@ -110,6 +115,7 @@ pub fn tell_real(real: &Real) {
         line("memory, under load", format!("{:.1} MiB, peak {:.1}", real.loaded_mib, real.peak_mib)),
         line("requests/s, 17 KB, 16 connections", format!("{:.0}", real.per_second)),
         line("an update, without the guard", format!("p50 {:.3} ms", real.update_ms)),
+        line("added by a policy of the API server itself", added(real.added_by_a_policy_ms)),
         line("added by asking the guard", added(real.added_ms)),
         line("added where no rule reads the change", added(real.added_to_nothing_ms)),
         line(

@@ -20,6 +20,10 @@ fn what_members_run_is_written_down_once() {
     is(&Situation::noted(), "settled", "");
     let comments = "# hello\n[server]\n  max-connections = 1 # same\n";
     is(&Situation { live: comments, ..Situation::noted() }, "settled", "");
+    // A snapshot that was deleted is made again, and one whose text found no room is not: it exists.
+    let without = || Situation { copies: Vec::new(), ..Situation::noted() };
+    is(&without(), "making a missing snapshot again", first);
+    is(&Situation { unread: vec![File::Old], ..without() }, "settled", "");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use facts::view::{Freshness, Id, View, World};
 use inspect::status::ClusterStatus;
 use leader::plan::Step;
 use leader::plan::rollout::{self, Stage};
+use objects::{Kind, Unreadable};
 use serde_json::{Value, json};
 
 use crate::scene::{self, STATEFUL_SET, Scene};
@@ -55,6 +56,8 @@ pub(super) struct Situation {
     pub(super) bootstrap: &'static str,
     pub(super) also: Vec<Value>,
     pub(super) copies: Vec<File>,
+    /// Snapshots that exist, and whose text found no room.
+    pub(super) unread: Vec<File>,
     /// The state that a readiness probe saw in member 2 a minute before now.
     pub(super) probe: Option<&'static str>,
 }
@@ -71,6 +74,7 @@ impl Default for Situation {
             bootstrap: "absent",
             also: Vec::new(),
             copies: Vec::new(),
+            unread: Vec::new(),
             probe: None,
         }
     }
@@ -140,6 +144,11 @@ impl Situation {
         if let (Some(state), Some(uid)) = (self.probe, facts.pod(&id).map(|pod| pod.uid.clone())) {
             let says = format!("Readiness probe failed: the server is {state}\n");
             assert!(facts.hear(&id, &uid, "2026-12-01T09:29:00Z".parse().unwrap(), &says), "{says}");
+        }
+        for file in &self.unread {
+            let copy = file.copy();
+            let id = Id::new(scene::NAMESPACE, copy["metadata"]["name"].as_str().unwrap());
+            facts.cannot_read(Kind::ConfigMap, id, Unreadable::TooMuch("there is no room"));
         }
         World::build(facts, Freshness::Current)
     }

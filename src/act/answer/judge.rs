@@ -45,7 +45,9 @@ pub(super) async fn judge(
         return (decision, reservations);
     };
     let again = |reservations: &Reservations| crate::rulebook().evaluate(review, &known.after(reservations));
-    match guard.reservations.reserve(&member_removal, |reservations| again(reservations).allowed()).await {
+    // By the same reservations the decision is the same.
+    let still_right = |now: &Reservations| *now == reservations || again(now).allowed();
+    match guard.reservations.reserve(&member_removal, still_right).await {
         Reserving::Reserved => {}
         // Judged by these reservations, not by those of a moment later: nothing was reserved, so the decision must not become
         // "allowed".

@@ -25,9 +25,9 @@ use crate::act::telemetry::{chain, repeated};
 pub(super) const AT_ONCE: usize = 16;
 /// The number of fetches that the guard has under way: it has little memory, and a ConfigMap may have 1.5 MB.
 const MOST_UNDER_WAY: usize = 2;
-/// The number of ConfigMaps of one namespace whose text is kept or fetched.
-const MOST: usize = 256;
-const BEYOND: Unreadable = Unreadable::TooMuch("256 ConfigMaps of its namespace are looked at already");
+/// The memory for which the text of one more ConfigMap of each namespace is kept or fetched: 256 of them with 128 MiB.
+const MEMORY_PER_MAP: usize = 512 << 10;
+const BEYOND: Unreadable = Unreadable::TooMuch("its namespace has more ConfigMaps than can be looked at");
 /// The time after which the view no longer waits for a text.
 const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const LATE: Unreadable = Unreadable::TooMuch("the API server has not sent it within 10 seconds");
@@ -35,8 +35,10 @@ pub(super) const LATE: Unreadable = Unreadable::TooMuch("the API server has not 
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The versions of ConfigMaps that exist, and those whose text is known.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Contents {
+    /// The number of ConfigMaps of one namespace whose text is kept or fetched.
+    most: usize,
     exist: HashMap<Id, String>,
     /// The last version that needs no fetch: its text is kept, has no room, or cannot be read.
     known: HashMap<Id, String>,
@@ -56,7 +58,7 @@ pub(super) struct Contents {
 /// The ConfigMaps of one namespace.
 #[derive(Debug, Default)]
 struct NamespaceQueue {
-    /// Those whose text is known or requested; at most `MOST`.
+    /// Those whose text is known or requested; at most [`Contents::most`].
     looked_at: HashSet<Id>,
     /// Those that are needed beyond that number.
     beyond: BTreeSet<Id>,
@@ -73,6 +75,21 @@ pub(super) enum Fetched {
 }
 
 impl Contents {
+    /// Creates the contents that a process with this memory keeps, in bytes.
+    pub(super) fn within(memory: usize) -> Self {
+        Self {
+            most: memory / MEMORY_PER_MAP,
+            exist: HashMap::new(),
+            known: HashMap::new(),
+            asked: HashMap::new(),
+            shares: BTreeMap::new(),
+            last: String::new(),
+            since: HashMap::new(),
+            room: Room::within(memory),
+            tried: None,
+        }
+    }
+
     /// Records a version that the metadata watch reported.
     pub(super) fn saw(&mut self, id: Id, version: String) {
         self.exist.insert(id, version);
@@ -109,7 +126,7 @@ impl Contents {
             return Ok(false);
         }
         let share = self.shares.entry(id.namespace.clone()).or_default();
-        if share.looked_at.len() >= MOST && !share.looked_at.contains(id) {
+        if share.looked_at.len() >= self.most && !share.looked_at.contains(id) {
             share.beyond.insert(id.clone());
             return Err(BEYOND);
         }
@@ -180,8 +197,9 @@ impl Contents {
         if self.tried.is_some_and(|tried| tried.elapsed() < PAUSE) || self.lack().is_some() {
             return None;
         }
-        let beyond =
-            |share: &NamespaceQueue| share.beyond.first().filter(|_| share.looked_at.len() < MOST).cloned();
+        let beyond = |share: &NamespaceQueue| {
+            share.beyond.first().filter(|_| share.looked_at.len() < self.most).cloned()
+        };
         let id = self.room.that_fits().or_else(|| self.shares.values().find_map(beyond))?;
         self.tried = Some(Instant::now());
         self.forget(&id);

@@ -83,7 +83,8 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Creates a keeper that has only these facts.
     pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, facts: Facts) -> Self {
-        let (world, contents) = (World::empty(facts.adoption(), Freshness::Current), Contents::default());
+        let (world, contents) =
+            (World::empty(facts.adoption(), Freshness::Current), Contents::within(facts.memory()));
         Self { sources, facts, world, contents, want, listed: None, loaded: false, looked: Instant::now() }
     }
 

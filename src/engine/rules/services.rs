@@ -288,7 +288,7 @@ fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
         () if !service.selects(labels) => (Verdict::Warn, "does not select its members"),
         () => return None,
     };
-    let fit = view.services_in(ns).find(|it| it.headless() && it.selects(labels));
+    let fit = view.services_for(ns, labels).find(|it| it.headless() && it.selects(labels));
     let instead = match fit {
         Some(fit) => format!(
             "set spec.serviceName: {}, which is headless and selects the template's labels",
@@ -315,8 +315,8 @@ fn relabelled(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) 
     if before == after {
         return Findings::new();
     }
-    let services = view.services_in(ns).filter(|it| it.selects(before) && !it.selects(after));
-    let budgets = view.budgets_in(ns).filter(|it| it.protects(before) && !it.protects(after));
+    let services = view.services_for(ns, before).filter(|it| it.selects(before) && !it.selects(after));
+    let budgets = view.budgets_for(ns, before).filter(|it| it.protects(before) && !it.protects(after));
     let named = services.map(|it| ("Service", &it.metadata.name));
     let named = named.chain(budgets.map(|it| ("PodDisruptionBudget", &it.metadata.name)));
     let lost = named.map(|(kind, name)| {

@@ -105,7 +105,8 @@ impl<'a> View<'a> {
             return None;
         }
         let namespace = &cluster.id.namespace;
-        self.services_in(namespace).find(|it| leads(&it.spec.selector, instance)).map(|it| &*it.metadata.name)
+        let mut services = self.services_of(namespace, instance);
+        services.find(|it| leads(&it.spec.selector, instance)).map(|it| &*it.metadata.name)
     }
 
     /// Returns the Deployments of this cluster's bootstrap node.
@@ -137,9 +138,9 @@ impl<'a> View<'a> {
     /// other readers and are recognisably Galera's.
     pub fn goes_with(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<RemovalTarget> {
         let ns = &*cluster.id.namespace;
-        let services = self
-            .services_in(ns)
-            .filter(|it| !it.metadata.going() && self.service_stays(cluster, it).is_none());
+        let services = cluster.instance().into_iter().flat_map(|instance| self.services_of(ns, instance));
+        let services =
+            services.filter(|it| !it.metadata.going() && self.service_stays(cluster, it).is_none());
         let mut names: Vec<_> = founders.iter().flat_map(|it| it.spec.template.spec.config_maps()).collect();
         names.sort_unstable();
         names.dedup();
@@ -163,7 +164,7 @@ impl<'a> View<'a> {
         if let Some(twin) = self.twin(cluster) {
             return Some(format!("it leads to the bootstrap node of {} too", twin.id.name));
         }
-        if let Some(governed) = self.clusters_in(ns).find(|it| it.workload.spec.service_name == name) {
+        if let Some(governed) = self.governed_by(ns, name).first() {
             return Some(format!("it governs StatefulSet {}", governed.id.name));
         }
         let other = self.world.clusters().find(|it| it.id != cluster.id && self.names(it, ns, name))?;

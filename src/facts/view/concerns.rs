@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::index::By;
+use super::index::{By, instance_labels, label_asked};
 use super::{Cluster, Freshness, Id, RolloutRecord, View, claim, within};
 use crate::galera::adopt;
 use crate::review::Review;
@@ -19,9 +19,9 @@ impl<'a> View<'a> {
             Kind::Deployment => self.bootstrapped_by(ns, name).into_iter().collect(),
             Kind::Claim => self.clusters_of_claim(ns, name).collect(),
             Kind::ConfigMap => {
-                let is_copy = Digest::of_copy(name).is_some();
-                let starts = |it: &&Cluster| is_copy && it.starts_with(name);
-                self.readers_of(ns, name).chain(self.clusters_in(ns).filter(starts)).collect()
+                let copies = Digest::of_copy(name).is_some().then(|| self.clusters_in(ns));
+                let start = copies.into_iter().flatten().filter(|it| it.starts_with(name));
+                self.readers_of(ns, name).chain(start).collect()
             }
             Kind::Secret => {
                 let names = self.world.facts.index.names(By::SetOfSecret, ns, name);
@@ -48,7 +48,33 @@ impl<'a> View<'a> {
 
     /// Returns the cluster whose bootstrap Deployment this is.
     pub fn bootstrapped_by(&self, namespace: &str, deployment: &str) -> Option<&'a Cluster> {
-        self.clusters_in(namespace).find(|it| it.bootstrap.deployments.iter().any(|name| name == deployment))
+        let mut named = self.named_by(Kind::Deployment, namespace, deployment);
+        named.find(|it| it.bootstrap.deployments.iter().any(|name| name == deployment))
+    }
+
+    /// Returns the clusters whose instance is named by this pod, by this Deployment, by the selector of this Service, or by a
+    /// Deployment that reads this ConfigMap: its bootstrap node can belong to no other one.
+    pub fn named_by(&self, kind: Kind, namespace: &str, name: &str) -> impl Iterator<Item = &'a Cluster> {
+        let (facts, id) = (&self.world.facts, Id::new(namespace, name));
+        let of_deployment =
+            |id: &Id| adopt::instance(&facts.deployments.get(id)?.spec.template.metadata.labels);
+        let instances: BTreeSet<&str> = match kind {
+            Kind::Pod => facts.pods.get(&id).and_then(|it| it.instance.as_deref()).into_iter().collect(),
+            Kind::Deployment => of_deployment(&id).into_iter().collect(),
+            Kind::Service => self
+                .service(namespace, name)
+                .and_then(|it| adopt::instance(&it.spec.selector))
+                .into_iter()
+                .collect(),
+            Kind::ConfigMap => {
+                let readers = facts.index.names(By::DeploymentThatReads, namespace, name);
+                readers.filter_map(|name| of_deployment(&Id::new(namespace, name))).collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        let sets = |instance| facts.index.names(By::SetOfInstance, namespace, instance);
+        let sets: BTreeSet<_> = instances.into_iter().flat_map(sets).collect();
+        sets.into_iter().filter_map(|name| self.cluster(namespace, name))
     }
 
     /// Returns whether the bootstrap node of this cluster reads this ConfigMap.
@@ -112,19 +138,43 @@ impl<'a> View<'a> {
         self.world.facts.services.get(&Id::new(namespace, name)).map(AsRef::as_ref)
     }
 
-    /// Returns the Services of a namespace.
-    pub fn services_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
-        within(&self.world.facts.services, namespace)
+    /// Returns the Services that may select these labels.
+    pub fn services_for(
+        &self,
+        namespace: &str,
+        labels: &Labels,
+    ) -> impl Iterator<Item = &'a Service> + use<'a> {
+        let names = self.selecting(By::ServiceForLabel, namespace, labels);
+        let (services, namespace) = (&self.world.facts.services, namespace.to_owned());
+        names.into_iter().filter_map(move |name| services.get(&Id::new(&namespace, name)).map(AsRef::as_ref))
+    }
+
+    /// Returns the Services whose selectors name this instance.
+    pub fn services_of(
+        &self,
+        namespace: &str,
+        instance: &str,
+    ) -> impl Iterator<Item = &'a Service> + use<'a> {
+        let labels = adopt::INSTANCE_LABELS.map(|key| (key.to_owned(), instance.to_owned()));
+        self.services_for(namespace, &labels.into_iter().collect())
+    }
+
+    /// Returns the disruption budgets that may protect these labels.
+    pub fn budgets_for(&self, namespace: &str, labels: &Labels) -> impl Iterator<Item = &'a Budget> {
+        let names = self.selecting(By::BudgetForLabel, namespace, labels);
+        let budgets = &self.world.facts.budgets;
+        names.into_iter().filter_map(|name| budgets.get(&Id::new(namespace, name)).map(AsRef::as_ref))
+    }
+
+    /// Returns the names of the objects whose selectors ask for one of these labels, or for no instance, sorted.
+    fn selecting(&self, by: By, namespace: &str, labels: &Labels) -> BTreeSet<&'a str> {
+        let words = instance_labels(labels).chain([String::new()]);
+        words.flat_map(|word| self.world.facts.index.names(by, namespace, &word)).collect()
     }
 
     /// Returns the adopted Deployments of a namespace.
     pub fn deployments_in(&self, namespace: &str) -> impl Iterator<Item = &'a Workload> {
         within(&self.world.facts.deployments, namespace)
-    }
-
-    /// Returns the disruption budgets of a namespace.
-    pub fn budgets_in(&self, namespace: &str) -> impl Iterator<Item = &'a Budget> {
-        within(&self.world.facts.budgets, namespace)
     }
 
     /// Returns the autoscaler that sets the replicas of this StatefulSet, if there is one.
@@ -143,7 +193,9 @@ impl<'a> View<'a> {
     /// Returns whether no other Service than this one leads clients to the members.
     pub fn is_last_way_in(&self, cluster: &'a Cluster, service: &str) -> bool {
         let governing = &cluster.workload.spec.service_name;
-        let mut others = self.services_in(&cluster.id.namespace).filter(|it| it.metadata.name != service);
+        let mut others = self
+            .services_for(&cluster.id.namespace, cluster.member_labels())
+            .filter(|it| it.metadata.name != service);
         !others.any(|it| it.metadata.name != *governing && it.selects(cluster.member_labels()))
     }
 
@@ -167,22 +219,33 @@ impl<'a> View<'a> {
     }
 
     /// Returns the clusters that a selector can be about: those of the instance that it names, or all of the namespace.
-    pub fn clusters_for(&self, namespace: &str, selector: &Labels) -> impl Iterator<Item = &'a Cluster> {
-        let asked =
-            adopt::INSTANCE_LABELS.iter().find_map(|key| Some(format!("{key}={}", selector.get(key)?)));
-        let of_instance = asked.as_ref().map(|label| {
-            let names = self.world.facts.index.names(By::SetOfLabel, namespace, label);
-            names.filter_map(|name| self.cluster(namespace, name)).collect::<Vec<_>>()
-        });
-        let all = asked.is_none().then(|| self.clusters_in(namespace));
-        of_instance.into_iter().flatten().chain(all.into_iter().flatten())
+    pub fn clusters_for(
+        &self,
+        namespace: &str,
+        selector: &Labels,
+    ) -> impl Iterator<Item = &'a Cluster> + use<'a> {
+        let (world, ns) = (self.world, namespace.to_owned());
+        let asked = label_asked(selector);
+        let all = asked.is_empty().then(|| self.clusters_in(namespace));
+        let names = self.world.facts.index.names(By::SetOfLabel, namespace, &asked);
+        let of_instance = names.filter_map(move |name| world.cluster(&ns, name));
+        of_instance.chain(all.into_iter().flatten())
+    }
+
+    /// Returns the clusters whose members this budget protects.
+    pub fn protected<'b>(
+        &self,
+        namespace: &str,
+        budget: &'b Budget,
+    ) -> impl Iterator<Item = &'a Cluster> + use<'a, 'b> {
+        let all = Labels::default();
+        let asked = budget.spec.selector.as_ref().map_or(&all, |it| &it.match_labels);
+        self.clusters_for(namespace, asked).filter(|it| budget.protects(it.member_labels()))
     }
 
     fn protected_by(&self, review: &Review) -> Vec<&'a Cluster> {
         match review.old.as_ref().or(review.new.as_ref()) {
-            Some(Object::Budget(budget)) => {
-                self.clusters_in(&review.namespace).filter(|it| budget.protects(it.member_labels())).collect()
-            }
+            Some(Object::Budget(budget)) => self.protected(&review.namespace, budget).collect(),
             _ => Vec::new(),
         }
     }

@@ -141,6 +141,17 @@ impl<'a> View<'a> {
         revision.iter().all(|(source, digest)| self.copy_of(namespace, source, digest).is_some())
     }
 
+    /// Returns whether a snapshot of this revision does not exist. One whose text found no room, or did not arrive, exists.
+    pub fn lacks_snapshot(&self, namespace: &str, revision: &Revision) -> bool {
+        let exists = |source: &str, digest: &Digest| {
+            self.world.facts.without_room(&Id::new(namespace, &digest.copy_name(source))).is_some()
+        };
+        let missing = |(source, digest): (&str, &Digest)| {
+            self.copy_of(namespace, source, digest).is_none() && !exists(source, digest)
+        };
+        revision.iter().any(missing)
+    }
+
     /// Returns the revision that a pod of this cluster starts with. A pod of a new template takes the current content
     /// of the ConfigMaps, because a user who changed both wants both. So does a pod that a user deletes to restart it
     /// (OnDelete), and every pod while no member holds data. `None`: nothing is kept, and nothing is known.

@@ -11,7 +11,7 @@ use super::facts::tail;
 use super::{Facts, Id, PodFact, Reads, configuration};
 use crate::galera::adopt;
 use crate::revision::Revision;
-use objects::Kind;
+use objects::{Kind, Labels};
 
 /// The kind of an index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +42,10 @@ pub(super) enum By {
     SetOfService,
     /// A StatefulSet, by a Secret that its template refers to.
     SetOfSecret,
+    /// A Service, by the instance label of its selector: `key=value`, or empty.
+    ServiceForLabel,
+    /// A disruption budget, by the instance label of its selector: `key=value`, or empty.
+    BudgetForLabel,
     /// A claim without such labels, by the last two words of its name, which end a pod's name.
     ClaimOfTail,
 }
@@ -92,6 +96,16 @@ fn entry(by: By, id: &Id, word: &str) -> Box<str> {
     format!("{}{}:{word}{name}", first_part(by, namespace), word.len()).into()
 }
 
+/// Returns all labels that name an instance, as `key=value`.
+pub(super) fn instance_labels(labels: &Labels) -> impl Iterator<Item = String> {
+    adopt::INSTANCE_LABELS.iter().filter_map(|key| Some(format!("{key}={}", labels.get(key)?)))
+}
+
+/// Returns the first such label that a selector asks for; empty: what it selects may be of any instance.
+pub(super) fn label_asked(selector: &Labels) -> String {
+    instance_labels(selector).next().unwrap_or_default()
+}
+
 impl Facts {
     /// Returns the words of this object, as it is known now.
     pub(super) fn words(&self, kind: Kind, id: &Id) -> Vec<(By, String)> {
@@ -101,10 +115,7 @@ impl Facts {
                 let template = &it.spec.template;
                 let reads = template.spec.config_maps().map(|name| (By::SetThatReads, name.to_owned()));
                 let notes = configuration::copies_named(&it.metadata).map(|name| (By::SetThatNotes, name));
-                let labels = adopt::INSTANCE_LABELS.iter().filter_map(|key| {
-                    let value = template.metadata.labels.get(key)?;
-                    Some((By::SetOfLabel, format!("{key}={value}")))
-                });
+                let labels = instance_labels(&template.metadata.labels).map(|label| (By::SetOfLabel, label));
                 let pulls = template.spec.image_pull_secrets.iter().map(|it| &*it.name);
                 let secrets = template.spec.secrets().chain(pulls);
                 let secrets = secrets.map(|name| (By::SetOfSecret, name.to_owned()));
@@ -149,6 +160,13 @@ impl Facts {
                     instance(By::ClaimOfInstance, labels).filter(|_| self.adoption().adopts(labels));
                 vec![labelled.unwrap_or_else(|| (By::ClaimOfTail, tail(&id.name).to_owned()))]
             }),
+            Kind::Service => {
+                self.services.get(id).map(|it| vec![(By::ServiceForLabel, label_asked(&it.spec.selector))])
+            }
+            Kind::Budget => self.budgets.get(id).map(|it| {
+                let asked = it.spec.selector.as_ref().map(|it| label_asked(&it.match_labels));
+                vec![(By::BudgetForLabel, asked.unwrap_or_default())]
+            }),
             _ => None,
         }
         .unwrap_or_default();
@@ -173,7 +191,12 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::settings::Settings;
+    use crate::view::{Freshness, View, World};
+    use objects::Object;
 
     #[test]
     fn no_word_looks_like_another() {
@@ -193,5 +216,48 @@ mod tests {
         assert_eq!((names("x"), names(""), names("xa")), (vec!["a", "b"], vec!["x1:xa"], vec!["c"]));
         index.remove(&Id::new("db", "a"), &[(By::PodOfSet, "x".to_owned())]);
         assert_eq!(index.names(By::PodOfSet, "db", "x").collect::<Vec<_>>(), ["b"]);
+    }
+
+    /// Returns labels, as JSON: each of these keys with one of two values, or missing.
+    fn labels() -> impl Strategy<Value = String> {
+        let keys = ["gatera.dev/cluster", "instance", "app.kubernetes.io/instance", "app"];
+        proptest::collection::vec(proptest::option::of(proptest::sample::select(vec!["galera", "x"])), 4)
+            .prop_map(move |values| {
+                let there = keys
+                    .iter()
+                    .zip(values)
+                    .filter_map(|(key, value)| Some(format!(r#""{key}":"{}""#, value?)));
+                format!("{{{}}}", there.collect::<Vec<_>>().join(","))
+            })
+    }
+
+    proptest! {
+        /// What a selector selects is found by its instance, from both sides.
+        #[test]
+        fn nothing_that_is_selected_is_overlooked(selector in labels(), labels in labels()) {
+            let containers = r#"[{"name":"mariadb","image":"mariadb:10.11"}]"#;
+            let template = format!(r#"{{"metadata":{{"labels":{labels}}},"spec":{{"containers":{containers}}}}}"#);
+            let settings = Settings::default();
+            let mut facts = Facts::of(&settings.adoption);
+            for (kind, spec) in [
+                (Kind::StatefulSet, format!(r#"{{"template":{template}}}"#)),
+                (Kind::Service, format!(r#"{{"selector":{selector}}}"#)),
+                (Kind::Budget, format!(r#"{{"selector":{{"matchLabels":{selector}}}}}"#)),
+            ] {
+                let object = format!(r#"{{"metadata":{{"name":"a","namespace":"db"}},"spec":{spec}}}"#);
+                facts.put(Object::read(kind, &object).unwrap());
+            }
+            let world = World::build(facts, Freshness::Current);
+            let view = View::new(&world, jiff::Timestamp::UNIX_EPOCH, &settings);
+            for cluster in world.clusters() {
+                let labels = cluster.member_labels();
+                let service = view.service("db", "a").unwrap();
+                let found = (view.services_for("db", labels).count(), view.clusters_for("db", &service.spec.selector).count());
+                prop_assert!(!service.selects(labels) || found == (1, 1), "{found:?}");
+                let budget = view.world.facts.budgets.values().next().unwrap();
+                let found = (view.budgets_for("db", labels).count(), view.protected("db", budget).count());
+                prop_assert!(!budget.protects(labels) || found == (1, 1), "{found:?}");
+            }
+        }
     }
 }

@@ -101,6 +101,11 @@ impl Facts {
         self
     }
 
+    /// Returns the memory of the process, in bytes; that of the chart, if there is no limit.
+    pub fn memory(&self) -> usize {
+        self.room.memory.unwrap_or(128 << 20)
+    }
+
     /// Returns whether an object of this namespace that the rules of Galera need found no room.
     pub(super) fn lacks(&self, namespace: &str) -> bool {
         let found_none = |kind: Kind| {

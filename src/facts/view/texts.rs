@@ -15,17 +15,18 @@ use objects::{ConfigMap, Kind, Unreadable};
 /// The largest size of one ConfigMap, in bytes: option files are a few kilobytes, scripts and dumps that a first start
 /// reads some hundred.
 const LARGEST: usize = 512 << 10;
-/// The room for all ConfigMaps of one namespace, in bytes.
-const ROOM_OF_A_NAMESPACE: usize = 2 << 20;
-/// The room for all ConfigMaps, in bytes.
-const ROOM: usize = 16 << 20;
+/// The fraction of the memory that all ConfigMaps may use, and that of one namespace: 16 MiB and 2 MiB of 128.
+const PART: usize = 8;
+const PART_OF_A_NAMESPACE: usize = 64;
 
 /// The index entries of readers of ConfigMaps.
 const READS: [By; 4] = [By::SetThatReads, By::SetThatNotes, By::DeploymentThatReads, By::PodThatReads];
 
 /// The sizes of the texts that are kept, and of those that found no room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Room {
+    /// The memory of the process, in bytes.
+    memory: usize,
     kept: BTreeMap<Id, usize>,
     by_namespace: BTreeMap<String, usize>,
     all: usize,
@@ -35,6 +36,18 @@ pub struct Room {
 }
 
 impl Room {
+    /// Creates the room of a process with this memory, in bytes.
+    pub fn within(memory: usize) -> Self {
+        Self {
+            memory,
+            kept: BTreeMap::new(),
+            by_namespace: BTreeMap::new(),
+            all: 0,
+            without: BTreeMap::new(),
+            is_freed: false,
+        }
+    }
+
     /// Reserves room for this text, in place of its ConfigMap's earlier one.
     pub fn take(&mut self, map: &ConfigMap) -> Result<(), Unreadable> {
         let (id, weight) = (Id::of(&map.metadata), map.weight());
@@ -85,10 +98,10 @@ impl Room {
         let of_its_namespace = self.by_namespace.get(namespace).copied().unwrap_or_default();
         match weight {
             large if large > LARGEST => Some("it holds more than 512 KiB"),
-            more if of_its_namespace + more > ROOM_OF_A_NAMESPACE => {
-                Some("2 MiB of ConfigMaps of its namespace are kept already")
+            more if of_its_namespace + more > self.memory / PART_OF_A_NAMESPACE => {
+                Some("the ConfigMaps of its namespace have used all of their room")
             }
-            more if self.all + more > ROOM => Some("16 MiB of ConfigMaps are kept already"),
+            more if self.all + more > self.memory / PART => Some("ConfigMaps have used all of their room"),
             _ => None,
         }
     }
@@ -156,6 +169,8 @@ mod tests {
     use super::*;
     use objects::Object;
 
+    const MEMORY: usize = 128 << 20;
+
     fn map(namespace: &str, name: &str, kib: usize) -> ConfigMap {
         let text = "x".repeat(kib << 10);
         let json = format!(
@@ -169,9 +184,10 @@ mod tests {
 
     #[test]
     fn no_namespace_takes_the_room_of_the_others() {
-        let mut room = Room::default();
+        let mut room = Room::within(MEMORY);
         let refused = |room: &mut Room, map: &ConfigMap| room.take(map).err().map(|it| it.to_string());
-        let own = Some("is not examined: 2 MiB of ConfigMaps of its namespace are kept already".to_owned());
+        let own =
+            Some("is not examined: the ConfigMaps of its namespace have used all of their room".to_owned());
         for number in 0..150 {
             let found = refused(&mut room, &map("hostile", &format!("m-{number:03}"), 500));
             assert_eq!(found.is_none(), number < 4, "{number}: {found:?}");
@@ -195,9 +211,9 @@ mod tests {
                 drop(room.take(&map(&format!("n-{number}"), name, 500)));
             }
         }
-        assert!(room.all <= ROOM, "{}", room.all);
+        assert!(room.all <= 16 << 20, "{}", room.all);
         let all = refused(&mut room, &map("other", "conf", 500));
-        assert_eq!(all.as_deref(), Some("is not examined: 16 MiB of ConfigMaps are kept already"));
+        assert_eq!(all.as_deref(), Some("is not examined: ConfigMaps have used all of their room"));
         for id in room.kept.keys().chain(room.without.keys()).cloned().collect::<Vec<_>>() {
             room.leave(&id);
         }
@@ -211,6 +227,6 @@ mod tests {
         let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else {
             unreachable!("it is one")
         };
-        assert!(Room::default().take(&map).is_err());
+        assert!(Room::within(MEMORY).take(&map).is_err());
     }
 }

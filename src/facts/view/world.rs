@@ -66,7 +66,7 @@ impl World {
     }
 
     /// Returns the clusters of a namespace.
-    pub(super) fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &Cluster> {
+    pub(super) fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &Cluster> + use<'_> {
         within(&self.clusters, namespace)
     }
 

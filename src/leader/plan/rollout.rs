@@ -243,14 +243,16 @@ impl Rollout<'_, '_> {
                     Some(self.write(note, None, Duration::ZERO)),
                 )
             }
-            None => match live.filter(|_| !self.is_kept(&self.note.good)) {
-                Some(live) => {
-                    let says = "making a missing snapshot again".to_owned();
-                    let note = RolloutRecord::settled(live.clone());
-                    Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
+            None => {
+                match live.filter(|_| self.view.lacks_snapshot(&self.cluster.id.namespace, &self.note.good)) {
+                    Some(live) => {
+                        let says = "making a missing snapshot again".to_owned();
+                        let note = RolloutRecord::settled(live.clone());
+                        Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
+                    }
+                    None => Stage::Settled,
                 }
-                None => Stage::Settled,
-            },
+            }
         }
     }
 

@@ -16,10 +16,8 @@ pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
     let (old, new) = (budget(&review.old), budget(&review.new));
     let added = owners::added(review, view);
     let unprotected = |was: Option<&Budget>, is: Option<&Budget>| {
-        let lost = view.clusters_in(&review.namespace).filter(|cluster| {
-            let protects = |budget: &Budget| budget.protects(cluster.member_labels());
-            was.is_some_and(protects) && !is.is_some_and(protects)
-        });
+        let before = was.into_iter().flat_map(|was| view.protected(&review.namespace, was));
+        let lost = before.filter(|cluster| !is.is_some_and(|is| is.protects(cluster.member_labels())));
         lost.filter_map(|cluster| unprotected(review, cluster, is.is_none(), view)).collect::<Findings>()
     };
     let mut found: Findings = new.iter().flat_map(|new| changed(review, old.as_ref(), new, view)).collect();
@@ -41,11 +39,10 @@ struct Protected {
 impl Protected {
     /// Returns the clusters that this budget selects, including a new one.
     fn by(ns: &str, budget: &Budget, coming: Option<&Workload>, view: &View<'_>) -> Self {
-        let asked = budget.spec.selector.as_ref().map(|it| &it.match_labels);
-        let known =
-            asked.into_iter().flat_map(|labels| view.clusters_for(ns, labels)).map(|it| &*it.workload);
+        let known = view.protected(ns, budget).map(|it| &*it.workload);
         let known = known.filter(|it| coming.is_none_or(|coming| coming.metadata.name != it.metadata.name));
-        let all = known.chain(coming).filter(|it| budget.protects(&it.spec.template.metadata.labels));
+        let coming = coming.filter(|it| budget.protects(&it.spec.template.metadata.labels));
+        let all = known.chain(coming);
         let (names, members): (Vec<_>, Vec<_>) =
             all.map(|it| (it.metadata.name.clone(), it.replicas())).unzip();
         Self { names, members: members.into_iter().fold(0, i64::saturating_add) }
@@ -69,7 +66,7 @@ pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Fi
         return Findings::new();
     }
     let labels = &new.spec.template.metadata.labels;
-    let about = view.budgets_in(&review.namespace).filter(|budget| budget.protects(labels));
+    let about = view.budgets_for(&review.namespace, labels).filter(|budget| budget.protects(labels));
     let found = about.flat_map(|budget| {
         let name = &budget.metadata.name;
         let about = Protected::by(&review.namespace, budget, Some(new), view);
@@ -91,8 +88,8 @@ pub(super) fn outgrown(
     to: i64,
     view: &View<'_>,
 ) -> Findings {
-    let about =
-        view.budgets_in(&review.namespace).filter(|budget| budget.protects(&template.metadata.labels));
+    let labels = &template.metadata.labels;
+    let about = view.budgets_for(&review.namespace, labels).filter(|budget| budget.protects(labels));
     let found = about.filter_map(|budget| {
         let all = Protected::by(&review.namespace, budget, None, view).members;
         let (before, after) = (budget.evictable(all)?, budget.evictable(all - from + to)?);
@@ -159,8 +156,9 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
 /// Returns a finding if the last budget of a running cluster is deleted, or selects other pods.
 fn unprotected(review: &Review, cluster: &Cluster, deleted: bool, view: &View<'_>) -> Option<Finding> {
     let labels = &cluster.workload.spec.template.metadata.labels;
-    let another =
-        view.budgets_in(&review.namespace).any(|it| it.metadata.name != review.name && it.protects(labels));
+    let another = view
+        .budgets_for(&review.namespace, labels)
+        .any(|it| it.metadata.name != review.name && it.protects(labels));
     let runs = cluster.members.iter().any(|member| member.pod.is_some());
     if another || !runs || cluster.workload.metadata.going() {
         return None;

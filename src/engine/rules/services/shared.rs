@@ -33,7 +33,7 @@ pub(super) fn by_labels(review: &Review, new: &Workload, view: &View<'_>) -> Fin
         return Findings::new();
     }
     let labels = &new.spec.template.metadata.labels;
-    let found = view.services_in(ns).filter(|it| it.selects(labels)).filter_map(|service| {
+    let found = view.services_for(ns, labels).filter(|it| it.selects(labels)).filter_map(|service| {
         let others = view.clusters_for(ns, &service.spec.selector);
         let other = others.filter(|it| it.id.name != review.name).find(|it| service.selects(members(it)))?;
         let verdict = verdict(ns, service, other, view)?;
