@@ -79,7 +79,9 @@ impl Api {
         for name in [STRANGER, NATIVE] {
             let labels = json!({ "app": name });
             let mut stranger = for_creation(fleet::stateful_set(0));
-            stranger["metadata"] = json!({ "name": name, "labels": labels });
+            // As large as a cluster's: the annotations stay.
+            stranger["metadata"]["name"] = json!(name);
+            stranger["metadata"]["labels"] = labels.clone();
             stranger["spec"]["replicas"] = json!(0);
             stranger["spec"]["selector"]["matchLabels"] = labels.clone();
             stranger["spec"]["template"]["metadata"]["labels"] = labels;
