@@ -115,7 +115,8 @@ impl Api {
         self.create(&format!("{POLICIES}/validatingadmissionpolicybindings"), &binding).await;
         let refused = async || {
             let change = json!({ "spec": { "replicas": 9 } });
-            self.update(&stranger(NATIVE), &change).await.is_err()
+            let answer = self.update(&stranger(NATIVE), &change).await;
+            answer.is_err_and(|error| error.to_string().contains("ValidatingAdmissionPolicy 'native'"))
         };
         self.until("the policy judges", refused).await;
     }

@@ -81,7 +81,8 @@ fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
 /// Returns the cluster whose bootstrap node this object belongs to, while that node exists.
 fn bootstrapped_with<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster> {
     let (ns, name) = (&*review.namespace, &*review.name);
-    let mut there = view.named_by(review.kind, ns, name).filter(|cluster| !cluster.bootstrap.pods.is_empty());
+    let mut there =
+        view.clusters_named_by(review.kind, ns, name).filter(|cluster| !cluster.bootstrap.pods.is_empty());
     match review.kind {
         Kind::Deployment => there.find(|it| it.bootstrap.deployments.iter().any(|own| own == name)),
         Kind::Pod => there.find(|it| it.bootstrap.pods.iter().any(|own| own.name == name)),

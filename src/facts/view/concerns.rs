@@ -48,13 +48,18 @@ impl<'a> View<'a> {
 
     /// Returns the cluster whose bootstrap Deployment this is.
     pub fn bootstrapped_by(&self, namespace: &str, deployment: &str) -> Option<&'a Cluster> {
-        let mut named = self.named_by(Kind::Deployment, namespace, deployment);
+        let mut named = self.clusters_named_by(Kind::Deployment, namespace, deployment);
         named.find(|it| it.bootstrap.deployments.iter().any(|name| name == deployment))
     }
 
     /// Returns the clusters whose instance is named by this pod, by this Deployment, by the selector of this Service, or by a
     /// Deployment that reads this ConfigMap: its bootstrap node can belong to no other one.
-    pub fn named_by(&self, kind: Kind, namespace: &str, name: &str) -> impl Iterator<Item = &'a Cluster> {
+    pub fn clusters_named_by(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> impl Iterator<Item = &'a Cluster> {
         let (facts, id) = (&self.world.facts, Id::new(namespace, name));
         let of_deployment =
             |id: &Id| adopt::instance(&facts.deployments.get(id)?.spec.template.metadata.labels);

@@ -221,6 +221,15 @@ mod tests {
     }
 
     #[test]
+    fn with_more_memory_a_namespace_has_more_room() {
+        for (memory, fit) in [(MEMORY / 2, 2), (MEMORY, 4), (2 * MEMORY, 8)] {
+            let mut room = Room::within(memory);
+            let taken = (0..20).filter(|number| room.take(&map("db", &number.to_string(), 500)).is_ok());
+            assert_eq!(taken.count(), fit, "{memory}");
+        }
+    }
+
+    #[test]
     fn thousands_of_empty_keys_weigh_something() {
         let keys: Vec<_> = (0..50_000).map(|number| format!(r#""{number}":"""#)).collect();
         let json = format!(r#"{{"metadata":{{"name":"a"}},"data":{{{}}}}}"#, keys.join(","));

@@ -234,6 +234,8 @@ impl Rollout<'_, '_> {
             return back;
         }
         let live = self.cluster.live.as_ref().ok().filter(|live| **live == self.note.good);
+        // Equal revisions may be spelled in two ways, and snapshots are named by the one in the record.
+        let lacks_snapshot = || self.view.lacks_snapshot(&self.cluster.id.namespace, &self.note.good);
         match &self.note.stopped {
             // The revision that failed is not wanted any more.
             Some(_) => {
@@ -243,16 +245,14 @@ impl Rollout<'_, '_> {
                     Some(self.write(note, None, Duration::ZERO)),
                 )
             }
-            None => {
-                match live.filter(|_| self.view.lacks_snapshot(&self.cluster.id.namespace, &self.note.good)) {
-                    Some(live) => {
-                        let says = "making a missing snapshot again".to_owned();
-                        let note = RolloutRecord::settled(live.clone());
-                        Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
-                    }
-                    None => Stage::Settled,
+            None => match live.filter(|_| lacks_snapshot()) {
+                Some(live) => {
+                    let says = "making a missing snapshot again".to_owned();
+                    let note = RolloutRecord::settled(live.clone());
+                    Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
                 }
-            }
+                None => Stage::Settled,
+            },
         }
     }
 
