@@ -107,15 +107,16 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_answers() {
     let (guard, bundle) = guard(folder.path(), "hostile");
     let before = most_memory(&guard);
     let (crowd, tally) = crowd::gather(HOSTILE, guard.webhooks, &bundle);
-    eventually("a crowd in which everybody does harm", || tally.is_whole().then_some(()));
+    // Real clients come once every kind does harm and there is no place left: on a busy machine a crowd takes its time to grow.
+    let none_left = || counted(&guard, r#"gatera_connections_turned_away_total{reason="too_many"}"#) > 0;
+    eventually("a crowd in which every kind does harm, and no place is left", || {
+        (tally.is_whole() && none_left()).then_some(())
+    });
     each_is_answered(&guard, &bundle);
     crowd.shutdown_timeout(Duration::from_secs(1));
     let peak = most_memory(&guard);
     eprintln!("{before} KiB alone, {peak} KiB in the crowd");
     assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
-    let metrics = guard.get("/metrics").unwrap().1;
-    let line = "gatera_connections_turned_away_total{reason=\"too_many\"}";
-    assert!(metrics.contains(line), "nobody had to make way: what did the crowd do?\n{metrics}");
     eprintln!("so often each way came to do harm: {:?}", tally.reported());
 }
 
