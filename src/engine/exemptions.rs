@@ -7,8 +7,7 @@
 pub mod unread;
 pub mod users;
 
-use facts::marks;
-use facts::review::{Change, Operation, Origin, Review};
+use facts::review::{self, Change, Operation, Origin, Review};
 use facts::view::{NEVER_GUARDED, View};
 use objects::{Kind, Workload};
 
@@ -25,13 +24,11 @@ pub fn is_exempt(review: &Review, view: &View<'_>) -> bool {
         || view.namespace_going(&review.namespace)
 }
 
-/// Returns whether an update of a workload changes nothing that a rule reads, as most updates by programs: a label or annotation
-/// of theirs, or the same again. It cannot make anything worse. The mutating call may still correct what is stored, and what
-/// a recovery was granted is compared with what the guard knows, whether it changes or not. Of such updates API servers send
-/// only those that change a field which the guard does not know (`webhooks/conditions.rs`).
+/// Returns whether an update of a workload [changes nothing that a rule reads](review::changes_nothing), so that it cannot make
+/// anything worse. The mutating call may still correct what is stored. Of such updates API servers send only those that change a
+/// field which the guard does not know (`webhooks/conditions.rs`).
 pub fn changes_nothing(review: &Review) -> bool {
-    updated(review)
-        .is_some_and(|(old, new)| new.metadata.mark(marks::RECOVERY).is_none() && old.asks_the_same(new))
+    updated(review).is_some_and(|(old, new)| review::changes_nothing(old, new))
 }
 
 /// Returns whether an update of a workload changes neither its pods' template nor those of its claims, so that only the other

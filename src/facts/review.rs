@@ -8,7 +8,8 @@ mod request;
 use serde::Deserialize;
 
 use crate::galera::adopt::Adoption;
-use objects::{DeleteOptions, Kind, Object, Typed, Unreadable};
+use crate::marks;
+use objects::{DeleteOptions, Kind, Object, Typed, Unreadable, Workload};
 
 pub use request::{API_VERSION, Incoming, Malformed, read};
 
@@ -164,6 +165,12 @@ impl Review {
     pub fn objects(&self) -> impl Iterator<Item = &Object> {
         self.new.iter().chain(&self.old)
     }
+}
+
+/// Returns whether an update of a workload changes nothing that a rule reads, as most updates by programs: a label or annotation of
+/// theirs, or the same again. What a recovery was granted is compared with what the guard knows, whether it changes or not.
+pub fn changes_nothing(old: &Workload, new: &Workload) -> bool {
+    new.metadata.mark(marks::RECOVERY).is_none() && old.asks_the_same(new)
 }
 
 /// Returns an object as every message names it, as in "StatefulSet db/galera".

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Operation, Origin, Review};
+use super::{Operation, Origin, Review, changes_nothing};
 use body::{Body, Part};
 use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Present, Unreadable};
 
@@ -145,8 +145,17 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
         return Err(Malformed::new(Some(request.uid), None, NOT_JSON.to_owned()));
     }
     let sent = kinds.named(&request.kind.group, &request.kind.kind);
-    let object = parts.object.as_ref().map(Part::text);
-    let [new, old] = both(sent, object.as_deref(), &parts);
+    let may_be_same = origin == Origin::Validating
+        && request.operation == Operation::Update
+        && request.sub_resource.is_empty();
+    let (object, [new, old]) = match may_be_same.then(|| same(sent, &parts)).flatten() {
+        Some(same) => (None, same.map(|it| Some(Ok(it)))),
+        None => {
+            let object = parts.object.as_ref().map(Part::text);
+            let both = both(sent, object.as_deref(), &parts);
+            (object, both)
+        }
+    };
     let mut unreadable = None;
     let mut readable =
         |read: Option<Result<Object, Unreadable>>| read?.map_err(|error| unreadable = Some(error)).ok();
@@ -182,6 +191,24 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
         unreadable,
     };
     Ok(Incoming { uid: request.uid, review, object })
+}
+
+/// Returns both objects without their templates, new before old, if the update changes nothing that a rule reads; `None`: it may.
+fn same(kind: Kind, parts: &Body<'_>) -> Option<[Object; 2]> {
+    let (new, old) = (parts.object.as_ref()?, parts.old.as_ref()?);
+    let read = |part: &Part<'_>| Object::read(kind, &part.without_template()).ok();
+    if !new.has_spec_of(old) {
+        return None;
+    }
+    let both = [read(new)?, read(old)?];
+    let (
+        Object::StatefulSet(new) | Object::Deployment(new),
+        Object::StatefulSet(old) | Object::Deployment(old),
+    ) = (&both[0], &both[1])
+    else {
+        return None;
+    };
+    changes_nothing(old, new).then_some(both)
 }
 
 /// Reads both objects, new before old. A template that is the same on both sides is read once.

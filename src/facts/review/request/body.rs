@@ -21,6 +21,7 @@ pub(super) struct Part<'a> {
     text: &'a str,
     /// The values that no rule reads, in order.
     unread: Vec<Range<usize>>,
+    spec: Option<Range<usize>>,
     template: Option<Range<usize>>,
 }
 
@@ -43,16 +44,19 @@ impl<'a> Body<'a> {
                     b"oldObject" => (&mut old, &object),
                     _ => return json.skip(),
                 };
-                let other_template = other.as_ref().and_then(Part::template);
-                let (start, mut unread, mut template) = (json.next()?, Vec::new(), None);
+                let (start, mut found) = (json.next()?, Found::default());
                 match json.byte()? {
                     b'n' => return json.skip(),
-                    b'{' => json.object(other_template, &mut unread, &mut template)?,
+                    b'{' => json.object(other.as_ref(), &mut found)?,
                     _ => json.skip()?,
                 }
                 let within = |it: Range<usize>| it.start - start..it.end - start;
-                let unread = unread.into_iter().map(within).collect();
-                let part = Part { text: text.get(start..json.at)?, unread, template: template.map(within) };
+                let part = Part {
+                    text: text.get(start..json.at)?,
+                    unread: found.unread.into_iter().map(within).collect(),
+                    spec: found.spec.map(within),
+                    template: found.template.map(within),
+                };
                 objects.push(start..json.at);
                 side.replace(part).is_none().then_some(())
             }),
@@ -80,9 +84,32 @@ impl<'a> Part<'a> {
         self.template().is_some() && self.template() == other.template()
     }
 
+    /// Returns whether both have a spec, and it is the same byte for byte.
+    pub(super) fn has_spec_of(&self, other: &Self) -> bool {
+        self.spec().is_some() && self.spec() == other.spec()
+    }
+
+    /// Returns where the template is in a spec with the same text that begins there.
+    fn template_from(&self, start: usize) -> Option<Range<usize>> {
+        let (spec, template) = (self.spec.as_ref()?, self.template.as_ref()?);
+        Some(start + template.start - spec.start..start + template.end - spec.start)
+    }
+
+    fn spec(&self) -> Option<&'a str> {
+        self.text.get(self.spec.clone()?)
+    }
+
     fn template(&self) -> Option<&'a str> {
         self.text.get(self.template.clone()?)
     }
+}
+
+/// The places that were found in an object.
+#[derive(Default)]
+struct Found {
+    unread: Vec<Range<usize>>,
+    spec: Option<Range<usize>>,
+    template: Option<Range<usize>>,
 }
 
 /// Returns the text with an empty value in place of these.
@@ -144,16 +171,18 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// Goes through a Kubernetes object, and notes its template and what no rule reads. The template may be that of the other
-    /// object.
-    fn object(
-        &mut self,
-        other_template: Option<&str>,
-        unread: &mut Vec<Range<usize>>,
-        template: &mut Option<Range<usize>>,
-    ) -> Option<()> {
+    /// Goes past an object with the same text as this one, if it is here: it ends with its brace, so it is the whole value.
+    fn same(&mut self, other: Option<&str>) -> Option<()> {
+        let other = other.filter(|it| it.starts_with('{'))?;
+        self.json.get(self.at..)?.starts_with(other.as_bytes()).then(|| self.at += other.len())
+    }
+
+    /// Goes through a Kubernetes object, and notes its spec, its template and what no rule reads. The spec or the template may be
+    /// that of the other object.
+    fn object(&mut self, other: Option<&Part<'_>>, found: &mut Found) -> Option<()> {
+        let Found { unread, spec, template } = found;
         self.fields(|json, key| {
-            json.next()?;
+            let start = json.next()?;
             match (key, json.byte()?) {
                 (b"metadata", b'{') => json.fields(|json, key| {
                     json.next()?;
@@ -170,20 +199,22 @@ impl<'a> Walk<'a> {
                     }
                     Some(())
                 })?,
-                (b"spec", b'{') => json.fields(|json, key| {
-                    let start = json.next()?;
-                    if key != b"template" {
-                        return json.skip();
+                (b"spec", b'{') => {
+                    *template = None;
+                    match json.same(other.and_then(Part::spec)) {
+                        Some(()) => *template = other.and_then(|it| it.template_from(start)),
+                        None => json.fields(|json, key| {
+                            let start = json.next()?;
+                            if key != b"template" {
+                                return json.skip();
+                            }
+                            json.same(other.and_then(Part::template)).or_else(|| json.skip())?;
+                            *template = Some(start..json.at);
+                            Some(())
+                        })?,
                     }
-                    // An object ends with its brace, so the same text is the whole template.
-                    let rest = json.json.get(start..)?;
-                    match other_template.filter(|it| it.starts_with('{') && rest.starts_with(it.as_bytes())) {
-                        Some(same) => json.at += same.len(),
-                        None => json.skip()?,
-                    }
-                    *template = Some(start..json.at);
-                    Some(())
-                })?,
+                    *spec = Some(start..json.at);
+                }
                 _ => json.skip()?,
             }
             Some(())

@@ -151,6 +151,7 @@ proptest! {
         prop_assert_eq!(read(&object.text()), light(&new));
         prop_assert_eq!(read(&before.text()), light(&old));
         prop_assert_eq!(before.has_template_of(&object), new["spec"] == old["spec"]);
+        prop_assert_eq!(before.has_spec_of(&object), new["spec"] == old["spec"]);
         let mut without = light(&old);
         without["spec"]["template"] = json!({});
         prop_assert_eq!(read(&before.without_template()), without);
@@ -192,5 +193,46 @@ fn the_same_template_is_read_once() {
         let change = review.change::<objects::Workload>();
         assert_eq!((change.new, change.old), (Some(&plain(&new)), Some(&plain(&old))));
         assert_eq!(change.new.unwrap().spec == change.old.unwrap().spec, same);
+    }
+}
+
+/// A validating call about an update that changes nothing that a rule reads does not read the templates.
+#[test]
+fn a_template_that_nothing_is_asked_about_is_not_read() {
+    for (origin, annotation, is_read) in [
+        (Origin::Validating, "example.com/note", false),
+        (Origin::Validating, "gatera.dev/note", true),
+        (Origin::Mutating, "example.com/note", true),
+    ] {
+        let object = |note: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"a","annotations":{{"{annotation}":"{note}"}}}},"spec":{{"replicas":3,"template":{{"spec":{{"containers":[{{"image":"mariadb:10.11"}}]}}}}}}}}"#
+            )
+        };
+        let bytes = body(&format!(
+            r#""operation":"UPDATE","object":{},"oldObject":{}"#,
+            object("new"),
+            object("old")
+        ));
+        let incoming = read(&bytes, origin, &Kinds::default()).unwrap();
+        let change = incoming.review.change::<objects::Workload>();
+        for it in [change.new.unwrap(), change.old.unwrap()] {
+            assert_eq!((it.replicas(), it.spec.template.spec.containers.len()), (3, is_read.into()));
+        }
+        assert_eq!(incoming.object.is_some(), is_read, "{annotation}");
+    }
+}
+
+/// No object of an API server has a field twice.
+#[test]
+fn a_spec_that_is_there_twice_is_not_read() {
+    for object in [
+        r#"{"spec":{"template":{"spec":{}}},"spec":{}}"#,
+        r#"{"spec":{},"spec":{"template":{"spec":{}}}}"#,
+        r#"{"spec":{"template":{"spec":{}},"template":{}}}"#,
+    ] {
+        let bytes = body(&format!(r#""operation":"UPDATE","object":{object},"oldObject":{object}"#));
+        let review = read(&bytes, Origin::Validating, &Kinds::default()).unwrap().review;
+        assert!(review.new.is_none() && review.unreadable.is_some(), "{object}");
     }
 }
