@@ -23,8 +23,10 @@ use crate::act::telemetry::{chain, repeated};
 
 /// The number of ConfigMaps that a command fetches at the same time (`once.rs`).
 pub(super) const AT_ONCE: usize = 16;
-/// The number of fetches that the guard has under way: it has little memory, and a ConfigMap may have 1.5 MB.
-const MOST_UNDER_WAY: usize = 2;
+/// The memory for which one more fetch is under way, because a ConfigMap may have 1.5 MB: four with 128 MiB.
+const MEMORY_PER_FETCH: usize = 32 << 20;
+/// The most fetches that are under way, with any memory.
+const MOST_UNDER_WAY: usize = 32;
 /// The memory for which the text of one more ConfigMap of each namespace is kept or fetched: 256 of them with 128 MiB.
 const MEMORY_PER_MAP: usize = 512 << 10;
 const BEYOND: Unreadable = Unreadable::TooMuch("its namespace has more ConfigMaps than can be looked at");
@@ -39,6 +41,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Contents {
     /// The number of ConfigMaps of one namespace whose text is kept or fetched.
     most: usize,
+    /// The number of fetches that may be under way; a namespace has half of them.
+    most_under_way: usize,
     exist: HashMap<Id, String>,
     /// The last version that needs no fetch: its text is kept, has no room, or cannot be read.
     known: HashMap<Id, String>,
@@ -46,6 +50,8 @@ pub(super) struct Contents {
     /// no answer overtakes another.
     asked: HashMap<Id, (Instant, Option<String>)>,
     shares: BTreeMap<String, NamespaceQueue>,
+    /// The number of ConfigMaps beyond the limit of their namespace, over all namespaces.
+    beyond: usize,
     /// The namespace of the last fetch.
     last: String,
     /// When each text was found not to be of the version that exists.
@@ -79,10 +85,12 @@ impl Contents {
     pub(super) fn within(memory: usize) -> Self {
         Self {
             most: memory / MEMORY_PER_MAP,
+            most_under_way: (memory / MEMORY_PER_FETCH).clamp(2, MOST_UNDER_WAY),
             exist: HashMap::new(),
             known: HashMap::new(),
             asked: HashMap::new(),
             shares: BTreeMap::new(),
+            beyond: 0,
             last: String::new(),
             since: HashMap::new(),
             room: Room::within(memory),
@@ -106,7 +114,9 @@ impl Contents {
         self.known.remove(id);
         self.since.remove(id);
         let Some(share) = self.shares.get_mut(&id.namespace) else { return false };
-        let was = share.looked_at.remove(id) | share.beyond.remove(id);
+        let was_beyond = share.beyond.remove(id);
+        self.beyond -= usize::from(was_beyond);
+        let was = share.looked_at.remove(id) || was_beyond;
         share.queue.retain(|other| other != id);
         if share.looked_at.is_empty() && share.beyond.is_empty() {
             self.shares.remove(&id.namespace);
@@ -127,7 +137,7 @@ impl Contents {
         }
         let share = self.shares.entry(id.namespace.clone()).or_default();
         if share.looked_at.len() >= self.most && !share.looked_at.contains(id) {
-            share.beyond.insert(id.clone());
+            self.beyond += usize::from(share.beyond.insert(id.clone()));
             return Err(BEYOND);
         }
         share.looked_at.insert(id.clone());
@@ -140,17 +150,19 @@ impl Contents {
         Ok(true)
     }
 
-    /// Returns the ConfigMap to fetch now, which then counts as under way: the next one of the next namespace that has no fetch
-    /// under way.
+    /// Returns the ConfigMap to fetch now, which then counts as under way: the next one of the next namespace that has fewer
+    /// fetches under way than it may have.
     pub(super) fn ask(&mut self) -> Option<Id> {
-        while self.asked.len() < MOST_UNDER_WAY {
+        // Usually no text is awaited, and there may be thousands of namespaces.
+        while self.asked.len() < self.most_under_way && !self.since.is_empty() {
             let waits = |(namespace, share): &(&String, &NamespaceQueue)| {
-                !share.queue.is_empty() && self.asked.keys().all(|id| id.namespace != **namespace)
+                let under_way = self.asked.keys().filter(|id| id.namespace == **namespace);
+                !share.queue.is_empty() && under_way.count() < self.most_under_way / 2
             };
             let after = self.shares.range::<str, _>((Excluded(&*self.last), Unbounded));
             self.last = after.chain(&self.shares).find(waits)?.0.clone();
             let id = self.shares.get_mut(&self.last)?.queue.pop_front()?;
-            if self.since.contains_key(&id) {
+            if self.since.contains_key(&id) && !self.asked.contains_key(&id) {
                 self.asked.insert(id.clone(), (Instant::now(), self.exist.get(&id).cloned()));
                 return Some(id);
             }
@@ -194,13 +206,19 @@ impl Contents {
     /// Returns a ConfigMap that was beyond a limit and no longer is, and forgets it as if it had never been fetched. There is at
     /// most one a second, and none while another text is awaited.
     pub(super) fn that_fits(&mut self) -> Option<Id> {
-        if self.tried.is_some_and(|tried| tried.elapsed() < PAUSE) || self.lack().is_some() {
+        if self.tried.is_some_and(|tried| tried.elapsed() < PAUSE) {
             return None;
         }
         let beyond = |share: &NamespaceQueue| {
             share.beyond.first().filter(|_| share.looked_at.len() < self.most).cloned()
         };
-        let id = self.room.that_fits().or_else(|| self.shares.values().find_map(beyond))?;
+        let id = self.room.that_fits().or_else(|| {
+            let mut shares = self.shares.values().filter(|_| self.beyond > 0);
+            shares.find_map(beyond)
+        })?;
+        if self.lack().is_some() {
+            return None;
+        }
         self.tried = Some(Instant::now());
         self.forget(&id);
         Some(id)

@@ -197,7 +197,7 @@ async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_t
         keeper.apply(1, fetched(&id, 0));
         served.push(id.to_string());
     }
-    assert_eq!(served[..4], ["mine/map-000", "yours/a", "mine/map-001", "yours/b"]);
+    assert_eq!(served[..4], ["mine/map-000", "mine/map-001", "yours/a", "yours/b"]);
     assert_eq!((served.len(), &*served[257]), (258, "mine/map-255"));
     assert!(keeper.contents.lack().is_none());
     let unreadable =
@@ -295,7 +295,7 @@ fn what_nothing_reads_is_no_news() {
     assert!(keeper.apply(1, exists("db", "conf", "1")));
 }
 
-/// At most two fetches are under way at a time, the kept texts are bounded, and a deleted one makes room.
+/// At most two fetches of a namespace are under way at a time, the kept texts are bounded, and a deleted one makes room.
 #[test]
 fn a_set_that_names_a_hundred_large_config_maps_costs_little() {
     let (mut keeper, mut wanted) = keeper_of_texts();
