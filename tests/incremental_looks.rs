@@ -11,7 +11,7 @@ use leader::plan::{self, IncrementalPlanner};
 use objects::{Kind, Object};
 use proptest::prelude::*;
 use proptest::sample::select;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::scene::{self, Scene};
 
@@ -36,14 +36,16 @@ fn scenes() -> [Scene; 6] {
     ]
 }
 
-/// The facts of three namespaces, and the world that is built from them.
-struct Three {
+/// The facts of a few clusters, and the world that is built from them.
+struct Few {
     facts: Facts,
     world: World,
-    there: [Vec<(Kind, Id)>; 3],
+    there: [Vec<(Kind, Id)>; PLACES.len()],
 }
 
-const PLACES: [&str; 3] = ["a", "b", "c"];
+/// The namespace and the instance of each cluster. Two are in one namespace.
+const PLACES: [(&str, &str); 4] =
+    [("a", "galera-instance"), ("b", "galera-instance"), ("c", "galera-instance"), ("c", "other-instance")];
 /// The kind of the objects that change at once; `None` means all kinds.
 const KINDS: [Option<Kind>; 8] = [
     None,
@@ -56,14 +58,14 @@ const KINDS: [Option<Kind>; 8] = [
     Some(Kind::Budget),
 ];
 
-impl Three {
+impl Few {
     fn new() -> Self {
         let facts = rulebook().facts(&Settings::default().adoption);
         let world = World::empty(&Settings::default().adoption, Freshness::Current);
-        Self { facts, world, there: [const { Vec::new() }; 3] }
+        Self { facts, world, there: [const { Vec::new() }; PLACES.len()] }
     }
 
-    /// Replaces the objects in this namespace with those of the scene; `None` leaves the namespace empty.
+    /// Replaces the objects of this cluster with those of the scene; `None` removes them.
     fn set(&mut self, place: usize, scene: Option<&Scene>) {
         self.set_some(place, scene, |_| true);
     }
@@ -74,11 +76,14 @@ impl Three {
             self.facts.remove(kind, &id);
         }
         let objects = scene.map(Scene::objects).unwrap_or_default();
-        for (kind, mut object) in objects.into_iter().filter(|(kind, _)| of(*kind)) {
+        let (namespace, instance) = PLACES[place];
+        for (kind, object) in objects.into_iter().filter(|(kind, _)| of(*kind)) {
+            let text = object.to_string().replace("galera-instance", instance);
+            let mut object: Value = serde_json::from_str(&text).unwrap();
             match kind {
                 Kind::Node => continue,
-                Kind::Namespace => object["metadata"]["name"] = json!(PLACES[place]),
-                _ => object["metadata"]["namespace"] = json!(PLACES[place]),
+                Kind::Namespace => object["metadata"]["name"] = json!(namespace),
+                _ => object["metadata"]["namespace"] = json!(namespace),
             }
             let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
             self.there[place].push((kind, Id { namespace: text("namespace"), name: text("name") }));
@@ -92,13 +97,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn whoever_looks_at_what_changed_misses_nothing(
-        changes in prop::collection::vec((0..3_usize, prop::option::weighted(0.9, 0..6_usize), select(KINDS.to_vec())), 1..24)
+        changes in prop::collection::vec((0..PLACES.len(), prop::option::weighted(0.9, 0..6_usize), select(KINDS.to_vec())), 1..24)
     ) {
         let (settings, scenes) = (Settings::default(), scenes());
-        let (mut three, mut lookout, mut rounds) = (Three::new(), IncrementalPlanner::default(), IncrementalAudit::default());
+        let (mut few, mut lookout, mut rounds) = (Few::new(), IncrementalPlanner::default(), IncrementalAudit::default());
         for (place, scene, some) in changes {
-            three.set_some(place, scene.map(|it| &scenes[it]), |kind| some.is_none_or(|it| it == kind));
-            let view = View::new(&three.world, scene::now(), &settings);
+            few.set_some(place, scene.map(|it| &scenes[it]), |kind| some.is_none_or(|it| it == kind));
+            let view = View::new(&few.world, scene::now(), &settings);
             prop_assert_eq!(lookout.next(&view, Duration::ZERO), plan::next(&view));
             let round = rounds.next(rulebook(), &view, Duration::ZERO, 100, |_, _| {}, |_| {});
             let all = audit::run(rulebook(), &view);
@@ -116,9 +121,9 @@ proptest! {
 #[test]
 fn what_is_news_is_reported_once_wherever_else_something_changes() {
     let (settings, scenes) = (Settings::default(), scenes());
-    let (mut three, mut rounds) = (Three::new(), IncrementalAudit::default());
-    let mut next = |three: &mut Three, later: u64, most: usize| {
-        let (view, mut reported) = (View::new(&three.world, scene::now(), &settings), Vec::new());
+    let (mut few, mut rounds) = (Few::new(), IncrementalAudit::default());
+    let mut next = |few: &mut Few, later: u64, most: usize| {
+        let (view, mut reported) = (View::new(&few.world, scene::now(), &settings), Vec::new());
         let now = Duration::from_secs(later);
         let round = rounds.next(
             rulebook(),
@@ -133,42 +138,42 @@ fn what_is_news_is_reported_once_wherever_else_something_changes() {
         (reported, round.held_back)
     };
     let nothing: Vec<String> = Vec::new();
-    assert_eq!(next(&mut three, 0, 9), (nothing.clone(), 0), "there is nothing");
-    three.set(0, Some(&scenes[2]));
-    three.set(1, Some(&scenes[2]));
-    assert_eq!(next(&mut three, 1, 1), (vec!["G11 a".to_owned()], 1), "one at a time");
-    assert_eq!(next(&mut three, 2, 0), (nothing.clone(), 1));
-    assert_eq!(next(&mut three, 3, 9), (vec!["G11 b".to_owned()], 0), "nothing changed, and it is told");
-    three.set(2, Some(&scenes[0]));
-    assert_eq!(next(&mut three, 4, 9), (nothing.clone(), 0));
-    three.world.freshness = Freshness::Loading;
-    assert_eq!(next(&mut three, 5, 9), (nothing.clone(), 0), "an old view is no news");
-    three.world.freshness = Freshness::Current;
-    assert_eq!(next(&mut three, 6, 9), (nothing.clone(), 0), "nor is what it did not show");
-    assert_eq!(next(&mut three, 600, 9), (nothing.clone(), 0), "everything is looked at again");
-    three.set(0, Some(&scenes[0]));
-    assert_eq!(next(&mut three, 601, 9), (nothing.clone(), 0));
-    three.set(0, Some(&scenes[2]));
-    assert_eq!(next(&mut three, 602, 9), (vec!["G11 a".to_owned()], 0), "it is back");
-    three.set(0, None);
-    assert_eq!(next(&mut three, 603, 9), (nothing, 0));
-    three.set(0, Some(&scenes[2]));
-    assert_eq!(next(&mut three, 604, 9), (vec!["G11 a".to_owned()], 0), "another cluster of that name");
+    assert_eq!(next(&mut few, 0, 9), (nothing.clone(), 0), "there is nothing");
+    few.set(0, Some(&scenes[2]));
+    few.set(1, Some(&scenes[2]));
+    assert_eq!(next(&mut few, 1, 1), (vec!["G11 a".to_owned()], 1), "one at a time");
+    assert_eq!(next(&mut few, 2, 0), (nothing.clone(), 1));
+    assert_eq!(next(&mut few, 3, 9), (vec!["G11 b".to_owned()], 0), "nothing changed, and it is told");
+    few.set(2, Some(&scenes[0]));
+    assert_eq!(next(&mut few, 4, 9), (nothing.clone(), 0));
+    few.world.freshness = Freshness::Loading;
+    assert_eq!(next(&mut few, 5, 9), (nothing.clone(), 0), "an old view is no news");
+    few.world.freshness = Freshness::Current;
+    assert_eq!(next(&mut few, 6, 9), (nothing.clone(), 0), "nor is what it did not show");
+    assert_eq!(next(&mut few, 600, 9), (nothing.clone(), 0), "everything is looked at again");
+    few.set(0, Some(&scenes[0]));
+    assert_eq!(next(&mut few, 601, 9), (nothing.clone(), 0));
+    few.set(0, Some(&scenes[2]));
+    assert_eq!(next(&mut few, 602, 9), (vec!["G11 a".to_owned()], 0), "it is back");
+    few.set(0, None);
+    assert_eq!(next(&mut few, 603, 9), (nothing, 0));
+    few.set(0, Some(&scenes[2]));
+    assert_eq!(next(&mut few, 604, 9), (vec!["G11 a".to_owned()], 0), "another cluster of that name");
 }
 
 #[test]
 fn nothing_is_planned_in_an_old_world() {
     let (settings, scenes) = (Settings::default(), scenes());
-    let (mut three, mut lookout) = (Three::new(), IncrementalPlanner::default());
-    three.set(0, Some(&scenes[1]));
+    let (mut few, mut lookout) = (Few::new(), IncrementalPlanner::default());
+    few.set(0, Some(&scenes[1]));
     let mut next = |world: &World, settings: &Settings, later: u64| {
         lookout.next(&View::new(world, scene::now(), settings), Duration::from_secs(later)).len()
     };
-    let planned = next(&three.world, &settings, 0);
+    let planned = next(&few.world, &settings, 0);
     assert!(planned > 0);
-    assert_eq!(next(&three.world, &settings, 1), planned);
-    let mut stale = three.world.clone();
+    assert_eq!(next(&few.world, &settings, 1), planned);
+    let mut stale = few.world.clone();
     stale.freshness = Freshness::Loading;
     assert_eq!(next(&stale, &settings, 2), 0, "nothing is done in an old world");
-    assert_eq!(next(&three.world, &settings, 3), planned);
+    assert_eq!(next(&few.world, &settings, 3), planned);
 }

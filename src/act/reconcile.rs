@@ -11,7 +11,9 @@ mod finish;
 mod identity;
 mod policy_reports;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use facts::view::View;
 use kube::Client;
@@ -28,6 +30,9 @@ use crate::act::telemetry::{chain, repeated};
 
 /// The pause after planning, as a multiple of the time that planning took, which is therefore at most a fifth of the whole.
 const PAUSE_FACTOR: u32 = 4;
+
+/// The longest time for which the steps of one plan are carried out. What is left is planned again: other steps may be more urgent.
+const LONGEST_PASS: Duration = Duration::from_secs(2);
 
 /// Carries out the plan while this replica leads, each time the world has `changed` or a step may have become due.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
@@ -46,19 +51,26 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
         let looked = Instant::now();
         let steps = context.look(|view| lookout.next(view, began.elapsed()));
         let rest = looked.elapsed() * PAUSE_FACTOR;
-        let mut anew = false;
+        // Clusters whose next steps must be planned again, because a step that destroys changes their world.
+        let mut changed_by_us = BTreeSet::new();
+        let mut more = false;
         for step in pace.due(&steps, began.elapsed()) {
-            // The steps after one that destroys are planned again, because it changes the world.
-            anew = step.destroys();
-            if !context.may(step) {
+            more = looked.elapsed() > LONGEST_PASS;
+            if more {
                 break;
             }
-            one(&context, &mut pace, step, began).await;
-            if anew {
-                break;
+            let cluster = step.cluster();
+            if changed_by_us.contains(&cluster) {
+                continue;
+            }
+            if step.destroys() {
+                changed_by_us.insert(cluster);
+            }
+            if context.may(step) {
+                one(&context, &mut pace, step, began).await;
             }
         }
-        if anew {
+        if more || !changed_by_us.is_empty() {
             // A plan that keeps changing must not starve other tasks.
             tokio::task::yield_now().await;
             continue;
@@ -146,7 +158,7 @@ impl StepContext {
     /// Returns whether the step may begin: this replica holds the lease, which no step outlasts, and a step that destroys still
     /// follows from the current world. This is checked again before every single call that deletes.
     fn may(&self, step: &Step) -> bool {
-        self.leading.holds() && (!step.destroys() || self.look(plan::next).contains(step))
+        self.leading.holds() && (!step.destroys() || self.look(|view| plan::still_due(step, view)))
     }
 
     /// Calls `look` with a view of the current world.

@@ -58,7 +58,7 @@ pub use rollout_request::RolloutRequest;
 pub use state::State;
 pub use texts::Room;
 pub use world::{World, is_cluster, is_cluster_by_template};
-pub use world_diff::{Changed, WorldDiff};
+pub use world_diff::{Changed, Places, WorldDiff};
 
 /// Namespaces that no rule ever touches: the control plane must be able to repair itself.
 pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];

@@ -81,21 +81,33 @@ impl Step {
         matches!(self, Self::Delete(_) | Self::Finish(_) | Self::Configure(_) | Self::Evict { .. })
     }
 
+    /// Returns the StatefulSet that the step is about.
+    pub fn cluster(&self) -> Id {
+        match self {
+            Self::Address { pod, .. } | Self::Identity { pod, .. } => {
+                let set = pod.name.rsplit_once('-').map_or(&*pod.name, |(set, _)| set);
+                Id::new(&pod.namespace, set)
+            }
+            Self::Condemn(it) | Self::Delete(it) => it.id.clone(),
+            Self::Mark(Mark { id, .. })
+            | Self::Correct { mark: Mark { id, .. }, .. }
+            | Self::Finish(Finish { id, .. })
+            | Self::Announce(Announcement { id, .. })
+            | Self::Evict { id, .. }
+            | Self::Ask { id, .. } => id.clone(),
+            Self::Configure(it) => it.id.clone(),
+        }
+    }
+
     /// Returns the object that the step changes, as `kubectl get` names it.
     pub fn object(&self) -> String {
-        let set = |id: &Id| format!("StatefulSet {id}");
         match self {
             Self::Address { pod, .. } | Self::Identity { pod, .. } => format!("Pod {pod}"),
             Self::Evict { id, pod, .. } => format!("Pod {}/{pod}", id.namespace),
             Self::Condemn(it) | Self::Delete(it) => {
                 format!("{} {}/{}", it.target.kind.name(), it.id.namespace, it.target.name)
             }
-            Self::Mark(Mark { id, .. })
-            | Self::Correct { mark: Mark { id, .. }, .. }
-            | Self::Finish(Finish { id, .. })
-            | Self::Announce(Announcement { id, .. })
-            | Self::Ask { id, .. } => set(id),
-            Self::Configure(it) => set(&it.id),
+            _ => format!("StatefulSet {}", self.cluster()),
         }
     }
 
@@ -219,6 +231,12 @@ impl Announcement {
 /// Returns all steps that are due, always in the same order: by namespace, then by name.
 pub fn next(view: &View<'_>) -> Vec<Step> {
     view.world.clusters().flat_map(|cluster| of(cluster, view)).chain(no_longer_adopted(view)).collect()
+}
+
+/// Returns whether this step of a cluster still follows from the view.
+pub fn still_due(step: &Step, view: &View<'_>) -> bool {
+    let Id { namespace, name } = step.cluster();
+    view.cluster(&namespace, &name).is_some_and(|cluster| of(cluster, view).contains(step))
 }
 
 /// Returns the Events about clusters that the settings no longer adopt. Their number is limited, because an editor of a

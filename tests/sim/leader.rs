@@ -3,6 +3,7 @@
 //! Owns: the effect of each step on the API server. Must not know: why a step is right, or when it is due (the real
 //! `plan::StepScheduler` decides). A new step is one more arm in [`Sim::effect`].
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use engine::inject;
@@ -31,10 +32,18 @@ impl Sim {
         self.guard.listen(index, &self.store, now);
         let time = Duration::from_millis(now);
         let steps = self.guard.look(index, now, |view| self.lookout.next(view, time));
+        // Clusters whose next steps must be planned again.
+        let mut changed = BTreeSet::new();
         for step in self.pace.due(&steps, time).into_iter().cloned().collect::<Vec<_>>() {
-            // A destructive step must still follow from the current view.
-            if step.destroys() && !self.guard.look(index, now, |view| plan::next(view).contains(&step)) {
-                break;
+            if changed.contains(&step.cluster()) {
+                continue;
+            }
+            if step.destroys() {
+                changed.insert(step.cluster());
+                // A destructive step must still follow from the current view.
+                if !self.guard.look(index, now, |view| plan::still_due(&step, view)) {
+                    continue;
+                }
             }
             let outcome = self.effect(&step);
             let (name, short) = (format!("guard-{index} leads"), brief(&step));
@@ -44,9 +53,6 @@ impl Sim {
             });
             self.pace.did(&step, time);
             self.laws.applied(now, &short);
-            if step.destroys() {
-                break;
-            }
         }
         let again = u64::try_from(self.pace.again(&steps, time).as_millis()).unwrap().max(SECOND / 10);
         if self.looks_again <= now || now + again < self.looks_again {

@@ -269,6 +269,13 @@ impl Facts {
 
     /// Notes the clusters that use this object.
     fn touch(&mut self, kind: Kind, id: &Id, words: &[(By, String)]) {
+        let sets = self.sets_using(kind, id, words);
+        self.touched.extend(sets);
+    }
+
+    /// Returns the StatefulSets whose clusters use this object. Objects of other owners are used by none; a StatefulSet that
+    /// appears or disappears uses itself.
+    pub(super) fn sets_using(&self, kind: Kind, id: &Id, words: &[(By, String)]) -> Vec<Id> {
         let found = |by, word: &str| self.index.names(by, &id.namespace, word);
         let mut names: Vec<String> = match kind {
             Kind::StatefulSet => vec![id.name.clone()],
@@ -293,10 +300,7 @@ impl Facts {
             }
         }
         let sets = names.iter().map(|name| Id::new(&id.namespace, name));
-        // A StatefulSet that appears or disappears touches itself; objects of other owners touch no cluster.
-        let there = |it: &Id| kind == Kind::StatefulSet || self.stateful_set(it).is_some();
-        let touched: Vec<_> = sets.filter(there).collect();
-        self.touched.extend(touched);
+        sets.filter(|it| kind == Kind::StatefulSet || self.stateful_set(it).is_some()).collect()
     }
 
     /// Marks all clusters as changed.

@@ -11,16 +11,49 @@ use std::time::Duration;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
-use super::facts::Map;
-use super::{Freshness, Id, View, World};
+use objects::Kind;
+
+use super::index::By;
+use super::{Facts, Freshness, Id, View, World};
+use crate::revision::Digest;
 use crate::settings::Settings;
 
-/// The namespaces in which something may have changed.
+/// Where something may have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
     Everywhere,
-    /// Only these namespaces; all other objects are unchanged.
-    In(BTreeSet<String>),
+    /// Only here; everything else is unchanged.
+    In(Places),
+}
+
+/// The namespaces and clusters in which something may have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Namespaces in which anything may have changed.
+    pub whole: BTreeSet<String>,
+    /// Clusters of which pods, claims, snapshots or the StatefulSet have changed, but not its specification: other clusters of the
+    /// namespace rarely depend on these.
+    pub clusters: BTreeSet<Id>,
+}
+
+impl Places {
+    /// Returns all namespaces in which something may have changed.
+    pub fn namespaces(mut self) -> BTreeSet<String> {
+        self.whole.extend(self.clusters.into_iter().map(|id| id.namespace));
+        self.whole
+    }
+
+    /// Adds these clusters of a namespace; if there are none, all of it.
+    fn add(&mut self, namespace: &str, clusters: impl IntoIterator<Item = Id>) {
+        let mut some = false;
+        for id in clusters {
+            some = true;
+            self.clusters.insert(id);
+        }
+        if !some && !self.whole.contains(namespace) {
+            self.whole.insert(namespace.to_owned());
+        }
+    }
 }
 
 /// The world, the settings and the freshness at the last look.
@@ -32,7 +65,7 @@ pub struct WorldDiff {
 }
 
 impl WorldDiff {
-    /// Returns the namespaces in which something may have changed since the last look. Some things change by time
+    /// Returns where something may have changed since the last look. Some things change by time
     /// alone, so everything is looked at as often as `at_least_every` requires.
     pub fn changed(&mut self, view: &View<'_>, now: Duration, at_least_every: Duration) -> Changed {
         let seen = (view.world.clone(), view.settings.clone(), view.freshness);
@@ -53,34 +86,53 @@ impl WorldDiff {
 }
 
 impl World {
-    /// Returns the namespaces in which an object has changed. Nodes concern all namespaces.
+    /// Returns where an object has changed. Nodes concern all namespaces.
     fn changed_since(&self, before: &World) -> Changed {
         let (new, old) = (&self.facts, &before.facts);
         if new.adoption() != old.adoption() || new.nodes.diff(&old.nodes).next().is_some() {
             return Changed::Everywhere;
         }
-        let mut places = BTreeSet::new();
-        differ(&new.stateful_sets, &old.stateful_sets, &mut places);
-        differ(&new.deployments, &old.deployments, &mut places);
-        differ(&new.pods, &old.pods, &mut places);
-        differ(&new.claims, &old.claims, &mut places);
-        differ(&new.services, &old.services, &mut places);
-        differ(&new.config_maps, &old.config_maps, &mut places);
-        differ(&new.budgets, &old.budgets, &mut places);
-        differ(&new.autoscalers, &old.autoscalers, &mut places);
-        each(&new.not_created, &old.not_created, |id| places.extend([id.namespace.clone()]));
-        each(&new.unreadable, &old.unreadable, |(_, id)| places.extend([id.namespace.clone()]));
-        each(&new.namespaces, &old.namespaces, |name| places.extend([name.clone()]));
+        let mut places = Places::default();
+        let mut whole = |id: &Id| places.add(&id.namespace, []);
+        each(&new.deployments, &old.deployments, &mut whole);
+        each(&new.services, &old.services, &mut whole);
+        each(&new.budgets, &old.budgets, &mut whole);
+        each(&new.autoscalers, &old.autoscalers, &mut whole);
+        each(&new.not_created, &old.not_created, &mut whole);
+        each(&new.unreadable, &old.unreadable, |(_, id)| places.add(&id.namespace, []));
+        each(&new.namespaces, &old.namespaces, |name| places.add(name, []));
+        let sets = |kind, id: &Id| old.sets_of(kind, id).into_iter().chain(new.sets_of(kind, id));
+        each(&new.pods, &old.pods, |id| places.add(&id.namespace, sets(Kind::Pod, id)));
+        each(&new.claims, &old.claims, |id| places.add(&id.namespace, sets(Kind::Claim, id)));
+        let is_snapshot = |id: &Id| Digest::of_copy(&id.name).is_some();
+        each(&new.config_maps, &old.config_maps, |id| {
+            let sets = is_snapshot(id).then(|| sets(Kind::ConfigMap, id));
+            places.add(&id.namespace, sets.into_iter().flatten());
+        });
+        let is_same = |id: &Id| match (new.stateful_sets.get(id), old.stateful_sets.get(id)) {
+            (Some(new), Some(old)) => new.spec == old.spec,
+            _ => false,
+        };
+        each(&new.stateful_sets, &old.stateful_sets, |id| {
+            places.add(&id.namespace, is_same(id).then(|| id.clone()));
+        });
+        places.clusters.retain(|id| !places.whole.contains(&id.namespace));
         Changed::In(places)
     }
 }
 
-fn differ<T: Eq>(new: &Map<T>, old: &Map<T>, places: &mut BTreeSet<String>) {
-    each(new, old, |id: &Id| {
-        if !places.contains(&id.namespace) {
-            places.insert(id.namespace.clone());
+impl Facts {
+    /// Returns the StatefulSets whose clusters use this pod, claim or snapshot of a ConfigMap.
+    fn sets_of(&self, kind: Kind, id: &Id) -> Vec<Id> {
+        let mut sets = self.sets_using(kind, id, &self.words(kind, id));
+        if kind == Kind::ConfigMap {
+            let named =
+                |by| self.index.names(by, &id.namespace, &id.name).map(|name| Id::new(&id.namespace, name));
+            sets.extend(named(By::SetThatNotes));
+            sets.extend(named(By::PodThatReads).flat_map(|pod| self.sets_of(Kind::Pod, &pod)));
         }
-    });
+        sets
+    }
 }
 
 /// Calls `take` for each key whose values differ.
@@ -98,15 +150,24 @@ fn each<K: Ord, V: PartialEq>(new: &OrdMap<K, V>, old: &OrdMap<K, V>, mut take: 
 mod tests {
     use super::*;
     use crate::galera::adopt::Adoption;
-    use crate::view::Facts;
+    use crate::revision::Revision;
+    use crate::view::RolloutRecord;
     use jiff::Timestamp;
-    use objects::{Kind, Object};
+    use objects::Object;
 
     fn put(facts: &mut Facts, kind: Kind, namespace: &str, name: &str, rest: &str) {
         let meta = format!(
             r#"{{"name":"{name}","namespace":"{namespace}","labels":{{"app":"galera","instance":"x"}}}}"#
         );
         facts.put(Object::read(kind, &format!(r#"{{"metadata":{meta}{rest}}}"#)).unwrap());
+    }
+
+    /// Returns the namespaces in which something changed; `None`: everywhere.
+    fn namespaces(changed: Changed) -> Option<BTreeSet<String>> {
+        match changed {
+            Changed::Everywhere => None,
+            Changed::In(places) => Some(places.namespaces()),
+        }
     }
 
     /// Every kind that is held makes its own namespace due, and no other; what comes again as it was makes none.
@@ -133,10 +194,10 @@ mod tests {
         let mut look = |facts: &mut Facts, settings: &Settings, world: &mut World, later: u64| {
             *world = world.after(facts);
             now += Duration::from_secs(later);
-            last.changed(&View::new(world, Timestamp::UNIX_EPOCH, settings), now, every)
+            namespaces(last.changed(&View::new(world, Timestamp::UNIX_EPOCH, settings), now, every))
         };
-        let only = |names: &[&str]| Changed::In(names.iter().map(|&name| name.to_owned()).collect());
-        assert_eq!(look(&mut facts, &settings, &mut world, 0), Changed::Everywhere, "the first look");
+        let only = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>());
+        assert_eq!(look(&mut facts, &settings, &mut world, 0), None, "the first look");
         assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&[]));
         for (kind, namespace, rest) in kinds {
             put(&mut facts, kind, namespace, "it", rest);
@@ -168,16 +229,73 @@ mod tests {
         put(&mut facts, Kind::Namespace, "", "labelled", "");
         assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&["labelled"]));
         put(&mut facts, Kind::Node, "", "node", "");
-        assert_eq!(look(&mut facts, &settings, &mut world, 1), Changed::Everywhere, "nodes are everybody's");
+        assert_eq!(look(&mut facts, &settings, &mut world, 1), None, "nodes are everybody's");
         let warns = Settings::read("mode: warn", &crate::settings::Names::default()).unwrap();
-        assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere, "other settings");
+        assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "other settings");
         assert_eq!(look(&mut facts, &warns, &mut world, 59), only(&[]));
-        assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere, "it is time");
+        assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "it is time");
         let other = Adoption::from_texts(["app=db"]).unwrap();
         let (mut none, mut same) = (Facts::of(&other), World::empty(&other, Freshness::Current));
-        assert_eq!(look(&mut none, &warns, &mut same, 1), Changed::Everywhere, "other labels count");
-        assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere);
+        assert_eq!(look(&mut none, &warns, &mut same, 1), None, "other labels count");
+        assert_eq!(look(&mut facts, &warns, &mut world, 1), None);
         world.freshness = Freshness::Loading;
-        assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere, "an old view");
+        assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "an old view");
+    }
+    /// Of a thousand clusters in one namespace, one is looked at if its pods, its claims, its snapshots or its marks change.
+    #[test]
+    fn what_changed_of_one_cluster_is_not_looked_for_in_others() {
+        let labels = |instance: &str| format!(r#""labels":{{"app":"galera","instance":"{instance}"}}"#);
+        let set = |name: &str, marks: &str, replicas: u8| {
+            let containers = r#"[{"name":"mariadb","image":"mariadb:10.11"}]"#;
+            let template =
+                format!(r#"{{"metadata":{{{}}},"spec":{{"containers":{containers}}}}}"#, labels(name));
+            let meta = format!(r#"{{"name":"{name}","namespace":"db","annotations":{{{marks}}}}}"#);
+            format!(r#"{{"metadata":{meta},"spec":{{"replicas":{replicas},"template":{template}}}}}"#)
+        };
+        let of_instance = |kind, name: &str, rest: &str| {
+            let meta = format!(r#"{{"name":"{name}","namespace":"db",{}}}"#, labels("b"));
+            Object::read(kind, &format!(r#"{{"metadata":{meta}{rest}}}"#)).unwrap()
+        };
+        let settings = Settings::default();
+        let mut facts = Facts::of(&settings.adoption);
+        for name in ["a", "b", "c"] {
+            facts.put(Object::read(Kind::StatefulSet, &set(name, "", 3)).unwrap());
+        }
+        let (mut world, mut last) = (World::build(facts.clone(), Freshness::Current), WorldDiff::default());
+        let mut look = |facts: &mut Facts| {
+            world = world.after(facts);
+            let view = View::new(&world, Timestamp::UNIX_EPOCH, &settings);
+            match last.changed(&view, Duration::ZERO, Duration::from_secs(60)) {
+                Changed::In(Places { whole, clusters }) => {
+                    (whole.len(), clusters.into_iter().map(|id| id.name).collect::<String>())
+                }
+                Changed::Everywhere => (0, "everywhere".to_owned()),
+            }
+        };
+        let (one, all) = ((0, "b".to_owned()), (1, String::new()));
+        assert_eq!(look(&mut facts), (0, "everywhere".to_owned()));
+        let digest = "0123456789abcdef0123456789abcdef";
+        let snapshot = format!("conf-gatera-{digest}");
+        let record = RolloutRecord::settled(Revision::read(&format!("conf={digest}")).unwrap()).text();
+        let record = format!(r#""gatera.dev/configuration":{}"#, serde_json::to_string(&record).unwrap());
+        facts.put(of_instance(Kind::Pod, "b-0", ""));
+        assert_eq!(look(&mut facts), one, "a pod with its labels came");
+        facts.remove(Kind::Pod, &Id::new("db", "b-0"));
+        assert_eq!(look(&mut facts), one, "it went");
+        facts.put(of_instance(Kind::Claim, "data-b-0", ""));
+        assert_eq!(look(&mut facts), one, "a claim came");
+        facts.put(Object::read(Kind::StatefulSet, &set("b", &record, 3)).unwrap());
+        assert_eq!(look(&mut facts), one, "its marks changed");
+        facts.put(of_instance(Kind::ConfigMap, &snapshot, ""));
+        assert_eq!(look(&mut facts), one, "a snapshot that its record names came");
+        facts.put(Object::read(Kind::StatefulSet, &set("b", &record, 4)).unwrap());
+        assert_eq!(look(&mut facts), all, "its specification changed");
+        facts.put(of_instance(Kind::ConfigMap, "conf", ""));
+        assert_eq!(look(&mut facts), all, "a ConfigMap that may be anybody's");
+        facts.put(of_instance(Kind::Pod, "proxy", r#","spec":{"nodeName":"n"}"#));
+        facts.put(of_instance(Kind::Service, "b", ""));
+        assert_eq!(look(&mut facts), all, "a Service, which counts more than a pod");
+        facts.remove(Kind::StatefulSet, &Id::new("db", "b"));
+        assert_eq!(look(&mut facts), all, "a cluster went");
     }
 }

@@ -110,7 +110,8 @@ impl IncrementalAudit {
                 self.places.retain(|name, _| there.contains(name));
                 there
             }
-            Changed::In(mut places) => {
+            Changed::In(places) => {
+                let mut places = places.namespaces();
                 let waiting = self.places.iter().filter(|(_, place)| place.held_back > 0);
                 places.extend(waiting.map(|(name, _)| name.clone()));
                 places

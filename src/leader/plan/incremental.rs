@@ -1,5 +1,5 @@
-//! The plan, kept between two looks: the steps of a namespace are valid until something in it changes, or for ten
-//! seconds.
+//! The plan, kept between two looks: a cluster is planned again if something that concerns it has changed, if it has steps, or
+//! after ten seconds.
 //!
 //! Must not know: what a step is for, or a clock; the caller counts the time.
 
@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Step, no_longer_adopted, of};
-use facts::view::{Changed, Freshness, View, WorldDiff};
+use facts::view::{Changed, Cluster, Freshness, Id, Places, View, WorldDiff};
 
-/// The time after which all namespaces are planned again: some steps follow from time alone, such as the end of a
-/// reservation, and a few follow from another namespace.
+/// The time after which all clusters are planned again: some steps follow from time alone, such as the end of a
+/// reservation, and a few follow from another cluster or namespace.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 
 /// The steps of the last look, and the world that they follow from.
 #[derive(Debug, Default)]
 pub struct IncrementalPlanner {
     last: WorldDiff,
-    /// The steps of each namespace that has any.
-    steps: BTreeMap<String, Vec<Step>>,
+    /// The steps of each cluster that has any.
+    steps: BTreeMap<Id, Vec<Step>>,
 }
 
 impl IncrementalPlanner {
@@ -31,26 +31,24 @@ impl IncrementalPlanner {
         match self.last.changed(view, now, AT_LEAST_EVERY) {
             Changed::Everywhere => {
                 self.steps.clear();
-                for cluster in view.world.clusters() {
-                    let steps = of(cluster, view);
-                    if !steps.is_empty() {
-                        self.steps.entry(cluster.id.namespace.clone()).or_default().extend(steps);
-                    }
-                }
+                view.world.clusters().for_each(|cluster| self.plan(cluster, view));
             }
-            Changed::In(mut places) => {
+            Changed::In(Places { whole, mut clusters }) => {
                 // A planned step may be outdated by time alone.
-                places.extend(self.steps.keys().cloned());
-                for place in places {
-                    let steps: Vec<_> = view.clusters_in(&place).flat_map(|it| of(it, view)).collect();
-                    if steps.is_empty() {
-                        self.steps.remove(&place)
-                    } else {
-                        self.steps.insert(place, steps)
-                    };
-                }
+                clusters.extend(std::mem::take(&mut self.steps).into_keys());
+                let named = clusters.iter().filter_map(|id| view.cluster(&id.namespace, &id.name));
+                let named = named.filter(|it| !whole.contains(&it.id.namespace));
+                let there = whole.iter().flat_map(|place| view.clusters_in(place));
+                named.chain(there).for_each(|cluster| self.plan(cluster, view));
             }
         }
         self.steps.values().flatten().cloned().chain(no_longer_adopted(view)).collect()
+    }
+
+    fn plan(&mut self, cluster: &Cluster, view: &View<'_>) {
+        let steps = of(cluster, view);
+        if !steps.is_empty() {
+            self.steps.insert(cluster.id.clone(), steps);
+        }
     }
 }

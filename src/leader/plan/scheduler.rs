@@ -4,7 +4,7 @@
 //! Must not know: what a step does, or a clock; the caller counts the time. A new leader starts with nothing
 //! remembered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::Step;
@@ -34,10 +34,11 @@ pub struct StepScheduler {
 impl StepScheduler {
     /// Returns the steps to do now.
     pub fn due<'s>(&mut self, steps: &'s [Step], now: Duration) -> Vec<&'s Step> {
-        self.asked.retain(|step, _| steps.contains(step));
-        self.rests.retain(|step, until| steps.contains(step) && until.is_none_or(|until| now < until));
-        self.waits.retain(|step, _| steps.contains(step));
-        self.refused.retain(|step, _| steps.contains(step));
+        let planned: HashSet<&Step> = steps.iter().collect();
+        self.asked.retain(|step, _| planned.contains(step));
+        self.rests.retain(|step, until| planned.contains(step) && until.is_none_or(|until| now < until));
+        self.waits.retain(|step, _| planned.contains(step));
+        self.refused.retain(|step, _| planned.contains(step));
         for step in steps.iter().filter(|step| !step.patience().is_zero()) {
             self.waits.entry(step.clone()).or_insert(now);
         }
