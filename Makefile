@@ -8,7 +8,7 @@ export GATERA_KUBERNETES ?= $(KUBERNETES)
 export GATERA_HELM ?= $(HELM)
 export GATERA_MARIADB ?= $(MARIADB)
 
-.PHONY: help demo test matrix sim e2e drills lab pages lint bench profile clean tools gatera-image
+.PHONY: help demo test matrix sim e2e drills lab pages lint bench profile image release clean tools gatera-image
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -84,11 +84,12 @@ lint: ## check formatting, clippy with warnings denied, documentation, spelling,
 	$(CARGO) clippy --test e2e -- --deny warnings
 	$(CARGO) check --quiet --bin gatera
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --no-deps --quiet
-	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/engine/inject/*.sh src/command/passwd/*.sh charts/galera/files/*.sh tests/lab/*.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
+	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/engine/inject/*.sh src/command/passwd/*.sh charts/galera/files/*.sh ci/*.sh tests/lab/*.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
 	&& shellcheck --shell=bash src/engine/inject/*.bash && shellcheck --external-sources tests/e2e/images/*.sh tests/e2e/images/bitnami/*.sh tests/e2e/images/bitnami/ini-file; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
-	@tests/lab/tools/typos.sh
-	@tests/lab/tools/deny.sh
+	@tests/lab/tools/crate.sh typos --format brief
+	@tests/lab/tools/crate.sh cargo-deny --locked --log-level error check --hide-inclusion-graph licenses bans sources
+	@$$(tests/lab/tools/build.sh actionlint)/actionlint
 
 # The shipped build, unless PROFILE names another.
 PROFILE ?= release
@@ -115,9 +116,16 @@ GUARD = $(if $(filter dev,$(PROFILE)),test --no-run --test e2e,build --bin gater
 
 gatera-image:
 	@tests/lab/machines/enter.sh --check
+	@$(MAKE) --no-print-directory image
+
+image: ## build the guard's image, without a container engine: target/gatera-image.tar, for `docker load` or `ctr images import`
 	@echo "building the guard's image (some minutes, the first time)" >&2
 	@RUSTFLAGS="$(STATICALLY)" $(CARGO) $(GUARD) --quiet --target $(HOST)
 	@tests/e2e/images/gatera.sh $(STATIC) $(GATERA_IMAGE)
+
+release: ## build the files of a release for this platform, the same from the same commit: target/release-VERSION
+	ci/release.sh platform
+	ci/release.sh common
 
 clean: ## remove build results (the built tools stay in their cache)
 	$(CARGO) clean

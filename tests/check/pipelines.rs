@@ -56,10 +56,13 @@ fn the_github_action_annotates_a_pull_request_and_fails() {
     let steps = action["runs"]["steps"].as_array().unwrap();
     let script: String = steps.iter().map(|step| format!("{}\n", step["run"].as_str().unwrap())).collect();
     let run = |against: &str, sarif: &str| {
-        let summary = temp.path().join("summary.md");
+        let (summary, path) = (temp.path().join("summary.md"), temp.path().join("path"));
         let _ = fs::remove_file(&summary);
         let variables = [
             ("GITHUB_ACTION_PATH", root().to_str().unwrap()),
+            ("GITHUB_PATH", path.to_str().unwrap()),
+            ("GATERA_URL", "https://github.com/OWNER/gatera"),
+            ("GATERA_REVISION", "main"),
             ("GITHUB_STEP_SUMMARY", summary.to_str().unwrap()),
             ("RUNNER_TEMP", temp.path().to_str().unwrap()),
             ("GATERA_PATHS", &inputs("paths")),
@@ -112,7 +115,8 @@ fn the_pre_commit_hook_judges_what_is_committed() {
     let hook = &yaml(".pre-commit-hooks.yaml");
     let hook = hook.as_array().map_or(hook, |all| &all[0]);
     let arguments: Vec<_> = hook["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
-    let script = format!("{} {}", hook["entry"].as_str().unwrap(), arguments.join(" "));
+    let entry = root().join(hook["entry"].as_str().unwrap());
+    let script = format!("{} {}", entry.display(), arguments.join(" "));
     let run = || bash(it.path(), &script, &[]).status.code();
     assert_eq!(run(), Some(0), "nothing is about to be committed");
     it.put("apps/db/galera.yaml", CLUSTER);
@@ -120,4 +124,50 @@ fn the_pre_commit_hook_judges_what_is_committed() {
     it.commit();
     it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 0"));
     assert_eq!(run(), Some(1));
+}
+
+/// Runs `ci/get.sh` where no gatera is on the path; returns its code and what it printed.
+fn get(home: &Path, url: &str, tag: &str) -> (i32, String) {
+    let mut command = Command::new(root().join("ci/get.sh"));
+    command.args([url, tag]).env("XDG_CACHE_HOME", home).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), text.trim().to_owned())
+}
+
+#[test]
+fn a_release_is_downloaded_once_and_only_with_its_checksum() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |path: &str| temp.path().join(path);
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let (name, release) = (format!("gatera-1.2.3-{target}"), at("releases/download/v1.2.3"));
+    fs::create_dir_all(release.join(&name)).unwrap();
+    fs::write(release.join(&name).join("gatera"), "#!/bin/sh\necho it runs\n").unwrap();
+    let pack = format!(
+        "chmod +x {name}/gatera; tar -czf {name}.tar.gz {name}; sha256sum {name}.tar.gz >SHA256SUMS; rm -r {name}"
+    );
+    assert!(bash(&release, &pack, &[]).status.success());
+    let url = format!("file://{}", temp.path().display());
+
+    let (code, text) = get(&at("home"), &url, "main");
+    assert!(code == 3 && text.starts_with("There is no release of gatera for main on "), "{code} {text}");
+    let (code, text) = get(&at("home"), &url, "v1.2.4");
+    assert!(
+        code == 3 && text.ends_with(&format!("gatera 1.2.4 could not be downloaded from {url}")),
+        "{code} {text}"
+    );
+
+    let (code, program) = get(&at("home"), &url, "v1.2.3");
+    assert_eq!(code, 0, "{program}");
+    assert_eq!(Command::new(&program).output().unwrap().stdout, b"it runs\n");
+    fs::write(release.join("SHA256SUMS"), format!("{}  {name}.tar.gz\n", "0".repeat(64))).unwrap();
+    assert_eq!(get(&at("home"), &url, "v1.2.3"), (0, program), "it is there");
+
+    let refused =
+        format!("The checksum of {name}.tar.gz is not the one in SHA256SUMS: it was not installed.");
+    assert_eq!(get(&at("another-home"), &url, "v1.2.3"), (1, refused.clone()));
+    fs::write(release.join("SHA256SUMS"), "").unwrap();
+    assert_eq!(get(&at("another-home"), &url, "v1.2.3"), (1, refused), "a file without a checksum");
+    let left: Vec<_> = fs::read_dir(at("another-home/gatera/releases")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -2,7 +2,7 @@
 # Builds the lab's programs from the versions pinned in go.mod beside it, once, into a cache outside the tree.
 #
 # usage: build.sh [TOOL...]      default: etcd kube-apiserver kube-controller-manager kubectl
-# also:  coredns helm kube-proxy kube-scheduler kubectl-kudo kubelet kudo-manager kwok promtool
+# also:  actionlint coredns helm kube-proxy kube-scheduler kubectl-kudo kubelet kudo-manager kwok promtool
 #
 # GATERA_KUBERNETES=1.33  another Kubernetes than the one pinned in go.mod: its programs come from kubernetes-1.33
 # GATERA_HELM=3           another Helm, from helm-3
@@ -19,6 +19,7 @@ say() { printf '%s\n' "$*" >&2; }
 
 package_of() {
     case $1 in
+    actionlint) echo github.com/rhysd/actionlint/cmd/actionlint ;;
     coredns) echo github.com/coredns/coredns ;;
     etcd) echo go.etcd.io/etcd/server/v3 ;;
     helm) echo "helm.sh/helm/v${GATERA_HELM:-4}/cmd/helm" ;;
@@ -40,7 +41,7 @@ module_of() {
     helm) release_of helm "${GATERA_HELM:-}" ;;
     *kudo*) echo kudo ;;
     kube*) release_of kubernetes "${GATERA_KUBERNETES:-}" ;;
-    promtool) echo promtool ;;
+    actionlint | promtool) echo "$1" ;;
     *) echo . ;;
     esac
 }
