@@ -55,12 +55,16 @@ pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure
     for event in &it.events {
         announce(client, event).await?;
     }
-    let version =
-        context.look(|view| Some(view.cluster(ns, &it.id.name)?.workload.metadata.resource_version.clone()));
+    let known = context.look(|view| {
+        let cluster = view.cluster(ns, &it.id.name)?;
+        Some((cluster.workload.metadata.resource_version.clone(), cluster.note.is_some()))
+    });
+    let ((version, has_record), text) = (known.unwrap_or_default(), it.note.text());
     let api: Api<StatefulSet> = Api::namespaced(client.clone(), ns);
-    let (version, text) = (version.unwrap_or_default(), it.note.text());
     annotate(&api, &it.id.name, &it.uid, &version, marks::CONFIGURATION, Some(&text)).await?;
-    if it.note.next.is_none() {
+    // Before the first record there was nothing to keep, and an API server lists the snapshots of one cluster by looking at all
+    // ConfigMaps of its namespace.
+    if has_record && it.note.next.is_none() {
         sweep(context, &it.id, &it.note).await?;
     }
     Ok(Done::Yes)
