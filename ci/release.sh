@@ -8,7 +8,7 @@
 #             kubectl plugin for krew, and the checksums of all files
 #
 # GATERA_TARGET=TARGET            another Rust target than this machine's, for example x86_64-apple-darwin on arm64
-# GATERA_REPOSITORY=URL           the repository whose releases people download from, for krew; without it there is no manifest
+# GATERA_REPOSITORY=URL           the repository whose releases people download from: for krew, and for links in the charts
 # GATERA_IMAGE_REPOSITORY=NAME    the image that the charts name (REGISTRY/OWNER/gatera); default: gatera
 # GATERA_IMAGE_DIGEST=sha256:…    its digest, which the charts then name, too
 # Exit status: 1 it failed, 2 wrong usage, 3 a program is missing.
@@ -104,8 +104,15 @@ chart() {
     cp -R "charts/$1" "$work/charts/"
     if [ "$1" = gatera ]; then
         sed -i.before -e "s|^  repository: gatera$|  repository: ${GATERA_IMAGE_REPOSITORY:-gatera}|" \
-            -e "s|^  tag: \"\"$|  tag: \"${GATERA_IMAGE_DIGEST:+$version@$GATERA_IMAGE_DIGEST}\"|" "$work/charts/gatera/values.yaml"
+            -e "s|^  digest: \"\"$|  digest: \"${GATERA_IMAGE_DIGEST:-}\"|" "$work/charts/gatera/values.yaml"
         rm "$work/charts/gatera/values.yaml.before"
+    fi
+    if [ "${GATERA_REPOSITORY:-}" ]; then
+        # In the package there is nothing that the links of this tree lead to.
+        printf 'home: %s\nsources: [%s]\n' "$GATERA_REPOSITORY" "$GATERA_REPOSITORY" >>"$work/charts/$1/Chart.yaml"
+        pages=$GATERA_REPOSITORY/blob/v$version
+        sed -i.before -e "s|](\.\./\.\./|]($pages/|g" -e "s|](\.\./|]($pages/charts/|g" "$work/charts/$1/README.md"
+        rm "$work/charts/$1/README.md.before"
     fi
     mkdir "$work/$1"
     "$helm" package "$work/charts/$1" --destination "$work/$1" >/dev/null

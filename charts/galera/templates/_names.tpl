@@ -34,9 +34,41 @@ instance: {{ .Release.Name }}
 kubectl -n {{ .Release.Namespace }} delete deployment/{{ .Release.Name }}-bootstrap service/{{ .Release.Name }}-bootstrap-svc configmap/{{ .Release.Name }}-bootstrap
 {{- end }}
 
+{{/* Arguments: root, and an image of the values. */}}
 {{- define "galera.image" -}}
-image: {{ printf "%s:%s" .repository .tag | quote }}
-imagePullPolicy: {{ .pullPolicy | default "IfNotPresent" }}
+{{- $registry := (.root.Values.global).imageRegistry | default .image.registry }}
+{{- $name := printf "%s:%s" .image.repository .image.tag -}}
+image: {{ printf "%s%s%s" (empty $registry | ternary "" (printf "%v/" $registry)) $name (empty .image.digest | ternary "" (printf "@%v" .image.digest)) | quote }}
+imagePullPolicy: {{ .image.pullPolicy | default "IfNotPresent" }}
+{{- end }}
+
+{{/* What every pod here says of images and nodes. */}}
+{{- define "galera.placed" -}}
+{{- with concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ kindIs "string" . | ternary . (get (kindIs "map" . | ternary . dict) "name") | quote }}
+{{- end }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The resources of a container that does little. */}}
+{{- define "galera.initResources" -}}
+{{- with .Values.initResources -}}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* The value `tls`, which is missing after `helm upgrade --reuse-values` of an older release. With `secret`: the Secret with the
@@ -151,25 +183,14 @@ automountServiceAccountToken: false
 terminationGracePeriodSeconds: 600
 securityContext:
   seccompProfile: {type: RuntimeDefault}
-{{- with .Values.imagePullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "galera.placed" . }}
 {{- end }}
 
 {{/* The server container, without its mounts. The image starts as root, gives the data to its own user and becomes that
      user: those are the capabilities, and KILL, to pass SIGTERM on to it. */}}
 {{- define "galera.server" -}}
 name: mariadb
-{{ include "galera.image" .Values.image }}
+{{ include "galera.image" (dict "root" . "image" .Values.image) }}
 # The step in front of the server: after a crash it starts from where its data is.
 command: [sh, /etc/galera/start-member.sh, docker-entrypoint.sh]
 args: [{{ include "galera.arguments" . }}]
@@ -226,6 +247,9 @@ resources:
 {{- if (include "galera.tls" . | fromJson).secret }}
 - {name: tls, mountPath: /etc/mysql/tls, readOnly: true}
 {{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* The volumes of those mounts. Arguments: root, the ConfigMap with the option file, the one with the script. */}}
@@ -252,5 +276,25 @@ resources:
   secret:
     secretName: {{ . }}
     items: [{key: ca.crt, path: ca.crt}, {key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+{{- end }}
+{{- with .root.Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The affinity of members: the given one, and no two on one node. */}}
+{{- define "galera.affinity" -}}
+{{- $affinity := deepCopy (.Values.affinity | default dict) }}
+{{- if .Values.antiAffinity }}
+{{- $matches := list (dict "key" "app" "operator" "In" "values" (list "galera")) (dict "key" "instance" "operator" "In" "values" (list .Release.Name)) }}
+{{- $apart := dict "labelSelector" (dict "matchExpressions" $matches) "topologyKey" "kubernetes.io/hostname" }}
+{{- $anti := $affinity.podAntiAffinity | default dict }}
+{{- $key := "requiredDuringSchedulingIgnoredDuringExecution" }}
+{{- $_ := set $anti $key (prepend (get $anti $key | default list) $apart) }}
+{{- $_ := set $affinity "podAntiAffinity" $anti }}
+{{- end }}
+{{- with $affinity -}}
+affinity:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}

@@ -4,6 +4,9 @@
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "gatera.selector" -}}
@@ -12,7 +15,27 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "gatera.image" -}}
+{{- with (.Values.global).imageRegistry | default .Values.image.registry }}{{ . }}/{{ end -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{/* The field imagePullSecrets of a pod. */}}
+{{- define "gatera.imagePullSecrets" -}}
+{{- with concat .Values.imagePullSecrets ((.Values.global).imagePullSecrets | default list) -}}
+imagePullSecrets:
+{{- range . }}
+- name: {{ kindIs "string" . | ternary . (get (kindIs "map" . | ternary . dict) "name") | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The Secret with a certificate that the guard does not make itself; empty: it makes its own. */}}
+{{- define "gatera.certificate" -}}
+{{- if and .Values.tls.existingSecret .Values.tls.issuerRef }}
+{{- fail "tls: existingSecret and issuerRef exclude each other" }}
+{{- end }}
+{{- if .Values.tls.issuerRef }}gatera-issued{{ else }}{{ .Values.tls.existingSecret }}{{ end }}
 {{- end }}
 
 {{/* Pod Security "restricted", and stricter settings. */}}

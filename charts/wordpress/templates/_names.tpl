@@ -32,9 +32,31 @@ tier: {{ .tier }}
 {{- with .Values.database.galera }}{{ . }}-cs{{ else }}{{ .Values.namePrefix }}wordpress-mysql{{ end -}}
 {{- end }}
 
+{{/* Arguments: root, and an image of the values. */}}
 {{- define "wordpress.image" -}}
-image: {{ printf "%s:%s" .repository .tag | quote }}
-imagePullPolicy: {{ .pullPolicy | default "IfNotPresent" }}
+{{- $registry := (.root.Values.global).imageRegistry | default .image.registry }}
+{{- $name := printf "%s:%s" .image.repository .image.tag -}}
+image: {{ printf "%s%s%s" (empty $registry | ternary "" (printf "%v/" $registry)) $name (empty .image.digest | ternary "" (printf "@%v" .image.digest)) | quote }}
+imagePullPolicy: {{ .image.pullPolicy | default "IfNotPresent" }}
+{{- end }}
+
+{{/* The resources of a container that does little. */}}
+{{- define "wordpress.initResources" -}}
+resources:
+  {{- toYaml (.Values.initResources | default dict) | nindent 2 }}
+{{- end }}
+
+{{/* Labels of a pod of a tier, and its annotations. */}}
+{{- define "wordpress.podMetadata" -}}
+labels:
+  {{- include "wordpress.tier" . | nindent 2 }}
+  {{- with .root.Values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .root.Values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* The environment of a container that connects as WordPress does. */}}
@@ -46,9 +68,14 @@ valueFrom:
 {{/* Fields of every pod here. */}}
 {{- define "wordpress.pod" -}}
 automountServiceAccountToken: false
-{{- with .Values.imagePullSecrets }}
+{{- with concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) }}
 imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+{{- range . }}
+- name: {{ kindIs "string" . | ternary . (get (kindIs "map" . | ternary . dict) "name") | quote }}
+{{- end }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:
@@ -67,11 +94,17 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Gives a volume to the user that writes there: not every kind of volume supports fsGroup. The only container that is root.
-       Arguments: root, the volume's name, its place, the user's number. */}}
+{{/* Gives a volume to the user that writes there: not every kind of volume supports fsGroup. The only container that is root; an item of
+       a list, or nothing. Arguments: root, the volume's name, its place, the user's number. */}}
 {{- define "wordpress.prepares" -}}
-name: volume
-{{ include "wordpress.image" .root.Values.initImage }}
+{{- if dig "enabled" true (.root.Values.volumePermissions | default dict) -}}
+- name: volume
+  {{- include "wordpress.preparer" . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "wordpress.preparer" -}}
+{{ include "wordpress.image" (dict "root" .root "image" .root.Values.initImage) }}
 command: [sh, -c, 'chown "$1:$1" "$0" || echo "$0 stays as it is"', {{ .place }}, {{ .user | quote }}]
 securityContext:
   runAsUser: 0
@@ -79,6 +112,7 @@ securityContext:
   runAsNonRoot: false
   allowPrivilegeEscalation: false
   capabilities: {drop: [ALL], add: [CHOWN]}
+{{ include "wordpress.initResources" .root }}
 volumeMounts:
 - {name: {{ .volume }}, mountPath: {{ .place }}}
 {{- end }}
@@ -96,7 +130,7 @@ metadata:
     helm.sh/resource-policy: keep
 spec:
   accessModes: [ReadWriteOnce]
-  {{- with .class }}
+  {{- with .class | default (.root.Values.global).storageClass }}
   storageClassName: {{ . }}
   {{- end }}
   resources:
