@@ -6,6 +6,7 @@ mod ports;
 mod probes;
 mod scripts;
 mod tls;
+mod values;
 
 use std::collections::BTreeMap;
 
@@ -389,53 +390,4 @@ fn passwords_are_generated_once_each() {
     let member = &own["StatefulSet/galera-instance-galera"]["spec"]["template"]["spec"];
     assert_eq!(member["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]["name"], "mine");
     assert_eq!(member["volumes"][0]["projected"]["sources"][1]["secret"]["name"], "mine");
-}
-
-#[test]
-fn what_can_be_chosen_arrives() {
-    let flags = [
-        "--set=networkPolicy.enabled=true,service.type=LoadBalancer,service.annotations.a=b,podLabels.c=d",
-        "--set=extraVolumes[0].name=more,extraVolumeMounts[0].name=more,extraVolumeMounts[0].mountPath=/more",
-        "--set=affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight=1",
-        "--set=affinity.nodeAffinity.x=1,priorityClassName=high,ports.replication=5567,ports.ist=5568",
-    ];
-    let objects = rendered(&flags);
-    let clients = &objects["Service/galera-instance-cs"];
-    assert_eq!(
-        (&clients["spec"]["type"], &clients["metadata"]["annotations"]["a"]),
-        (&json!("LoadBalancer"), &json!("b"))
-    );
-    let template = &objects["StatefulSet/galera-instance-galera"]["spec"]["template"];
-    assert_eq!(
-        (&template["metadata"]["labels"]["c"], &template["spec"]["priorityClassName"]),
-        (&json!("d"), &json!("high"))
-    );
-    let affinity = &template["spec"]["affinity"];
-    let [required, preferred] = ["required", "preferred"].map(|it| {
-        affinity["podAntiAffinity"][format!("{it}DuringSchedulingIgnoredDuringExecution")]
-            .as_array()
-            .unwrap()
-            .len()
-    });
-    assert_eq!((required, preferred, &affinity["nodeAffinity"]["x"]), (1, 1, &json!(1)));
-    let founder = &objects["Deployment/galera-instance-bootstrap"]["spec"]["template"];
-    for pod in [&template["spec"], &founder["spec"]] {
-        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
-        assert!(mounts.contains(&json!({ "name": "more", "mountPath": "/more" })), "{mounts:?}");
-        assert!(pod["volumes"].as_array().unwrap().contains(&json!({ "name": "more" })));
-    }
-    // Only servers of this cluster reach the ports of servers; every server is selected.
-    let policy = &objects["NetworkPolicy/galera-instance-galera"]["spec"];
-    let ports = |rule: &Value| {
-        rule["ports"].as_array().unwrap().iter().map(|it| it["port"].as_i64().unwrap()).collect::<Vec<_>>()
-    };
-    assert_eq!((ports(&policy["ingress"][0]), &policy["ingress"][0]["from"]), (vec![3306], &Value::Null));
-    assert_eq!(ports(&policy["ingress"][1]), [4444, 5567, 5567, 5568]);
-    assert_eq!(policy["ingress"][1]["from"][0]["podSelector"], policy["podSelector"]);
-    let selector: objects::Selector = serde_json::from_value(policy["podSelector"].clone()).unwrap();
-    for template in [template, founder] {
-        let labels = serde_json::from_value(template["metadata"]["labels"].clone()).unwrap();
-        assert!(selector.selects(&labels), "{labels:?}");
-    }
-    assert!(!rendered(&[]).contains_key("NetworkPolicy/galera-instance-galera"));
 }

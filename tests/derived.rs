@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use engine::exemptions::users::EXEMPT;
 use engine::rule::Page;
-use engine::rules::GALERA;
 use engine::webhooks::{ENTRIES, Entry, Selects};
 use gatera::rulebook;
 use objects::Kind;
 use serde_json::{Value, json};
+
+use crate::guarded::program;
 
 /// Every file with derived parts is up to date. Set `WRITE_PAGES` to write the files.
 #[test]
@@ -40,7 +42,6 @@ fn what_is_derived_is_current() {
 type Part = (&'static str, fn(&str) -> String);
 
 const PARTS: &[Part] = &[
-    ("README.md", readme),
     ("docs/packs.md", packs),
     ("docs/architecture.md", |text| with_table(text, "", ENTRY_COLUMNS, ENTRIES.iter().map(entry_row))),
     ("docs/coverage.md", |text| with_table(text, "", "| caller | may delete | because |", exempt_rows())),
@@ -66,11 +67,38 @@ fn pages() -> BTreeMap<String, String> {
         pages.insert(format!("charts/gatera/files/rules/{}", page.id), lasting);
     }
     pages.insert("docs/rules/README.md".to_owned(), index);
+    pages.insert("docs/commands.md".to_owned(), commands());
     let settings = [("settings", facts::settings::schema())];
     for (name, schema) in report::schemas().into_iter().chain(settings) {
         pages.insert(format!("docs/schemas/{name}.json"), format!("{:#}\n", schema.as_value()));
     }
     pages
+}
+
+/// Returns the page with the help of every command, as the program prints it.
+fn commands() -> String {
+    let help = |words: &[&str]| {
+        let output = Command::new(program()).args(words).arg("--help").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let named = |text: &str| {
+        let rows = text.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  "));
+        let names = rows.map(|(name, _)| name.to_owned());
+        let is_command = |name: &String| !name.contains([' ', '<', ',']) && name != "help";
+        names.filter(is_command).collect::<Vec<_>>()
+    };
+    let mut page = "# Commands\n\nWhat `gatera COMMAND --help` prints.\n".to_owned();
+    for command in named(&help(&[])) {
+        let text = help(&[&command]);
+        page.push_str(&format!("\n## gatera {command}\n\n```\n{text}```\n"));
+        if text.contains("\nCommands:\n") {
+            for below in named(&text) {
+                let text = help(&[&command, &below]);
+                page.push_str(&format!("\n### gatera {command} {below}\n\n```\n{text}```\n"));
+            }
+        }
+    }
+    page
 }
 
 /// Returns a page as it is stored beside the others for readers without the program, who fill in the time themselves.
@@ -98,15 +126,10 @@ fn documentation(page: &Page) -> String {
     })
 }
 
-fn readme(text: &str) -> String {
-    let rows = GALERA.iter().map(|it| format!("| {} | {} | {} |", it.id, it.name, it.summary()));
-    let text = with_table(text, "## The rules that exist", "| id | name | in short |", rows);
-    let packs = rulebook().packs().iter().map(|pack| format!("* **{}**: {}.", pack.name, pack.protects));
-    with_lines(&text, "([docs/packs.md](docs/packs.md)):\n\n", |line| line.starts_with("* "), packs)
-}
-
 fn packs(text: &str) -> String {
-    rulebook().packs().iter().fold(text.to_owned(), |text, pack| {
+    let protects = rulebook().packs().iter().map(|pack| format!("* **{}**: {}.", pack.name, pack.protects));
+    let text = with_lines(text, "They protect:\n\n", |line| line.starts_with("* "), protects);
+    rulebook().packs().iter().fold(text, |text, pack| {
         let section = format!("\n## {}\n", pack.name);
         let rows = pack.rules.iter().map(|it| format!("| [{0}](rules/{0}.md) | {1} |", it.id, it.summary()));
         let text = with_table(&text, &section, "| rule | in short |", rows);

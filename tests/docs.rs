@@ -84,6 +84,7 @@ fn pages() -> Vec<PathBuf> {
         "README.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
+        "SECURITY.md",
         "certs/README.md",
         "charts/gatera/README.md",
         "charts/galera/README.md",

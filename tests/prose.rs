@@ -16,7 +16,7 @@ const NOT_SAID: [(&str, &str); 8] = [
 ];
 
 /// The files and folders that are checked: everything that users or engineers read.
-const PLACES: &[&str] = &["src", "docs", "README.md", "CONTRIBUTING.md", "certs", "charts"];
+const PLACES: &[&str] = &["src", "docs", "README.md", "SECURITY.md", "CONTRIBUTING.md", "certs", "charts"];
 
 fn files(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
