@@ -6,7 +6,6 @@
 //! there are only those of the API servers: two, a second apart. They are set by an hour while no reservation counts, or, in
 //! every other run, once at any time. In those runs each replica has read the Lease before, because until then it has only these
 //! clocks; and a clock that is set back before a replica looks again counts as never set for it.
-//! before a replica looked again was never set for it.
 
 use std::sync::Arc;
 
