@@ -147,7 +147,7 @@ fn bodies_that_never_end_take_no_more_than_their_budget() {
 fn answers_that_nobody_takes_are_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     let (guard, bundle) = guard(folder.path(), "untaken");
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = crowd::runtime();
     let crowd = runtime.spawn(crowd::untaken_answers(48, guard.webhooks, bundle.clone()));
     each_is_answered(&guard, &bundle);
     let thrown_out = runtime.block_on(crowd).unwrap();

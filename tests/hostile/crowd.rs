@@ -77,8 +77,14 @@ fn more_files() {
     }
 }
 
-/// Starts this many hostile connections, which act until the runtime is dropped. Real attackers have a machine of their own, so
-/// these get only CPU time that nothing else needs.
+/// Returns a runtime for hostile connections. Real attackers have a machine of their own, so these get only CPU time that nothing
+/// else needs.
+pub fn runtime() -> Runtime {
+    let last = || rustix::process::setpriority_process(None, 19).map(drop).unwrap_or_default();
+    Builder::new_multi_thread().worker_threads(2).on_thread_start(last).enable_all().build().unwrap()
+}
+
+/// Starts this many hostile connections, which act until the runtime is dropped.
 pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally>) {
     more_files();
     let tally = Arc::<Tally>::default();
@@ -90,9 +96,7 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally
         .flat_map(|(way, percent)| std::iter::repeat_n(*way, count * percent / 100))
         .collect();
     assert_eq!(ways.len(), count);
-    let last = || rustix::process::setpriority_process(None, 19).map(drop).unwrap_or_default();
-    let crowd =
-        Builder::new_multi_thread().worker_threads(2).on_thread_start(last).enable_all().build().unwrap();
+    let crowd = runtime();
     for (turn, way) in ways.into_iter().enumerate() {
         let (one, tally) = (Arc::clone(&one), Arc::clone(&tally));
         crowd.spawn(async move {
@@ -143,6 +147,7 @@ async fn without_end(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<()> 
         stream.write_all(head(text.len()).as_bytes()).await?;
         stream.write_all(&text).await?;
         stream.flush().await?;
+        sleep(AT_LEISURE).await;
     }
 }
 
