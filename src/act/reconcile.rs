@@ -30,8 +30,7 @@ use crate::act::telemetry::{chain, repeated};
 
 /// The pause after planning, as a multiple of the time that planning took, which is therefore at most a fifth of the whole.
 const PAUSE_FACTOR: u32 = 4;
-
-/// The longest time for which the steps of one plan are carried out. What is left is planned again: other steps may be more urgent.
+/// The longest time for which the steps of one plan are carried out, however long planning took. What is left is planned again: other steps may be more urgent.
 const LONGEST_PASS: Duration = Duration::from_secs(2);
 
 /// Carries out the plan while this replica leads, each time the world has `changed` or a step may have become due.
@@ -50,12 +49,13 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
         changed.mark_unchanged();
         let looked = Instant::now();
         let steps = context.look(|view| lookout.next(view, began.elapsed()));
-        let rest = looked.elapsed() * PAUSE_FACTOR;
+        let planned = Instant::now();
+        let rest = (planned - looked) * PAUSE_FACTOR;
         // Clusters whose next steps must be planned again, because a step that destroys changes their world.
         let mut changed_by_us = BTreeSet::new();
         let mut more = false;
         for step in pace.due(&steps, began.elapsed()) {
-            more = looked.elapsed() > LONGEST_PASS;
+            more = planned.elapsed() > LONGEST_PASS;
             if more {
                 break;
             }
