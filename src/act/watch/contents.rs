@@ -212,10 +212,8 @@ impl Contents {
         let beyond = |share: &NamespaceQueue| {
             share.beyond.first().filter(|_| share.looked_at.len() < self.most).cloned()
         };
-        let id = self.room.that_fits().or_else(|| {
-            let mut shares = self.shares.values().filter(|_| self.beyond > 0);
-            shares.find_map(beyond)
-        })?;
+        let of_namespaces = || if self.beyond == 0 { None } else { self.shares.values().find_map(beyond) };
+        let id = self.room.that_fits().or_else(of_namespaces)?;
         if self.lack().is_some() {
             return None;
         }

@@ -229,7 +229,7 @@ mod tests {
         put(&mut facts, Kind::Namespace, "", "labelled", "");
         assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&["labelled"]));
         put(&mut facts, Kind::Node, "", "node", "");
-        assert_eq!(look(&mut facts, &settings, &mut world, 1), None, "nodes are everybody's");
+        assert_eq!(look(&mut facts, &settings, &mut world, 1), None, "nodes concern all namespaces");
         let warns = Settings::read("mode: warn", &crate::settings::Names::default()).unwrap();
         assert_eq!(look(&mut facts, &warns, &mut world, 1), None, "other settings");
         assert_eq!(look(&mut facts, &warns, &mut world, 59), only(&[]));
@@ -291,7 +291,7 @@ mod tests {
         facts.put(Object::read(Kind::StatefulSet, &set("b", &record, 4)).unwrap());
         assert_eq!(look(&mut facts), all, "its specification changed");
         facts.put(of_instance(Kind::ConfigMap, "conf", ""));
-        assert_eq!(look(&mut facts), all, "a ConfigMap that may be anybody's");
+        assert_eq!(look(&mut facts), all, "a ConfigMap that any cluster may read");
         facts.put(of_instance(Kind::Pod, "proxy", r#","spec":{"nodeName":"n"}"#));
         facts.put(of_instance(Kind::Service, "b", ""));
         assert_eq!(look(&mut facts), all, "a Service, which counts more than a pod");
