@@ -17,7 +17,9 @@ cd "$(dirname "$0")"
 case $# in
 0)
     url=$(git remote get-url origin)
-    tag=$(git describe --tags --exact-match 2>/dev/null) || tag= ;;
+    # pre-commit fetches one commit without its tags, so the repository is asked for the tag of this version.
+    tag=v$(sed -n 's/^version = "\(.*\)"/\1/p' ../Cargo.toml | head -n 1)
+    git ls-remote origin "refs/tags/$tag" "refs/tags/$tag^{}" | grep -q "^$(git rev-parse HEAD)" || tag= ;;
 2) url=$1 tag=$2 ;;
 *)
     say "usage: $0 [URL TAG]"

@@ -171,3 +171,30 @@ fn a_release_is_downloaded_once_and_only_with_its_checksum() {
     let left: Vec<_> = fs::read_dir(at("another-home/gatera/releases")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// pre-commit fetches one commit of a repository, and no tags.
+#[test]
+fn a_checkout_without_tags_knows_its_release() {
+    let temp = tempfile::tempdir().unwrap();
+    let set_up = format!(
+        r#"mkdir -p ours/ci; cp {get} ours/ci/; cd ours; printf 'version = "1.2.3"\n' >Cargo.toml
+        git init --quiet; git add --all; git -c user.name=a -c user.email=a@b commit --quiet --message=x; git tag v1.2.3
+        name=gatera-1.2.3-{arch}-unknown-linux-gnu; mkdir -p releases/download/v1.2.3/$name; cd releases/download/v1.2.3
+        touch $name/gatera; chmod +x $name/gatera; tar -czf $name.tar.gz $name; sha256sum $name.tar.gz >SHA256SUMS
+        cd ../../../..; git init --quiet theirs; cd theirs; git remote add origin "file://$PWD/../ours"
+        git fetch --quiet --depth=1 origin v1.2.3; git checkout --quiet FETCH_HEAD"#,
+        get = root().join("ci/get.sh").display(),
+        arch = std::env::consts::ARCH,
+    );
+    let output = bash(temp.path(), &set_up, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let get = || {
+        let mut command = Command::new(temp.path().join("theirs/ci/get.sh"));
+        command.env("XDG_CACHE_HOME", temp.path().join("home")).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(get(), Some(0));
+    let later = "cd theirs; git -c user.name=a -c user.email=a@b commit --quiet --allow-empty --message=y";
+    assert!(bash(temp.path(), later, &[]).status.success());
+    assert_eq!(get(), Some(3), "a commit after the release is no release");
+}
