@@ -81,7 +81,7 @@ debian() {
     cp LICENSE "$root/usr/share/doc/gatera/copyright"
     {
         printf 'Package: gatera\nVersion: %s\nArchitecture: %s\nSection: database\nPriority: optional\n' "$version" "$architecture"
-        printf 'Maintainer: %s\n' "$(git log -1 --format='%an <%ae>')"
+        printf 'Maintainer: the maintainers of gatera\n'
         printf 'Description: %s\n' "$(sed -n 's/^description = "\(.*\)"/\1/p' Cargo.toml | head -n 1)"
     } >"$root/DEBIAN/control"
     find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
