@@ -12,6 +12,7 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_rustls::client::TlsStream;
@@ -35,16 +36,20 @@ enum Way {
 /// second would take all its time.
 const AT_LEISURE: Duration = Duration::from_millis(500);
 
-/// How many of a hundred connections are of each kind. Few are of the kind that costs the attacker as much as the guard.
+/// The handshakes at a time. On a busy machine each of hundreds at once would take longer than the guard waits for it.
+static HANDSHAKES: Semaphore = Semaphore::const_new(4);
+
+/// How many of a hundred connections are of each kind. The first two take all places by themselves, as they cost nothing. Few are
+/// of the kinds that cost the attacker as much as the guard.
 const WAYS: [(Way, usize); 8] = [
-    (Way::Silent, 25),
-    (Way::HalfHandshake, 15),
-    (Way::SlowHeaders, 20),
-    (Way::SlowBody, 20),
-    (Way::UnfinishedBody, 6),
-    (Way::HugeHeaders, 6),
-    (Way::Unfolding, 2),
-    (Way::Unread, 6),
+    (Way::Silent, 45),
+    (Way::HalfHandshake, 30),
+    (Way::SlowHeaders, 8),
+    (Way::SlowBody, 8),
+    (Way::UnfinishedBody, 3),
+    (Way::HugeHeaders, 3),
+    (Way::Unfolding, 1),
+    (Way::Unread, 2),
 ];
 
 /// How often connections of each kind got far enough to do harm. A test whose connections are all turned away proves nothing.
@@ -77,10 +82,10 @@ fn more_files() {
     }
 }
 
-/// Returns a runtime for hostile connections. Real attackers have a machine of their own, so these get only CPU time that nothing
-/// else needs.
+/// Returns a runtime for hostile connections. Real attackers have a machine of their own, so these get a tenth of the CPU time
+/// that others get.
 pub fn runtime() -> Runtime {
-    let last = || rustix::process::setpriority_process(None, 19).map(drop).unwrap_or_default();
+    let last = || rustix::process::setpriority_process(None, 10).map(drop).unwrap_or_default();
     Builder::new_multi_thread().worker_threads(2).on_thread_start(last).enable_all().build().unwrap()
 }
 
@@ -89,12 +94,9 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally
     more_files();
     let tally = Arc::<Tally>::default();
     let one = config(bundle, None);
-    // Connections that must be accepted before they can do harm come first: later ones find all places taken.
-    let ways: Vec<_> = WAYS
-        .iter()
-        .rev()
-        .flat_map(|(way, percent)| std::iter::repeat_n(*way, count * percent / 100))
-        .collect();
+    // One of each kind after the other, so that each does harm before all places are taken.
+    let of_each = |turn| WAYS.iter().rev().filter(move |(_, percent)| turn < count * percent / 100);
+    let ways: Vec<_> = (0..count).flat_map(of_each).map(|(way, _)| *way).collect();
     assert_eq!(ways.len(), count);
     let crowd = runtime();
     for (turn, way) in ways.into_iter().enumerate() {
@@ -166,7 +168,7 @@ async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, tally: &Tally) -
             drip(stream, &[0; 64]).await
         }
         Way::SlowHeaders => {
-            let stream = connect(to, one).await?;
+            let stream = in_turn(to, one).await?;
             tally.count(way);
             drip(stream, head(100).as_bytes()).await
         }
@@ -192,7 +194,7 @@ async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, tally: &Tally) -
             drip(stream, b"").await
         }
         Way::HugeHeaders => {
-            let mut stream = connect(to, one).await?;
+            let mut stream = in_turn(to, one).await?;
             stream.write_all(b"POST /validate HTTP/1.1\r\n").await?;
             for turn in 0..2000 {
                 stream.write_all(format!("x-{turn}: {}\r\n", "y".repeat(500)).as_bytes()).await?;
@@ -266,9 +268,15 @@ fn verbose() -> Vec<u8> {
     .into_bytes()
 }
 
+/// Opens a connection when few others are being opened.
+async fn in_turn(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+    let _turn = HANDSHAKES.acquire().await;
+    connect(to, one).await
+}
+
 /// Opens a connection and has one request answered, so that it looks like an API server's.
 async fn introduced(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
-    let mut stream = connect(to, one).await?;
+    let mut stream = in_turn(to, one).await?;
     let text = unreadable();
     stream.write_all(head(text.len()).as_bytes()).await?;
     stream.write_all(text).await?;
@@ -284,5 +292,6 @@ async fn introduced(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsSt
 async fn without_room(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(4096)?;
+    let _turn = HANDSHAKES.acquire().await;
     encrypted(socket.connect(to).await?, to, one).await
 }
