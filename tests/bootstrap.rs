@@ -120,7 +120,7 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
         (Scene { stateful_set: rolls, ..formed() }, "a rollout of the StatefulSet is under way"),
         (
             Scene { mode: Some("audit".into()), ..formed() },
-            "namespace db is in mode audit, in which gatera changes nothing",
+            "namespace db is in mode audit, in which gatera removes and restarts nothing",
         ),
         (
             scene(&["unverified", "ready", "unverified"]),

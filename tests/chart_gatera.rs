@@ -311,7 +311,8 @@ fn its_rights_are_enough() {
 fn its_rights_are_no_more_than_it_needs() {
     let (plane, _) = guarded::shared();
     for (verb, what, may) in [
-        ("get", "secret/gatera-tls", "yes"),
+        ("get", "secret/gatera-tls", "no"),
+        ("update", "secret/gatera-tls", "yes"),
         ("get", "configmap/any", "yes"),
         ("get", "pod/any", "no"),
         ("list", "secrets", "no"),
@@ -321,6 +322,7 @@ fn its_rights_are_no_more_than_it_needs() {
         ("create", "secrets", "no"),
         ("delete", "secret/other", "no"),
         ("create", "lease.coordination.k8s.io/gatera", "yes"),
+        ("patch", "lease.coordination.k8s.io/gatera", "no"),
         ("create", "lease.coordination.k8s.io/other", "no"),
         ("create", "validatingwebhookconfigurations.admissionregistration.k8s.io", "no"),
         ("patch", "validatingwebhookconfigurations.admissionregistration.k8s.io/other", "no"),

@@ -295,11 +295,11 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
     steps
 }
 
-/// Returns why the guard changes nothing in the cluster's namespace, if that is so.
+/// Returns why the guard removes and restarts nothing in the cluster's namespace, if that is so.
 fn looks_only(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let ns = &*cluster.id.namespace;
     let mode = view.only_looks(ns)?;
-    Some(format!("namespace {ns} is in mode {}, in which gatera changes nothing", mode.name()))
+    Some(format!("namespace {ns} is in mode {}, in which gatera removes and restarts nothing", mode.name()))
 }
 
 /// The time for which a state must last to be worth an Event.

@@ -317,7 +317,10 @@ fn a_clean_up_rests_where_gatera_only_looks() {
             small.step();
         }
         small.object("Namespace", NAMESPACE).unwrap()["metadata"]["labels"]["gatera.dev/mode"] = json!(mode);
-        assert_eq!(kept(&small), format!("namespace db is in mode {mode}, in which gatera changes nothing"));
+        assert_eq!(
+            kept(&small),
+            format!("namespace db is in mode {mode}, in which gatera removes and restarts nothing")
+        );
         assert!(small.look(plan::next).iter().all(|step| matches!(step, Step::Announce(_))));
     }
 }

@@ -222,7 +222,7 @@ fn nobody_restarts_while_something_else_goes_on() {
     );
     waits(
         Situation { mode: "audit", ..new() },
-        "held: namespace db is in mode audit, in which gatera changes nothing",
+        "held: namespace db is in mode audit, in which gatera removes and restarts nothing",
     );
     waits(Situation { mode: "audit", note: Value::Null, ..new() }, "absent");
 }

@@ -25,9 +25,9 @@
 //!
 //! * To turn the guard off for a namespace, set its label `gatera.dev/mode` to `off`: nothing is refused, injected,
 //!   held at 0 replicas, marked or removed there. With `warn` and `audit` nothing is refused or held at 0, but new pods
-//!   are still injected, and the controller works. In every mode the guard protects its own annotations on StatefulSets,
-//!   Deployments and new pods, because it would trust them later. Pods that run keep what was injected until they are deleted.
-//!   To turn off one rule, use the settings file.
+//!   are still injected, and the controller works (in `audit` it removes and restarts nothing). In every mode the guard
+//!   protects its own annotations on StatefulSets, Deployments and new pods, because it would trust them later. Pods that run
+//!   keep what was injected until they are deleted. To turn off one rule, use the settings file.
 //! * Write an override as `"G07 until=2026-12-01T10:00:00Z reason=…"`, an hour ahead at most.
 //! * To suspend refusals in a namespace for a few minutes, in an emergency: `gatera break-glass db --for 15m --reason '…'`. It
 //!   writes `gatera.dev/break-glass` on the namespace, with an end time that the guard enforces. Each command that would have
