@@ -27,6 +27,7 @@ mod charts;
 mod check;
 mod cli;
 mod cluster;
+mod definitions;
 mod derived;
 mod docs;
 mod doctor;

@@ -1,0 +1,75 @@
+//! What is created for cert-manager and for Prometheus's operator: an API server that has the definitions of their makers accepts
+//! it, and knows each field.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::lab::{self, ControlPlane, User};
+
+const CERTIFICATES: &str = "github.com/cert-manager/cert-manager";
+const MONITORING: &str = "github.com/prometheus-operator/prometheus-operator";
+const EXAMPLES: &str = include_str!("../certs/cert-manager.yaml");
+
+/// Returns the folder of a module that is pinned in `lab/tools/definitions`, and downloads it if it is not there.
+fn folder(module: &str) -> PathBuf {
+    let pins = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/tools/definitions");
+    let mut go = Command::new("go");
+    go.args(["mod", "download", "-json", module]).current_dir(pins).env("GOWORK", "off");
+    let output = go.output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    answer["Dir"].as_str().unwrap_or_else(|| panic!("{answer}")).into()
+}
+
+fn define(plane: &ControlPlane, module: &str, path: &str, names: &[&str]) {
+    for name in names {
+        let file = folder(module).join(format!("{path}_{name}.yaml"));
+        let file = format!("--filename={}", file.display());
+        plane.kubectl(User::Admin, &["apply", "--server-side", &file]).succeeded();
+        plane
+            .kubectl(User::Admin, &["wait", "--for=condition=Established", "--timeout=60s", &file])
+            .succeeded();
+    }
+}
+
+/// Returns the objects of these groups that a chart renders.
+fn rendered(plane: &ControlPlane, ns: &str, chart: &str, values: &[&str]) -> String {
+    let folder = format!("{}/charts/{chart}", env!("CARGO_MANIFEST_DIR"));
+    let fixed = ["template", "shop", &folder, "--namespace", ns];
+    let text = plane.helm(User::Admin, &[&fixed, values].concat()).succeeded();
+    let theirs = |text: &&str| {
+        text.contains("apiVersion: cert-manager.io") || text.contains("apiVersion: monitoring.coreos.com")
+    };
+    text.split("\n---").filter(theirs).collect::<Vec<_>>().join("\n---\n")
+}
+
+#[test]
+fn what_is_created_for_others_is_as_they_define_it() {
+    let plane = lab::shared();
+    define(plane, CERTIFICATES, "deploy/crds/cert-manager.io", &["certificates", "issuers"]);
+    let path = "example/prometheus-operator-crd/monitoring.coreos.com";
+    define(plane, MONITORING, path, &["servicemonitors", "prometheusrules"]);
+    let ns = plane.namespace("definitions");
+    let issuer = "--set=tls.issuerRef.name=ours";
+    let monitored = "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true";
+    for (text, kinds) in [
+        (
+            EXAMPLES.replace("namespace: gatera}", &format!("namespace: {ns}}}")),
+            "IssuerCertificateIssuerCertificate",
+        ),
+        (rendered(plane, &ns, "gatera", &[issuer, monitored]), "CertificatePrometheusRuleServiceMonitor"),
+        (rendered(plane, &ns, "galera", &[issuer]), "Certificate"),
+    ] {
+        let apply = [
+            "apply",
+            "--validate=strict",
+            "--output=jsonpath={.kind}{.items[*].kind}",
+            "--namespace",
+            &ns,
+            "--filename=-",
+        ];
+        let applied = plane.kubectl_stdin(User::Admin, &apply, &text).succeeded();
+        assert_eq!(applied.replace("List", "").replace(' ', ""), kinds, "{text}");
+    }
+}
