@@ -100,9 +100,10 @@ bench: ## measure throughput, latency, CPU and memory against a server that does
 profile: ## count the instructions of each decision, by kind of request and phase, and of whole servers; keep the profiles (valgrind)
 	KEEP=1 $(BENCH) -- instructions
 
-tools: # built once in some minutes, and kept outside the tree; the last three take half a minute of that, promtool a minute or more
+tools: # built once in some minutes, and kept outside the tree; the last three take half a minute of that, promtool and kube-score a minute or more each
 	@tests/lab/tools/build.sh etcd kube-apiserver kube-controller-manager kubectl helm kwok kube-scheduler >/dev/null
 	@tests/lab/tools/build.sh promtool >/dev/null
+	@tests/lab/tools/build.sh kube-score >/dev/null
 
 # The program as the Dockerfile builds it, in an image.
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')

@@ -1,5 +1,7 @@
 //! What the three charts have in common: each value is described, and a chart may have them as dependencies.
 
+mod score;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

@@ -13,7 +13,7 @@
 //! | `nodes.rs`, `kwok.yaml` | nodes, if requested: scheduler and kwok |
 //! | `machines.rs`, `machines/` | real nodes: containerd, kubelet, network, DNS, images, volumes (root, Linux) |
 //! | `command.rs` | one run of a tool, and what it printed |
-//! | `kubectl.rs`, `helm.rs`, `kudo.rs`, `promtool.rs` | the tools themselves; fresh namespaces |
+//! | `kubectl.rs`, `helm.rs`, `kudo.rs`, `checkers.rs` | the tools themselves; fresh namespaces |
 //! | `audit.rs` | what the guard requested from the API server |
 //! | `stored.rs` | what is written behind the API server's back |
 //! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
@@ -30,6 +30,7 @@
 )]
 
 mod audit;
+mod checkers;
 mod command;
 mod control_plane;
 mod error;
@@ -39,7 +40,6 @@ mod kudo;
 mod machines;
 mod nodes;
 mod pod_status;
-mod promtool;
 #[cfg(test)]
 mod selftest;
 mod standins;

@@ -2,7 +2,7 @@
 # Builds the lab's programs from the versions pinned in go.mod beside it, once, into a cache outside the tree.
 #
 # usage: build.sh [TOOL...]      default: etcd kube-apiserver kube-controller-manager kubectl
-# also:  actionlint coredns helm kube-proxy kube-scheduler kubectl-kudo kubelet kudo-manager kwok promtool
+# also:  actionlint coredns helm kube-proxy kube-scheduler kube-score kubectl-kudo kubelet kudo-manager kwok promtool
 #
 # GATERA_KUBERNETES=1.33  another Kubernetes than the one pinned in go.mod: its programs come from kubernetes-1.33
 # GATERA_HELM=3           another Helm, from helm-3
@@ -22,6 +22,7 @@ package_of() {
     actionlint) echo github.com/rhysd/actionlint/cmd/actionlint ;;
     coredns) echo github.com/coredns/coredns ;;
     etcd) echo go.etcd.io/etcd/server/v3 ;;
+    kube-score) echo github.com/zegl/kube-score/cmd/kube-score ;;
     helm) echo "helm.sh/helm/v${GATERA_HELM:-4}/cmd/helm" ;;
     kubectl-kudo) echo github.com/kudobuilder/kudo/cmd/kubectl-kudo ;;
     kudo-manager) echo github.com/kudobuilder/kudo/cmd/manager ;;
@@ -40,8 +41,8 @@ module_of() {
     case $1 in
     helm) release_of helm "${GATERA_HELM:-}" ;;
     *kudo*) echo kudo ;;
+    actionlint | kube-score | promtool) echo "$1" ;;
     kube*) release_of kubernetes "${GATERA_KUBERNETES:-}" ;;
-    actionlint | promtool) echo "$1" ;;
     *) echo . ;;
     esac
 }
