@@ -50,7 +50,7 @@ const GRANTS: &[Grant] = &[
     (&["list"], "batch", &["jobs", "cronjobs"], None, Where::Everywhere),
     (&["list"], "", &["replicationcontrollers"], None, Where::Everywhere),
     (
-        &["get", "list", "watch", "patch"],
+        &["list", "watch", "patch"],
         "admissionregistration.k8s.io",
         &["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
         Some("gatera"),
@@ -58,13 +58,13 @@ const GRANTS: &[Grant] = &[
     ),
     (&["create", "patch"], "", &["events"], None, Where::Everywhere),
     (
-        &["get", "list", "watch", "create", "patch", "update", "delete"],
+        &["list", "watch", "create", "patch", "update", "delete"],
         "",
         &["secrets"],
         Some("gatera-tls"),
         Where::Own,
     ),
-    (&["get", "create", "patch", "update"], "coordination.k8s.io", &["leases"], Some("gatera"), Where::Own),
+    (&["get", "create", "update"], "coordination.k8s.io", &["leases"], Some("gatera"), Where::Own),
     (&["list"], "discovery.k8s.io", &["endpointslices"], None, Where::Own),
 ];
 
