@@ -23,8 +23,9 @@ fn folder(module: &str) -> PathBuf {
 }
 
 fn define(plane: &ControlPlane, module: &str, path: &str, names: &[&str]) {
+    let folder = folder(module);
     for name in names {
-        let file = folder(module).join(format!("{path}_{name}.yaml"));
+        let file = folder.join(format!("{path}_{name}.yaml"));
         let file = format!("--filename={}", file.display());
         plane.kubectl(User::Admin, &["apply", "--server-side", &file]).succeeded();
         plane
@@ -33,7 +34,7 @@ fn define(plane: &ControlPlane, module: &str, path: &str, names: &[&str]) {
     }
 }
 
-/// Returns the objects of these groups that a chart renders.
+/// Returns the objects for cert-manager and for Prometheus's operator that a chart renders.
 fn rendered(plane: &ControlPlane, ns: &str, chart: &str, values: &[&str]) -> String {
     let folder = format!("{}/charts/{chart}", env!("CARGO_MANIFEST_DIR"));
     let fixed = ["template", "shop", &folder, "--namespace", ns];

@@ -23,6 +23,8 @@ const HOSTILE: usize = 1000;
 const ALLOWED_KIB: u64 = 128 * 1024;
 /// The time for which real clients ask again and again, while more and more of the crowd does harm.
 const CROWDED: Duration = Duration::from_secs(15);
+/// The number of connections that take no answers. Each costs the guard thirty refusals before the kernel buffers no more.
+const UNTAKEN: usize = 16;
 /// The number of requests of each real client: enough for their answers to be representative.
 const ENOUGH: usize = 20;
 /// The time after which a missing answer fails the test. The benchmark in `tests/bench/crowd.rs` measures the response times.
@@ -146,9 +148,6 @@ fn bodies_that_never_end_take_no_more_than_their_budget() {
     assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
     each_is_answered(&guard, &bundle);
 }
-
-/// The number of connections that take no answers. Each costs the guard thirty refusals before the kernel buffers no more.
-const UNTAKEN: usize = 16;
 
 /// The refusals have 100 KiB each, and the clients read none of them.
 #[test]

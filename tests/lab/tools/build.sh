@@ -22,8 +22,8 @@ package_of() {
     actionlint) echo github.com/rhysd/actionlint/cmd/actionlint ;;
     coredns) echo github.com/coredns/coredns ;;
     etcd) echo go.etcd.io/etcd/server/v3 ;;
-    kube-score) echo github.com/zegl/kube-score/cmd/kube-score ;;
     helm) echo "helm.sh/helm/v${GATERA_HELM:-4}/cmd/helm" ;;
+    kube-score) echo github.com/zegl/kube-score/cmd/kube-score ;;
     kubectl-kudo) echo github.com/kudobuilder/kudo/cmd/kubectl-kudo ;;
     kudo-manager) echo github.com/kudobuilder/kudo/cmd/manager ;;
     kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
