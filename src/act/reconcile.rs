@@ -30,7 +30,8 @@ use crate::act::telemetry::{chain, repeated};
 
 /// The pause after planning, as a multiple of the time that planning took, which is therefore at most a fifth of the whole.
 const PAUSE_FACTOR: u32 = 4;
-/// The longest time for which the steps of one plan are carried out, however long planning took. What is left is planned again: other steps may be more urgent.
+/// The longest time for which the steps of one plan are carried out, however long planning took. What is left is planned again:
+/// other steps may be more urgent.
 const LONGEST_PASS: Duration = Duration::from_secs(2);
 
 /// Carries out the plan while this replica leads, each time the world has `changed` or a step may have become due.

@@ -85,8 +85,8 @@ fn more_files() {
 /// Returns a runtime for hostile connections. Real attackers have a machine of their own, so these get a tenth of the CPU time
 /// that others get.
 pub fn runtime() -> Runtime {
-    let last = || rustix::process::setpriority_process(None, 10).map(drop).unwrap_or_default();
-    Builder::new_multi_thread().worker_threads(2).on_thread_start(last).enable_all().build().unwrap()
+    let lower = || rustix::process::setpriority_process(None, 10).map(drop).unwrap_or_default();
+    Builder::new_multi_thread().worker_threads(2).on_thread_start(lower).enable_all().build().unwrap()
 }
 
 /// Starts this many hostile connections, which act until the runtime is dropped.
