@@ -25,6 +25,7 @@ mod rollout_request;
 mod room;
 mod state;
 mod templates;
+mod text_room;
 mod texts;
 pub mod transfer;
 mod what_runs;
@@ -56,7 +57,7 @@ pub use pod_fact::{HANGS, PodFact, Reads};
 pub use reservations::{Reservation, Reservations};
 pub use rollout_request::RolloutRequest;
 pub use state::State;
-pub use texts::Room;
+pub use text_room::TextRoom;
 pub use world::{World, is_cluster, is_cluster_by_template};
 pub use world_diff::{Changed, Places, WorldDiff};
 

@@ -35,6 +35,10 @@ impl<T> ByName<T> {
         self.iter().map(|(_, it)| it)
     }
 
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().map(|(_, it)| it)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

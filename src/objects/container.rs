@@ -2,18 +2,20 @@
 //! [`Literal`], which cannot be printed by accident.
 
 use std::fmt;
+use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
 
 use super::meta::{list, name, variable};
 use super::quantity::Quantity;
 use super::references::SourceRef;
 use super::workload::Resources;
 
-/// Text that may hold a password. It can be read, but not printed by accident: its `Debug` hides it.
-#[derive(Clone, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(transparent)]
-pub struct Literal(String);
+/// Text that may hold a password. It can be read, but not printed by accident: its `Debug` hides it. A clone shares the
+/// text.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Literal(Arc<str>);
 
 impl Literal {
     /// Returns the text, to judge it. Never use it in a message.
@@ -24,7 +26,23 @@ impl Literal {
 
 impl From<&str> for Literal {
     fn from(text: &str) -> Self {
-        Self(text.to_owned())
+        Self(text.into())
+    }
+}
+
+impl<'de> Deserialize<'de> for Literal {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Literal;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Literal, E> {
+                Ok(Literal::from(text))
+            }
+        }
+        input.deserialize_str(Text)
     }
 }
 

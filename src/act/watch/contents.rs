@@ -2,14 +2,14 @@
 //!
 //! All ConfigMaps are watched by their metadata alone, which is small; the text of one is fetched when a guarded workload
 //! refers to it and its version has changed. In steady state nothing is fetched. The size of the texts that are kept is
-//! bounded ([`Room`]), and so is the number of ConfigMaps that are looked at, because users of one namespace can create any
+//! bounded ([`TextRoom`]), and so is the number of ConfigMaps that are looked at, because users of one namespace can create any
 //! number of them. Namespaces take turns, and a text that does not arrive is missing in its own namespace only.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
 
-use facts::view::{Id, Room};
+use facts::view::{Id, TextRoom};
 use futures_util::{StreamExt as _, stream};
 use kube::Client;
 use objects::{ConfigMap, Unreadable};
@@ -56,7 +56,7 @@ pub(super) struct Contents {
     last: String,
     /// When each text was found not to be of the version that exists.
     since: HashMap<Id, Instant>,
-    room: Room,
+    room: TextRoom,
     /// When a ConfigMap beyond a limit was last tried again.
     tried: Option<Instant>,
 }
@@ -93,7 +93,7 @@ impl Contents {
             beyond: 0,
             last: String::new(),
             since: HashMap::new(),
-            room: Room::within(memory),
+            room: TextRoom::within(memory),
             tried: None,
         }
     }
@@ -198,8 +198,8 @@ impl Contents {
         true
     }
 
-    /// Reserves room for this text.
-    pub(super) fn take(&mut self, map: &ConfigMap) -> Result<(), Unreadable> {
+    /// Reserves room for this ConfigMap, and lets it share equal texts of others.
+    pub(super) fn take(&mut self, map: &mut ConfigMap) -> Result<(), Unreadable> {
         self.room.take(map)
     }
 

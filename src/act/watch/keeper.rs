@@ -268,7 +268,7 @@ impl Keeper {
     fn fetched(&mut self, id: &Id, answer: Fetched) {
         if self.contents.came(id, &answer) {
             let problem = match answer {
-                Fetched::Text(map) => match self.contents.take(&map) {
+                Fetched::Text(mut map) => match self.contents.take(&mut map) {
                     Ok(()) => {
                         self.facts.unreadable.remove(&(Kind::ConfigMap, id.clone()));
                         self.facts.put(Object::ConfigMap(*map));

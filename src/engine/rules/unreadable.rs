@@ -8,7 +8,7 @@
 //! | kind | limit | beyond it |
 //! |---|---|---|
 //! | custom resource | 128 KiB each, 16 MiB together | requests about it are judged like all others; audits omit it, with a warning |
-//! | ConfigMap that a template reads | 512 KiB each; 256 and 2 MiB a namespace, 16 MiB together, if the guard has 128 MiB of memory | it is judged when it is written, and when a template that reads it is written; later requests are judged without it, with a warning |
+//! | ConfigMap that a template reads | 512 KiB each; 256 and 2 MiB a namespace, 16 MiB together, equal texts counted once, if the guard has 128 MiB of memory | it is judged when it is written, and when a template that reads it is written; later requests are judged without it, with a warning |
 //! | other objects | 128 KiB each; 4 MiB a namespace, if the guard has 128 MiB of memory | only the name is kept; the verdict on destructive requests in that namespace is UNKNOWN, and they are refused |
 //!
 //! When a template names ConfigMaps that no cluster has read, the guard reads them first. If too many requests do so at once, the verdict

@@ -1,0 +1,368 @@
+//! The room for texts of ConfigMaps: how many of them are kept.
+//!
+//! Users who may write in one namespace may create any number of ConfigMaps there, a megabyte each, and the guard has
+//! little memory. So no namespace takes the room of all others. A large text that several ConfigMaps hold is kept once:
+//! the scripts of a chart are the same in each of its releases. Such a text counts once in each namespace that holds it,
+//! and once for all of them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Id;
+use objects::{ConfigMap, Fingerprint, Literal, Unreadable};
+
+/// The largest size of one ConfigMap, in bytes: option files are a few kilobytes, scripts and dumps that a first start
+/// reads some hundred.
+const LARGEST: usize = 512 << 10;
+/// The fraction of the memory that all ConfigMaps may use, and that of one namespace: 16 MiB and 2 MiB of 128.
+const PART: usize = 8;
+const PART_OF_A_NAMESPACE: usize = 64;
+/// The least size, in bytes, of a text that is kept once.
+const LARGE: usize = 1 << 10;
+
+/// The texts that are kept, and the sizes of ConfigMaps that found no room.
+#[derive(Debug)]
+pub struct TextRoom {
+    /// The memory of the process, in bytes.
+    memory: usize,
+    kept: BTreeMap<Id, Size>,
+    large: HashMap<Fingerprint, LargeText>,
+    by_namespace: BTreeMap<String, usize>,
+    all: usize,
+    without: BTreeMap<Id, Size>,
+    /// Room was freed since all ConfigMaps without room were tried.
+    is_freed: bool,
+}
+
+/// The size of a ConfigMap, in bytes: of each large text, and of the rest.
+#[derive(Debug, Default)]
+struct Size {
+    large: BTreeMap<Fingerprint, usize>,
+    rest: usize,
+}
+
+/// A text that is kept once, and the number of ConfigMaps of each namespace that hold it.
+#[derive(Debug)]
+struct LargeText {
+    text: Literal,
+    holders: BTreeMap<String, usize>,
+}
+
+impl Size {
+    /// Returns the size without the large texts that are known.
+    fn without(&self, is_known: impl Fn(&Fingerprint) -> bool) -> usize {
+        self.rest
+            + self.large.iter().filter(|(text, _)| !is_known(text)).map(|(_, length)| length).sum::<usize>()
+    }
+}
+
+impl TextRoom {
+    /// Creates the room of a process with this memory, in bytes.
+    pub fn within(memory: usize) -> Self {
+        Self {
+            memory,
+            kept: BTreeMap::new(),
+            large: HashMap::new(),
+            by_namespace: BTreeMap::new(),
+            all: 0,
+            without: BTreeMap::new(),
+            is_freed: false,
+        }
+    }
+
+    /// Reserves room for this ConfigMap, in place of its earlier one. Its large texts become those that are kept.
+    pub fn take(&mut self, map: &mut ConfigMap) -> Result<(), Unreadable> {
+        let id = Id::of(&map.metadata);
+        self.leave(&id);
+        let size = self.size(map);
+        if let Some(why) = self.lacks(&id.namespace, &size) {
+            self.without.insert(id, size);
+            return Err(Unreadable::TooMuch(why));
+        }
+        *self.by_namespace.entry(id.namespace.clone()).or_default() += self.new_in(&id.namespace, &size);
+        self.all += self.new(&size);
+        for text in map.texts() {
+            let fingerprint = Fingerprint::of(text.look());
+            if size.large.contains_key(&fingerprint) {
+                let first = || LargeText { text: text.clone(), holders: BTreeMap::new() };
+                let kept = self.large.entry(fingerprint).or_insert_with(first);
+                if kept.text == *text {
+                    *text = kept.text.clone();
+                }
+            }
+        }
+        for text in size.large.keys() {
+            if let Some(kept) = self.large.get_mut(text) {
+                *kept.holders.entry(id.namespace.clone()).or_default() += 1;
+            }
+        }
+        self.kept.insert(id, size);
+        Ok(())
+    }
+
+    /// Drops this ConfigMap, which is not needed any more.
+    pub fn leave(&mut self, id: &Id) {
+        self.without.remove(id);
+        let Some(size) = self.kept.remove(id) else { return };
+        for text in size.large.keys() {
+            let Some(kept) = self.large.get_mut(text) else { continue };
+            if let Some(number) = kept.holders.get_mut(&id.namespace) {
+                *number -= 1;
+                if *number == 0 {
+                    kept.holders.remove(&id.namespace);
+                }
+            }
+            if kept.holders.is_empty() {
+                self.large.remove(text);
+            }
+        }
+        self.is_freed = true;
+        self.all -= self.new(&size);
+        let freed = self.new_in(&id.namespace, &size);
+        if let Some(of_its_namespace) = self.by_namespace.get_mut(&id.namespace) {
+            *of_its_namespace -= freed;
+            if *of_its_namespace == 0 {
+                self.by_namespace.remove(&id.namespace);
+            }
+        }
+    }
+
+    /// Marks a ConfigMap that found no room to be tried again, because it has changed. Returns false if it has room, or
+    /// is unknown.
+    pub fn try_again(&mut self, id: &Id) -> bool {
+        let Some(size) = self.without.get_mut(id) else { return false };
+        *size = Size::default();
+        self.is_freed = true;
+        true
+    }
+
+    /// Returns a ConfigMap that found no room, and would find it now.
+    pub fn that_fits(&mut self) -> Option<Id> {
+        let fits = |(id, size): &(&Id, &Size)| self.lacks(&id.namespace, size).is_none();
+        let next = self.without.iter().filter(|_| self.is_freed).find(fits).map(|(id, _)| id.clone());
+        self.is_freed = next.is_some();
+        next
+    }
+
+    /// Returns the size of a ConfigMap. Two different texts with the same fingerprint are not taken for the same one.
+    fn size(&self, map: &mut ConfigMap) -> Size {
+        let mut size = Size { rest: map.weight(), ..Size::default() };
+        let mut own = HashMap::new();
+        for text in map.texts().map(|text| &*text).filter(|text| text.look().len() >= LARGE) {
+            let fingerprint = Fingerprint::of(text.look());
+            let first = *own.entry(fingerprint).or_insert(text);
+            if first == text && self.large.get(&fingerprint).is_none_or(|kept| kept.text == *text) {
+                size.rest -= text.look().len();
+                size.large.insert(fingerprint, text.look().len());
+            }
+        }
+        size
+    }
+
+    /// Returns how much more room of this namespace the ConfigMap takes.
+    fn new_in(&self, namespace: &str, size: &Size) -> usize {
+        size.without(|text| self.large.get(text).is_some_and(|kept| kept.holders.contains_key(namespace)))
+    }
+
+    /// Returns how much more of the room of all ConfigMaps it takes.
+    fn new(&self, size: &Size) -> usize {
+        size.without(|text| self.large.contains_key(text))
+    }
+
+    /// Returns why there is no room for one more.
+    fn lacks(&self, namespace: &str, size: &Size) -> Option<&'static str> {
+        let of_its_namespace = self.by_namespace.get(namespace).copied().unwrap_or_default();
+        match () {
+            () if size.without(|_| false) > LARGEST => Some("it holds more than 512 KiB"),
+            () if of_its_namespace + self.new_in(namespace, size) > self.memory / PART_OF_A_NAMESPACE => {
+                Some("the ConfigMaps of its namespace have used all of their room")
+            }
+            () if self.all + self.new(size) > self.memory / PART => {
+                Some("ConfigMaps have used all of their room")
+            }
+            () => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use objects::{Kind, Object};
+
+    const MEMORY: usize = 128 << 20;
+
+    /// Returns a ConfigMap with these texts.
+    fn of(namespace: &str, name: &str, texts: &[String]) -> ConfigMap {
+        let entry = |(number, text): (usize, &String)| format!(r#""{number}":"{text}""#);
+        let data: Vec<_> = texts.iter().enumerate().map(entry).collect();
+        let metadata = format!(r#"{{"name":"{name}","namespace":"{namespace}"}}"#);
+        let json = format!(r#"{{"metadata":{metadata},"data":{{{}}}}}"#, data.join(","));
+        let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else {
+            unreachable!("it is one")
+        };
+        map
+    }
+
+    /// Returns a ConfigMap with one text that no other has.
+    fn map(namespace: &str, name: &str, kib: usize) -> ConfigMap {
+        of(namespace, name, &[format!("{namespace}/{name}{}", "x".repeat(kib << 10))])
+    }
+
+    #[test]
+    fn no_namespace_takes_the_room_of_the_others() {
+        let mut room = TextRoom::within(MEMORY);
+        let refused =
+            |room: &mut TextRoom, mut map: ConfigMap| room.take(&mut map).err().map(|it| it.to_string());
+        let own =
+            Some("is not examined: the ConfigMaps of its namespace have used all of their room".to_owned());
+        for number in 0..150 {
+            let found = refused(&mut room, map("hostile", &format!("m-{number:03}"), 500));
+            assert_eq!(found.is_none(), number < 4, "{number}: {found:?}");
+            assert!(found.is_none() || found == own, "{found:?}");
+        }
+        assert_eq!(refused(&mut room, map("db", "conf", 4)), None);
+        let large = refused(&mut room, map("db", "dump", 900));
+        assert_eq!(large.as_deref(), Some("is not examined: it holds more than 512 KiB"));
+        assert_eq!(room.that_fits(), None, "nothing has gone");
+        room.leave(&Id::new("hostile", "m-001"));
+        assert_eq!(room.that_fits(), Some(Id::new("hostile", "m-004")));
+        assert_eq!(
+            refused(&mut room, map("hostile", "m-100", 500)),
+            None,
+            "it is written again, and fits now"
+        );
+        assert_eq!(room.that_fits(), None);
+        assert_eq!(refused(&mut room, map("db", "dump", 100)), None, "it is smaller now");
+        for number in 0..10 {
+            for name in ["a", "b", "c"] {
+                drop(room.take(&mut map(&format!("n-{number}"), name, 500)));
+            }
+        }
+        assert!(room.all <= 16 << 20, "{}", room.all);
+        let all = refused(&mut room, map("other", "conf", 500));
+        assert_eq!(all.as_deref(), Some("is not examined: ConfigMaps have used all of their room"));
+        for id in room.kept.keys().chain(room.without.keys()).cloned().collect::<Vec<_>>() {
+            room.leave(&id);
+        }
+        assert_eq!((room.all, room.by_namespace.len(), room.without.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn with_more_memory_a_namespace_has_more_room() {
+        for (memory, fit) in [(MEMORY / 2, 2), (MEMORY, 4), (2 * MEMORY, 8)] {
+            let mut room = TextRoom::within(memory);
+            let taken = (0..20).filter(|number| room.take(&mut map("db", &number.to_string(), 500)).is_ok());
+            assert_eq!(taken.count(), fit, "{memory}");
+        }
+    }
+
+    #[test]
+    fn thousands_of_empty_keys_weigh_something() {
+        let mut map = of("db", "a", &vec![String::new(); 50_000]);
+        assert!(TextRoom::within(MEMORY).take(&mut map).is_err());
+    }
+
+    #[test]
+    fn the_scripts_of_a_chart_are_kept_once() {
+        let scripts = |release: usize| {
+            let texts = [format!("own options of {release}"), "s".repeat(44 << 10)];
+            of("db", &format!("galera-{release}"), &texts)
+        };
+        let mut room = TextRoom::within(MEMORY);
+        let mut first = scripts(0);
+        room.take(&mut first).unwrap();
+        for release in 1..256 {
+            let mut next = scripts(release);
+            room.take(&mut next).unwrap();
+            assert_eq!(next, scripts(release), "nothing is exchanged");
+            assert!(std::ptr::eq(next.data.get("1").unwrap().look(), first.data.get("1").unwrap().look()));
+        }
+        assert!(room.all < 150 << 10, "{}", room.all);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Take(usize, usize, Vec<usize>),
+        Leave(usize, usize),
+        Changed(usize, usize),
+        Fits,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let (namespace, name) = (0..3_usize, 0..5_usize);
+        let texts = proptest::collection::vec(0..6_usize, 0..4);
+        let step = prop_oneof![
+            4 => (namespace.clone(), name.clone(), texts).prop_map(|(of, name, texts)| Step::Take(of, name, texts)),
+            2 => (namespace.clone(), name.clone()).prop_map(|(of, name)| Step::Leave(of, name)),
+            1 => (namespace, name).prop_map(|(of, name)| Step::Changed(of, name)),
+            2 => Just(Step::Fits),
+        ];
+        proptest::collection::vec(step, 1..60)
+    }
+
+    proptest! {
+        /// In every order in which ConfigMaps come, change and go: what is counted is what is kept, no share is exceeded, equal
+        /// texts are kept once, and no ConfigMap waits that would find room.
+        #[test]
+        fn what_is_counted_is_what_is_kept(steps in steps()) {
+            // A namespace has room for three of the five large texts.
+            const LENGTH: usize = 4 << 10;
+            let text = |number: usize| format!("{number}{}", "x".repeat(if number == 0 { 9 } else { LENGTH }));
+            let id = |namespace: usize, name: usize| Id::new(&format!("n{namespace}"), &format!("m{name}"));
+            let mut room = TextRoom::within(PART_OF_A_NAMESPACE * (3 * LENGTH + 700));
+            let mut kept: BTreeMap<Id, ConfigMap> = BTreeMap::new();
+            let mut known: BTreeMap<Id, ConfigMap> = BTreeMap::new();
+            let put = |room: &mut TextRoom, kept: &mut BTreeMap<Id, ConfigMap>, mut map: ConfigMap| {
+                let id = Id::of(&map.metadata);
+                kept.remove(&id);
+                if room.take(&mut map).is_ok() {
+                    kept.insert(id, map);
+                }
+            };
+            for step in steps {
+                match step {
+                    Step::Take(namespace, name, texts) => {
+                        let texts: Vec<_> = texts.into_iter().map(text).collect();
+                        let Id { namespace, name } = id(namespace, name);
+                        let map = of(&namespace, &name, &texts);
+                        known.insert(Id::of(&map.metadata), map.clone());
+                        put(&mut room, &mut kept, map);
+                    }
+                    Step::Leave(namespace, name) => {
+                        room.leave(&id(namespace, name));
+                        kept.remove(&id(namespace, name));
+                        known.remove(&id(namespace, name));
+                    }
+                    Step::Changed(namespace, name) => {
+                        let id = id(namespace, name);
+                        prop_assert_eq!(room.try_again(&id), known.contains_key(&id) && !kept.contains_key(&id));
+                    }
+                    Step::Fits => while let Some(id) = room.that_fits() {
+                        put(&mut room, &mut kept, known[&id].clone());
+                    },
+                }
+                let count = |of: &dyn Fn(&Id) -> bool| {
+                    let maps = || kept.iter().filter(|(id, _)| of(id)).map(|(_, map)| map);
+                    let texts = || maps().flat_map(|map| map.data.values()).filter(|text| text.look().len() >= LARGE);
+                    let large = |map: &ConfigMap| map.data.values().map(|it| it.look().len()).filter(|it| *it >= LARGE).sum::<usize>();
+                    let places: BTreeSet<_> = texts().map(|text| text.look().as_ptr()).collect();
+                    let different: BTreeSet<_> = texts().map(Literal::look).collect();
+                    let rest: usize = maps().map(|map| map.weight() - large(map)).sum();
+                    (rest + different.iter().map(|text| text.len()).sum::<usize>(), places.len() == different.len())
+                };
+                prop_assert_eq!(count(&|_| true), (room.all, true));
+                for namespace in ["n0", "n1", "n2"] {
+                    let counted = room.by_namespace.get(namespace).copied().unwrap_or_default();
+                    prop_assert_eq!(count(&|id| id.namespace == namespace).0, counted);
+                    prop_assert!(counted <= room.memory / PART_OF_A_NAMESPACE);
+                }
+                let would_fit = |(id, size): (&Id, &Size)| room.lacks(&id.namespace, size).is_none();
+                prop_assert!(room.is_freed || !room.without.iter().any(would_fit));
+            }
+        }
+    }
+}
