@@ -179,6 +179,19 @@ fn bad_values_are_refused_with_words() {
             "auth.existingSecret=mine,auth.rootPassword=hunter2",
             "auth.rootPassword and auth.existingSecret are both set: the Secret mine holds the passwords; take auth.rootPassword out",
         ),
+        (
+            "auth.password=hunter2",
+            "auth.password is set, and auth.username is not: a password needs a user; set auth.username",
+        ),
+        (
+            "auth.username=sst",
+            "auth.username \"sst\" is an account that the server or this chart makes; choose another",
+        ),
+        (
+            "bootstrap.scripts.readme=x",
+            "bootstrap.scripts has the name \"readme\": the image runs files that end in .sh or .sql; rename it",
+        ),
+        ("podSecurity=privileged", "at '/podSecurity': value must be one of 'baseline', 'restricted'"),
     ] {
         let output = template(INSTANCE, &[&format!("--set={flag}")]);
         assert_ne!(output.status, 0, "{flag}");

@@ -169,7 +169,7 @@ fn a_secret_without_a_key_is_named() {
     let alive = Alive::empty("chart-secret");
     alive.admin(&["create", "secret", "generic", "mine", "--from-literal=root-password=x"]).succeeded();
     let words =
-        format!("Secret {}/mine has no key sst.cnf: members do not start without it; add it", alive.ns);
+        format!("Secret {}/mine has no key sst.cnf: servers do not start without it; add it", alive.ns);
     refused(&alive.install(&["--set=auth.existingSecret=mine"]), &words);
     alive
         .admin(&["create", "secret", "generic", "galera-instance-secret", "--from-literal=sst.cnf=x"])

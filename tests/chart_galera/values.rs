@@ -52,3 +52,60 @@ fn what_can_be_chosen_arrives() {
     }
     assert!(!rendered(&[]).contains_key("NetworkPolicy/galera-instance-galera"));
 }
+
+#[test]
+fn what_is_created_with_the_cluster_is_known_to_the_bootstrap_node_alone() {
+    let objects = rendered(&[
+        "--set=auth.database=shop,auth.username=app,auth.password=hunter2",
+        "--set=bootstrap.scriptsSecret=grants",
+        "--set-string=bootstrap.scripts.tables\\.sql=CREATE TABLE t (id INT) /* \"<&> */;",
+    ]);
+    let map = &objects["ConfigMap/galera-instance-bootstrap"]["data"];
+    assert_eq!(map["50-tables.sql"], "CREATE TABLE t (id INT) /* \"<&> */;");
+    let pod = &objects["Deployment/galera-instance-bootstrap"]["spec"]["template"]["spec"];
+    let env = pod["containers"][0]["env"].as_array().unwrap();
+    let secret = json!({ "secretKeyRef": { "name": "galera-instance-secret", "key": "password" } });
+    for wanted in [
+        json!({ "name": "MARIADB_DATABASE", "value": "shop" }),
+        json!({ "name": "MARIADB_USER", "value": "app" }),
+        json!({ "name": "MARIADB_PASSWORD", "valueFrom": secret }),
+    ] {
+        assert!(env.contains(&wanted), "{env:?}");
+    }
+    let volumes = pod["volumes"].as_array().unwrap();
+    let scripts = &volumes.iter().find(|it| it["name"] == "first-start").unwrap()["projected"]["sources"];
+    assert_eq!(scripts[0], json!({ "secret": { "name": "grants" } }));
+    let paths: Vec<_> = scripts[1]["configMap"]["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(paths, ["10-first.sh", "20-sst-user.sh", "50-tables.sql"]);
+    let members = objects["StatefulSet/galera-instance-galera"].to_string();
+    assert!(!members.contains("MARIADB_USER") && !members.contains("MARIADB_DATABASE"), "{members}");
+    assert_eq!(super::secret(&objects, "password"), "hunter2");
+}
+
+#[test]
+fn no_pod_of_the_level_restricted_is_root() {
+    let objects = rendered(&["--set=podSecurity=restricted"]);
+    let pods = objects.values().filter_map(|it| match it["kind"].as_str()? {
+        "Pod" => Some(&it["spec"]),
+        "StatefulSet" | "Deployment" => Some(&it["spec"]["template"]["spec"]),
+        _ => None,
+    });
+    let mut number = 0;
+    for pod in pods {
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        let all =
+            ["containers", "initContainers"].map(|list| pod[list].as_array().cloned().unwrap_or_default());
+        for container in all.concat() {
+            let context = &container["securityContext"];
+            assert_eq!(context["capabilities"], json!({ "drop": ["ALL"] }), "{container}");
+            assert_eq!(context["allowPrivilegeEscalation"], false, "{container}");
+        }
+        number += 1;
+    }
+    assert_eq!(number, 3);
+}

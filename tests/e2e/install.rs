@@ -148,11 +148,18 @@ fn finds_all_well(lab: &ControlPlane, namespace: &str) {
 #[test]
 fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     let lab = guarded();
-    let namespace = lab.namespace_with_labels("install", &[("gatera.dev/mode", "enforce")]);
+    let labels = [("gatera.dev/mode", "enforce"), ("pod-security.kubernetes.io/enforce", "restricted")];
+    let namespace = lab.namespace_with_labels("install", &labels);
     let galera = Galera::new(lab, &namespace, "shop");
     let started = Instant::now();
-    // The value lets five members run on three nodes.
-    helm(&galera, "install", &["--set=antiAffinity=false"]);
+    // The first value lets five members run on three nodes.
+    let values = [
+        "--set=antiAffinity=false",
+        "--set=podSecurity=restricted",
+        "--set=auth.database=site,auth.username=app,auth.password=for-a-test",
+        "--set-string=bootstrap.scripts.words\\.sql=CREATE TABLE words (word TEXT); INSERT INTO words VALUES ('hello');",
+    ];
+    helm(&galera, "install", &values);
     galera.until_ready(3);
     let formed = started.elapsed();
     let event = until_bootstrap_is_removed(&galera);
@@ -172,10 +179,12 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     helm_test(lab, "gatera", "gatera");
     finds_all_well(lab, &namespace);
     helm_test(lab, "shop", &namespace);
+    let word = "MYSQL_PWD=for-a-test mariadb --user=app --batch --skip-column-names site --execute='SELECT * FROM words'";
+    assert_eq!(galera.in_pod(&galera.member(2), word).trim(), "hello");
 
     let writer = Writer::start(&galera, &password(&galera));
     let before = uids(&galera, 3);
-    helm(&galera, "upgrade", &["--set=antiAffinity=false", "--set=nodeCount=5"]);
+    helm(&galera, "upgrade", &["--reuse-values", "--set=nodeCount=5"]);
     galera.until_ready(5);
     galera.until_synced(5, 5);
     writer.until_writes();

@@ -141,7 +141,7 @@ fn a_secret_without_a_key_is_named(galera: &Galera<'_>) {
     let output =
         galera.lab.helm(User::Admin, &[&install, SMALL, &["--set=auth.existingSecret=own"]].concat());
     let words =
-        format!("Secret {}/own has no key sst.cnf: members do not start without it", galera.namespace);
+        format!("Secret {}/own has no key sst.cnf: servers do not start without it", galera.namespace);
     assert!(output.status == 1 && output.stderr.contains(&words), "{output}");
     let rest = json!({ "stringData": { "sst.cnf": "[mariadbd]\nwsrep_sst_auth = \"sst:of its own\"\n" } });
     galera.kubectl(&["patch", "secret", "own", "--patch", &rest.to_string()]).succeeded();

@@ -56,11 +56,18 @@ impl<'a> Writer<'a> {
             "spec": {
                 "terminationGracePeriodSeconds": 1,
                 "nodeName": node,
+                // As the strictest namespace wants it.
+                "securityContext": {
+                    "runAsNonRoot": true,
+                    "runAsUser": 65534,
+                    "seccompProfile": { "type": "RuntimeDefault" },
+                },
                 "containers": [{
                     "name": "writer",
                     "image": format!("mariadb:{}", series()),
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["bash", "-c", SCRIPT],
+                    "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
                     "env": [variable, { "name": "HOST", "value": format!("{}-cs", galera.name) }],
                 }],
             },

@@ -177,16 +177,34 @@ mariadbd
 {{- toYaml (merge dict . (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" "gatera-run")) }}
 {{- end }}
 
+{{/* The value `podSecurity`, which is missing after `helm upgrade --reuse-values` of an older release. */}}
+{{- define "galera.podSecurity" -}}
+{{ .Values.podSecurity | default "baseline" }}
+{{- end }}
+
+{{/* The only capabilities of a container, and by a list those that root needs. Nothing is added if the pod is not root. */}}
+{{- define "galera.capabilities" -}}
+capabilities: {drop: [ALL]{{ if ne (include "galera.podSecurity" .root) "restricted" }}, add: [{{ .add }}]{{ end }}}
+{{- end }}
+
 {{/* Fields of a pod with a server in it. */}}
 {{- define "galera.pod" -}}
 automountServiceAccountToken: false
 terminationGracePeriodSeconds: 600
 securityContext:
   seccompProfile: {type: RuntimeDefault}
+  {{- if eq (include "galera.podSecurity" .) "restricted" }}
+  # The user `mysql` of the official image.
+  runAsNonRoot: true
+  runAsUser: 999
+  runAsGroup: 999
+  fsGroup: 999
+  fsGroupChangePolicy: OnRootMismatch
+  {{- end }}
 {{- include "galera.placed" . }}
 {{- end }}
 
-{{/* The server container, without its mounts. The image starts as root, gives the data to its own user and becomes that
+{{/* The server container, without its mounts. Usually the image starts as root, gives the data to its own user and becomes that
      user: those are the capabilities, and KILL, to pass SIGTERM on to it. */}}
 {{- define "galera.server" -}}
 name: mariadb
@@ -211,7 +229,7 @@ ports:
 - {name: ist, containerPort: {{ int $ports.ist }}}
 securityContext:
   allowPrivilegeEscalation: false
-  capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID]}
+  {{ include "galera.capabilities" (dict "root" . "add" "CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID") }}
 terminationMessagePolicy: FallbackToLogsOnError
 # An hour to copy the whole database.
 startupProbe:

@@ -8,6 +8,7 @@
 {{- include "galera.validate.ports" . }}
 {{- include "galera.validate.method" . }}
 {{- include "galera.validate.auth" . }}
+{{- include "galera.validate.first" . }}
 {{- include "galera.validate.secret" . }}
 {{- include "galera.validate.tls" . }}
 {{- if .Release.IsInstall }}{{ include "galera.validate.claims" . }}{{ else }}{{ include "galera.validate.upgrade" . }}{{ include "galera.validate.tlsStep" . }}{{ end }}
@@ -92,7 +93,7 @@
 
 {{- define "galera.validate.auth" -}}
 {{- $auth := .Values.auth }}
-{{- range $key := list "rootPassword" "sstPassword" }}
+{{- range $key := list "rootPassword" "sstPassword" "password" }}
 {{- $password := get $auth $key | default "" }}
 {{- if and $password $auth.existingSecret }}
 {{- fail (printf "\nauth.%s and auth.existingSecret are both set: the Secret %s holds the passwords; take auth.%s out" $key $auth.existingSecret $key) }}
@@ -106,20 +107,36 @@
 {{- end }}
 {{- end }}
 
+{{/* Of the user and the files of the first start. */}}
+{{- define "galera.validate.first" -}}
+{{- $auth := .Values.auth }}
+{{- if and $auth.password (not $auth.username) }}
+{{- fail "\nauth.password is set, and auth.username is not: a password needs a user; set auth.username" }}
+{{- end }}
+{{- if has $auth.username (list "root" "mysql" "sst" "mariadb.sys") }}
+{{- fail (printf "\nauth.username %q is an account that the server or this chart makes; choose another" $auth.username) }}
+{{- end }}
+{{- range $name, $_ := .Values.bootstrap.scripts }}
+{{- if not (regexMatch "^[A-Za-z0-9][-._A-Za-z0-9]*[.](sh|sql)$" $name) }}
+{{- fail (printf "\nbootstrap.scripts has the name %q: the image runs files that end in .sh or .sql; rename it" $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Of the Secret that is there already. Without a cluster, as in `helm template`, there is none to look at. */}}
 {{- define "galera.validate.secret" -}}
 {{- $name := include "galera.secret" . }}
 {{- with lookup "v1" "Secret" .Release.Namespace $name }}
 {{- $data := .data | default dict }}
-{{- range $key := list "root-password" "sst.cnf" }}
-{{- if not (get $data $key) }}
-{{- fail (printf "\nSecret %s/%s has no key %s: members do not start without it; add it (README.md of this chart shows both keys)" $.Release.Namespace $name $key) }}
-{{- end }}
-{{- end }}
 {{- $auth := $.Values.auth }}
+{{- range $key := concat (list "root-password" "sst.cnf") (ternary (list "password") list (and (not (empty $auth.username)) $.Values.bootstrap.enabled $.Release.IsInstall)) }}
+{{- if not (get $data $key) }}
+{{- fail (printf "\nSecret %s/%s has no key %s: servers do not start without it; add it (README.md of this chart shows the keys)" $.Release.Namespace $name $key) }}
+{{- end }}
+{{- end }}
 {{- $sst := $auth.sstPassword | default "" | replace `\` `\\` | replace `"` `\"` }}
-{{- if or (and $auth.rootPassword (ne $auth.rootPassword (get $data "root-password" | b64dec))) (and $sst (not (contains (printf "\"sst:%s\"\n" $sst) (get $data "sst.cnf" | b64dec)))) }}
-{{- fail (printf "\nauth.rootPassword or auth.sstPassword is not what Secret %s/%s holds: that Secret is kept; take the values out, and change a password in MariaDB first, then in the Secret" $.Release.Namespace $name) }}
+{{- if or (and $auth.rootPassword (ne $auth.rootPassword (get $data "root-password" | b64dec))) (and $sst (not (contains (printf "\"sst:%s\"\n" $sst) (get $data "sst.cnf" | b64dec)))) (and $auth.password (ne $auth.password (get $data "password" | default "" | b64dec))) }}
+{{- fail (printf "\nauth.rootPassword, auth.sstPassword or auth.password is not what Secret %s/%s holds: that Secret is kept; take the values out, and change a password in MariaDB first, then in the Secret" $.Release.Namespace $name) }}
 {{- end }}
 {{- end }}
 {{- end }}
