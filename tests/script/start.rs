@@ -110,6 +110,20 @@ fn cases() -> Vec<Case> {
             says: format!("position {ID}:41, stopped in order, safe_to_bootstrap 1"),
             ..crashed()
         },
+        Case {
+            what: "an orderly stop, in a file that another program wrote, without the end of its last line",
+            state: Some(state(ID, "41", "1").trim_end().to_owned()),
+            view: None,
+            position: None,
+            says: format!("position {ID}:41, stopped in order, safe_to_bootstrap 1"),
+            ..crashed()
+        },
+        Case {
+            what: "a state that is cut short",
+            state: Some(format!("uuid: {ID}\nseqno: 4")),
+            says: crashed().says.replace("bootstrap 0", "bootstrap unknown"),
+            ..crashed()
+        },
         Case { what: "a crash while a lock paused it", state: Some(state(ID, "999", "0")), ..crashed() },
         Case {
             what: "a position with wsrep_gtid_mode",

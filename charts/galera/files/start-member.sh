@@ -226,7 +226,7 @@ name_stranger() {
 
 # Sets uuid, seqno and safe from grastate.dat, which may hold anything.
 read_state() {
-    uuid='' seqno='' safe=''
+    uuid='' seqno='' safe='' key=''
     [ ! -f "$home/grastate.dat" ] || while read -r key value _; do
         case $key in
             uuid:) uuid=$value ;;
@@ -234,6 +234,8 @@ read_state() {
             safe_to_bootstrap:) safe=$value ;;
         esac
     done <"$home/grastate.dat"
+    # Programs that write this file may leave out the end of its last line. Other lines without one may be cut short.
+    [ "$key" != safe_to_bootstrap: ] || safe=$value
     case $safe in 0 | 1) ;; *) safe='' ;; esac
     is_id "$uuid" || uuid=''
     case $seqno in '' | *[!0-9]*) seqno='' ;; esac
