@@ -1,5 +1,7 @@
 //! Members that leave by drain, deletion or restart: with every tool one at a time, and only while all others are Ready.
 
+mod machines;
+
 use std::thread;
 
 use crate::cluster::STATEFUL_SET;

@@ -71,3 +71,24 @@ fn an_impatient_startup_probe_is_replaced() {
     let after = injected(&pod, &Scene::default());
     assert_eq!(after["spec"]["containers"][0]["startupProbe"]["exec"]["command"][1], "started");
 }
+
+/// A cluster autoscaler keeps a node for each emptyDir that this annotation does not list.
+#[test]
+fn the_list_of_volumes_that_keep_no_node_is_completed() {
+    const KEY: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
+    for (listed, becomes) in [
+        (json!(null), "gatera-run"),
+        (json!(""), "gatera-run"),
+        (json!("cache"), "cache,gatera-run"),
+        (json!("cache, gatera-run"), "cache, gatera-run"),
+    ] {
+        let mut pod = member(&json!({}));
+        if !listed.is_null() {
+            pod["metadata"]["annotations"] = json!({ KEY: listed });
+        }
+        let after = injected(&pod, &Scene::default());
+        assert_eq!(after["metadata"]["annotations"][KEY], becomes, "{listed}");
+        let again = injected(&after, &Scene::default());
+        assert_eq!(again["metadata"]["annotations"][KEY], becomes, "{listed}");
+    }
+}

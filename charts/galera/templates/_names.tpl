@@ -174,7 +174,8 @@ mariadbd
 
 {{/* Annotations of a server's pod: the given ones, and one that lets a node with the volume gatera-run be removed. */}}
 {{- define "galera.annotations" -}}
-{{- toYaml (merge dict . (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" "gatera-run")) }}
+{{- $key := "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" }}
+{{- toYaml (merge (dict $key (append (splitList "," (get . $key | default "")) "gatera-run" | compact | uniq | join ",")) .) }}
 {{- end }}
 
 {{/* The value `podSecurity`, which is missing after `helm upgrade --reuse-values` of an older release. */}}

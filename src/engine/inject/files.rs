@@ -127,9 +127,13 @@ pub(super) fn add_volumes(pod: &mut Value, target: &InjectTarget<'_>, identity: 
     if target.read.spec.volumes.iter().all(|volume| volume.name != RUN_VOLUME) {
         edit::put_named(pod, &["spec", "volumes"], json!({ "name": RUN_VOLUME, "emptyDir": {} }));
     }
-    // The volume holds nothing for which a node should be kept.
-    if let Some(place @ Value::Null) = edit::at(pod, &["metadata", "annotations", SAFE_TO_EVICT]) {
-        *place = RUN_VOLUME.into();
+    // The volume holds nothing for which a node should be kept. An autoscaler keeps the node for each volume that is not listed.
+    if let Some(place) = edit::at(pod, &["metadata", "annotations", SAFE_TO_EVICT]) {
+        let listed = place.as_str().unwrap_or_default();
+        if listed.split(',').all(|name| name.trim() != RUN_VOLUME) {
+            let both = [listed.trim(), RUN_VOLUME];
+            *place = both.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(",").into();
+        }
     }
 }
 

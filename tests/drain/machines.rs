@@ -1,0 +1,132 @@
+//! Programs that empty nodes: cluster autoscalers and node upgraders. Each evicts members in its own way (docs/drains.md has
+//! the sources), and at its deadline some delete the pod, or the node.
+
+use serde_json::{Value, json};
+
+use super::pod;
+use crate::lab::{Output, User, eventually};
+use crate::living_cluster::Alive;
+
+/// Evictions as programs send them: the user, and the request for a pod with this uid.
+type Program = (&'static str, fn(&Alive, &str, &str) -> Value);
+
+const PROGRAMS: [Program; 4] = [
+    // Its own grace, cut to `--max-graceful-termination-sec`.
+    ("system:serviceaccount:kube-system:cluster-autoscaler", |alive, name, _| {
+        eviction(&json!({ "name": name, "namespace": alive.ns }), &json!({ "gracePeriodSeconds": 600 }))
+    }),
+    // Only the very pod that it saw.
+    ("system:serviceaccount:kube-system:karpenter", |alive, name, uid| {
+        let options = json!({ "preconditions": { "uid": uid } });
+        eviction(&json!({ "name": name, "namespace": alive.ns }), &options)
+    }),
+    // Without the namespace, as some write it (strimzi/drain-cleaner#34).
+    ("spot", |_, name, _| eviction(&json!({ "name": name }), &json!({ "gracePeriodSeconds": 120 }))),
+    ("eks:node-manager", |alive, name, _| {
+        eviction(&json!({ "name": name, "namespace": alive.ns }), &Value::Null)
+    }),
+];
+
+fn eviction(metadata: &Value, options: &Value) -> Value {
+    json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options })
+}
+
+impl Alive {
+    fn evicts(&self, (user, request): Program, name: &str) -> Output {
+        let seen = self.plane.get(&self.ns, &format!("pod/{name}"));
+        let body = request(self, name, seen["metadata"]["uid"].as_str().unwrap());
+        let path = format!("--raw=/api/v1/namespaces/{}/pods/{name}/eviction", self.ns);
+        let user = format!("--as={user}");
+        let arguments = ["create", &path, "--filename=-", &user, "--as-group=system:masters"];
+        self.plane.kubectl_stdin(User::Admin, &arguments, &body.to_string())
+    }
+
+    fn deletes(&self, user: &str, name: &str, flags: &[&str]) -> Output {
+        let user = format!("--as={user}");
+        let base = ["delete", "pod", name, "--wait=false", &user, "--as-group=system:masters"];
+        self.admin(&[&base[..], flags].concat())
+    }
+}
+
+/// Any other status than 429 ends `kubectl drain` and an upgrade of AKS at once (Azure/AKS#5637).
+#[test]
+fn every_program_waits_for_the_others_and_then_goes_on() {
+    let alive = Alive::cluster("machines");
+    for program in PROGRAMS {
+        let (user, _) = program;
+        alive.is_not_ready(0);
+        let before = alive.members();
+        for _ in 0..3 {
+            let refused = alive.evicts(program, &pod(1));
+            assert_eq!(refused.status, 1, "{user}: {refused}");
+            let words = format!(
+                "(TooManyRequests): admission webhook \"namespace.gatera.dev\" denied the request: [G02] Pod {}/{}: {} is not Ready yet",
+                alive.ns,
+                pod(1),
+                pod(0)
+            );
+            assert!(refused.stderr.contains(&words), "{user}: {refused}");
+        }
+        assert_eq!(alive.members(), before, "{user}");
+        alive.is_ready_again(0);
+        let evicted = alive.evicts(program, &pod(1));
+        assert_eq!(evicted.status, 0, "{user}: {evicted}");
+        // The next one, also of another program, waits for this member.
+        let refused = alive.evicts(program, &pod(2));
+        assert!(refused.stderr.contains("(TooManyRequests)"), "{user}: {refused}");
+        alive.until_all_are_ready();
+        let after = alive.members();
+        assert_eq!((&after[0], &after[2]), (&before[0], &before[2]), "{user}");
+        assert_ne!(after[1], before[1], "{user}");
+        eventually("the guard to see it", || {
+            (alive.deletes(user, &pod(1), &["--dry-run=server"]).status == 0).then_some(())
+        });
+    }
+}
+
+/// At its deadline Karpenter deletes the pod, with the seconds that are left.
+#[test]
+fn a_deletion_at_the_deadline_is_judged_as_every_other() {
+    let alive = Alive::cluster("machines");
+    let user = "system:serviceaccount:kube-system:karpenter";
+    alive.is_not_ready(0);
+    let before = alive.members();
+    for (grace, words) in [
+        ("--grace-period=300", format!("{} is not Ready yet", pod(0))),
+        ("--grace-period=30", "a grace period of 30s instead of its own 600s, while its server runs".into()),
+    ] {
+        let refused = alive.deletes(user, &pod(1), &[grace]);
+        assert_eq!(refused.status, 1, "{refused}");
+        let head = format!(
+            "(Forbidden): admission webhook \"pods-1.gatera.dev\" denied the request: [G02] Pod {}/{}: {words}",
+            alive.ns,
+            pod(1)
+        );
+        assert!(refused.stderr.contains(&head), "{head} is not in {refused}");
+    }
+    assert_eq!(alive.members(), before);
+
+    // With less than a minute left, it stays refused although all members are Ready: a person ends that as it says.
+    alive.is_ready_again(0);
+    let refused = alive.deletes(user, &pod(1), &["--grace-period=30"]);
+    let way =
+        format!("do instead: kubectl -n {} delete pod {}, without --now or --grace-period", alive.ns, pod(1));
+    assert!(refused.stderr.contains(&way), "{refused}");
+    alive.admin(&["delete", "pod", &pod(1), "--wait=false"]).succeeded();
+    alive.until_all_are_ready();
+    assert_ne!(alive.members()[1], before[1]);
+}
+
+/// When a node is deleted, the control plane removes its pods, by force and with every member. To refuse that would leave pods of
+/// machines that are gone.
+#[test]
+fn pods_of_a_node_that_was_deleted_are_removed_whatever_the_cluster_does() {
+    let alive = Alive::cluster("machines");
+    alive.is_not_ready(0);
+    let before = alive.members();
+    let garbage_collector = "system:serviceaccount:kube-system:pod-garbage-collector";
+    alive.deletes(garbage_collector, &pod(1), &["--grace-period=0", "--force"]).succeeded();
+    alive.plane.set_ready(&alive.ns, &pod(0), true);
+    alive.until_all_are_ready();
+    assert_ne!(alive.members()[1], before[1]);
+}
