@@ -11,9 +11,12 @@ use crate::living_cluster::Alive;
 type Program = (&'static str, fn(&Alive, &str, &str) -> Value);
 
 const PROGRAMS: [Program; 4] = [
-    // Its own grace, cut to `--max-graceful-termination-sec`.
+    // In the old version, with the pod's own grace, cut to `--max-graceful-termination-sec`.
     ("system:serviceaccount:kube-system:cluster-autoscaler", |alive, name, _| {
-        eviction(&json!({ "name": name, "namespace": alive.ns }), &json!({ "gracePeriodSeconds": 600 }))
+        let metadata = json!({ "name": name, "namespace": alive.ns });
+        let mut it = eviction(&metadata, &json!({ "gracePeriodSeconds": 600 }));
+        it["apiVersion"] = json!("policy/v1beta1");
+        it
     }),
     // Only the very pod that it saw.
     ("system:serviceaccount:kube-system:karpenter", |alive, name, uid| {
