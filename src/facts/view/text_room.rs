@@ -78,8 +78,8 @@ impl TextRoom {
             self.without.insert(id, size);
             return Err(Unreadable::TooMuch(why));
         }
-        *self.by_namespace.entry(id.namespace.clone()).or_default() += self.new_in(&id.namespace, &size);
-        self.all += self.new(&size);
+        *self.by_namespace.entry(id.namespace.clone()).or_default() += self.needs_of(&id.namespace, &size);
+        self.all += self.needs(&size);
         for text in map.texts() {
             let fingerprint = Fingerprint::of(text.look());
             if size.large.contains_key(&fingerprint) {
@@ -116,8 +116,8 @@ impl TextRoom {
             }
         }
         self.is_freed = true;
-        self.all -= self.new(&size);
-        let freed = self.new_in(&id.namespace, &size);
+        self.all -= self.needs(&size);
+        let freed = self.needs_of(&id.namespace, &size);
         if let Some(of_its_namespace) = self.by_namespace.get_mut(&id.namespace) {
             *of_its_namespace -= freed;
             if *of_its_namespace == 0 {
@@ -159,12 +159,12 @@ impl TextRoom {
     }
 
     /// Returns how much more room of this namespace the ConfigMap takes.
-    fn new_in(&self, namespace: &str, size: &Size) -> usize {
+    fn needs_of(&self, namespace: &str, size: &Size) -> usize {
         size.without(|text| self.large.get(text).is_some_and(|kept| kept.holders.contains_key(namespace)))
     }
 
     /// Returns how much more of the room of all ConfigMaps it takes.
-    fn new(&self, size: &Size) -> usize {
+    fn needs(&self, size: &Size) -> usize {
         size.without(|text| self.large.contains_key(text))
     }
 
@@ -173,10 +173,10 @@ impl TextRoom {
         let of_its_namespace = self.by_namespace.get(namespace).copied().unwrap_or_default();
         match () {
             () if size.without(|_| false) > LARGEST => Some("it holds more than 512 KiB"),
-            () if of_its_namespace + self.new_in(namespace, size) > self.memory / PART_OF_A_NAMESPACE => {
+            () if of_its_namespace + self.needs_of(namespace, size) > self.memory / PART_OF_A_NAMESPACE => {
                 Some("the ConfigMaps of its namespace have used all of their room")
             }
-            () if self.all + self.new(size) > self.memory / PART => {
+            () if self.all + self.needs(size) > self.memory / PART => {
                 Some("ConfigMaps have used all of their room")
             }
             () => None,
