@@ -4,7 +4,7 @@
 //! label from a namespace with a cluster in it, and overrides that would have no effect. Annotations that the guard itself
 //! writes belong to the guard: on a StatefulSet, a Deployment, their pod templates and new pods they are removed, or restored
 //! as they were, with a warning; elsewhere, and through `/status`, they are refused, and so is a pod whose marks the guard
-//! did not write.
+//! did not write. Warns about the label `gatera.dev/cluster` where no server is known, or where an operator drives the cluster.
 //!
 //! # Why
 //!
@@ -45,6 +45,7 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G18 until=2026-12-01T10:00:00Z reason=…"`. There is
 //! no exception for the guard's own annotations: a user who may write them may also write an override.
 
+mod driven;
 mod kept;
 mod unserved;
 
@@ -102,6 +103,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     });
     if let Object::StatefulSet(new) = new {
         found.extend(unserved::judge(new));
+        found.extend(driven::judge(new));
     }
     found
 }
