@@ -144,10 +144,10 @@ impl TextRoom {
     }
 
     /// Returns the size of a ConfigMap. Two different texts with the same fingerprint are not taken for the same one.
-    fn size(&self, map: &mut ConfigMap) -> Size {
+    fn size(&self, map: &ConfigMap) -> Size {
         let mut size = Size { rest: map.weight(), ..Size::default() };
         let mut own = HashMap::new();
-        for text in map.texts().map(|text| &*text).filter(|text| text.look().len() >= LARGE) {
+        for text in map.data.values().filter(|text| text.look().len() >= LARGE) {
             let fingerprint = Fingerprint::of(text.look());
             let first = *own.entry(fingerprint).or_insert(text);
             if first == text && self.large.get(&fingerprint).is_none_or(|kept| kept.text == *text) {
