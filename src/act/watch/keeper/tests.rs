@@ -16,7 +16,8 @@ fn pod(name: &str) -> Message {
 }
 
 fn text(name: &str, kib: usize) -> Fetched {
-    let text = "x".repeat(kib << 10);
+    // No two are equal.
+    let text = format!("{name}{}", "x".repeat(kib << 10));
     let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"db"}},"data":{{"a":"{text}"}}}}"#);
     let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else { unreachable!("it is one") };
     Fetched::Text(Box::new(map))
