@@ -116,7 +116,6 @@ fn its_scripts_are_those_that_are_injected() {
     }
 }
 
-/// Each row has a bad value and the message that it must produce.
 /// MariaDB accepts a cluster name of up to 32 bytes, and two clusters with the same name would join each other.
 #[test]
 fn every_cluster_has_a_name_of_its_own() {

@@ -1,6 +1,6 @@
 //! Members that leave by drain, deletion or restart: with every tool one at a time, and only while all others are Ready.
 
-mod machines;
+mod programs;
 
 use std::thread;
 

@@ -171,11 +171,6 @@ impl ConfigMap {
         data.chain(bytes).chain(labels).chain(marks).map(|length| ENTRY + length).sum()
     }
 
-    /// Returns its texts, to replace each by an equal one that is kept already.
-    pub fn texts(&mut self) -> impl Iterator<Item = &mut Literal> {
-        self.data.values_mut()
-    }
-
     /// Returns whether some of it is not text.
     pub fn holds_bytes(&self) -> bool {
         !self.binary_data.is_empty()

@@ -2,6 +2,7 @@
 
 use super::{INSTANCE, template};
 
+/// Each row has a bad value and the message that it must produce.
 #[test]
 fn bad_values_are_refused_with_words() {
     let long = format!("auth.rootPassword={}", "x".repeat(129));
@@ -71,7 +72,7 @@ fn bad_values_are_refused_with_words() {
         ),
         (
             "auth.username=sst",
-            "auth.username \"sst\" is an account that the server or this chart makes; choose another",
+            "auth.username \"sst\" is an account that the server or this chart creates; choose another",
         ),
         (
             "bootstrap.scripts.readme=x",

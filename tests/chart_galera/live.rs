@@ -175,6 +175,19 @@ fn a_secret_without_a_key_is_named() {
         .admin(&["create", "secret", "generic", "galera-instance-secret", "--from-literal=sst.cnf=x"])
         .succeeded();
     refused(&alive.install(&[]), "/galera-instance-secret has no key root-password");
+
+    // Only a user that is to be created needs a password.
+    let keys = ["--from-literal=root-password=x", "--from-literal=sst.cnf=x", "--from-literal=password=x"];
+    alive.admin(&[&["create", "secret", "generic", "two"][..], &keys[..2]].concat()).succeeded();
+    let two = ["--set=auth.existingSecret=two", "--set=auth.username=app"];
+    refused(&alive.install(&two), "/two has no key password: servers do not start without it");
+    alive.admin(&["delete", "secret", "galera-instance-secret"]).succeeded();
+    alive
+        .admin(&[&["create", "secret", "generic", "galera-instance-secret"][..], &keys].concat())
+        .succeeded();
+    let other = alive.install(&["--set=auth.username=app", "--set=auth.password=hunter2"]);
+    refused(&other, "auth.rootPassword, auth.sstPassword or auth.password is not what Secret ");
+    assert!(!other.stderr.contains("hunter2"), "a password is shown: {other}");
 }
 
 /// An earlier attempt left the Secret and a bootstrap node behind, and no data.

@@ -111,10 +111,13 @@ fn no_pod_of_the_level_restricted_is_root() {
 }
 
 #[test]
-fn an_autoscaler_keeps_no_node_for_the_volume_of_the_scripts() {
+fn an_autoscaler_keeps_no_node_for_the_volume_of_the_guard() {
     const KEY: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
     let own = format!("--set-string=podAnnotations.{}=cache", KEY.replace('.', "\\."));
-    for (flags, listed) in [(&[][..], "gatera-run"), (&[&*own], "cache,gatera-run")] {
+    let both = format!("{own}\\, gatera-run");
+    for (flags, listed) in
+        [(&[][..], "gatera-run"), (&[&*own], "cache,gatera-run"), (&[&*both], "cache,gatera-run")]
+    {
         let objects = rendered(flags);
         for name in ["StatefulSet/galera-instance-galera", "Deployment/galera-instance-bootstrap"] {
             let template = &objects[name]["spec"]["template"]["metadata"];

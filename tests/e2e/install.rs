@@ -146,8 +146,8 @@ fn finds_all_well(lab: &ControlPlane, namespace: &str) {
     assert!(said.contains("ready, and each reports that all is well"), "{said}");
 }
 
-/// Creates volumes to which kubelets apply `fsGroup`, which they do not for those that the lab makes of itself. All nodes see
-/// the folders.
+/// Creates local volumes. Kubelets apply `fsGroup` to these, and not to the hostPath volumes that the lab makes by itself. All
+/// nodes see the folders.
 fn local_volumes(lab: &ControlPlane, number: usize) {
     lab.create(&json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "local" },

@@ -175,7 +175,7 @@ mariadbd
 {{/* Annotations of a server's pod: the given ones, and one that lets a node with the volume gatera-run be removed. */}}
 {{- define "galera.annotations" -}}
 {{- $key := "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" }}
-{{- toYaml (merge (dict $key (append (splitList "," (get . $key | default "")) "gatera-run" | compact | uniq | join ",")) .) }}
+{{- toYaml (merge (dict $key (append (splitList "," (get . $key | default "" | replace " " "")) "gatera-run" | compact | uniq | join ",")) .) }}
 {{- end }}
 
 {{/* The value `podSecurity`, which is missing after `helm upgrade --reuse-values` of an older release. */}}
@@ -183,7 +183,7 @@ mariadbd
 {{ .Values.podSecurity | default "baseline" }}
 {{- end }}
 
-{{/* The only capabilities of a container, and by a list those that root needs. Nothing is added if the pod is not root. */}}
+{{/* The capabilities of a container: none, or in a pod that starts as root those of the argument `add`. */}}
 {{- define "galera.capabilities" -}}
 capabilities: {drop: [ALL]{{ if ne (include "galera.podSecurity" .root) "restricted" }}, add: [{{ .add }}]{{ end }}}
 {{- end }}

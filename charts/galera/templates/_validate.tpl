@@ -114,7 +114,7 @@
 {{- fail "\nauth.password is set, and auth.username is not: a password needs a user; set auth.username" }}
 {{- end }}
 {{- if has $auth.username (list "root" "mysql" "sst" "mariadb.sys") }}
-{{- fail (printf "\nauth.username %q is an account that the server or this chart makes; choose another" $auth.username) }}
+{{- fail (printf "\nauth.username %q is an account that the server or this chart creates; choose another" $auth.username) }}
 {{- end }}
 {{- range $name, $_ := .Values.bootstrap.scripts }}
 {{- if not (regexMatch "^[A-Za-z0-9][-._A-Za-z0-9]*[.](sh|sql)$" $name) }}
@@ -129,7 +129,9 @@
 {{- with lookup "v1" "Secret" .Release.Namespace $name }}
 {{- $data := .data | default dict }}
 {{- $auth := $.Values.auth }}
-{{- range $key := concat (list "root-password" "sst.cnf") (ternary (list "password") list (and (not (empty $auth.username)) $.Values.bootstrap.enabled $.Release.IsInstall)) }}
+{{- $needed := list "root-password" "sst.cnf" }}
+{{- if and $auth.username $.Values.bootstrap.enabled $.Release.IsInstall }}{{ $needed = append $needed "password" }}{{ end }}
+{{- range $key := $needed }}
 {{- if not (get $data $key) }}
 {{- fail (printf "\nSecret %s/%s has no key %s: servers do not start without it; add it (README.md of this chart shows the keys)" $.Release.Namespace $name $key) }}
 {{- end }}

@@ -128,7 +128,8 @@ pub(super) fn add_volumes(pod: &mut Value, target: &InjectTarget<'_>, identity: 
         edit::put_named(pod, &["spec", "volumes"], json!({ "name": RUN_VOLUME, "emptyDir": {} }));
     }
     // The volume holds nothing for which a node should be kept. An autoscaler keeps the node for each volume that is not listed.
-    if let Some(place) = edit::at(pod, &["metadata", "annotations", SAFE_TO_EVICT]) {
+    let place = edit::at(pod, &["metadata", "annotations", SAFE_TO_EVICT]);
+    if let Some(place) = place.filter(|it| it.is_null() || it.is_string()) {
         let listed = place.as_str().unwrap_or_default();
         if listed.split(',').all(|name| name.trim() != RUN_VOLUME) {
             let both = [listed.trim(), RUN_VOLUME];

@@ -48,8 +48,8 @@ struct LargeText {
 }
 
 impl Size {
-    /// Returns the size without the large texts that are known.
-    fn without(&self, is_known: impl Fn(&Fingerprint) -> bool) -> usize {
+    /// Returns the size of all but the large texts that are known.
+    fn of_new(&self, is_known: impl Fn(&Fingerprint) -> bool) -> usize {
         self.rest
             + self.large.iter().filter(|(text, _)| !is_known(text)).map(|(_, length)| length).sum::<usize>()
     }
@@ -80,7 +80,7 @@ impl TextRoom {
         }
         *self.by_namespace.entry(id.namespace.clone()).or_default() += self.needs_of(&id.namespace, &size);
         self.all += self.needs(&size);
-        for text in map.texts() {
+        for text in map.data.values_mut().filter(|text| text.look().len() >= LARGE) {
             let fingerprint = Fingerprint::of(text.look());
             if size.large.contains_key(&fingerprint) {
                 let first = || LargeText { text: text.clone(), holders: BTreeMap::new() };
@@ -160,19 +160,19 @@ impl TextRoom {
 
     /// Returns how much more room of this namespace the ConfigMap takes.
     fn needs_of(&self, namespace: &str, size: &Size) -> usize {
-        size.without(|text| self.large.get(text).is_some_and(|kept| kept.holders.contains_key(namespace)))
+        size.of_new(|text| self.large.get(text).is_some_and(|kept| kept.holders.contains_key(namespace)))
     }
 
     /// Returns how much more of the room of all ConfigMaps it takes.
     fn needs(&self, size: &Size) -> usize {
-        size.without(|text| self.large.contains_key(text))
+        size.of_new(|text| self.large.contains_key(text))
     }
 
     /// Returns why there is no room for one more.
     fn lacks(&self, namespace: &str, size: &Size) -> Option<&'static str> {
         let of_its_namespace = self.by_namespace.get(namespace).copied().unwrap_or_default();
         match () {
-            () if size.without(|_| false) > LARGEST => Some("it holds more than 512 KiB"),
+            () if size.of_new(|_| false) > LARGEST => Some("it holds more than 512 KiB"),
             () if of_its_namespace + self.needs_of(namespace, size) > self.memory / PART_OF_A_NAMESPACE => {
                 Some("the ConfigMaps of its namespace have used all of their room")
             }

@@ -5,8 +5,8 @@ use crate::verdict::{Finding, Verdict};
 use facts::galera::adopt;
 use objects::Workload;
 
-/// Operators that stop, scale and found their clusters themselves, by the group of their resources.
-const OPERATORS: [&str; 3] = ["k8s.mariadb.com", "pxc.percona.com", "mariadb.openstack.org"];
+/// Operators that let users label pods, by the group of their resources.
+const OPERATORS: [&str; 2] = ["k8s.mariadb.com", "pxc.percona.com"];
 
 /// Returns a warning if one of them owns this StatefulSet.
 pub(super) fn judge(new: &Workload) -> Option<Finding> {
@@ -19,13 +19,13 @@ pub(super) fn judge(new: &Workload) -> Option<Finding> {
         verdict: Verdict::Warn,
         field: format!("spec.template.metadata.labels[{label}]"),
         says: format!(
-            "it carries {label}, and {} {} drives it, whose recovery the guard would refuse",
+            "it carries {label}, but {} {} drives it, and the guard would refuse what its operator does",
             owner.kind, owner.name
         ),
         instead: format!("take the label out of {} {}", owner.kind, owner.name).into(),
         ..finding(
-            "the operator recovers its cluster by scaling it to 0, deleting pods and founding from one member; the guard does not \
-             know its account, and judges it as a person",
+            "the operator scales its cluster to 0 and deletes pods, for example to recover it; the guard does not know its account, \
+             and judges it as a person",
         )
     })
 }

@@ -54,7 +54,7 @@ impl Alive {
 /// Any other status than 429 ends `kubectl drain` and an upgrade of AKS at once (Azure/AKS#5637).
 #[test]
 fn every_program_waits_for_the_others_and_then_goes_on() {
-    let alive = Alive::cluster("machines");
+    let alive = Alive::cluster("programs");
     for program in PROGRAMS {
         let (user, _) = program;
         alive.is_not_ready(0);
@@ -76,7 +76,11 @@ fn every_program_waits_for_the_others_and_then_goes_on() {
         assert_eq!(evicted.status, 0, "{user}: {evicted}");
         // The next one, also of another program, waits for this member.
         let refused = alive.evicts(program, &pod(2));
-        assert!(refused.stderr.contains("(TooManyRequests)"), "{user}: {refused}");
+        let words = format!("[G02] Pod {}/{}: {} ", alive.ns, pod(2), pod(1));
+        assert!(
+            refused.stderr.contains("(TooManyRequests)") && refused.stderr.contains(&words),
+            "{user}: {refused}"
+        );
         alive.until_all_are_ready();
         let after = alive.members();
         assert_eq!((&after[0], &after[2]), (&before[0], &before[2]), "{user}");
@@ -90,7 +94,7 @@ fn every_program_waits_for_the_others_and_then_goes_on() {
 /// At its deadline Karpenter deletes the pod, with the seconds that are left.
 #[test]
 fn a_deletion_at_the_deadline_is_judged_as_every_other() {
-    let alive = Alive::cluster("machines");
+    let alive = Alive::cluster("programs");
     let user = "system:serviceaccount:kube-system:karpenter";
     alive.is_not_ready(0);
     let before = alive.members();
@@ -120,11 +124,11 @@ fn a_deletion_at_the_deadline_is_judged_as_every_other() {
     assert_ne!(alive.members()[1], before[1]);
 }
 
-/// When a node is deleted, the control plane removes its pods, by force and with every member. To refuse that would leave pods of
-/// machines that are gone.
+/// When a node is deleted, the control plane removes its pods by force, whether or not other members are Ready. To refuse that
+/// would leave pods of nodes that are gone.
 #[test]
 fn pods_of_a_node_that_was_deleted_are_removed_whatever_the_cluster_does() {
-    let alive = Alive::cluster("machines");
+    let alive = Alive::cluster("programs");
     alive.is_not_ready(0);
     let before = alive.members();
     let garbage_collector = "system:serviceaccount:kube-system:pod-garbage-collector";
