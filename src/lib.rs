@@ -32,7 +32,7 @@ use std::sync::LazyLock;
 use engine::rulebook::{Pack, Rulebook};
 
 /// Every pack, in the order of their rules' ids. One that is taken out here is gone.
-const PACKS: &[Pack] = &[gatera_kudo::PACK, gatera_rds::PACK, gatera_wordpress::PACK];
+const PACKS: &[Pack] = &[gatera_kudo::PACK, gatera_mariadb::PACK, gatera_rds::PACK, gatera_wordpress::PACK];
 
 /// Galera's rules and those of the packs.
 pub fn rulebook() -> &'static Rulebook {

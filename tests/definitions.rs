@@ -1,37 +1,20 @@
 //! What is created for cert-manager and for Prometheus's operator: an API server that has the definitions of their makers accepts
 //! it, and knows each field.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use serde_json::Value;
-
-use crate::lab::{self, ControlPlane, User};
+use crate::lab::{self, ControlPlane, User, sources_of};
 
 const CERTIFICATES: &str = "github.com/cert-manager/cert-manager";
 const MONITORING: &str = "github.com/prometheus-operator/prometheus-operator";
 const EXAMPLES: &str = include_str!("../certs/cert-manager.yaml");
 
-/// Returns the folder of a module that is pinned in `lab/tools/definitions`, and downloads it if it is not there.
-fn folder(module: &str) -> PathBuf {
-    let pins = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/tools/definitions");
-    let mut go = Command::new("go");
-    go.args(["mod", "download", "-json", module]).current_dir(pins).env("GOWORK", "off");
-    let output = go.output().unwrap();
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    answer["Dir"].as_str().unwrap_or_else(|| panic!("{answer}")).into()
-}
-
 fn define(plane: &ControlPlane, module: &str, path: &str, names: &[&str]) {
-    let folder = folder(module);
+    let folder = sources_of("definitions", module);
     for name in names {
         let file = folder.join(format!("{path}_{name}.yaml"));
         let file = format!("--filename={}", file.display());
         plane.kubectl(User::Admin, &["apply", "--server-side", &file]).succeeded();
-        plane
-            .kubectl(User::Admin, &["wait", "--for=condition=Established", "--timeout=60s", &file])
-            .succeeded();
     }
+    plane.until_defined();
 }
 
 /// Returns the objects for cert-manager and for Prometheus's operator that a chart renders.

@@ -2,11 +2,16 @@
 
 mod programs;
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::cluster::STATEFUL_SET;
 use crate::lab::{Output, eventually};
 use crate::living_cluster::Alive;
+
+/// How many tests have drained each node and still need it empty: they share the nodes.
+static EMPTIED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
 fn pod(ordinal: usize) -> String {
     format!("{STATEFUL_SET}-{ordinal}")
@@ -16,13 +21,20 @@ impl Alive {
     /// Drains a node of the pods of this test, as an administrator does before working on the node. The flag about emptyDir is
     /// needed for the volume that the guard injects.
     fn drain(&self, node: &str, patience: &str) -> Output {
+        *EMPTIED.lock().unwrap_or_else(PoisonError::into_inner).entry(node.to_owned()).or_default() += 1;
         let selector = format!("--pod-selector=instance={}", self.ns);
         let flags = ["--ignore-daemonsets", "--delete-emptydir-data", &selector, patience];
         self.admin(&[&["drain", node][..], &flags].concat())
     }
 
+    /// Lets pods run on a node again, once no test needs it empty.
     fn uncordon(&self, node: &str) {
-        self.admin(&["uncordon", node]).succeeded();
+        let mut emptied = EMPTIED.lock().unwrap_or_else(PoisonError::into_inner);
+        let tests = emptied.entry(node.to_owned()).or_default();
+        *tests = tests.saturating_sub(1);
+        if *tests == 0 {
+            self.admin(&["uncordon", node]).succeeded();
+        }
     }
 
     /// Returns the number of members that are Ready and not being deleted.

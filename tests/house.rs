@@ -24,11 +24,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The crates that decide, with the crates that each depends on. `cargo` refuses a dependency in the other direction.
-const CRATES: [(&str, &[&str]); 9] = [
+const CRATES: [(&str, &[&str]); 10] = [
     ("objects", &[]),
     ("facts", &["objects"]),
     ("engine", &["facts", "objects"]),
     ("packs/kudo", &["engine", "facts", "objects"]),
+    ("packs/mariadb", &["engine", "facts", "objects"]),
     ("packs/rds", &["engine", "facts", "objects"]),
     ("packs/wordpress", &["engine", "facts", "objects"]),
     ("leader", &["engine", "facts", "objects"]),

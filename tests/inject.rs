@@ -52,9 +52,12 @@ fn with_server(change: &Value) -> Value {
 
 /// Returns the pod after injection.
 fn injected(pod: &Value, scene: &Scene) -> Value {
-    let settings = Settings::default();
-    let world = scene.world(&settings);
-    let view = View::new(&world, scene::now(), &settings);
+    injected_with(pod, scene, &Settings::default())
+}
+
+pub fn injected_with(pod: &Value, scene: &Scene, settings: &Settings) -> Value {
+    let world = scene.world(settings);
+    let view = View::new(&world, scene::now(), settings);
     let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else {
         panic!("unreadable: {pod}")
     };

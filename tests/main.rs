@@ -32,6 +32,7 @@ mod derived;
 mod docs;
 mod doctor;
 mod drain;
+mod driven;
 mod foreign;
 mod guarded;
 mod hangs;

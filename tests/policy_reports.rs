@@ -51,12 +51,7 @@ fn of_the_password(report: &Value) -> Vec<Value> {
 fn a_report_is_what_the_audit_finds_now() {
     let plane = ControlPlane::start();
     plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], DEFINITIONS).succeeded();
-    let names = [
-        "customresourcedefinition/reports.openreports.io",
-        "customresourcedefinition/policyreports.wgpolicyk8s.io",
-    ];
-    let established = [&["wait", "--for=condition=Established", "--timeout=60s"][..], &names].concat();
-    plane.kubectl(User::Admin, &established).succeeded();
+    plane.until_defined();
     guarded::install(&plane);
     let arguments = ["--lame-duck=0", "--drain=1"].map(str::to_owned).into();
     let start = Start { identity: "reports".into(), arguments, ..Start::default() };

@@ -25,6 +25,10 @@ pub fn guard_at(world: World, clock: fn() -> Timestamp) -> Arc<Guard> {
     Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(world)), Settings::default(), clock))
 }
 
+pub fn guard_with(world: World, settings: Settings) -> Arc<Guard> {
+    Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(world)), settings, scene::now))
+}
+
 /// Sends an `AdmissionReview` and returns the answer, which must be an `AdmissionReview`.
 pub async fn ask(guard: &Arc<Guard>, path: &str, body: &Value) -> Value {
     let (status, text) = send(guard, path, "application/json", serde_json::to_vec(body).unwrap()).await;

@@ -1,9 +1,10 @@
-//! Exemptions: requests that are not judged, by their user ([`users`]), because no server reads the object ([`unread`]), because
-//! they change nothing that a rule reads, or because the object is being deleted.
+//! Exemptions: requests that are not judged, by their user ([`users`], `driver`), because no server reads the object
+//! ([`unread`]), because they change nothing that a rule reads, or because the object is being deleted.
 //!
 //! Two tables. The rulebook looks into them before it evaluates any rule, and `webhooks` turns them into conditions, so that such
 //! requests succeed while the guard is down.
 
+mod driver;
 pub mod unread;
 pub mod users;
 
@@ -22,6 +23,7 @@ pub fn is_exempt(review: &Review, view: &View<'_>) -> bool {
         || view.settings.is_own(&review.user) && review.subresource != "eviction"
         || NEVER_GUARDED.contains(&&*review.namespace)
         || view.namespace_going(&review.namespace)
+        || driver::is_exempt(review, view)
 }
 
 /// Returns whether an update of a workload [changes nothing that a rule reads](review::changes_nothing), so that it cannot make

@@ -16,6 +16,7 @@ mod start;
 
 use serde_json::{Value, json};
 
+use facts::galera::driver;
 use facts::galera::ports::Ports;
 use facts::galera::server;
 use facts::marks;
@@ -71,6 +72,11 @@ impl<'a> InjectTarget<'a> {
 
     fn ports(&self, server: &Container) -> Ports {
         self.view.ports(self.namespace, &self.read.spec, server)
+    }
+
+    /// Returns whether an operator drives its cluster, and so writes addresses and configuration itself.
+    fn is_driven(&self) -> bool {
+        self.cluster.is_some_and(|cluster| driver::of(&cluster.workload).is_some())
     }
 
     fn mark(&self, name: &str) -> Option<&str> {
@@ -189,7 +195,8 @@ pub fn is_early(review: &Review, view: &View<'_>) -> bool {
 /// Returns the pods of running members with an old cluster address, and the option file that each should have. A server reads the
 /// file when it starts, so no member restarts; running members find each other by gossip.
 pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, String)> {
-    let Some(address) = files::members(cluster, view) else { return Vec::new() };
+    let ours = driver::of(&cluster.workload).is_none();
+    let Some(address) = ours.then(|| files::members(cluster, view)).flatten() else { return Vec::new() };
     let there = cluster.members.iter().filter_map(|member| member.pod.as_deref());
     let outdated: Vec<_> = there
         .filter(|pod| !pod.going && !pod.keeps_address)

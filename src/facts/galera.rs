@@ -11,6 +11,7 @@ pub mod adopt;
 pub mod bitnami;
 pub mod credentials;
 pub mod data;
+pub mod driver;
 pub mod identity;
 pub mod image;
 pub mod options;

@@ -40,6 +40,8 @@ pub struct Settings {
     without: BTreeSet<&'static str>,
     /// The operators of the pack rds, if they are set.
     rds_operators: Vec<String>,
+    /// The accounts of mariadb-operators, whose writes to the clusters that they drive are exempt.
+    mariadb_operators: Vec<String>,
     /// The guard's own user name at the API server: its writes are exempt.
     pub own_user: Option<String>,
     /// Files that `gatera check` leaves out, as patterns of a .gitignore. The guard has no use for them.
@@ -115,6 +117,16 @@ impl Settings {
         name.is_some_and(|it| it == "rdsoperator" || it.contains("otc-rds-operator"))
     }
 
+    /// Returns whether accounts of mariadb-operators are known.
+    pub fn knows_mariadb_operators(&self) -> bool {
+        !self.mariadb_operators.is_empty()
+    }
+
+    /// Returns whether this user is a mariadb-operator.
+    pub fn is_mariadb_operator(&self, user: &str) -> bool {
+        self.mariadb_operators.iter().any(|named| named == user)
+    }
+
     pub fn read(yaml: &str, names: &Names) -> Result<Self, Error> {
         let options = serde_saphyr::options! { with_snippet: false };
         let file: File = serde_saphyr::from_str_with_options(yaml, options)
@@ -140,8 +152,13 @@ impl Settings {
         settings.exclude = file.exclude;
         settings.rds_operators = file.rds.operators;
         settings.rds_operators.extend(file.rds.operator);
-        if let Some(user) = settings.rds_operators.iter().find(|it| account(it).is_none()) {
-            return Err(Error::RdsOperator(user.clone()));
+        settings.mariadb_operators = file.mariadb.operators;
+        for (section, operators) in
+            [("rds", &settings.rds_operators), ("mariadb", &settings.mariadb_operators)]
+        {
+            if let Some(user) = operators.iter().find(|it| account(it).is_none()) {
+                return Err(Error::Operator { section, user: user.clone() });
+            }
         }
         for (rule, mode) in file.modes {
             if !names.rules.contains(&&*rule) {
@@ -197,8 +214,8 @@ pub enum Error {
     #[error("packs: there is no pack {name:?}; there are {known}")]
     UnknownPack { name: String, known: String },
     /// The name is not that of a ServiceAccount.
-    #[error("rds: an operator cannot be {0:?}; write system:serviceaccount:NAMESPACE:NAME")]
-    RdsOperator(String),
+    #[error("{section}: an operator cannot be {user:?}; write system:serviceaccount:NAMESPACE:NAME")]
+    Operator { section: &'static str, user: String },
     /// The API server would not accept the timeout.
     #[error("webhooks: timeoutSeconds cannot be {0}; choose 1 to 30")]
     Timeout(i64),
@@ -262,6 +279,10 @@ mod tests {
                 "rds: an operator cannot be \"rdsoperator\"; write system:serviceaccount:",
             ),
             ("rds: {operator: a}", "rds: an operator cannot be \"a\"; write system:serviceaccount:"),
+            (
+                "mariadb: {operators: [a]}",
+                "mariadb: an operator cannot be \"a\"; write system:serviceaccount:",
+            ),
             ("webhooks: {timeoutSeconds: 31}", "timeoutSeconds cannot be 31; choose 1 to 30"),
             ("adopt: ['a notin (b)']", "adopt"),
         ] {

@@ -8,6 +8,7 @@
 use crate::plan::bootstrap;
 use engine::exceptions::take_off;
 use facts::galera::data::Backing;
+use facts::galera::driver;
 use facts::marks::overrides::Override;
 use facts::marks::{OVERRIDE, RECOVER};
 use facts::view::condition;
@@ -67,6 +68,12 @@ pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
         return Step::Follow { member: pod.name.clone(), claims, kept: node_away(pod, view) };
     }
     let Some(last) = cluster.members.last() else { return Step::Stopped };
+    if let Some(owner) = driver::of(&cluster.workload) {
+        return Step::Cannot(format!(
+            "{} {} drives it, and its operator would start it again",
+            owner.kind, owner.name
+        ));
+    }
     if let Some(why) = cannot(cluster, view) {
         return Step::Cannot(why);
     }

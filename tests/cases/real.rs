@@ -26,10 +26,11 @@ use crate::scene::{self, NAMESPACE};
 use crate::wire::Balancer;
 
 /// The definitions of the custom resources in some scenes.
-const DEFINITIONS: [&str; 3] = [
+const DEFINITIONS: [&str; 4] = [
     include_str!("../fixtures/wordpress-crd.yaml"),
     include_str!("../fixtures/kudo-crds.yaml"),
     include_str!("../fixtures/rds-crd.yaml"),
+    include_str!("../fixtures/mariadb-crd.yaml"),
 ];
 
 /// A case whose outcome changes while the others are played; its answers are compared all the same.
@@ -83,9 +84,7 @@ fn registered(plane: &ControlPlane, balancer: &Balancer) -> Start {
     for definition in DEFINITIONS {
         plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], definition).succeeded();
     }
-    plane
-        .kubectl(User::Admin, &["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"])
-        .succeeded();
+    plane.until_defined();
     let start = Start {
         identity: "cases".into(),
         url: Some(format!("https://{}", balancer.address)),

@@ -72,6 +72,8 @@ fn every_program_waits_for_the_others_and_then_goes_on() {
         }
         assert_eq!(alive.members(), before, "{user}");
         alive.is_ready_again(0);
+        // The member comes back when the quota is gone, however slow this is.
+        alive.admin(&["create", "quota", "two", "--hard=pods=2"]).succeeded();
         let evicted = alive.evicts(program, &pod(1));
         assert_eq!(evicted.status, 0, "{user}: {evicted}");
         // The next one, also of another program, waits for this member.
@@ -81,6 +83,7 @@ fn every_program_waits_for_the_others_and_then_goes_on() {
             refused.stderr.contains("(TooManyRequests)") && refused.stderr.contains(&words),
             "{user}: {refused}"
         );
+        alive.admin(&["delete", "quota", "two"]).succeeded();
         alive.until_all_are_ready();
         let after = alive.members();
         assert_eq!((&after[0], &after[2]), (&before[0], &before[2]), "{user}");

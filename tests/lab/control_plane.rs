@@ -273,7 +273,7 @@ fn etcd_flags() -> Vec<String> {
 }
 
 /// Returns a port that the kernel has picked, free at this moment.
-fn free_port() -> Result<u16, Error> {
+pub(super) fn free_port() -> Result<u16, Error> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())

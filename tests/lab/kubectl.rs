@@ -65,6 +65,19 @@ impl ControlPlane {
         Ok(serde_json::from_str(&output.stdout).expect("kubectl prints JSON when asked for it"))
     }
 
+    /// Waits until the API server serves what every CustomResourceDefinition defines. `kubectl wait` fails if one has no
+    /// conditions yet.
+    pub(crate) fn until_defined(&self) {
+        eventually("every definition is served", || {
+            let list = self.find("default", "customresourcedefinitions").ok()?;
+            let is_established = |it: &Value| {
+                let mut conditions = it["status"]["conditions"].as_array().into_iter().flatten();
+                conditions.any(|it| it["type"] == "Established" && it["status"] == "True")
+            };
+            list["items"].as_array()?.iter().all(is_established).then_some(())
+        });
+    }
+
     /// Returns the minor version of Kubernetes (36 for 1.36), for texts that come from kubectl or from a controller.
     pub(crate) fn minor(&self) -> u32 {
         let text = self.kubectl(User::Admin, &["get", "--raw=/version"]).succeeded();

@@ -141,6 +141,13 @@ impl Files<'_> {
         write(&self.verifying_key(), &key.public_key_pem())
     }
 
+    /// Writes a kubeconfig with this token. Returns its path.
+    pub(super) fn account_kubeconfig(&self, url: &str, name: &str, token: &str) -> Result<PathBuf, Error> {
+        let path = self.kubeconfig_named(name);
+        write(&path, &self.kubeconfig_text(url, token))?;
+        Ok(path)
+    }
+
     /// Returns a kubeconfig in JSON, which is valid YAML.
     fn kubeconfig_text(&self, url: &str, token: &str) -> String {
         let cluster = json!({ "server": url, "certificate-authority": self.authority() });

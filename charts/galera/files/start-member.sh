@@ -31,6 +31,7 @@ identity=${GATERA_IDENTITY:-/etc/gatera/identity}
 zeros=00000000-0000-0000-0000-000000000000
 patience=${GATERA_PATIENCE:-60}
 silence=${GATERA_SILENCE:-180} longest=${GATERA_LONGEST:-1680} # after two minutes of wait-for-sync.sh
+driven=${GATERA_FOUNDING_FILE:-} # an operator founds by an option file: until when it may do so in this pod (resume TIME), or not (join)
 child='' asked='' recovering='' killer=''
 
 say() { echo "gatera: $*" >&2; }
@@ -154,6 +155,14 @@ read_recorded() {
     ! is_id "$seen" || recorded=$seen
 } 2>/dev/null
 
+# Whether the option file of an operator may found in this pod: only for some minutes, because other members may serve by then, and
+# not after a server of this pod has served.
+may_resume() {
+    [ "${driven#resume }" != "$driven" ] && [ ! -e "$run/resumed" ] && ! has_served || return 1
+    now=$(date -u +%Y%m%d%H%M%S 2>/dev/null) || now=''
+    [ -z "$now" ] || [ "$now" -lt "${driven#resume }" ] 2>/dev/null
+}
+
 # Refuses a server that would found a cluster where one exists, whatever got past the webhooks: an address out of a Secret, a
 # template that changed while the guard was down, a container that lost its disk.
 gate() {
@@ -165,14 +174,23 @@ gate() {
             case $host in 0.0.0.0 | 0.0.0.0:* | :: | '[::]'*) founding="wsrep_cluster_address names $host" ;; esac
             ;;
     esac
+    case $wsrep in 0 | [Oo][Ff][Ff] | [Ff][Aa][Ll][Ss][Ee]) founding='' new='' ;; esac
+    # An operator founds by an option file, which it may leave behind.
+    if [ -n "$driven" ] && [ -n "$new" ] && [ -z "$founding" ] && [ "$recorded" != none ]; then
+        resumes=yes
+        ! may_resume || return 0
+        resumes='' founds=--skip-wsrep-new-cluster
+        say "an option file founds a new cluster, and may be left over from the last time: this member joins its peers; if none" \
+            "of them serves, delete this pod"
+        return 0
+    fi
     [ -z "$new" ] || founding=wsrep_new_cluster
-    case $wsrep in 0 | [Oo][Ff][Ff] | [Ff][Aa][Ll][Ss][Ee]) founding='' ;; esac
     [ -n "$founding" ] && [ -n "$recorded" ] || return 0
     known=$recorded
     [ "$known" != none ] || known='it lost its identity'
     refuse "it would found a new cluster ($founding), and its cluster exists already: $known; members that join the new" \
-        "one throw their data away; let it join: give it the members' addresses; if no member is left, gatera recover" \
-        "starts from the newest data; with the override of G04 on the StatefulSet a new pod of this name may found"
+        "one throw their data away; let it join: give it the members' addresses; if no member is left, gatera recover (or the" \
+        "operator that drives it) starts from the newest data; with the override of G04 on the StatefulSet a new pod of this name may found"
 }
 
 # The cluster is down, and the guard knows from every member where its data ends: this one starts it again, if its own ends
@@ -196,6 +214,20 @@ lead() {
     fi
     say "the cluster is down, and this member has its newest data: it starts the cluster again, from $at"
     founds=--wsrep-new-cluster
+}
+
+# An operator starts its cluster again from this member, by an option file, and its agent wrote grastate.dat: what it says is replaced
+# by what the data says. Before the cluster is recorded nothing is known to compare with.
+resume() {
+    [ -n "$resumes" ] || return 0
+    elsewhere="let the operator start from another member (forceClusterBootstrapInPod)"
+    [ ! -e "$mark" ] || refuse "it was to start the cluster again, and its data is half a copy of another member's; $elsewhere"
+    [ -n "$recorded" ] || return 0
+    [ "${at%:*}" = "$recorded" ] || refuse "it was to start cluster $recorded again, and its data ends at ${at:-no position of it};" \
+        "$elsewhere"
+    set_view_aside "this member starts the cluster again"
+    make_safe 2>/dev/null || refuse "it was to start the cluster again, and $home/grastate.dat cannot be written"
+    say "its operator starts the cluster again from this member, from $at"
 }
 
 # Galera takes a position only beside a file of the same history, and founds only where that says so. Whole or not at all.
@@ -240,6 +272,17 @@ read_state() {
     is_id "$uuid" || uuid=''
     case $seqno in '' | *[!0-9]*) seqno='' ;; esac
 } 2>/dev/null
+
+# Whether an operator's agent wrote grastate.dat: without Galera's first line.
+is_the_agents() { [ -n "$driven" ] && [ -n "$uuid" ] && ! grep -qs '^# GALERA saved state' "$home/grastate.dat"; }
+
+# Galera writes an id when a copy is whole. The agent may write one over half a copy.
+distrust_agent() {
+    [ -e "$mark" ] && is_the_agents || return 0
+    mv -f "$home/grastate.dat" "$home/grastate.dat.set-aside" || refuse "$home/grastate.dat says that half a copy is whole"
+    say "grastate.dat is set aside: the data is half a copy of another member's"
+    uuid='' seqno='' safe=''
+}
 
 holds_data() {
     for file in "$tablespaces/ibdata1" "$datadir/mysql/global_priv.frm" "$datadir/mysql/user.frm"; do
@@ -296,11 +339,14 @@ read_view() {
 look_back() {
     unjoined='' known=''
     read_view
-    is_file "$run/view" && [ ! -s "$run/joined" ] && [ -f "$status_file" ] || return 0
-    ! grep -Eqs '"state": *"(JOINED|SYNCED|DONOR)"' "$status_file" || return 0
+    is_file "$run/view" && [ -f "$status_file" ] || return 0
+    ! has_served || return 0
     read -r known <"$run/view"
     [ "$view" = "$known" ] || unjoined=yes
 }
+
+# Whether a server of this pod has joined a cluster before this start.
+has_served() { [ -s "$run/joined" ] || { is_file "$status_file" && grep -Eqs '"state": *"(JOINED|SYNCED|DONOR)"' "$status_file"; }; }
 
 # Members that restore a view ask no others. If all are in it, the newest data is among theirs, and Galera compares what they
 # have. If not, the one that gave the data may be missing, and the others would go on from less, or as a new cluster.
@@ -449,8 +495,10 @@ prepare() {
     read_options "$@"
     put "$run/home" "$home" # where the probes find the cluster's id
     read_state
+    distrust_agent
     [ -z "$uuid" ] || rm -f "$mark" 2>/dev/null
-    position='' own='' at='' founds='' compared=''
+    position='' own='' at='' founds='' compared='' resumes=''
+    ! has_served || mkdir "$run/resumed" 2>/dev/null
     look_back
     read_recorded
     gate
@@ -461,7 +509,7 @@ prepare() {
         [ "${own_position%%:*}" != "$uuid" ] || compared=yes
     # A server that stops in order takes its view away. One that a lock paused writes its position, too, and may then
     # crash: what grastate.dat says may by then be more than the disk has.
-    elif [ -n "$uuid" ] && [ -n "$seqno" ] && [ ! -e "$home/gvwstate.dat" ]; then
+    elif [ -n "$uuid" ] && [ -n "$seqno" ] && [ ! -e "$home/gvwstate.dat" ] && [ -z "$resumes" ] && ! is_the_agents; then
         at=$uuid:$seqno
         tell "position $at, stopped in order"
     elif is_half_a_copy; then
@@ -504,6 +552,7 @@ prepare() {
         esac
     fi
     lead
+    resume
     judge_view
     name_stranger
 }

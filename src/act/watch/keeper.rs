@@ -8,7 +8,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,15 +38,15 @@ pub(super) struct Source {
     listed: bool,
     /// The objects of this source, and their versions. Another source may have the same object by another selector.
     holds: HashMap<Id, Option<u64>>,
-    /// While a list is not complete: the objects that were held before and that it has not named yet.
-    before: HashSet<Id>,
+    /// While a list is not complete: the objects that were held before and that it has not named yet, and their versions.
+    before: HashMap<Id, Option<u64>>,
     /// Whether this source is to be listed again.
     pub(super) again: Arc<AtomicBool>,
 }
 
 impl Source {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, listed: false, holds: HashMap::new(), before: HashSet::new(), again: Arc::default() }
+        Self { kind, listed: false, holds: HashMap::new(), before: HashMap::new(), again: Arc::default() }
     }
 
     /// Records that the object exists in this version. Returns the version, if it is a number.
@@ -59,7 +59,12 @@ impl Source {
 
     /// Returns whether this source has the object, as far as it has reported.
     fn knows(&self, id: &Id) -> bool {
-        self.holds.contains_key(id) || self.before.contains(id)
+        self.holds.contains_key(id) || self.before.contains_key(id)
+    }
+
+    /// Returns the newest version of the object that this source has reported, if it is a number.
+    fn version(&self, id: &Id) -> Option<u64> {
+        *self.holds.get(id).or_else(|| self.before.get(id))?
     }
 }
 
@@ -161,7 +166,7 @@ impl Keeper {
         match message {
             // `before` may still hold objects that an earlier, failed list did not name: this list names them, or they are gone.
             Message::Begun => {
-                source.before.extend(take(&mut source.holds).into_keys());
+                source.before.extend(take(&mut source.holds));
                 return false;
             }
             Message::Put(object) => {
@@ -202,7 +207,7 @@ impl Keeper {
             Message::Listed => {
                 source.listed = true;
                 self.facts.kept.set_listed(source.kind, true);
-                for id in take(&mut source.before) {
+                for id in take(&mut source.before).into_keys() {
                     self.forget(index, &id);
                 }
             }
@@ -225,7 +230,7 @@ impl Keeper {
     fn is_newest(&self, index: usize, id: &Id, version: Option<u64>) -> bool {
         let kind = self.sources[index].kind;
         let same = self.sources.iter().filter(|source| source.kind == kind);
-        !same.filter_map(|source| *source.holds.get(id)?).any(|other| version.is_some_and(|own| own < other))
+        !same.filter_map(|source| source.version(id)).any(|other| version.is_some_and(|own| own < other))
     }
 
     /// Changes an object, then requests the ConfigMaps that it reads now, and forgets those that no object reads any more.

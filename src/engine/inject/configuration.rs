@@ -17,7 +17,7 @@ use objects::{Container, Pod};
 fn read(target: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
     let InjectTarget { read, cluster, member, view, namespace, .. } = target;
     let looks_only = view.only_looks(namespace).is_some();
-    let cluster = cluster.filter(|_| *member && !looks_only)?;
+    let cluster = cluster.filter(|_| *member && !looks_only && !target.is_driven())?;
     let revision = view.revision_for(cluster, read)?;
     let sources = revision::sources(&read.spec, server);
     // After a second injection the volumes already refer to the snapshots.

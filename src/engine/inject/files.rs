@@ -173,11 +173,12 @@ pub(super) fn is_option_file(text: &str) -> bool {
 
 const KEY: &str = "wsrep_cluster_address";
 
-/// Returns the address that a member starts with. None for the bootstrap node itself, which creates the cluster, and none with
-/// `gatera.dev/address: keep`.
+/// Returns the address that a member starts with. None for the bootstrap node itself, which creates the cluster, none with
+/// `gatera.dev/address: keep`, and none where an operator writes it.
 fn address(target: &InjectTarget<'_>) -> Option<String> {
     let InjectTarget { read, view, namespace, .. } = target;
-    let cluster = target.cluster.filter(|_| target.member && target.mark(marks::ADDRESS) != Some("keep"))?;
+    let kept = target.mark(marks::ADDRESS) == Some("keep") || target.is_driven();
+    let cluster = target.cluster.filter(|_| target.member && !kept)?;
     // During a bootstrap by hand from this member, the list would prevent it.
     let founds = view.founds_new_cluster(namespace, &read.metadata, &read.spec).is_some();
     if founds { None } else { members(cluster, view) }

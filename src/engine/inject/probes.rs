@@ -117,14 +117,15 @@ fn startup(container: &mut Value, server: &Container, target: &InjectTarget<'_>)
     );
 }
 
-/// Returns whether a probe's command may ask the database; replacing one too many does no harm.
+/// Returns whether a probe may ask the database: by its command, or by HTTP, which the server does not speak. Replacing one too many
+/// does no harm.
 pub(super) fn asks_the_database(probe: &Handler) -> bool {
     let asks = |word: &str| {
         ["mysql", "mariadb", "wsrep", "healthcheck.sh", "wait-for-sync.sh"]
             .iter()
             .any(|known| word.contains(known))
     };
-    probe.exec.command.iter().any(|word| asks(word.look()))
+    probe.http_get.is_some() || probe.exec.command.iter().any(|word| asks(word.look()))
 }
 
 /// Replaces a liveness probe that asks the database by a check of the port. One that logs in kills every member at once when the

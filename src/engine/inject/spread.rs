@@ -10,7 +10,8 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Adds anti-affinity by host name unless the pod has some, or `gatera.dev/anti-affinity` says `none`.
 pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>) {
-    let Some(cluster) = target.cluster.filter(|_| target.member) else { return };
+    // An operator that finds a member without a node scales the whole cluster to 0 and back, again and again.
+    let Some(cluster) = target.cluster.filter(|_| target.member && !target.is_driven()) else { return };
     let selector = &cluster.workload.spec.selector;
     if selector.is_empty() {
         // An empty term would keep members away from every pod of the namespace.

@@ -3,6 +3,7 @@
 //!
 //! Owns: where the step script can be injected. Its text is `start-member.sh`.
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::InjectTarget;
@@ -13,6 +14,7 @@ use facts::galera::bitnami;
 use facts::galera::image::Image;
 use facts::galera::start::EntryPoint;
 use facts::marks;
+use facts::view::Freshness;
 use objects::{Container, Meta};
 
 /// How the server starts after injection.
@@ -89,6 +91,24 @@ pub(super) fn add(container: &mut Value, server: &Container, target: &InjectTarg
                 }
             }
             edit::set(container, &["command"], command.into());
+            if target.is_driven() {
+                let founding = json!({ "name": "GATERA_FOUNDING_FILE", "value": founding_file(target) });
+                edit::put_named(container, &["env"], founding);
+            }
         }
     }
+}
+
+/// The time for which an operator may start its cluster again in a new pod, by its option file: then it gives up by itself.
+const RESUMES: SignedDuration = SignedDuration::from_mins(10);
+
+/// Returns whether the option file with which an operator starts its cluster again may do so in this pod, and until when: not while
+/// a member serves, because such a file may be left over from the last time.
+fn founding_file(target: &InjectTarget<'_>) -> String {
+    let serves = target.cluster.is_none_or(|cluster| cluster.ready() > 0);
+    if serves || target.view.freshness != Freshness::Current {
+        return "join".to_owned();
+    }
+    let until = target.view.now.saturating_add(RESUMES).unwrap_or(target.view.now);
+    format!("resume {}", until.strftime("%Y%m%d%H%M%S"))
 }

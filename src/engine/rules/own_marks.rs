@@ -103,7 +103,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     });
     if let Object::StatefulSet(new) = new {
         found.extend(unserved::judge(new));
-        found.extend(driven::judge(new));
+        found.extend(driven::judge(new, view));
     }
     found
 }

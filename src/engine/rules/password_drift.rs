@@ -78,7 +78,7 @@ use super::plain_password::is_secret_name;
 use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::options::keys::{self, Class};
-use facts::galera::{credentials, server};
+use facts::galera::{credentials, driver, server};
 use facts::marks::PASSWORD;
 use facts::marks::password::PasswordChange;
 use facts::review::{Change, Review};
@@ -109,7 +109,9 @@ fn secret(review: &Review, view: &View<'_>) -> Findings {
     let Change { old: Some(old), new: Some(new) } = review.change::<Secret>() else { return Findings::new() };
     let Review { namespace, name, .. } = review;
     let mut found = Findings::new();
-    for cluster in view.concerned(review).into_iter().filter(|cluster| cluster.has_data()) {
+    // The operator of a driven cluster applies a changed Secret to the accounts itself.
+    let judged = |it: &&Cluster| it.has_data() && driver::of(&it.workload).is_none();
+    for cluster in view.concerned(review).into_iter().filter(judged) {
         let spec = of_server(&cluster.workload.spec.template);
         let then = format!("change Secret {name} in {namespace}");
         let change = new.metadata.mark(PASSWORD).and_then(PasswordChange::read);

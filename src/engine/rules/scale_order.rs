@@ -43,12 +43,13 @@ mod size;
 
 use crate::rule::Check::All;
 use ordinals::{renumbered, stranded};
-use size::{created, unwise_size};
+use size::{claims_go, created, unwise_size};
 
 use super::managed;
 use super::member_removal::hold;
 use crate::rule::{Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::galera::driver;
 use facts::galera::quorum::floor_of_one_step;
 use facts::review::{Change, Review};
 use facts::view::{Cluster, Id, Member, State, View, is_cluster};
@@ -176,7 +177,9 @@ fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Find
         () if step.to < step.from && cluster.is_some_and(|it| view.state(it) == State::Down) => {
             not_down_now(step, cluster, view)
         }
-        () if step.to < step.from => too_far_down(step).or_else(|| not_down_now(step, cluster, view)),
+        () if step.to < step.from => {
+            too_far_down(step, cluster).or_else(|| not_down_now(step, cluster, view))
+        }
         () => not_up_now(step, cluster, view),
     };
     match refused {
@@ -189,16 +192,22 @@ fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Find
 }
 
 /// Returns a finding about a step that is never safe, in any state of the cluster.
-fn too_far_down(step: Resize<'_>) -> Option<Finding> {
+fn too_far_down(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
     let Resize { from, to, parallel, arbitrators, .. } = step;
     let floor = (floor_of_one_step(from + arbitrators) - arbitrators).max(1);
     if to <= 0 {
+        let driven = cluster.filter(|it| driver::of(&it.workload).is_some());
+        let otherwise = match driven {
+            Some(it) => say("its operator may stop the cluster for a recovery while no member is Ready, or all are; what a member waits for: ")
+                .run(it.status_command()),
+            None => say("to stop the cluster in order: ")
+                .run(Command::new(format!("gatera stop {} -n {}", step.review.name, step.review.namespace))),
+        };
         return Some(deny(
             format!("{from} -> {to} replicas stops every member"),
             "after a full stop no member may start by itself: you must find the one with the newest data and bootstrap from it, \
              and a wrong choice loses data",
-            say("keep at least 1 member").or(say("to stop the cluster in order: ")
-                .run(Command::new(format!("gatera stop {} -n {}", step.review.name, step.review.namespace)))),
+            say("keep at least 1 member").or(otherwise),
         ));
     }
     if to < floor {
@@ -350,26 +359,6 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         )),
         _ => None,
     }
-}
-
-/// Returns a warning if the claims of the removed members are deleted.
-fn claims_go(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
-    let cluster = cluster.filter(|_| step.to < step.from)?;
-    let retention = &cluster.workload.spec.persistent_volume_claim_retention_policy;
-    let last = cluster.workload.ordinals().start + step.to;
-    let leave = cluster.members.iter().filter(|it| it.ordinal >= last).map(|it| &*it.name);
-    let leave = leave.collect::<Vec<_>>().join(" and ");
-    (retention.when_scaled == "Delete" && !leave.is_empty()).then(|| {
-        finding(
-            Verdict::Warn,
-            format!(
-                "{} -> {} replicas deletes the claims of {leave} (whenScaled: Delete)",
-                step.from, step.to
-            ),
-            "the data is deleted with its claim: a member that is added later copies everything from another",
-            "to keep them, write whenScaled: Retain first",
-        )
-    })
 }
 
 /// Returns a warning for a step that is allowed on weak evidence: a probe that cannot see Galera's state, or an old view.

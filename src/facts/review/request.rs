@@ -97,6 +97,8 @@ struct GroupKind {
 
 #[derive(Default, Deserialize)]
 struct Resource {
+    #[serde(default)]
+    group: String,
     resource: String,
 }
 
@@ -160,7 +162,7 @@ pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incomin
     let mut readable =
         |read: Option<Result<Object, Unreadable>>| read?.map_err(|error| unreadable = Some(error)).ok();
     let (new, old) = (readable(new), readable(old));
-    let kind = if request.sub_resource.is_empty() { sent } else { parent_kind(&request.resource.resource) };
+    let kind = if request.sub_resource.is_empty() { sent } else { parent_kind(&request.resource, kinds) };
     let named = |object: &Object| Some(object.meta().name.clone()).filter(|name| !name.is_empty());
     let name = Some(request.name)
         .filter(|name| !name.is_empty())
@@ -229,14 +231,17 @@ fn both(kind: Kind, new: Option<&str>, parts: &Body<'_>) -> [Option<Result<Objec
     [new, Some(Object::read(kind, &old.text()))]
 }
 
-fn parent_kind(resource: &str) -> Kind {
-    match resource {
+fn parent_kind(parent: &Resource, kinds: &Kinds) -> Kind {
+    match &*parent.resource {
         "statefulsets" => Kind::StatefulSet,
         "deployments" => Kind::Deployment,
         "pods" => Kind::Pod,
         "persistentvolumeclaims" => Kind::Claim,
         "namespaces" => Kind::Namespace,
-        _ => Kind::Other,
+        plural => match kinds.of_plural(&parent.group, plural) {
+            custom @ Kind::Custom(_) => custom,
+            _ => Kind::Other,
+        },
     }
 }
 

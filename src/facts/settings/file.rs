@@ -31,6 +31,7 @@ pub(super) struct File {
     /// Packs that are on or off, by name.
     pub(super) packs: BTreeMap<String, bool>,
     pub(super) rds: RdsChoices,
+    pub(super) mariadb: MariadbChoices,
     pub(super) injection: Injection,
     pub(super) webhooks: Webhooks,
     /// Paths that `gatera check` leaves out, as in a .gitignore.
@@ -56,6 +57,14 @@ pub(super) struct RdsChoices {
     pub(super) operators: Vec<String>,
     /// A single operator: the form of earlier versions.
     pub(super) operator: Option<String>,
+}
+
+/// Clusters that mariadb-operator drives.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct MariadbChoices {
+    /// Its accounts: system:serviceaccount:NAMESPACE:NAME.
+    pub(super) operators: Vec<String>,
 }
 
 /// What happens to pods that no guard can inject.

@@ -13,6 +13,7 @@ mod turn;
 use std::time::Duration;
 
 use super::{Announcement, Step};
+use facts::galera::driver;
 use facts::revision::Revision;
 use facts::view::{Candidate, Cluster, Member, RolloutRecord, RolloutRequest, State, View};
 
@@ -94,6 +95,9 @@ pub struct Configure {
 pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     if cluster.left {
         return Stage::Held("its StatefulSet is gone".to_owned());
+    }
+    if driver::of(&cluster.workload).is_some() {
+        return Stage::Absent;
     }
     if let Some(why) = super::looks_only(cluster, view) {
         return if cluster.note.is_some() { Stage::Held(why) } else { Stage::Absent };

@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 use super::{asking, by_hand, choosing, held_up};
 use crate::stop;
 use engine::grant::{DataLoss, came_before, has_served, rows, serves, still_true, waits_in_vain};
+use facts::galera::driver;
 use facts::galera::start_report::StartReport;
 use facts::marks::RECOVER;
 use facts::marks::recovery::Recovery;
@@ -106,6 +107,13 @@ pub enum Step {
 pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDuration) -> Step {
     if let Some(step) = asking::no_longer_read(cluster, want) {
         return step;
+    }
+    if let Some(owner) = driver::of(&cluster.workload) {
+        return Step::Cannot(format!(
+            "{} {} drives it, and its operator recovers it; its field spec.galera.recovery.forceClusterBootstrapInPod chooses the member \
+             that starts first",
+            owner.kind, owner.name
+        ));
     }
     if let Some(recovery) = cluster.recovery() {
         return led(cluster, recovery, view, still);

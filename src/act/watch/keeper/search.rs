@@ -171,10 +171,9 @@ impl Model {
         self.fetches.extend(std::iter::from_fn(|| self.wanted.try_recv().ok()).map(|id| (id, None)));
     }
 
-    fn write(&mut self, at: Index, shape: Option<u8>) {
+    fn write(&mut self, key: (Kind, &'static str), shape: Option<u8>) {
         let mut truth = self.history.last().unwrap().1.clone();
         let version = u64::try_from(self.history.len()).unwrap();
-        let key = *at.get(&OBJECTS);
         match shape {
             Some(shape) => drop(truth.insert(key, (version, shape))),
             None => drop(truth.remove(&key)),
@@ -267,7 +266,7 @@ impl Model {
     async fn act(&mut self, op: Op) {
         let fetch = |at: Index, all: &[_]| if all.is_empty() { 0 } else { at.index(all.len()) };
         match op {
-            Op::Write(at, shape) => self.write(at, shape),
+            Op::Write(at, shape) => self.write(*at.get(&OBJECTS), shape),
             Op::Pass(seconds) => advance(Duration::from_secs(seconds)).await,
             Op::Round => {
                 (0..SOURCES.len()).for_each(|source| self.go(source));
@@ -371,4 +370,28 @@ fn whatever_the_link_does_the_view_becomes_the_truth_and_is_not_called_current_b
             model.rest();
         });
     });
+}
+
+/// One watch reports late what another one, whose list begins again, knew to be over.
+#[tokio::test(start_paused = true)]
+async fn what_is_over_does_not_come_back_while_a_list_begins_again() {
+    let mut model = Model::new();
+    let (pod, [late, early]) = (OBJECTS[1], [1, 2]);
+    (0..SOURCES.len()).for_each(|source| (0..3).for_each(|_| model.go(source)));
+    for shape in [2, 3, 2] {
+        model.write(pod, Some(shape));
+        model.go(early);
+    }
+    advance(Duration::from_secs(10)).await;
+    model.go(early);
+    model.links[early] = Link::Nowhere;
+    model.go(early);
+    for seconds in [0, 8] {
+        advance(Duration::from_secs(seconds)).await;
+        for source in [0, late, 3] {
+            model.go(source);
+        }
+        model.check();
+        assert_eq!(model.seen(pod), Some(3));
+    }
 }

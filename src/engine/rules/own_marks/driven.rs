@@ -2,18 +2,28 @@
 
 use super::finding;
 use crate::verdict::{Finding, Verdict};
-use facts::galera::adopt;
+use facts::galera::{adopt, driver};
+use facts::view::View;
+use facts::way_out::say;
 use objects::Workload;
 
 /// Operators that let users label pods, by the group of their resources.
-const OPERATORS: [&str; 2] = ["k8s.mariadb.com", "pxc.percona.com"];
+const OPERATORS: [&str; 2] = [driver::GROUP, "pxc.percona.com"];
 
 /// Returns a warning if one of them owns this StatefulSet.
-pub(super) fn judge(new: &Workload) -> Option<Finding> {
+pub(super) fn judge(new: &Workload, view: &View<'_>) -> Option<Finding> {
     let (label, owner) = (adopt::INSTANCE_LABELS[0], new.metadata.operator()?);
     let drives = |group: &&str| owner.is_of(group, &owner.kind);
-    if !new.spec.template.metadata.labels.contains_key(label) || !OPERATORS.iter().any(drives) {
+    let known = driver::of(new).is_some();
+    if !new.spec.template.metadata.labels.contains_key(label)
+        || !OPERATORS.iter().any(drives)
+        || known && view.settings.knows_mariadb_operators()
+    {
         return None;
+    }
+    let mut instead = say(format!("take the label out of {} {}", owner.kind, owner.name));
+    if known {
+        instead = say("name its account in the guard's setting mariadb.operators").or(instead);
     }
     Some(Finding {
         verdict: Verdict::Warn,
@@ -22,7 +32,7 @@ pub(super) fn judge(new: &Workload) -> Option<Finding> {
             "it carries {label}, but {} {} drives it, and the guard would refuse what its operator does",
             owner.kind, owner.name
         ),
-        instead: format!("take the label out of {} {}", owner.kind, owner.name).into(),
+        instead,
         ..finding(
             "the operator scales its cluster to 0 and deletes pods, for example to recover it; the guard does not know its account, \
              and judges it as a person",

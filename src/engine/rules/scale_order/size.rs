@@ -1,7 +1,8 @@
-//! The requested number of members, independent of the current one.
+//! What is unwise about a number of members, independent of which are Ready.
 
-use super::{deny, finding};
+use super::{Resize, deny, finding};
 use crate::verdict::{Finding, Findings, Verdict};
+use facts::view::Cluster;
 
 /// Returns findings about the size of a new cluster.
 pub(super) fn created(replicas: i64) -> Findings {
@@ -31,4 +32,24 @@ pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
         "a cluster serves while more than half of its members are connected, so only odd sizes from 3 gain anything",
         "use 3, 5 or 7 members",
     ))
+}
+
+/// Returns a warning if the claims of the removed members are deleted.
+pub(super) fn claims_go(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
+    let cluster = cluster.filter(|_| step.to < step.from)?;
+    let retention = &cluster.workload.spec.persistent_volume_claim_retention_policy;
+    let last = cluster.workload.ordinals().start + step.to;
+    let leave = cluster.members.iter().filter(|it| it.ordinal >= last).map(|it| &*it.name);
+    let leave = leave.collect::<Vec<_>>().join(" and ");
+    (retention.when_scaled == "Delete" && !leave.is_empty()).then(|| {
+        finding(
+            Verdict::Warn,
+            format!(
+                "{} -> {} replicas deletes the claims of {leave} (whenScaled: Delete)",
+                step.from, step.to
+            ),
+            "the data is deleted with its claim: a member that is added later copies everything from another",
+            "to keep them, write whenScaled: Retain first",
+        )
+    })
 }

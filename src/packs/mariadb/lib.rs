@@ -1,0 +1,109 @@
+//! The pack for mariadb-operator: its resource MariaDB, by which people change and delete a cluster that was adopted.
+//!
+//! Owns: [`MariaDb`], and which cluster it drives. Galera's rules judge what people do to the objects that the operator makes; what it does
+//! itself follows from the resource, so a mistake is judged there. Must not know: what the operator does with the other fields.
+
+mod end;
+mod replicas;
+mod settings;
+
+use serde::Deserialize;
+
+use engine::rulebook::Pack;
+use engine::webhooks::{Endpoint, Entry, Only, Selects};
+use facts::galera::driver;
+use facts::review::Review;
+use facts::view::{Cluster, View};
+use objects::scalar::{self, Scalar};
+use objects::{Custom, CustomKind, Kind, Meta, Row};
+
+pub const PACK: Pack = Pack {
+    name: "mariadb",
+    protects: "a Galera cluster that mariadb-operator drives, and that was adopted, from being deleted, taken apart or founded anew by its MariaDB",
+    kinds: &[MARIADB_KIND],
+    rules: &[end::RULE, settings::RULE, replicas::RULE],
+    entries: ENTRIES,
+    keeps: |_| false,
+};
+
+const MARIADB_KIND: &CustomKind = &CustomKind {
+    row: Row { group: driver::GROUP, version: "v1alpha1", name: "MariaDB", plural: "mariadbs" },
+    watched: false,
+    cluster_wide: false,
+    read: CustomKind::read_into::<MariaDb>,
+};
+/// The kind of a database that mariadb-operator drives.
+const MARIADB: Kind = Kind::Custom(MARIADB_KIND);
+
+impl Custom for MariaDb {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+/// The CEL condition that the spec changes; the operator often writes the status.
+const ANOTHER_SPEC: &str = "request.subResource == 'scale' || oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec";
+/// The CEL condition for a MariaDB, or the definition of all.
+const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'mariadbs.k8s.mariadb.com'";
+
+const ENTRIES: &[Entry] = &[
+    // The operator writes defaults into it, and must not wait for a guard that is down.
+    Entry {
+        name: "mariadbs",
+        endpoint: Endpoint::Validate,
+        asks: &[(driver::GROUP, "mariadbs", &["UPDATE"]), (driver::GROUP, "mariadbs/scale", &["UPDATE"])],
+        selects: Selects::Anywhere,
+        only: Only::When("another-spec", ANOTHER_SPEC),
+        fail_closed: false,
+    },
+    // A cluster is deleted with its MariaDB, and all with their definition.
+    Entry {
+        name: "mariadb-ends",
+        endpoint: Endpoint::Validate,
+        asks: &[
+            (driver::GROUP, "mariadbs", &["DELETE"]),
+            ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
+        ],
+        selects: Selects::Anywhere,
+        only: Only::When("mariadb", OURS),
+        fail_closed: true,
+    },
+];
+
+/// A database that mariadb-operator drives.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct MariaDb {
+    #[serde(deserialize_with = "objects::or_default")]
+    pub metadata: Meta,
+    #[serde(deserialize_with = "scalar::map")]
+    spec: Spec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+struct Spec {
+    replicas: Scalar,
+    #[serde(deserialize_with = "scalar::map")]
+    galera: Galera,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+struct Galera {
+    enabled: Scalar,
+    #[serde(deserialize_with = "scalar::map")]
+    recovery: Recovery,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Recovery {
+    force_cluster_bootstrap_in_pod: Scalar,
+}
+
+/// Returns the adopted cluster that the MariaDB of this request drives.
+fn driven<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster> {
+    let owner = |it: &&Cluster| driver::of(&it.workload).is_some_and(|owner| owner.name == review.name);
+    view.clusters_in(&review.namespace).find(owner)
+}

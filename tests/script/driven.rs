@@ -1,0 +1,243 @@
+//! Members that mariadb-operator drives: it starts its cluster again by an option file and by what its agent writes to grastate.dat.
+
+use std::fs;
+
+use super::gate::knows;
+use super::lives::Dice;
+use super::pod::{Pod, for_each};
+use super::start::{ID, OTHER, ZEROS, line, run, server, started, state};
+
+/// As injection writes it, with an end that never comes, and one that has come.
+const RESUME: &str = "resume 29991201100000";
+const LATE: &str = "resume 20200101000000";
+const START: &str = "mariadbd --datadir=DATA";
+const SKIPS: &str = "--skip-wsrep-new-cluster";
+
+/// What the agent writes: without the first line, and without the end of the last one.
+fn by_the_agent(id: &str, seqno: &str) -> String {
+    format!("version: 2.1\nuuid: {id}\nseqno: {seqno}\nsafe_to_bootstrap: 1")
+}
+
+/// Makes a member of cluster ID with the operator's file, which the injected variable lets it use or not.
+fn member(pod: &Pod, recovered: &str, may: &str) {
+    server(pod, recovered);
+    pod.tool("my_print_defaults", "echo --wsrep_new_cluster=ON");
+    knows(pod, ID);
+    pod.env("GATERA_FOUNDING_FILE", may).write("data/ibdata1", "x");
+}
+
+#[track_caller]
+fn refused(pod: &Pod, says: &str) {
+    let outcome = run(pod, START);
+    let message = fs::read_to_string(pod.path("termination")).unwrap_or_default();
+    let begins = format!("gatera did not start the server: {says}");
+    assert!(outcome.code == Some(1) && message.starts_with(&begins), "{message} {outcome:#?}");
+    assert_eq!(started(pod), [""; 0]);
+}
+
+#[track_caller]
+fn starts(pod: &Pod, says: &str) {
+    let outcome = run(pod, START).exits(0);
+    assert!(outcome.err.contains(says), "{outcome:#?}");
+}
+
+#[test]
+fn it_starts_its_cluster_again_from_where_the_data_is() {
+    for_each(&["41", "99", "-1"], |pod, believed| {
+        member(pod, &line(&format!("{ID}:43")), RESUME);
+        pod.write("data/grastate.dat", by_the_agent(ID, believed)).write("data/gvwstate.dat", "old");
+        starts(pod, &format!("starts the cluster again from this member, from {ID}:43"));
+        assert!(!started(pod).contains(&SKIPS.to_owned()), "{:?}", started(pod));
+        let state = fs::read_to_string(pod.path("data/grastate.dat")).unwrap();
+        assert!(state.contains(&format!("uuid:    {ID}\nseqno:   43\nsafe_to_bootstrap: 1")), "{state}");
+        assert!(!pod.path("data/gvwstate.dat").exists());
+    });
+}
+
+#[test]
+fn it_does_not_found_beside_members_that_may_serve() {
+    for_each(&["join", LATE, RESUME], |pod, may| {
+        member(pod, &line(&format!("{ID}:43")), may);
+        pod.write("data/grastate.dat", by_the_agent(ID, "43"));
+        if *may == RESUME {
+            run(pod, START).exits(0);
+            // Its server joined, and the container starts again; the file is still there.
+            pod.write("joined", "yes");
+        }
+        for _ in 0..2 {
+            starts(pod, "may be left over from the last time: this member joins its peers");
+            assert!(started(pod).contains(&SKIPS.to_owned()), "{:?}", started(pod));
+        }
+    });
+}
+
+#[test]
+fn it_does_not_start_again_from_data_that_is_not_its_own_or_not_whole() {
+    for_each(&[()], |pod, ()| {
+        member(pod, &line(&format!("{OTHER}:43")), RESUME);
+        pod.write("data/grastate.dat", by_the_agent(ID, "43"));
+        refused(pod, &format!("it was to start cluster {ID} again, and its data ends at {OTHER}:43;"));
+    });
+    for_each(&[()], |pod, ()| {
+        member(pod, &line(&format!("{ID}:43")), RESUME);
+        pod.write("data/grastate.dat", by_the_agent(ID, "43")).write("data/gatera.sst_in_progress", "yes");
+        // Not at the next start either, and not without the file.
+        for _ in 0..2 {
+            refused(
+                pod,
+                "it was to start the cluster again, and its data is half a copy of another member's; let the",
+            );
+        }
+        pod.tool("my_print_defaults", "");
+        pod.write("data/grastate.dat", by_the_agent(ID, "43"));
+        starts(pod, "a state transfer was not finished");
+        assert!(!pod.path("data/grastate.dat").exists(), "the server copies everything anew");
+    });
+}
+
+#[test]
+fn an_address_without_hosts_is_refused_beside_its_file_too() {
+    for_each(&["join", RESUME], |pod, may| {
+        member(pod, "", may);
+        pod.write("data/grastate.dat", state(ID, "43", "1"));
+        let outcome = run(pod, &format!("{START} --wsrep-cluster-address=gcomm://")).exits(1);
+        assert!(outcome.err.contains("would found a new cluster"), "{outcome:#?}");
+    });
+}
+
+/// What the agent says may be more than the data has: the server is asked.
+#[test]
+fn the_agents_position_is_not_believed() {
+    for_each(&["join"], |pod, may| {
+        member(pod, &line(&format!("{ID}:43")), may);
+        pod.write("data/grastate.dat", by_the_agent(ID, "99"));
+        starts(pod, &format!("position {ID}:43, recovered after a crash"));
+    });
+}
+
+#[test]
+fn galeras_own_word_makes_a_copy_whole() {
+    for_each(&[()], |pod, ()| {
+        member(pod, "", "join");
+        pod.write("data/grastate.dat", state(ID, "43", "0")).write("data/gatera.sst_in_progress", "yes");
+        starts(pod, &format!("position {ID}:43, stopped in order"));
+    });
+}
+
+#[test]
+fn without_a_cluster_on_record_it_founds_and_without_an_identity_it_does_not() {
+    for_each(&[("unknown", true), ("founds", true), ("none", false)], |pod, (identity, founds)| {
+        member(pod, &line(&format!("{ID}:43")), "join");
+        knows(pod, identity);
+        run(pod, START).exits(i32::from(!founds));
+        assert_eq!(started(pod).contains(&SKIPS.to_owned()), *founds, "not beside members that serve");
+        _ = fs::remove_file(pod.path("started"));
+        pod.env("GATERA_FOUNDING_FILE", RESUME);
+        knows(pod, identity);
+        pod.write("data/grastate.dat", by_the_agent(ID, "43"));
+        run(pod, START).exits(i32::from(!founds));
+        assert!(!started(pod).contains(&SKIPS.to_owned()));
+    });
+}
+
+/// What happens to a member, in any order.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    /// A new pod, created while another member was Ready or while none was.
+    Pod(&'static str),
+    /// The agent says where the data ends, truly or not, and writes the file.
+    AgentWrites(&'static str, &'static str),
+    AgentRemoves,
+    /// The server starts, and then joins, receives half a copy, or dies before either.
+    Start(&'static str),
+}
+
+const DEEDS: [Deed; 12] = [
+    Deed::Pod(RESUME),
+    Deed::Pod(RESUME),
+    Deed::Pod(LATE),
+    Deed::Pod("join"),
+    Deed::AgentWrites(ID, "43"),
+    Deed::AgentWrites(ID, "99"),
+    Deed::AgentWrites(OTHER, "43"),
+    Deed::AgentRemoves,
+    Deed::Start("joins"),
+    Deed::Start("joins"),
+    Deed::Start("copies"),
+    Deed::Start("dies"),
+];
+
+/// The server of the search: it notes how it was started.
+const SERVER: &str = r#"case " $* " in *" --wsrep-recover "*) while read -r line; do echo "$line"; done <"$POD/recovered" >&2; exit 0 ;; *" --help "*) exit 0 ;; esac
+    printf '%s\n' "$@" >"$POD/started"
+    state() { printf '# GALERA saved state\nuuid: %s\nseqno: -1\nsafe_to_bootstrap: 0\n' "$1" >"$POD/data/grastate.dat"; }
+    while read -r act; do case $act in
+        joins) state "$ID"; rm -f "$POD/data/gatera.sst_in_progress"; echo SYNCED >"$POD/joined" ;;
+        copies) state "$ZEROS"; echo yes >"$POD/data/gatera.sst_in_progress" ;;
+    esac; done <"$POD/act"
+    exit 1"#;
+
+/// In every order of deeds, a file founds only in a pod that was created while no member was Ready, before a server of that pod
+/// joined, from whole data of the cluster, and with the data's own position. Half a copy never counts as whole.
+#[test]
+fn in_every_order_its_file_founds_nothing_beside_others_and_from_nothing_less() {
+    let seeds: u64 = std::env::var("GATERA_START_LIVES").map_or(6, |it| it.parse().unwrap());
+    let seeds: Vec<_> = (1..=seeds).collect();
+    for_each(&seeds, |pod, seed| {
+        server(pod, &line(&format!("{ID}:43")));
+        pod.tool("mariadbd", SERVER);
+        pod.tool("my_print_defaults", r#"[ ! -e "$POD/founding-file" ] || echo --wsrep_new_cluster=ON"#);
+        knows(pod, ID);
+        pod.env("ID", ID).env("ZEROS", ZEROS).env("GATERA_PATIENCE", "0").env("GATERA_FOUNDING_FILE", "join");
+        pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
+        let (mut may, mut has_joined, mut half, mut file) = ("join", false, false, false);
+        let mut story = format!("seed {seed}");
+        let mut dice = Dice(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(*seed));
+        for _ in 0..14 {
+            let deed = dice.of(&DEEDS);
+            story += &format!("\n{deed:?}");
+            match deed {
+                Deed::Pod(created) => {
+                    (may, has_joined) = (created, false);
+                    pod.env("GATERA_FOUNDING_FILE", may);
+                    for name in ["joined", "resumed", "view", "start", "waited"] {
+                        let path = pod.path(name);
+                        _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
+                    }
+                }
+                Deed::AgentWrites(id, seqno) => {
+                    pod.write("data/grastate.dat", by_the_agent(id, seqno)).write("founding-file", "");
+                    file = true;
+                }
+                Deed::AgentRemoves => {
+                    _ = fs::remove_file(pod.path("founding-file"));
+                    file = false;
+                }
+                Deed::Start(act) => {
+                    _ = fs::remove_file(pod.path("started"));
+                    pod.write("act", format!("{act}\n"));
+                    let said = run(pod, START).err;
+                    let begun = fs::read_to_string(pod.path("started")).ok();
+                    let story = format!("{story}\n{said}");
+                    let may_found = may == RESUME && !has_joined && !half;
+                    let founds = begun.as_ref().is_some_and(|it| file && !it.contains(SKIPS));
+                    assert!(!founds || may_found, "it founds: {story}");
+                    assert_eq!(
+                        begun.is_none(),
+                        file && may == RESUME && !has_joined && half,
+                        "it starts, or not: {story}"
+                    );
+                    assert!(!founds || said.contains(&format!("from {ID}:43")), "its position: {story}");
+                    assert!(
+                        !half || begun.is_none() || said.contains("a state transfer was not finished"),
+                        "half a copy: {story}"
+                    );
+                    if begun.is_some() {
+                        has_joined |= act == "joins";
+                        half = act == "copies" || half && act != "joins";
+                    }
+                }
+            }
+        }
+    });
+}
