@@ -38,7 +38,7 @@ sim: ## run deep searches: simulated clusters, users and faults, with events of 
 ALONE = recover seed guard_life
 # These take long and run as drills; the UNGUARDED ones begin without the guard, each in a lab of its own.
 UNGUARDED = unguarded from_before
-DRILLS = drills day scarce bitnami figures passwd rolling orphaned outage volumes hangs held foreign odd odd_ends tls wordpress kudo upgrade healthcheck weather
+DRILLS = drills driven day flux argo_cd scarce bitnami figures passwd rolling orphaned outage volumes hangs held foreign odd odd_ends tls wordpress kudo upgrade healthcheck weather
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## test real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
@@ -56,15 +56,26 @@ WITH_OTHERS = others=$$(for series in $(OTHERS); do folder=$$(GATERA_MARIADB=$$s
 e2e-upgrade:
 	$(WITH_OTHERS) $(E2E) --nocapture --test-threads=1 upgrade::
 
+# The node lab reaches no network: what it runs is built before.
+WITH_ENGINES = { command -v redis-server >/dev/null || { echo "Argo CD needs redis-server: apt-get install redis-server" >&2; exit 1; }; } && \
+	tests/lab/tools/build.sh argocd helm-controller kustomize-controller source-controller >/dev/null &&
+e2e-flux e2e-argo_cd:
+	$(WITH_ENGINES) $(E2E) --nocapture --test-threads=1 $(@:e2e-%=%)::
+
 e2e-bitnami e2e-figures:
 	images=$$(tests/e2e/images/build.sh bitnami)/more && \
 	GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} $(E2E) --nocapture --test-threads=1 $(@:e2e-%=%)::
 
+# With GATERA_MARIADB_OPERATOR, a checkout of its repository, the real operator drives the cluster.
+e2e-driven:
+	image=$${GATERA_MARIADB_OPERATOR:+$$(tests/e2e/images/build.sh operator)/more/operator.tar} && \
+	GATERA_MARIADB_OPERATOR_IMAGE=$$image $(E2E) --nocapture --test-threads=1 driven::
+
 e2e-%:
 	$(E2E) --nocapture --test-threads=1 $*::
 
-drills: gatera-image ## test every kind of power failure and outage during writes; upgrades; Bitnami; WordPress in a browser; KUDO (root, Linux, mvn; MARIADB=11.8)
-	images=$$(tests/e2e/images/build.sh bitnami wordpress browser kudo)/more && \
+drills: gatera-image ## test every kind of power failure and outage during writes; upgrades; Flux, Argo CD; Bitnami; WordPress in a browser; KUDO (root, Linux, mvn, redis; MARIADB=11.8)
+	$(WITH_ENGINES) images=$$(tests/e2e/images/build.sh bitnami wordpress browser kudo)/more && \
 	$(WITH_OTHERS) GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} \
 	GATERA_WORDPRESS_IMAGE=$$images/wordpress.tar GATERA_BROWSER_IMAGE=$$images/browser.tar GATERA_KUDO_IMAGE=$$images/kudo.tar \
 	$(E2E) --nocapture --test-threads=1 $(DRILLS:%=%::)

@@ -2,7 +2,6 @@
 //! the cluster grows to five members and shrinks to three, and all members are restarted, while a client commits rows.
 
 use std::env;
-use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -146,28 +145,6 @@ fn finds_all_well(lab: &ControlPlane, namespace: &str) {
     assert!(said.contains("ready, and each reports that all is well"), "{said}");
 }
 
-/// Creates local volumes. Kubelets apply `fsGroup` to these, and not to the hostPath volumes that the lab makes by itself. All
-/// nodes see the folders.
-fn local_volumes(lab: &ControlPlane, number: usize) {
-    lab.create(&json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "local" },
-        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
-    }));
-    for ordinal in 0..number {
-        let path = format!("/tmp/hostpath_pv/local-{ordinal}");
-        fs::create_dir(&path).unwrap();
-        let anywhere = json!([{ "key": "kubernetes.io/hostname", "operator": "Exists" }]);
-        lab.create(&json!({
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": format!("local-{ordinal}") },
-            "spec": {
-                "storageClassName": "local", "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"],
-                "persistentVolumeReclaimPolicy": "Retain", "local": { "path": path },
-                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": anywhere }] } },
-            },
-        }));
-    }
-}
-
 #[test]
 fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     let lab = guarded();
@@ -175,7 +152,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     let namespace = lab.namespace_with_labels("install", &labels);
     let galera = Galera::new(lab, &namespace, "shop");
     let started = Instant::now();
-    local_volumes(lab, 5);
+    lab.have_local_volumes(5);
     // The first value lets five members run on three nodes.
     let values = [
         "--set=antiAffinity=false",

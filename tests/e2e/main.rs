@@ -12,16 +12,20 @@
 )]
 
 mod advice;
+mod argo_cd;
 mod bitnami;
 mod browser;
 mod chance;
 mod day;
 mod drills;
+mod driven;
 mod figures;
+mod flux;
 mod foreign;
 mod from_before;
 mod galera;
 mod gate;
+mod gitops;
 mod guard;
 mod guard_life;
 mod hangs;
@@ -31,6 +35,7 @@ mod install;
 mod kudo;
 #[path = "../lab/mod.rs"]
 mod lab;
+mod mariadb_operator;
 mod nodes;
 mod odd;
 mod odd_ends;
@@ -41,10 +46,12 @@ mod passwd;
 mod password;
 mod power;
 mod race;
+mod real_operator;
 mod recover;
 mod rolling;
 mod scarce;
 mod seed;
+mod shop;
 mod tls;
 mod transfer;
 mod unguarded;

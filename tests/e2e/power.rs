@@ -235,11 +235,13 @@ fn holds(path: &Path, server: &Path) -> bool {
     comm.trim() == "pause" && network(path).is_some() && network(path) == network(server)
 }
 
-/// Returns how often the container of each member was restarted.
+/// Returns how often the server's container of each member was restarted.
 pub fn restarts(galera: &Galera<'_>) -> Vec<u64> {
     let count = |pod: String| {
         let pod = galera.pod(&pod).unwrap_or_default();
-        pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or_default()
+        let all = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
+        let server = all.iter().find(|it| it["name"] == "mariadb");
+        server.and_then(|it| it["restartCount"].as_u64()).unwrap_or_default()
     };
     (0..3).map(|ordinal| count(galera.member(ordinal))).collect()
 }

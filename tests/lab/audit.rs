@@ -1,5 +1,5 @@
-//! The requests of service accounts, from the API server's own audit log. It records only service accounts of the namespace
-//! `gatera`; other requests would bury theirs.
+//! The requests of service accounts, from the API server's own audit log. It records only those of the guard, of GitOps engines and
+//! of mariadb-operator; other requests would bury theirs.
 
 use std::fs;
 
@@ -25,13 +25,17 @@ pub(crate) struct Asked {
 pub(super) const LOG: &str = "audit.log";
 pub(super) const POLICY: &str = "audit-policy.json";
 
-/// Returns the audit policy, which records the metadata of requests of the guard's service accounts.
+/// The namespaces whose service accounts are recorded.
+const RECORDED: [&str; 4] = ["gatera", "flux-system", "argocd", "mariadb-system"];
+
+/// Returns the audit policy, which records the metadata of requests of these service accounts.
 pub(super) fn policy() -> Value {
+    let groups = RECORDED.map(|it| format!("system:serviceaccounts:{it}"));
     json!({
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived", "ResponseStarted"],
-        "rules": [{ "level": "Metadata", "userGroups": ["system:serviceaccounts:gatera"] }, { "level": "None" }],
+        "rules": [{ "level": "Metadata", "userGroups": groups }, { "level": "None" }],
     })
 }
 
@@ -45,7 +49,12 @@ impl Asked {
 impl ControlPlane {
     /// Returns all requests that have been answered so far, in order. A watch is answered when it ends.
     pub(crate) fn asked_by_the_guard(&self) -> Vec<Asked> {
-        self.asked_and_answered(|_| true)
+        self.asked_by("gatera", |_| true)
+    }
+
+    /// Returns all requests of the service accounts of a namespace that have been answered so far, without those that only try.
+    pub(crate) fn asked_by_accounts_of(&self, namespace: &str) -> Vec<Asked> {
+        self.asked_by(namespace, |line| !line["requestURI"].as_str().is_some_and(|it| it.contains("dryRun=")))
     }
 
     /// Returns the requests that the API server refused for lack of a right. Those in a terminating namespace are left out:
@@ -54,12 +63,18 @@ impl ControlPlane {
         let ends = |line: &Value| {
             line["responseStatus"]["message"].as_str().is_some_and(|it| it.contains("is being terminated"))
         };
-        self.asked_and_answered(|line| line["responseStatus"]["code"] == 403 && !ends(line))
+        self.asked_by("gatera", |line| line["responseStatus"]["code"] == 403 && !ends(line))
     }
 
-    fn asked_and_answered(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Asked> {
+    fn asked_by(&self, namespace: &str, wanted: impl Fn(&Value) -> bool) -> Vec<Asked> {
+        let account = format!("system:serviceaccount:{namespace}:");
+        let theirs =
+            |line: &Value| line["user"]["username"].as_str().is_some_and(|it| it.starts_with(&account));
         let text = fs::read_to_string(self.folder().join(LOG)).unwrap_or_default();
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter(wanted);
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .filter(|line| theirs(line) && wanted(line));
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         lines
             .map(|line| {

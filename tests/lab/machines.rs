@@ -128,6 +128,31 @@ impl ControlPlane {
         self.create(&json!({ "apiVersion": "v1", "kind": "List", "items": items }));
     }
 
+    /// Creates volumes of the class "local". Kubelets apply `fsGroup` to these, and not to the others. All nodes see the folders.
+    pub(crate) fn have_local_volumes(&self, count: usize) {
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "local" },
+            "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+        });
+        let anywhere = json!([{ "key": "kubernetes.io/hostname", "operator": "Exists" }]);
+        let volume = |_| {
+            let path = format!("/tmp/hostpath_pv/{}", random_hex(16).expect("the kernel has random numbers"));
+            fs::create_dir_all(&path).expect("volumes of the lab are folders");
+            json!({
+                "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "generateName": "local-" },
+                "spec": {
+                    "storageClassName": "local", "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"],
+                    "persistentVolumeReclaimPolicy": "Retain", "local": { "path": path },
+                    "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": anywhere }] } },
+                },
+            })
+        };
+        let items: Vec<_> = (0..count).map(volume).collect();
+        // The class is there already if another test of this lab has asked for volumes.
+        self.kubectl_stdin(User::Admin, &["apply", "--filename=-"], &class.to_string()).succeeded();
+        self.create(&json!({ "apiVersion": "v1", "kind": "List", "items": items }));
+    }
+
     /// Returns the folder of a claim's volume. To lose the disk, a test removes its content.
     pub(crate) fn volume_of(&self, namespace: &str, claim: &str) -> PathBuf {
         let claim = self.get(namespace, &format!("persistentvolumeclaim/{claim}"));

@@ -14,7 +14,8 @@
 //! | `machines.rs`, `machines/` | real nodes: containerd, kubelet, network, DNS, images, volumes (root, Linux) |
 //! | `command.rs` | one run of a tool, and what it printed |
 //! | `kubectl.rs`, `helm.rs`, `kudo.rs`, `checkers.rs` | the tools themselves; fresh namespaces |
-//! | `audit.rs` | what the guard requested from the API server |
+//! | `engines.rs`, `git.rs` | Flux and Argo CD, and the repositories that they read |
+//! | `audit.rs` | what the guard and the engines requested from the API server |
 //! | `stored.rs` | what is written behind the API server's back |
 //! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
 //!
@@ -33,7 +34,9 @@ mod audit;
 mod checkers;
 mod command;
 mod control_plane;
+mod engines;
 mod error;
+mod git;
 mod helm;
 mod kubectl;
 mod kudo;
@@ -57,8 +60,11 @@ use std::time::{Duration, Instant};
 pub(crate) use audit::Asked;
 pub(crate) use command::Output;
 pub(crate) use control_plane::ControlPlane;
+pub(crate) use engines::Engine;
+pub(crate) use git::Repository;
 pub(crate) use helm::is_helm_3;
 pub(crate) use supervise::lives_as_long_as_we_do;
+pub(crate) use tools::sources_of;
 pub(crate) use users::User;
 
 /// The control plane that all tests of this process share, each in its own namespace. The first use starts it. A static is

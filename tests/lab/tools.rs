@@ -94,3 +94,14 @@ fn build(tools: &[&str]) -> Result<PathBuf, String> {
     let stdout = String::from_utf8_lossy(&output.stdout);
     stdout.lines().last().map(PathBuf::from).ok_or_else(|| format!("{} named no folder", script.display()))
 }
+
+/// Returns the folder with the sources of a module that is pinned in a folder of `tools`, and downloads them if they are not there.
+pub(crate) fn sources_of(pins: &str, module: &str) -> PathBuf {
+    let mut go = Command::new("go");
+    go.args(["mod", "download", "-json", module])
+        .current_dir(beside("tools").join(pins))
+        .env("GOWORK", "off");
+    let output = go.output().expect("Go is installed");
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("go prints JSON");
+    answer["Dir"].as_str().unwrap_or_else(|| panic!("{answer}")).into()
+}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the node lab's images from Debian packages, without a container engine, once, into a cache outside the tree.
 #
-# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: bitnami wordpress browser kudo
+# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: bitnami wordpress browser kudo operator
 #
 # The last line on stdout is the folder with mariadb.tar, busybox.tar, pause.tar and those of the others in more/, which `ctr images
 # import` takes; progress goes to stderr. The folder is named after the hash of everything the images are made from here, so a changed
@@ -12,12 +12,14 @@
 # GATERA_MARIADB_ENTRYPOINT=FILE puts another entrypoint in place of ours, for example the official image's.
 # GATERA_BITNAMI_SCRIPTS=FOLDER   puts real scripts into the image bitnami in place of ours: the folders prebuildfs and rootfs of a
 #                                release of Bitnami's, one over the other.
+# GATERA_MARIADB_OPERATOR=FOLDER is a checkout of mariadb-operator, from which the image operator is built.
 # GATERA_DEBIAN_MIRROR=URL       is where packages come from; by default where apt on this machine gets Debian from.
 # Exit status: 1 a build failed, 2 no such MariaDB or image, 3 a program or the mirror is missing, 4 not root.
 set -eu
 umask 022
 unset CDPATH
 entrypoint=$(realpath "${GATERA_MARIADB_ENTRYPOINT:-$(dirname "$0")/docker-entrypoint.sh}")
+operator=${GATERA_MARIADB_OPERATOR:+$(realpath "$GATERA_MARIADB_OPERATOR")}
 cd "$(dirname "$0")"
 tools=$(realpath ../../lab/tools)
 
@@ -36,7 +38,8 @@ esac
 
 inputs_hash() {
     { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh healthcheck.sh mariadb.cnf packages.sh wordpress* bitnami/* "$entrypoint" "$tools"/kudo/go.*;
-        [ -z "${GATERA_BITNAMI_SCRIPTS:-}" ] || find "$GATERA_BITNAMI_SCRIPTS" -type f -exec cat {} +; } |
+        [ -z "${GATERA_BITNAMI_SCRIPTS:-}" ] || find "$GATERA_BITNAMI_SCRIPTS" -type f -exec cat {} +
+        [ -z "$operator" ] || { git -C "$operator" rev-parse HEAD; git -C "$operator" diff HEAD; }; } |
         sha256sum | cut -c 1-16
 }
 
@@ -48,7 +51,7 @@ all_built() {
 archive_of() {
     case $1 in
     busybox | pause | mariadb) echo "$folder/$1.tar" ;;
-    bitnami | wordpress | browser | kudo) echo "$folder/more/$1.tar" ;;
+    bitnami | wordpress | browser | kudo | operator) echo "$folder/more/$1.tar" ;;
     *)
         say "$0: no image is called '$1'"
         exit 2 ;;
@@ -270,6 +273,16 @@ build_kudo() {
     version=$(sed -n 's|^require github.com/kudobuilder/kudo \(v[0-9.]*\).*|\1|p' "$tools/kudo/go.mod")
     ./archive.sh "$root" '{"Env":["PATH=/root"],"Cmd":["/root/manager"]}' "$(archive_of kudo)" \
         "docker.io/kudobuilder/controller:$version"
+}
+
+# mariadb-operator, as its own Dockerfile makes it. Its module cannot be had from the Go proxy.
+build_operator() {
+    root=$temporary/operator
+    mkdir -p "$root/bin"
+    (cd "${operator:?GATERA_MARIADB_OPERATOR names no checkout}" && CGO_ENABLED=0 go build -o "$root/bin/mariadb-operator" ./cmd/controller)
+    version=$(sed -n 's/^appVersion: "\(.*\)"$/\1/p' "$operator/deploy/charts/mariadb-operator/Chart.yaml")
+    ./archive.sh "$root" '{"User":"65532:65532","Entrypoint":["/bin/mariadb-operator"]}' "$(archive_of operator)" \
+        "ghcr.io/mariadb-operator/mariadb-operator:$version"
 }
 
 # Chromium without a screen, and what drives it: chromedriver, by the W3C's protocol on port 9515. Whoever reaches the port may do

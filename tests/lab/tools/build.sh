@@ -2,7 +2,8 @@
 # Builds the lab's programs from the versions pinned in go.mod beside it, once, into a cache outside the tree.
 #
 # usage: build.sh [TOOL...]      default: etcd kube-apiserver kube-controller-manager kubectl
-# also:  actionlint coredns helm kube-proxy kube-scheduler kube-score kubectl-kudo kubelet kudo-manager kwok promtool
+# also:  actionlint argocd coredns helm helm-controller kube-proxy kube-scheduler kube-score kubectl-kudo kubelet kudo-manager
+#        kustomize-controller kwok promtool source-controller
 #
 # GATERA_KUBERNETES=1.33  another Kubernetes than the one pinned in go.mod: its programs come from kubernetes-1.33
 # GATERA_HELM=3           another Helm, from helm-3
@@ -20,12 +21,14 @@ say() { printf '%s\n' "$*" >&2; }
 package_of() {
     case $1 in
     actionlint) echo github.com/rhysd/actionlint/cmd/actionlint ;;
+    argocd) echo github.com/argoproj/argo-cd/v3/cmd ;;
     coredns) echo github.com/coredns/coredns ;;
     etcd) echo go.etcd.io/etcd/server/v3 ;;
     helm) echo "helm.sh/helm/v${GATERA_HELM:-4}/cmd/helm" ;;
     kube-score) echo github.com/zegl/kube-score/cmd/kube-score ;;
     kubectl-kudo) echo github.com/kudobuilder/kudo/cmd/kubectl-kudo ;;
     kudo-manager) echo github.com/kudobuilder/kudo/cmd/manager ;;
+    helm-controller | kustomize-controller | source-controller) echo "github.com/fluxcd/$1" ;;
     kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
     promtool) echo github.com/prometheus/prometheus/cmd/promtool ;;
     kube-apiserver | kube-controller-manager | kube-proxy | kube-scheduler | kubectl | kubelet)
@@ -41,7 +44,8 @@ module_of() {
     case $1 in
     helm) release_of helm "${GATERA_HELM:-}" ;;
     *kudo*) echo kudo ;;
-    actionlint | kube-score | promtool) echo "$1" ;;
+    actionlint | argocd | kube-score | promtool) echo "$1" ;;
+    helm-controller | kustomize-controller | source-controller) echo flux ;;
     kube*) release_of kubernetes "${GATERA_KUBERNETES:-}" ;;
     *) echo . ;;
     esac
@@ -121,6 +125,7 @@ version_flags() {
 # What `go build` calls it.
 executable_of() {
     case $1 in
+    argocd) echo cmd ;;
     etcd) echo server ;;
     kudo-manager) echo manager ;;
     *) echo "$1" ;;

@@ -1,0 +1,100 @@
+//! Argo CD, as a shop uses it: what its objects say, and where it shows what went wrong.
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::gitops::shop_lives_through_a_day;
+use crate::guard::guarded;
+use crate::lab::{self, ControlPlane};
+use crate::shop::{Engine, Shop, Way};
+
+/// Returns the shared nodes, with the guard and then Argo CD.
+fn with_argo_cd() -> &'static ControlPlane {
+    static STARTED: LazyLock<lab::Engine> = LazyLock::new(|| guarded().start_argo_cd());
+    LazyLock::force(&STARTED);
+    guarded()
+}
+
+#[test]
+fn it_drives_manifests() {
+    shop_lives_through_a_day(with_argo_cd(), &ArgoCd, Way::Manifests, "argo-plain");
+}
+
+#[test]
+fn it_drives_a_release() {
+    shop_lives_through_a_day(with_argo_cd(), &ArgoCd, Way::Release, "argo-helm");
+}
+
+struct ArgoCd;
+
+impl Engine for ArgoCd {
+    fn accounts(&self) -> &'static str {
+        "argocd"
+    }
+
+    fn follows(&self, shop: &Shop<'_>) -> Vec<Value> {
+        let (namespace, name) = (&shop.galera.namespace, &shop.galera.name);
+        let mut source =
+            json!({ "repoURL": shop.repository.url(), "targetRevision": "main", "path": "deploy" });
+        if shop.way == Way::Release {
+            source["path"] = json!("charts/galera");
+            source["helm"] = json!({ "releaseName": name, "valueFiles": ["/deploy/shop.yaml"] });
+        }
+        // While it tries one commit again, it does not look at the next one.
+        let again =
+            json!({ "limit": 3, "backoff": { "duration": "10s", "factor": 1, "maxDuration": "20s" } });
+        vec![json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
+            "metadata": { "name": name, "namespace": "argocd" },
+            "spec": {
+                "project": "default",
+                "source": source,
+                "destination": { "server": "https://kubernetes.default.svc", "namespace": namespace },
+                // With ServerSideDiff, it shows old results from its cache after a comparison that the guard refused.
+                "ignoreDifferences": [{
+                    "group": "apps", "kind": "Deployment", "name": format!("{name}-bootstrap"), "jsonPointers": ["/spec/replicas"],
+                }],
+                "syncPolicy": {
+                    "automated": { "prune": true, "selfHeal": true },
+                    "syncOptions": ["RespectIgnoreDifferences=true"],
+                    "retry": again,
+                },
+            },
+        })]
+    }
+
+    fn release(&self, _: &Shop<'_>, values: &Value) -> Value {
+        values.clone()
+    }
+
+    fn shows_removal(&self, way: Way) -> &'static str {
+        match way {
+            Way::Manifests => "[G03]",
+            Way::Release => "shop.yaml: no such file",
+        }
+    }
+
+    fn keeps(&self, _: &Shop<'_>) {}
+
+    fn shows(&self, shop: &Shop<'_>, commit: &str) -> (bool, String) {
+        let application = shop.galera.lab.get("argocd", &format!("application/{}", shop.galera.name));
+        let status = &application["status"];
+        let well = status["sync"]["status"] == "Synced"
+            && status["sync"]["revision"] == commit
+            && status["health"]["status"] == "Healthy";
+        let results =
+            status["operationState"]["syncResult"]["resources"].as_array().cloned().unwrap_or_default();
+        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        let failed = results.iter().filter(|it| it["status"] != "Synced").chain(&conditions);
+        let failed: Vec<_> = failed.filter_map(|it| it["message"].as_str()).collect();
+        let said = format!(
+            "{} {} {}\n{}",
+            status["sync"]["status"],
+            status["health"]["status"],
+            status["operationState"]["message"].as_str().unwrap_or_default(),
+            failed.join("\n")
+        );
+        (well, said)
+    }
+}

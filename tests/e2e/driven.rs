@@ -1,0 +1,165 @@
+//! A cluster that mariadb-operator drives, alone and with the guard's seat belt, through the disasters of docs/compared.md. The
+//! operator is the real one if a checkout of it is there (`real_operator.rs`), else a stand-in (`mariadb_operator.rs`).
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::galera::{Galera, patiently};
+use crate::guard::{NAMESPACE, bring_image, install, refused, until_registered};
+use crate::lab::{ControlPlane, User};
+use crate::mariadb_operator::{ACCOUNT, Operator, install_operator};
+use crate::nodes::lab;
+use crate::power::{self, Kill};
+use crate::real_operator;
+use crate::writer::Writer;
+
+const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
+
+/// The operator alone: after a power failure the cluster forms without an identity, or its members differ. If this no longer fails,
+/// the other drill proves less.
+#[test]
+fn alone_it_lets_members_differ() {
+    let lab = with_operator();
+    let it = Operator::of(lab, "alone", &[]);
+    it.galera.fill();
+    power::all_servers_die_while_one_is_behind(&it.galera);
+    let began = Instant::now();
+    let recovered = it.heals();
+    let looks = it.looks();
+    println!(
+        "alone: Ready after {:.0} s, recovered by the operator: {recovered}; {looks:?}",
+        began.elapsed().as_secs_f64()
+    );
+    let whole = looks.iter().all(|(uuid, rows)| !uuid.contains(ZEROS) && *rows == Some(10));
+    assert!(!whole, "the operator alone keeps members equal: {looks:?}");
+    // The other cluster has pods of the same names, and processes are found by these.
+    lab.kubectl(User::Admin, &["delete", "namespace", &it.galera.namespace, "--timeout=120s"]).succeeded();
+}
+
+fn with_operator() -> &'static ControlPlane {
+    static INSTALLED: std::sync::LazyLock<()> = std::sync::LazyLock::new(|| {
+        install_operator(lab());
+        bring_image(lab());
+        install(lab(), &["--set", &format!("mariadb.operators={{{ACCOUNT}}}")]).succeeded();
+        until_registered(lab());
+    });
+    std::sync::LazyLock::force(&INSTALLED);
+    lab().have_volumes(6);
+    lab()
+}
+
+/// What people do by mistake.
+fn refuses_people(galera: &Galera<'_>) {
+    refused(
+        &galera.kubectl(&["scale", "statefulset", "ours-galera", "--replicas=0"]),
+        "G01",
+        "stops every member",
+    );
+    refused(
+        &galera.kubectl(&["delete", "statefulset", "ours-galera"]),
+        "G03",
+        "deleting it stops every member at once",
+    );
+    refused(
+        &galera.kubectl(&["delete", "pvc", "storage-ours-galera-1"]),
+        "G07",
+        "it holds the data of member ours-galera-1",
+    );
+    refused(
+        &galera.kubectl(&["delete", "mariadb", "ours-galera"]),
+        "M01",
+        "deleting it deletes cluster ours-galera",
+    );
+    // The operator's own webhook refuses several replicas without Galera.
+    let off = r#"{"spec":{"replicas":1,"galera":{"enabled":false}}}"#;
+    refused(
+        &galera.kubectl(&["patch", "mariadb", "ours-galera", "--type=merge", "--patch", off]),
+        "M02",
+        "turning Galera off",
+    );
+    refused(
+        &galera.kubectl(&["scale", "mariadb", "ours-galera", "--replicas=1"]),
+        "M03",
+        "would leave 1 of 3 members",
+    );
+}
+
+#[test]
+fn with_the_seat_belt_nothing_is_lost_and_it_does_its_work() {
+    let lab = with_operator();
+    let it = Operator::of(lab, "belted", &[("gatera.dev/mode", "enforce")]);
+    let galera = &it.galera;
+    galera.fill();
+    let cluster = galera.until_synced(3, 3);
+    patiently("its identity to be recorded", || {
+        let set = lab.get(&galera.namespace, "statefulset/ours-galera");
+        let recorded = set["metadata"]["annotations"]["gatera.dev/identity"].clone();
+        if recorded == *cluster { Ok(()) } else { Err(recorded.to_string()) }
+    });
+    let password = json!({ "valueFrom": { "secretKeyRef": { "name": "ours-root", "key": "password" } } });
+    let writer = Writer::start(galera, &password);
+
+    refuses_people(galera);
+    it.restarts_members();
+    writer.until_writes();
+
+    let healed = |what: &str| {
+        let began = Instant::now();
+        let recovered = it.heals();
+        let id = galera.until_synced(3, 3);
+        println!(
+            "{what}: Ready after {:.0} s, recovered by the operator: {recovered}",
+            began.elapsed().as_secs_f64()
+        );
+        assert_eq!(id, cluster, "{what}: it is the same cluster");
+        power::members_agree(galera, "shop.t");
+        writer.counted(3);
+    };
+    let pods = [0, 1, 2].map(|it| galera.member(it));
+    let pods = pods.each_ref().map(String::as_str);
+    power::killed_all(galera, Kill::Servers, &pods, Duration::ZERO);
+    healed("all servers killed");
+    power::killed_all(galera, Kill::Sandboxes, &pods, Duration::ZERO);
+    healed("all sandboxes killed");
+    power::all_servers_die_while_one_is_behind(galera);
+    healed("all servers killed while one was behind");
+    assert_eq!([0, 1, 2].map(|it| power::late_rows(galera, it)), [Some(10); 3]);
+
+    // All pods deleted, against the guard's advice: the operator starts the cluster again, by its founding file.
+    for pod in pods {
+        galera.overrule(&format!("pod/{pod}"), "G02").succeeded();
+    }
+    let all = ["delete", "pod", pods[0], pods[1], pods[2], "--timeout=120s"];
+    galera.kubectl(&all).succeeded();
+    healed("all pods deleted");
+
+    it.creates_its_set_again();
+    patiently("its identity to be recorded again", || {
+        let get = [
+            "get",
+            "statefulset",
+            "ours-galera",
+            "--output=jsonpath={.metadata.annotations.gatera\\.dev/identity}",
+        ];
+        let recorded = galera.kubectl(&get).stdout;
+        if recorded == *cluster { Ok(()) } else { Err(recorded) }
+    });
+
+    if real_operator::is_here() {
+        real_operator::does_more(galera, &writer);
+        real_operator::is_left_alone(galera);
+    }
+    power::members_agree(galera, "shop.t, shop.late");
+    let (acknowledged, failed) = writer.finish(3);
+    power::members_agree(galera, "acknowledged.rows");
+    println!("belted: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    if real_operator::is_here() {
+        real_operator::takes_another_password(galera);
+        power::members_agree(galera, "shop.t, shop.late, acknowledged.rows");
+    }
+    let log = lab
+        .kubectl(User::Admin, &["logs", "--namespace", NAMESPACE, "deployment/gatera", "--tail=-1"])
+        .stdout;
+    assert!(!log.contains(" ERROR "), "{log}");
+}

@@ -1,0 +1,123 @@
+//! Flux, as a shop uses it: what its objects say, and where it shows what went wrong.
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::gitops::shop_lives_through_a_day;
+use crate::guard::guarded;
+use crate::lab::{self, ControlPlane, User};
+use crate::shop::{Engine, Shop, Way};
+
+/// Returns the shared nodes, with the guard and then Flux.
+fn with_flux() -> &'static ControlPlane {
+    static STARTED: LazyLock<lab::Engine> = LazyLock::new(|| guarded().start_flux());
+    LazyLock::force(&STARTED);
+    guarded()
+}
+
+#[test]
+fn it_drives_manifests() {
+    shop_lives_through_a_day(with_flux(), &Flux, Way::Manifests, "flux-plain");
+}
+
+#[test]
+fn it_drives_a_release() {
+    shop_lives_through_a_day(with_flux(), &Flux, Way::Release, "flux-helm");
+}
+
+struct Flux;
+
+impl Engine for Flux {
+    fn accounts(&self) -> &'static str {
+        "flux-system"
+    }
+
+    fn follows(&self, shop: &Shop<'_>) -> Vec<Value> {
+        let source = json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": { "name": "day", "namespace": shop.galera.namespace },
+            "spec": { "url": shop.repository.url(), "ref": { "branch": "main" }, "interval": "5s" },
+        });
+        let applied = json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": { "name": "day", "namespace": shop.galera.namespace },
+            "spec": {
+                "sourceRef": { "kind": "GitRepository", "name": "day" },
+                "path": "./deploy",
+                "targetNamespace": shop.galera.namespace,
+                "prune": true,
+                "interval": "20s",
+                "retryInterval": "10s",
+                "timeout": "2m",
+            },
+        });
+        vec![source, applied]
+    }
+
+    fn release(&self, shop: &Shop<'_>, values: &Value) -> Value {
+        let again = json!({ "strategy": { "name": "RetryOnFailure", "retryInterval": "15s" } });
+        json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": { "name": shop.galera.name },
+            "spec": {
+                "releaseName": shop.galera.name,
+                "chart": { "spec": {
+                    "chart": "charts/galera",
+                    "sourceRef": { "kind": "GitRepository", "name": "day" },
+                    "reconcileStrategy": "Revision",
+                } },
+                "interval": "20s",
+                "timeout": "2m",
+                "install": again,
+                "upgrade": again,
+                "driftDetection": { "mode": "enabled" },
+                "values": values,
+            },
+        })
+    }
+
+    fn shows_removal(&self, way: Way) -> &'static str {
+        match way {
+            Way::Manifests => "[G03]",
+            // Helm keeps the reason to itself.
+            Way::Release => "failed to delete release",
+        }
+    }
+
+    /// What waits for its deletion cannot be taken back. Without its finalizer it goes and is created again; Helm then has a release
+    /// that it did not finish to uninstall.
+    fn keeps(&self, shop: &Shop<'_>) {
+        if shop.way == Way::Release {
+            let (galera, release) = (&shop.galera, format!("helmrelease/{}", shop.galera.name));
+            let go = r#"--patch={"metadata":{"finalizers":null}}"#;
+            galera.kubectl(&["patch", &release, "--type=merge", go]).succeeded();
+            let back = ["rollback", &galera.name, "--namespace", &galera.namespace];
+            galera.lab.helm(User::Admin, &back).succeeded();
+        }
+    }
+
+    fn shows(&self, shop: &Shop<'_>, commit: &str) -> (bool, String) {
+        let (well, mut said) = condition(shop, "kustomization/day");
+        let applied = shop.read("kustomization/day")["status"]["lastAppliedRevision"].to_string();
+        let mut all = well && applied.contains(commit);
+        if shop.way == Way::Release {
+            let release = format!("helmrelease/{}", shop.galera.name);
+            let (well, more) = condition(shop, &release);
+            let revision = shop.read(&release)["status"]["lastAttemptedRevision"].to_string();
+            all &= well && revision.contains(&commit[..12]);
+            said = format!("{said}\n{more}");
+        }
+        (all, said)
+    }
+}
+
+/// Returns whether an object of Flux is Ready, of its newest generation, and the messages of its conditions.
+fn condition(shop: &Shop<'_>, object: &str) -> (bool, String) {
+    let object = shop.read(object);
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let newest = |it: &&Value| it["observedGeneration"] == object["metadata"]["generation"];
+    let ready = conditions.iter().filter(newest).any(|it| it["type"] == "Ready" && it["status"] == "True");
+    let messages: Vec<_> = conditions.iter().filter_map(|it| it["message"].as_str()).collect();
+    (ready && object["metadata"]["deletionTimestamp"].is_null(), messages.join("\n"))
+}

@@ -1,0 +1,266 @@
+//! GitOps engines under the guard: what two people commit reaches the cluster through a real engine, or is refused, and the engine
+//! shows why. When there is nothing to do, neither the engine nor the guard writes; after the last good commit all is well.
+//!
+//! Part of `make drills`; GATERA_MINUTES sets the length of the day in minutes (5), GATERA_SEED its course.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::chance::{Chance, number, seed};
+use crate::galera::patiently;
+use crate::gate;
+use crate::guard::{NAMESPACE, until_registered};
+use crate::install::events;
+use crate::lab::{ControlPlane, User};
+use crate::power;
+use crate::shop::{Engine, Shop, Wanted, Way, good, pool};
+use crate::writer::Writer;
+
+/// Runs everything once, and then what chance wants.
+pub fn shop_lives_through_a_day(lab: &ControlPlane, engine: &dyn Engine, way: Way, name: &str) {
+    let shop = Shop::new(lab, engine, way, name);
+    let (cluster, writer) = shop.opens();
+    shop.config_changes();
+    shop.too_few_members();
+    shop.five_members_and_three();
+    if way == Way::Manifests {
+        shop.without_bootstrap();
+    }
+    shop.removed_from_the_repository();
+    shop.changed_by_hand();
+    shop.guard_away();
+    shop.override_ends();
+    shop.option_that_no_server_knows();
+    shop.random_commits(seed());
+    let commit = shop.commit("ann", "the last good commit", &good());
+    shop.until_well(&commit);
+    shop.galera.until_ready(3);
+    shop.galera.until_synced(3, 3);
+    shop.is_quiet();
+    // On a busy machine members may have lost each other for some seconds since.
+    assert_eq!(shop.galera.until_synced(3, 3), cluster, "its history goes on");
+    power::members_agree(&shop.galera, "shop.t");
+    let (acknowledged, failed) = writer.finish(3);
+    println!("{name}: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+impl Shop<'_> {
+    /// Founds the cluster. Returns its identity and a client.
+    fn opens(&self) -> (String, Writer<'_>) {
+        let galera = &self.galera;
+        galera.lab.create(&json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "passwords", "namespace": galera.namespace },
+            "stringData": { "root-password": "for-a-test-9", "sst.cnf": "[mariadbd]\nwsrep_sst_auth = \"sst:for-a-test-9\"\n" },
+        }));
+        let commit = self.commit("ann", "a cluster", &good());
+        galera.lab.create(&json!({ "apiVersion": "v1", "kind": "List", "items": self.engine.follows(self) }));
+        patiently("the cluster to form", || {
+            let (_, said) = self.engine.shows(self, &commit);
+            if (0..3).all(|it| galera.is_ready(&galera.member(it))) { Ok(()) } else { Err(said) }
+        });
+        let cluster = galera.until_synced(3, 3);
+        patiently("the bootstrap node is removed", || {
+            if events(galera, "BootstrapRemoved").is_empty() { Err("no Event".to_owned()) } else { Ok(()) }
+        });
+        if self.way == Way::Manifests {
+            self.until_bootstrap_is_back();
+        }
+        galera.fill();
+        gate::it_is_recorded(galera, &cluster);
+        self.until_well(&commit);
+        self.is_quiet();
+        let password =
+            json!({ "valueFrom": { "secretKeyRef": { "name": "passwords", "key": "root-password" } } });
+        (cluster, Writer::start(galera, &password))
+    }
+
+    fn until_pool_is(&self, megabytes: u64) {
+        let bytes = (megabytes << 20).to_string();
+        patiently("each member to have the new configuration", || {
+            for ordinal in 0..3 {
+                let now =
+                    self.galera.sql(&self.galera.member(ordinal), "SELECT @@innodb_buffer_pool_size").stdout;
+                if now.trim() != bytes {
+                    return Err(now);
+                }
+            }
+            Ok(())
+        });
+        self.galera.until_ready(3);
+    }
+
+    fn config_changes(&self) {
+        let commit = self.commit("bob", "a larger buffer pool", &Wanted { config: pool(40), ..good() });
+        self.until_well(&commit);
+        self.until_pool_is(40);
+        self.repository.revert();
+        self.until_pool_is(32);
+        self.until_well(&self.repository.head());
+    }
+
+    fn too_few_members(&self) {
+        let commit = self.commit("bob", "one member", &Wanted { members: 1, ..good() });
+        self.until_shown(&commit, "would leave 1 of 3 members");
+        self.reverts();
+    }
+
+    fn five_members_and_three(&self) {
+        let commit = self.commit("ann", "five members", &Wanted { members: 5, ..good() });
+        self.galera.until_ready(5);
+        self.until_well(&commit);
+        self.reverts();
+        self.galera.until_gone(&format!("pod/{}", self.galera.member(3)));
+        self.galera.until_synced(3, 3);
+    }
+
+    fn without_bootstrap(&self) {
+        let commit = self.commit("ann", "no bootstrap node", &Wanted { bootstrap: false, ..good() });
+        self.until_well(&commit);
+        self.galera.until_gone(&format!("deployment/{}-bootstrap", self.galera.name));
+        self.reverts();
+        self.until_bootstrap_is_back();
+        self.is_quiet();
+    }
+
+    /// Waits until the engine has created the bootstrap node again, which founds nothing.
+    fn until_bootstrap_is_back(&self) {
+        patiently("the bootstrap node to be there, at 0 replicas", || {
+            let it = self.read(&format!("deployment/{}-bootstrap", self.galera.name));
+            if it["spec"]["replicas"] == 0 { Ok(()) } else { Err(it["spec"]["replicas"].to_string()) }
+        });
+    }
+
+    fn removed_from_the_repository(&self) {
+        let before = self.read(&self.set())["metadata"]["uid"].clone();
+        let commit = self.commit("bob", "no cluster", &Wanted { there: false, ..good() });
+        self.until_shown(&commit, self.engine.shows_removal(self.way));
+        let commit = self.repository.revert();
+        self.note("reverted");
+        self.engine.keeps(self);
+        self.until_well(&commit);
+        assert_eq!(self.read(&self.set())["metadata"]["uid"], before);
+    }
+
+    fn changed_by_hand(&self) {
+        let scaled = self.galera.kubectl(&["scale", &self.set(), "--replicas=5"]);
+        assert_eq!(scaled.status, 0, "{scaled}");
+        patiently("the engine to take that back", || {
+            let now = self.read(&self.set())["spec"]["replicas"].clone();
+            if now == 3 { Ok(()) } else { Err(now.to_string()) }
+        });
+        self.galera.until_gone(&format!("pod/{}", self.galera.member(3)));
+        self.until_well(&self.repository.head());
+    }
+
+    fn guard_away(&self) {
+        let lab = self.galera.lab;
+        let scale = |to: &str| {
+            lab.kubectl(User::Admin, &["scale", "deployment/gatera", "--namespace", NAMESPACE, to])
+                .succeeded()
+        };
+        scale("--replicas=0");
+        patiently("the guard to be gone", || {
+            let pods = ["get", "pods", "--namespace", NAMESPACE, "--output=name"];
+            let pods = lab.kubectl(User::Admin, &pods).succeeded();
+            if pods.is_empty() { Ok(()) } else { Err(pods) }
+        });
+        let commit = self.commit("bob", "a larger buffer pool", &Wanted { config: pool(48), ..good() });
+        self.until_shown(&commit, "failed calling webhook");
+        scale("--replicas=2");
+        until_registered(lab);
+        self.until_well(&commit);
+        self.until_pool_is(48);
+        self.reverts();
+        self.until_pool_is(32);
+    }
+
+    /// An override in the repository, or on the object, is over after some time, and stays there.
+    fn override_ends(&self) {
+        let until = Timestamp::now() + Duration::from_secs(40);
+        let text = format!("G01 until={until:.0} reason=a drill");
+        if self.way == Way::Manifests {
+            let commit = self.commit("ann", "an override", &Wanted { overridden: Some(text), ..good() });
+            self.until_well(&commit);
+        } else {
+            self.galera
+                .kubectl(&["annotate", &self.set(), &format!("gatera.dev/override={text}")])
+                .succeeded();
+        }
+        patiently("the override to be over", || {
+            if Timestamp::now() > until { Ok(()) } else { Err(until.to_string()) }
+        });
+        self.is_quiet();
+        self.until_well(&self.repository.head());
+        if self.way == Way::Manifests {
+            self.reverts();
+        }
+    }
+
+    fn option_that_no_server_knows(&self) {
+        let wanted = Wanted { config: "no_such_option = 1".to_owned(), ..good() };
+        let commit = self.commit("ann", "a bad option", &wanted);
+        patiently("the first member to be down", || {
+            let pod = self.galera.member(2);
+            if self.galera.is_ready(&pod) { Err(self.engine.shows(self, &commit).1) } else { Ok(()) }
+        });
+        self.reverts();
+        self.galera.until_ready(3);
+        self.galera.until_synced(3, 3);
+    }
+
+    fn random_commits(&self, seed: u64) {
+        let lasts = Duration::from_secs(60 * number("GATERA_MINUTES").unwrap_or(5));
+        println!("GATERA_SEED={seed}, {} minutes", lasts.as_secs() / 60);
+        let (mut chance, mut wanted, began) = (Chance(seed), good(), Instant::now());
+        let before = self.writes().map(|all| all.len());
+        while began.elapsed() < lasts {
+            let who = *chance.one(&["ann", "bob"]);
+            let what = match chance.below(8) {
+                0 => {
+                    self.repository.revert();
+                    self.note(&format!("{who} reverts"));
+                    thread::sleep(Duration::from_millis(chance.below(30_000)));
+                    continue;
+                }
+                1 => {
+                    wanted.members = *chance.one(&[1, 2, 3, 3, 5]);
+                    format!("{} members", wanted.members)
+                }
+                2 => {
+                    "no_such_option = 1".clone_into(&mut wanted.config);
+                    "a bad option".to_owned()
+                }
+                // A release that was removed needs more than a commit to come back.
+                3 if self.way == Way::Manifests => {
+                    wanted.there = !wanted.there;
+                    format!("there: {}", wanted.there)
+                }
+                4 => {
+                    wanted.bootstrap = !wanted.bootstrap;
+                    format!("bootstrap: {}", wanted.bootstrap)
+                }
+                5 => {
+                    wanted = good();
+                    "as it was".to_owned()
+                }
+                _ => {
+                    wanted.config = pool(32 + 8 * chance.below(3));
+                    wanted.config.clone()
+                }
+            };
+            let commit = self.commit(who, &what, &wanted);
+            thread::sleep(Duration::from_millis(chance.below(45_000)));
+            self.note(&self.engine.shows(self, &commit).1);
+        }
+        let minutes = usize::try_from(lasts.as_secs() / 60).unwrap().max(1);
+        let writes = self.writes().map(|all| all.len());
+        for (who, (after, before)) in ["engine", "guard"].iter().zip(writes.iter().zip(before)) {
+            let rate = (after - before) / minutes;
+            println!("the {who} wrote {rate} times a minute");
+            assert!(rate <= 60, "an endless fight: the {who} wrote {rate} times a minute");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A stand-in for mariadb-operator that does what its sources do (8970edf8): how it founds and recovers a cluster, which requests it
+//! sends, as which account, in which order. What it reads and writes inside of pods by its agent, the stand-in does by `kubectl exec`.
+//! With the real one (`real_operator.rs`) the same tests run.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::galera::{Galera, patiently};
+use crate::lab::{ControlPlane, Output, User};
+use crate::power;
+use crate::real_operator;
+
+pub const ACCOUNT: &str = "system:serviceaccount:mariadb-system:mariadb-operator";
+const FOUNDING_FILE: &str = "/etc/mysql/mariadb.conf.d/1-bootstrap.cnf";
+const NOT_READY: &str = "/etc/mysql/mariadb.conf.d/not-ready";
+const STATE: &str = "/var/lib/mysql/grastate.dat";
+
+/// The operator of one cluster: the stand-in, unless the real one is installed.
+pub struct Operator<'a> {
+    pub galera: Galera<'a>,
+}
+
+/// What a member's agent, or its recovery Job, reports.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Position {
+    uuid: String,
+    seqno: i64,
+    safe: bool,
+}
+
+impl Position {
+    fn counts(&self) -> bool {
+        self.safe || self.seqno >= 0
+    }
+}
+
+impl<'a> Operator<'a> {
+    /// Creates a MariaDB and its cluster, with the label of the guard or without. Returns when all members are Ready.
+    pub fn of(lab: &'a ControlPlane, name: &str, labels: &[(&str, &str)]) -> Self {
+        let namespace = lab.namespace_with_labels(name, labels);
+        let galera = Galera::new(lab, &namespace, "ours");
+        if real_operator::is_here() {
+            real_operator::create(&galera, !labels.is_empty());
+            return Self { galera };
+        }
+        let resource = json!({ "apiVersion": "k8s.mariadb.com/v1alpha1", "kind": "MariaDB",
+            "metadata": { "name": "ours-galera", "namespace": namespace }, "spec": { "replicas": 3, "galera": { "enabled": true } } });
+        lab.create(&resource);
+        let it = Self { galera };
+        let owner =
+            lab.get(&namespace, "mariadb/ours-galera")["metadata"]["uid"].as_str().unwrap().to_owned();
+        let mut manifests = include_str!("driven.yaml").replace("OWNER", &owner);
+        if !labels.is_empty() {
+            // As spec.podMetadata.labels makes it.
+            let app = "      labels: {app.kubernetes.io/name: mariadb, ";
+            manifests = manifests.replace(app, &format!("{app}gatera.dev/cluster: ours-galera, "));
+        }
+        let apply = ["--as", ACCOUNT, "apply", "--namespace", &namespace, "--filename=-"];
+        lab.kubectl_stdin(User::Admin, &apply, &manifests).succeeded();
+        it.galera.until_ready(3);
+        it.galera.until_synced(3, 3);
+        let configured = ["create", "configmap", "ours-configured", "--from-literal=yes=yes"];
+        it.galera.kubectl(&configured).succeeded();
+        it.agent(0, &format!("rm -f {FOUNDING_FILE}"));
+        it
+    }
+
+    /// Sends a request as the operator does.
+    pub fn kubectl(&self, arguments: &[&str]) -> Output {
+        self.galera.kubectl(&[&["--as", ACCOUNT], arguments].concat())
+    }
+
+    /// Does what the agent of a member does, as soon as it runs.
+    pub fn agent(&self, ordinal: usize, line: &str) -> String {
+        let pod = self.galera.member(ordinal);
+        patiently("its agent runs", || {
+            let done = self.galera.kubectl(&["exec", &pod, "--container=agent", "--", "sh", "-c", line]);
+            if done.status == 0 { Ok(done.stdout) } else { Err(done.stderr) }
+        })
+    }
+
+    fn scale(&self, to: usize) -> Output {
+        let patch = format!(r#"{{"spec":{{"replicas":{to}}}}}"#);
+        self.kubectl(&["patch", "statefulset", "ours-galera", "--type=merge", "--patch", &patch])
+    }
+
+    /// Returns when the operator has restarted one member after the other.
+    pub fn restarts_members(&self) {
+        let galera = &self.galera;
+        if real_operator::is_here() {
+            return real_operator::restarts_members(galera, "once");
+        }
+        for ordinal in [2, 1, 0] {
+            let pod = galera.member(ordinal);
+            patiently("the pod to be deleted", || {
+                let deleted = self.kubectl(&["delete", "pod", &pod, "--timeout=120s"]);
+                if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
+            });
+            galera.until_ready(3);
+            galera.until_synced(3, 3);
+        }
+    }
+
+    /// Does what a resize does: the StatefulSet is created again around its pods, without the guard's annotations.
+    pub fn creates_its_set_again(&self) {
+        let galera = &self.galera;
+        let mut set = galera.lab.get(&galera.namespace, "statefulset/ours-galera");
+        self.kubectl(&["delete", "statefulset", "ours-galera", "--cascade=orphan"]).succeeded();
+        if real_operator::is_here() {
+            return;
+        }
+        set.as_object_mut().unwrap().remove("status");
+        let meta = set["metadata"].as_object_mut().unwrap();
+        meta.retain(|key, _| matches!(&**key, "name" | "namespace" | "ownerReferences"));
+        let create = ["--as", ACCOUNT, "create", "--filename=-"];
+        galera.lab.kubectl_stdin(User::Admin, &create, &set.to_string()).succeeded();
+    }
+
+    fn ready(&self) -> usize {
+        (0..3).filter(|it| self.galera.is_ready(&self.galera.member(*it))).count()
+    }
+
+    /// Recovers the cluster if no member was Ready for half a minute. Returns when all are, and whether it recovered anything.
+    pub fn heals(&self) -> bool {
+        if real_operator::is_here() {
+            return real_operator::heals(&self.galera);
+        }
+        let (began, mut since, mut recovered) = (Instant::now(), None, false);
+        while self.ready() < 3 {
+            assert!(began.elapsed() < Duration::from_secs(900), "{} of 3 members are Ready", self.ready());
+            let down = (self.ready() == 0).then(|| *since.get_or_insert_with(Instant::now));
+            if down.is_some_and(|down| down.elapsed() > Duration::from_secs(30)) {
+                self.recover();
+                (since, recovered) = (None, true);
+            } else if down.is_none() {
+                since = None;
+            }
+            thread::sleep(Duration::from_secs(1));
+        }
+        recovered
+    }
+
+    /// Does what pkg/controller/galera/recovery.go does.
+    fn recover(&self) {
+        (0..3).for_each(|it| drop(self.agent(it, &format!(": >{NOT_READY}"))));
+        let of_agents: Vec<_> = (0..3).map(|it| self.position(it)).collect();
+        let source = choose(&of_agents, true)
+            .unwrap_or_else(|| choose(&self.by_jobs(), false).expect("one of them has data"));
+        println!("the operator starts from member {}: {:?}", source.0, source.1);
+        for other in (0..3).filter(|it| *it != source.0) {
+            self.agent(other, &format!("rm -f {FOUNDING_FILE}"));
+        }
+        let Position { uuid, seqno, .. } = &source.1;
+        let state = format!("version: 2.1\\nuuid: {uuid}\\nseqno: {seqno}\\nsafe_to_bootstrap: 1");
+        let found = format!(
+            r#"printf '{state}' >{STATE} && printf '[galera]\nwsrep_new_cluster="ON"\n' >{FOUNDING_FILE}"#
+        );
+        self.agent(source.0, &found);
+        for ordinal in std::iter::once(source.0).chain((0..3).filter(|it| *it != source.0)) {
+            self.restart(ordinal);
+        }
+        (0..3).for_each(|it| drop(self.agent(it, &format!("rm -f {FOUNDING_FILE} {NOT_READY}"))));
+    }
+
+    fn position(&self, ordinal: usize) -> Position {
+        let text = self.agent(ordinal, &format!("cat {STATE} || true"));
+        let value = |key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key));
+            line.unwrap_or_default().trim().to_owned()
+        };
+        Position {
+            uuid: value("uuid:"),
+            seqno: value("seqno:").parse().unwrap_or(-1),
+            safe: value("safe_to_bootstrap:") == "1",
+        }
+    }
+
+    /// Stops all members and asks their data for its position.
+    fn by_jobs(&self) -> Vec<Position> {
+        let galera = &self.galera;
+        let node = |it: usize| galera.pod(&galera.member(it)).unwrap()["spec"]["nodeName"].clone();
+        let nodes: Vec<_> = (0..3).map(node).collect();
+        self.scale(0).succeeded();
+        (0..3).for_each(|it| galera.until_gone(&format!("pod/{}", galera.member(it))));
+        let found = nodes.iter().enumerate().map(|(ordinal, node)| self.by_job(ordinal, node)).collect();
+        self.scale(3).succeeded();
+        found
+    }
+
+    fn by_job(&self, ordinal: usize, node: &Value) -> Position {
+        let (galera, member) = (&self.galera, self.galera.member(ordinal));
+        let name = format!("{member}-recovery");
+        let set = galera.lab.get(&galera.namespace, "statefulset/ours-galera");
+        let template = &set["spec"]["template"];
+        let mut server = template["spec"]["containers"][0].clone();
+        for gone in ["startupProbe", "livenessProbe", "readinessProbe", "ports"] {
+            server.as_object_mut().unwrap().remove(gone);
+        }
+        server["command"] = json!(["mariadbd"]);
+        server["args"] = json!(["--log-error=/dev/stderr", "--wsrep-recover", "--user=mysql"]);
+        let claim = |of: &str| json!({ "name": of, "persistentVolumeClaim": { "claimName": format!("{of}-{member}") } });
+        let mut volumes = template["spec"]["volumes"].as_array().unwrap().clone();
+        volumes.extend([claim("storage"), claim("galera")]);
+        let marks = template["metadata"]["labels"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(key, _)| key.starts_with("gatera.dev/"));
+        let labels: serde_json::Map<_, _> = marks.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name, "namespace": galera.namespace },
+            "spec": { "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "restartPolicy": "OnFailure",
+                    "nodeSelector": { "kubernetes.io/hostname": node },
+                    "containers": [server],
+                    "volumes": volumes,
+                },
+            } },
+        });
+        let create = ["--as", ACCOUNT, "create", "--filename=-"];
+        galera.lab.kubectl_stdin(User::Admin, &create, &job.to_string()).succeeded();
+        galera
+            .kubectl(&["wait", "--for=condition=Complete", "--timeout=120s", &format!("job/{name}")])
+            .succeeded();
+        let log = galera.kubectl(&["logs", &format!("job/{name}")]).succeeded();
+        self.kubectl(&["delete", "job", &name]).succeeded();
+        let line = log
+            .lines()
+            .rev()
+            .find_map(|line| line.split_once("WSREP: Recovered position: "))
+            .expect("it says so")
+            .1;
+        let (uuid, seqno) = line.trim().split(',').next().unwrap().split_once(':').unwrap();
+        Position { uuid: uuid.to_owned(), seqno: seqno.parse().unwrap_or(-1), safe: false }
+    }
+
+    /// Leaves a member alone that is Synced within ten seconds, and deletes the pod of another.
+    fn restart(&self, ordinal: usize) {
+        let (galera, pod) = (&self.galera, self.galera.member(ordinal));
+        let synced = || galera.wsrep(&pod).is_ok_and(|it| it.state == "Synced" && it.component == "Primary");
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(10) {
+            if synced() {
+                return;
+            }
+            thread::sleep(Duration::from_secs(1));
+        }
+        patiently("the pod to be deleted", || {
+            let deleted = self.kubectl(&["delete", "pod", &pod, "--wait=false"]);
+            if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
+        });
+        patiently("the member to be Synced", || {
+            if synced() { Ok(()) } else { Err(format!("{:?}", galera.wsrep(&pod))) }
+        });
+    }
+
+    /// Returns each member's cluster, and how many of the ten rows it has that only two members got.
+    pub fn looks(&self) -> Vec<(String, Option<u64>)> {
+        let look = |it: usize| {
+            let uuid = self.galera.wsrep(&self.galera.member(it)).map_or_else(|error| error, |it| it.uuid);
+            (uuid, power::late_rows(&self.galera, it))
+        };
+        (0..3).map(look).collect()
+    }
+}
+
+/// Returns the member from which the cluster starts: the first that says it may, or else the newest if all are known. Identities are
+/// not compared.
+fn choose(found: &[Position], all: bool) -> Option<(usize, Position)> {
+    let safe = found.iter().position(|it| it.safe);
+    let known = !all || found.iter().all(Position::counts);
+    let newest =
+        || (0..found.len()).filter(|it| found[*it].seqno >= 0).max_by_key(|it| (found[*it].seqno, *it));
+    let source = safe.or_else(|| known.then(newest).flatten())?;
+    Some((source, found[source].clone()))
+}
+
+/// Creates what an installation of the operator brings: its definition and its account.
+pub fn install_operator(lab: &ControlPlane) {
+    if real_operator::is_here() {
+        return real_operator::install(lab);
+    }
+    lab.kubectl_stdin(User::Admin, &["apply", "--filename=-"], include_str!("../fixtures/mariadb-crd.yaml"))
+        .succeeded();
+    let role =
+        json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" });
+    let account =
+        json!({ "kind": "ServiceAccount", "name": "mariadb-operator", "namespace": "mariadb-system" });
+    lab.create(&json!({ "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "mariadb-system" } },
+        { "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "mariadb-operator", "namespace": "mariadb-system" } },
+        { "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "mariadb-operator" },
+            "roleRef": role, "subjects": [account] },
+    ] }));
+    lab.until_defined();
+}

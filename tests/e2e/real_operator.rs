@@ -1,0 +1,204 @@
+//! The real mariadb-operator, built from a checkout of its repository and installed by its own chart. Clusters are as its defaults
+//! make them, with TLS.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::galera::{Galera, patiently, series};
+use crate::lab::{ControlPlane, User};
+use crate::power::{self, Kill};
+use crate::writer::Writer;
+
+/// Returns the checkout, which `make e2e-driven` hands in.
+fn checkout() -> Option<PathBuf> {
+    env::var_os("GATERA_MARIADB_OPERATOR").filter(|it| !it.is_empty()).map(PathBuf::from)
+}
+
+pub fn is_here() -> bool {
+    checkout().is_some()
+}
+
+/// Installs its definitions, and then its chart with the defaults.
+pub fn install(lab: &ControlPlane) {
+    let checkout = checkout().expect("GATERA_MARIADB_OPERATOR names a checkout");
+    let image = env::var_os("GATERA_MARIADB_OPERATOR_IMAGE").map(PathBuf::from);
+    lab.import_image(&image.expect("GATERA_MARIADB_OPERATOR_IMAGE names its image: use `make e2e-driven`"));
+    let definitions = format!("--filename={}", checkout.join("deploy/crds/crds.yaml").display());
+    lab.kubectl(User::Admin, &["apply", "--server-side", &definitions]).succeeded();
+    lab.until_defined();
+    // Helm wants the chart of the definitions in the other's folder, even if it is not used.
+    let (charts, own) = (checkout.join("deploy/charts"), lab.folder().join("operator-chart"));
+    copy(&charts.join("mariadb-operator"), &own);
+    std::fs::create_dir(own.join("charts")).unwrap();
+    copy(&charts.join("mariadb-operator-crds"), &own.join("charts"));
+    let own = own.display().to_string();
+    let install = ["install", "mariadb-operator", &own, "--namespace=mariadb-system", "--create-namespace"];
+    lab.helm(User::Admin, &install).succeeded();
+    patiently("the operator to run", || {
+        let get = ["get", "deployments", "--namespace=mariadb-system", "--output=json"];
+        let list: Value = serde_json::from_str(&lab.kubectl(User::Admin, &get).succeeded()).unwrap();
+        let list = list["items"].as_array().unwrap();
+        let ready = list.iter().filter(|it| it["status"]["readyReplicas"] == 1).count();
+        if ready == 3 { Ok(()) } else { Err(format!("{ready} of {} ready", list.len())) }
+    });
+}
+
+fn copy(folder: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-r").args([folder, to]).status().unwrap().success());
+}
+
+/// Creates a MariaDB whose pods have the guard's label, or not. Returns when it is Ready.
+pub fn create(galera: &Galera<'_>, adopted: bool) {
+    let lab = galera.lab;
+    lab.have_local_volumes(10);
+    let labels = if adopted { json!({ "gatera.dev/cluster": "ours-galera" }) } else { json!({}) };
+    let claim = json!({ "storageClassName": "local", "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "100Mi" } } });
+    let of_its_pods =
+        json!({ "app.kubernetes.io/name": "mariadb", "app.kubernetes.io/instance": "ours-galera" });
+    let named = |name: &str| json!({ "name": name, "namespace": galera.namespace });
+    lab.create(&json!({ "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "ours-root", "namespace": galera.namespace, "labels": { "k8s.mariadb.com/watch": "" } }, "stringData": { "password": "a-drill" } },
+        { "apiVersion": "v1", "kind": "Service", "metadata": named("ours-cs"), "spec": { "selector": of_its_pods, "ports": [{ "port": 3306 }] } },
+        { "apiVersion": "k8s.mariadb.com/v1alpha1", "kind": "MariaDB", "metadata": named("ours-galera"), "spec": {
+            "image": format!("mariadb:{}", series()),
+            "rootPasswordSecretKeyRef": { "name": "ours-root", "key": "password" },
+            "storage": { "size": "1Gi", "storageClassName": "local" },
+            "replicas": 3,
+            "galera": { "enabled": true, "config": { "volumeClaimTemplate": claim } },
+            "podMetadata": { "labels": labels },
+        } },
+    ] }));
+    until_ready(galera, 3);
+}
+
+/// Waits until the operator says that the cluster is Ready, and all members are, with the newest template.
+fn until_ready(galera: &Galera<'_>, members: usize) {
+    patiently(&format!("a MariaDB of {members} to be Ready"), || {
+        let it = galera.lab.get(&galera.namespace, "mariadb/ours-galera");
+        let conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = conditions.iter().find(|it| it["type"] == "Ready").cloned().unwrap_or_default();
+        let set = ["get", "statefulset", "ours-galera", "--output=jsonpath={.status.updatedReplicas}"];
+        let updated = galera.kubectl(&set).stdout;
+        let all = ready["status"] == "True" && updated == members.to_string();
+        if all { Ok(()) } else { Err(format!("{updated} are updated; {ready}")) }
+    });
+    galera.until_ready(members);
+    galera.until_synced(members, members);
+}
+
+/// Returns when all members are Ready, and whether the operator recovered the cluster meanwhile.
+pub fn heals(galera: &Galera<'_>) -> bool {
+    let recoveries = || {
+        let get = ["get", "events", "--field-selector=reason=GaleraClusterBootstrap", "--output=json"];
+        let list: Value = serde_json::from_str(&galera.kubectl(&get).succeeded()).unwrap();
+        let counts = list["items"].as_array().unwrap().iter().map(|it| {
+            // One that is repeated within minutes becomes a series.
+            it["series"]["count"].as_u64().or(it["count"].as_u64()).unwrap_or(1)
+        });
+        counts.sum::<u64>()
+    };
+    let before = recoveries();
+    until_ready(galera, 3);
+    recoveries() > before
+}
+
+/// Changes the template of its pods. Returns when the operator has restarted all members.
+pub fn restarts_members(galera: &Galera<'_>, word: &str) {
+    change(galera, &json!({ "podMetadata": { "annotations": { "restarted": word } } }));
+    patiently("every member to be restarted", || {
+        let pods = (0..3).filter_map(|it| galera.pod(&galera.member(it)));
+        let new = pods.filter(|pod| pod["metadata"]["annotations"]["restarted"] == word).count();
+        if new == 3 { Ok(()) } else { Err(format!("{new} of 3 are")) }
+    });
+    until_ready(galera, 3);
+}
+
+fn change(galera: &Galera<'_>, spec: &Value) {
+    let patch = json!({ "spec": spec }).to_string();
+    galera.kubectl(&["patch", "mariadb", "ours-galera", "--type=merge", "--patch", &patch]).succeeded();
+}
+
+/// Does what the stand-in cannot: all members die while the operator is away; other sizes; an option that no server knows, and
+/// its end.
+pub fn does_more(galera: &Galera<'_>, writer: &Writer<'_>) {
+    let lab = galera.lab;
+    let replicas = |count: &str| {
+        let scale = ["scale", "deployment/mariadb-operator", "--namespace=mariadb-system", count];
+        lab.kubectl(User::Admin, &scale).succeeded();
+    };
+    let timed = |what: &str, members: usize| {
+        let began = Instant::now();
+        until_ready(galera, members);
+        println!("{what}: Ready after {:.0} s", began.elapsed().as_secs_f64());
+        writer.until_writes();
+        writer.counted(members);
+    };
+    let pods = [0, 1, 2].map(|it| galera.member(it));
+    replicas("--replicas=0");
+    power::killed_all(galera, Kill::Servers, &pods.each_ref().map(String::as_str), Duration::from_secs(2));
+    let began = Instant::now();
+    galera.until_ready(3);
+    galera.until_synced(3, 3);
+    println!("all servers killed, without an operator: Ready after {:.0} s", began.elapsed().as_secs_f64());
+    replicas("--replicas=1");
+
+    for size in [5, 3] {
+        galera.kubectl(&["scale", "mariadb", "ours-galera", &format!("--replicas={size}")]).succeeded();
+        patiently("the StatefulSet to be of that size", || {
+            let set = lab.get(&galera.namespace, "statefulset/ours-galera");
+            if set["status"]["replicas"] == size { Ok(()) } else { Err(set["status"].to_string()) }
+        });
+        timed(&format!("size {size}"), size);
+    }
+
+    change(galera, &json!({ "myCnf": "[mariadb]\nno_such_option=1\n" }));
+    patiently("a server not to start", || {
+        let restarts = power::restarts(galera);
+        let dead = (0..3).filter(|it| restarts[*it] > 0 && !galera.is_ready(&pods[*it])).count();
+        if dead == 1 { Ok(()) } else { Err(format!("{dead} of 3")) }
+    });
+    writer.until_writes();
+    // Without any text, the operator keeps the ConfigMap with the last one.
+    change(galera, &json!({ "myCnf": "[mariadb]\n" }));
+    timed("an option that no server knows, taken back", 3);
+}
+
+/// Changes the root password in its Secret. Returns when each server takes the new one, and pods have it.
+pub fn takes_another_password(galera: &Galera<'_>) {
+    let patch = r#"{"stringData":{"password":"another-drill"}}"#;
+    galera.kubectl(&["patch", "secret", "ours-root", "--patch", patch]).succeeded();
+    patiently("each server to take the new password", || {
+        let line = "MYSQL_PWD=another-drill exec mariadb --user=root --execute='SELECT 1'";
+        for it in 0..3 {
+            let exec = ["exec", &galera.member(it), "--container=mariadb", "--", "sh", "-c", line];
+            let said = galera.kubectl(&exec);
+            if said.status != 0 {
+                return Err(said.stderr);
+            }
+        }
+        Ok(())
+    });
+    (0..3).for_each(|it| {
+        assert!(galera.is_ready(&galera.member(it)), "{it} is not Ready with the new password");
+    });
+    restarts_members(galera, "again");
+}
+
+/// Checks that the guard writes nothing in a minute in which the operator looks at its cluster every ten seconds.
+pub fn is_left_alone(galera: &Galera<'_>) {
+    let counts = || {
+        [galera.lab.asked_by_accounts_of("mariadb-system"), galera.lab.asked_by_the_guard()]
+            .map(|all| all.iter().filter(|it| it.writes() && it.namespace == galera.namespace).count())
+    };
+    let before = counts();
+    thread::sleep(Duration::from_secs(60));
+    let after = counts();
+    let [operator, guard] = [0, 1].map(|it| after[it] - before[it]);
+    println!("in a minute the operator wrote {operator} times, the guard {guard} times");
+    assert_eq!(guard, 0, "the guard writes what belongs to the operator");
+}

@@ -1,0 +1,203 @@
+//! A cluster that a GitOps engine drives: the repository, what people commit, and what the engine shows.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::galera::{Galera, patiently, series};
+use crate::guard::chart;
+use crate::lab::{Asked, ControlPlane, Repository, User};
+
+/// What the repository has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// Manifests, with those of the bootstrap node.
+    Manifests,
+    /// A release of charts/galera.
+    Release,
+}
+
+/// An engine as people see it.
+pub trait Engine {
+    /// Returns the namespace of its accounts.
+    fn accounts(&self) -> &'static str;
+    /// Returns the objects that make it follow a repository.
+    fn follows(&self, shop: &Shop<'_>) -> Vec<Value>;
+    /// Returns what the repository says about a release with these values.
+    fn release(&self, shop: &Shop<'_>, values: &Value) -> Value;
+    /// Returns whether this commit is applied and all is well, and what it shows to people.
+    fn shows(&self, shop: &Shop<'_>, commit: &str) -> (bool, String);
+    /// Returns what it shows when the cluster was removed from the repository.
+    fn shows_removal(&self, way: Way) -> &'static str;
+    /// Does what people do, besides the revert, when the cluster was removed from the repository by mistake.
+    fn keeps(&self, shop: &Shop<'_>);
+}
+
+/// A cluster that an engine drives.
+pub struct Shop<'a> {
+    pub galera: Galera<'a>,
+    pub repository: Repository,
+    pub way: Way,
+    pub engine: &'a dyn Engine,
+    began: Instant,
+}
+
+/// What people want.
+pub struct Wanted {
+    pub config: String,
+    pub members: u64,
+    pub bootstrap: bool,
+    /// Whether the repository has the cluster at all.
+    pub there: bool,
+    /// The override on the StatefulSet, in manifests.
+    pub overridden: Option<String>,
+}
+
+pub fn good() -> Wanted {
+    Wanted { config: pool(32), members: 3, bootstrap: true, there: true, overridden: None }
+}
+
+pub fn pool(megabytes: u64) -> String {
+    format!("innodb_buffer_pool_size = {megabytes}M")
+}
+
+/// Returns the values of charts/galera.
+fn values(wanted: &Wanted) -> Value {
+    json!({
+        "image": { "tag": series() },
+        "resources": { "requests": { "cpu": "10m", "memory": "128Mi" } },
+        "volumeSize": "1Gi",
+        "gcacheSize": "16M",
+        "antiAffinity": false,
+        "allowEvenOrSmall": true,
+        "auth": { "existingSecret": "passwords" },
+        "config": wanted.config,
+        "nodeCount": wanted.members,
+        "bootstrap": { "enabled": wanted.bootstrap },
+    })
+}
+
+impl<'a> Shop<'a> {
+    /// Creates a repository with the charts, and a namespace. Nothing is committed and nothing is applied yet.
+    pub fn new(lab: &'a ControlPlane, engine: &'a dyn Engine, way: Way, name: &str) -> Self {
+        let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
+        let repository = lab.repository(name);
+        let charts = repository.folder().join("charts");
+        let copied = Command::new("cp").args(["-R", &chart("")]).arg(&charts).status();
+        assert!(copied.unwrap().success());
+        Self { galera: Galera::new(lab, &namespace, name), repository, way, engine, began: Instant::now() }
+    }
+}
+
+impl Shop<'_> {
+    pub fn note(&self, what: &str) {
+        println!("{:7.1} {what}", self.began.elapsed().as_secs_f64());
+    }
+
+    pub fn read(&self, object: &str) -> Value {
+        let text = self.galera.kubectl(&["get", object, "--output=json", "--ignore-not-found"]).succeeded();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// Commits what is wanted. Returns the commit.
+    pub fn commit(&self, who: &str, what: &str, wanted: &Wanted) -> String {
+        let folder = self.repository.folder().join("deploy");
+        fs::remove_dir_all(&folder).unwrap_or_default();
+        fs::create_dir_all(&folder).unwrap();
+        let team = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "of-the-team" } });
+        fs::write(folder.join("team.yaml"), team.to_string()).unwrap();
+        if wanted.there {
+            let text = match self.way {
+                Way::Manifests => self.manifests(wanted),
+                Way::Release => self.engine.release(self, &values(wanted)).to_string(),
+            };
+            fs::write(folder.join("shop.yaml"), text).unwrap();
+        }
+        self.note(&format!("{who} commits: {what}"));
+        self.repository.commit(who, what)
+    }
+
+    fn manifests(&self, wanted: &Wanted) -> String {
+        let given = self.repository.folder().join("deploy/values.json");
+        fs::write(&given, values(wanted).to_string()).unwrap();
+        let file = format!("--values={}", given.display());
+        let template = [
+            "template",
+            &self.galera.name,
+            &chart("galera"),
+            "--namespace",
+            &self.galera.namespace,
+            "--skip-tests",
+            &file,
+        ];
+        let text = self.galera.lab.helm(User::Admin, &template).succeeded();
+        fs::remove_file(given).unwrap();
+        let lines = text.lines().filter(|line| !line.contains("helm.sh/hook"));
+        let text = lines.collect::<Vec<_>>().join("\n");
+        match &wanted.overridden {
+            None => text,
+            Some(text_of) => text.replace(
+                "kind: StatefulSet\nmetadata:\n",
+                &format!(
+                    "kind: StatefulSet\nmetadata:\n  annotations: {{gatera.dev/override: \"{text_of}\"}}\n"
+                ),
+            ),
+        }
+    }
+
+    pub fn until_well(&self, commit: &str) {
+        patiently("the engine to report that all is well", || {
+            let (well, said) = self.engine.shows(self, commit);
+            if well { Ok(()) } else { Err(said) }
+        });
+        self.note("all is well");
+    }
+
+    /// Waits until the engine shows these words.
+    pub fn until_shown(&self, commit: &str, words: &str) {
+        let said = patiently(&format!("the engine shows {words}"), || {
+            let (_, said) = self.engine.shows(self, commit);
+            if said.contains(words) { Ok(said) } else { Err(said) }
+        });
+        self.note(&format!("it shows: {said}"));
+    }
+
+    /// Returns the writes of the engine and of the guard to objects of the namespace so far.
+    pub fn writes(&self) -> [Vec<Asked>; 2] {
+        let own = ["event", "kustomization", "helmrelease", "gitrepositor", "helmchart", "application"];
+        let kept = |all: Vec<Asked>| {
+            all.into_iter().filter(|it| {
+                it.writes()
+                    && it.namespace == self.galera.namespace
+                    && !own.iter().any(|own| it.resource.starts_with(own))
+            })
+        };
+        let lab = self.galera.lab;
+        [lab.asked_by_accounts_of(self.engine.accounts()), lab.asked_by_the_guard()]
+            .map(|all| kept(all).collect())
+    }
+
+    /// Checks that neither of them writes for a minute, in which the engine reconciles three times.
+    pub fn is_quiet(&self) {
+        let before = self.writes().map(|all| all.len());
+        thread::sleep(Duration::from_secs(60));
+        let [engine, guard] = self.writes();
+        assert_eq!(engine[before[0]..], [], "the engine writes though there is nothing to do");
+        assert_eq!(guard[before[1]..], [], "the guard writes though there is nothing to do");
+        self.note("quiet");
+    }
+
+    pub fn set(&self) -> String {
+        format!("statefulset/{}-galera", self.galera.name)
+    }
+
+    /// Undoes the last commit, and waits until all is well again.
+    pub fn reverts(&self) {
+        let commit = self.repository.revert();
+        self.note("reverted");
+        self.until_well(&commit);
+    }
+}
