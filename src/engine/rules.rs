@@ -6,7 +6,7 @@ mod anti_affinity;
 mod bootstrap_needed;
 mod cluster_address;
 mod fixed_fields;
-mod image;
+pub mod image;
 mod managed;
 mod member_data;
 mod member_removal;

@@ -148,7 +148,7 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
     ),
     ("orphaned", "a recovery is asked of a StatefulSet that is there", &["G20"]),
     ("orphaned", "an Instance owns the StatefulSet that is gone, and no member", &["K05"]),
-    ("orphaned", "a MariaDB owns the StatefulSet that is gone, and no member", &["M01", "M02", "M03"]),
+    ("orphaned", "a MariaDB owns the StatefulSet that is gone, and no member", &["M01", "M02", "M03", "M04"]),
     (
         "orphaned",
         "an owner went with the StatefulSet, and a program may make it again with its own",

@@ -20,7 +20,7 @@ use crate::scene::{self, NAMESPACE};
 use crate::sim::asked::to_amend;
 
 /// The kinds of the scenes' objects that the API server of the tests offers.
-pub const KINDS: [&str; 16] = [
+pub const KINDS: [&str; 17] = [
     "Namespace",
     "Node",
     "ServiceAccount",
@@ -34,6 +34,7 @@ pub const KINDS: [&str; 16] = [
     "PodDisruptionBudget",
     "HorizontalPodAutoscaler",
     "Wordpress",
+    "MariaDB",
     "Instance",
     "OperatorVersion",
     "Rds",

@@ -83,8 +83,22 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((new, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
     let found = in_template(new, server, view);
     let Some((_, old_server)) = template::of(review.old.as_ref(), view) else { return found };
-    let step = (review.kind == Kind::StatefulSet).then(|| step(review, old_server, server, view));
+    let cluster = view.cluster(&review.namespace, &review.name);
+    let step = (review.kind == Kind::StatefulSet).then(|| {
+        let field = format!("spec.template.spec.containers[{}].image.version", server.name);
+        let place = Place { rule: &RULE, field, of: format!("container {}: ", server.name) };
+        place.step(&old_server.image, &server.image, cluster, view)
+    });
     found.into_iter().chain(step.flatten()).collect()
+}
+
+/// Where an image is written.
+pub struct Place<'a> {
+    /// The rule that judges it.
+    pub rule: &'a Rule,
+    pub field: String,
+    /// The words that precede the image in a message.
+    pub of: String,
 }
 
 /// Returns a finding if the image of a running pod changes: this restarts its server at once, regardless of the other members.
@@ -121,38 +135,12 @@ fn in_template(template: &Template, server: &Container, view: &View<'_>) -> Find
     let mut found: Findings = unheard_of(server, view).into_iter().collect();
     for (list, container) in template.spec.all_containers() {
         let place = format!("spec.template.spec.{list}[{}].", container.name);
-        found.extend(unpinned(&place, container, std::ptr::eq(container, server)));
+        let of = format!("container {}: image ", container.name);
+        let image = Place { rule: &RULE, field: format!("{place}image"), of };
+        found.extend(image.unpinned(&container.image, std::ptr::eq(container, server)));
         found.extend(missing_programs(&place, container));
     }
     found
-}
-
-fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding> {
-    let image = Image::read(&container.image);
-    let Container { name, image: written, .. } = container;
-    let (verdict, says) = match () {
-        () if image.floats() && serves => {
-            (Verdict::Deny, format!("container {name}: image {written} names no version"))
-        }
-        () if image.floats() => {
-            (Verdict::Warn, format!("container {name}: image {written} names no version"))
-        }
-        () if image.major_only() && serves => (
-            Verdict::Warn,
-            format!("container {name}: image {written} moves from series to series by itself"),
-        ),
-        () => return None,
-    };
-    let instead = if serves {
-        say(format!("write the version: {}:VERSION", image.repository))
-            .then("for a running cluster, the one that ")
-            .run(Command::new("mariadbd --version"))
-            .say(" prints")
-    } else {
-        say("write the version").then("for a running cluster, the one that runs")
-    };
-    let why = "a pod that restarts by itself pulls what the tag means then, and a newer server changes the data permanently";
-    Some(RULE.finding(verdict, format!("{place}image"), says, why, instead))
 }
 
 /// Returns a warning about a release that can hardly exist yet.
@@ -192,77 +180,110 @@ fn missing_programs(place: &str, container: &Container) -> Findings {
 }
 
 /// Returns whether no member ever ran the old image, because it could not be pulled; members that ran used the new image.
-fn never_ran(cluster: &Cluster, old: &Container, new: &Container) -> bool {
+fn never_ran(cluster: &Cluster, old: &str, new: &str) -> bool {
     let pods = || cluster.members.iter().map(|member| member.pod.as_deref());
-    pods().all(|pod| pod.is_some_and(|pod| !pod.has_run || pod.image == new.image))
-        && pods().flatten().any(|pod| pod.image == old.image && pod.lacks_an_image)
+    pods().all(|pod| pod.is_some_and(|pod| !pod.has_run || pod.image == new))
+        && pods().flatten().any(|pod| pod.image == old && pod.lacks_an_image)
 }
 
-/// Returns the most severe finding of the version changes from the images that run to the new one, for a cluster with data.
-fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> Option<Finding> {
-    let cluster = view.cluster(&review.namespace, &review.name);
-    if old.image == new.image || cluster.is_some_and(|cluster| !cluster.has_data()) {
-        return None;
+impl Place<'_> {
+    fn finding(
+        &self,
+        verdict: Verdict,
+        says: String,
+        why: &str,
+        instead: impl Into<WayOut>,
+    ) -> Option<Finding> {
+        Some(self.rule.finding(verdict, self.field.clone(), says, why.to_owned(), instead))
     }
-    let written = (!cluster.is_some_and(|it| never_ran(it, old, new))).then_some(&*old.image);
-    let members = cluster.into_iter().flat_map(|it| &it.members).filter_map(|it| it.pod.as_deref());
-    // Other webhooks write digests, which show less than the template does.
-    let says = |image: &str| Image::read(image).series().is_some();
-    let running = members.filter(|pod| pod.has_run && pod.image != new.image && says(&pod.image));
-    let running = running.map(|pod| &*pod.image);
-    let steps = written.into_iter().chain(running).filter_map(|from| step_from(from, new, cluster, view));
-    // The first one of equals.
-    steps.reduce(|worst, it| if it.verdict > worst.verdict { it } else { worst })
-}
 
-fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
-    let (was, is) = (Image::read(from), Image::read(&new.image));
-    let asked = format!("container {}: {from} -> {}", new.name, new.image);
-    let seen = cluster.map(|cluster| format!(" ({})", view.describe(cluster))).unwrap_or_default();
-    let field = format!("spec.template.spec.containers[{}].image.version", new.name);
-    let finding = |verdict, says, why: &str, instead: WayOut| {
-        Some(RULE.finding(verdict, field.clone(), says, why.to_owned(), instead))
-    };
-    let keep = say(format!("keep {from}"))
-        .or("to switch to the other server, dump the data and restore it into a new cluster");
-    if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
-        && before != after
-    {
-        let says = format!("{asked} is {after} over data of {before}{seen}");
-        let why = "the two do not read each other's data files and do not replicate with each other: the first member that \
-                   restarts with it is lost";
-        return finding(Verdict::Deny, says, why, keep);
+    /// Returns a finding about an image whose reference can mean another version later. `serves` says whether it is the server's.
+    pub fn unpinned(&self, written: &str, serves: bool) -> Option<Finding> {
+        let image = Image::read(written);
+        let of = &self.of;
+        let (verdict, says) = match () {
+            () if image.floats() && serves => (Verdict::Deny, format!("{of}{written} names no version")),
+            () if image.floats() => (Verdict::Warn, format!("{of}{written} names no version")),
+            () if image.major_only() && serves => {
+                (Verdict::Warn, format!("{of}{written} moves from series to series by itself"))
+            }
+            () => return None,
+        };
+        let instead = if serves {
+            say(format!("write the version: {}:VERSION", image.repository))
+                .then("for a running cluster, the one that ")
+                .run(Command::new("mariadbd --version"))
+                .say(" prints")
+        } else {
+            say("write the version").then("for a running cluster, the one that runs")
+        };
+        let why = "a pod that restarts by itself pulls what the tag means then, and a newer server changes the data permanently";
+        self.finding(verdict, says, why, instead)
     }
-    let (Some(before), Some(after), Some(vendor)) = (was.series(), is.series(), is.vendor()) else {
-        // `unpinned` has already reported a missing version.
-        if is.floats() {
+
+    /// Returns the most severe finding of the version changes from the images that run to the new one, for a cluster with data.
+    pub fn step(&self, old: &str, new: &str, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+        if old == new || cluster.is_some_and(|cluster| !cluster.has_data()) {
             return None;
         }
-        let says = format!("{asked}: it is not known whether the server would be older than its data");
-        let why = "an older server cannot read what a newer one wrote";
-        let version = Command::new("mariadbd --version");
-        let instead = say("see what ").run(version).say(" prints in a running member first");
-        return finding(Verdict::Warn, says, why, instead);
-    };
-    match vendor.step(before, after) {
-        VersionChange::Same => None,
-        VersionChange::Up => finding(
-            Verdict::Warn,
-            format!("{asked} is a new series"),
-            "a full state transfer between two series can fail, so a member must be back before the write-set cache is full",
-            "take a backup, raise gcache.size, and run mariadb-upgrade on each member afterwards".into(),
-        ),
-        VersionChange::Skips(next) => finding(
-            Verdict::Deny,
-            format!("{asked} skips series; {next} comes first{seen}"),
-            "servers replicate with and upgrade from the series just before; over several, members cannot join the old ones",
-            format!("go to {}:{next}, finish that step on all members, then repeat", is.repository).into(),
-        ),
-        VersionChange::Down => finding(
-            Verdict::Deny,
-            format!("{asked} is older than the data{seen}"),
-            "a newer server changes the data files when it starts, and an older one is not made to read them",
-            keep.then(say("to undo an upgrade while a member still has the old series: ").page("G17")),
-        ),
+        let written = (!cluster.is_some_and(|it| never_ran(it, old, new))).then_some(old);
+        let written = written.filter(|image| !image.is_empty());
+        let members = cluster.into_iter().flat_map(|it| &it.members).filter_map(|it| it.pod.as_deref());
+        // Other webhooks write digests, which show less than the template does.
+        let says = |image: &str| Image::read(image).series().is_some();
+        let running = members.filter(|pod| pod.has_run && pod.image != new && says(&pod.image));
+        let running = running.map(|pod| &*pod.image);
+        let steps =
+            written.into_iter().chain(running).filter_map(|from| self.step_from(from, new, cluster, view));
+        // The first one of equals.
+        steps.reduce(|worst, it| if it.verdict > worst.verdict { it } else { worst })
+    }
+
+    fn step_from(&self, from: &str, to: &str, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+        let (was, is) = (Image::read(from), Image::read(to));
+        let asked = format!("{}{from} -> {to}", self.of);
+        let seen = cluster.map(|cluster| format!(" ({})", view.describe(cluster))).unwrap_or_default();
+        let keep = say(format!("keep {from}"))
+            .or("to switch to the other server, dump the data and restore it into a new cluster");
+        if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
+            && before != after
+        {
+            let says = format!("{asked} is {after} over data of {before}{seen}");
+            let why = "the two do not read each other's data files and do not replicate with each other: the first member that \
+                       restarts with it is lost";
+            return self.finding(Verdict::Deny, says, why, keep);
+        }
+        let (Some(before), Some(after), Some(vendor)) = (was.series(), is.series(), is.vendor()) else {
+            // `unpinned` has already reported a missing version.
+            if is.floats() {
+                return None;
+            }
+            let says = format!("{asked}: it is not known whether the server would be older than its data");
+            let why = "an older server cannot read what a newer one wrote";
+            let version = Command::new("mariadbd --version");
+            let instead = say("see what ").run(version).say(" prints in a running member first");
+            return self.finding(Verdict::Warn, says, why, instead);
+        };
+        match vendor.step(before, after) {
+            VersionChange::Same => None,
+            VersionChange::Up => self.finding(
+                Verdict::Warn,
+                format!("{asked} is a new series"),
+                "a full state transfer between two series can fail, so a member must be back before the write-set cache is full",
+                "take a backup, raise gcache.size, and run mariadb-upgrade on each member afterwards",
+            ),
+            VersionChange::Skips(next) => self.finding(
+                Verdict::Deny,
+                format!("{asked} skips series; {next} comes first{seen}"),
+                "servers replicate with and upgrade from the series just before; over several, members cannot join the old ones",
+                format!("go to {}:{next}, finish that step on all members, then repeat", is.repository),
+            ),
+            VersionChange::Down => self.finding(
+                Verdict::Deny,
+                format!("{asked} is older than the data{seen}"),
+                "a newer server changes the data files when it starts, and an older one is not made to read them",
+                keep.then(say("to undo an upgrade while a member still has the old series: ").page("G17")),
+            ),
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! itself follows from the resource, so a mistake is judged there. Must not know: what the operator does with the other fields.
 
 mod end;
+mod image;
 mod replicas;
 mod settings;
 
@@ -21,7 +22,7 @@ pub const PACK: Pack = Pack {
     name: "mariadb",
     protects: "a Galera cluster that mariadb-operator drives, and that was adopted, from being deleted, taken apart or founded anew by its MariaDB",
     kinds: &[MARIADB_KIND],
-    rules: &[end::RULE, settings::RULE, replicas::RULE],
+    rules: &[end::RULE, settings::RULE, replicas::RULE, image::RULE],
     entries: ENTRIES,
     keeps: |_| false,
 };
@@ -83,7 +84,9 @@ pub struct MariaDb {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct Spec {
+    image: Scalar,
     replicas: Scalar,
+    suspend: Scalar,
     #[serde(deserialize_with = "scalar::map")]
     galera: Galera,
 }
@@ -100,6 +103,7 @@ struct Galera {
 #[serde(default, rename_all = "camelCase")]
 struct Recovery {
     force_cluster_bootstrap_in_pod: Scalar,
+    min_cluster_size: Scalar,
 }
 
 /// Returns the adopted cluster that the MariaDB of this request drives.

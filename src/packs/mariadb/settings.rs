@@ -1,13 +1,15 @@
 //! M02: a MariaDB stays a Galera cluster, and is not founded anew while members serve.
 //!
 //! Refuses to turn Galera off (`galera.enabled`) in the MariaDB of an adopted cluster with data, and to name a member from which the
-//! cluster starts again (`galera.recovery.forceClusterBootstrapInPod`) while members serve.
+//! cluster starts again (`galera.recovery.forceClusterBootstrapInPod`) while members serve. Warns of a
+//! `galera.recovery.minClusterSize` over one member, and of `suspend`.
 //!
 //! # Why
 //!
 //! Without Galera the members are single servers: each keeps what it is sent, and they differ from the first write on. A member that is
 //! named starts the cluster at the next recovery without its data being compared with the others', however old it is by then, and it
-//! stays named until the field is empty.
+//! stays named until the field is empty. When fewer members than `galera.recovery.minClusterSize` form the cluster, the operator
+//! recovers it: it scales to 0, although those that serve have everything. While a MariaDB is suspended, its operator recovers nothing.
 //!
 //! # Example
 //!
@@ -25,7 +27,7 @@
 //!
 //! Annotate the MariaDB, for an hour at most: `gatera.dev/override: "M02 until=TIME reason=…"`.
 
-use super::{MARIADB, MariaDb, driven};
+use super::{MARIADB, MariaDb, Spec, driven};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Findings, Verdict};
@@ -47,9 +49,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     };
     let Some(cluster) = driven(review, view).filter(|it| it.has_data()) else { return Findings::new() };
     let (before, after) = (&old.spec.galera, &new.spec.galera);
-    let is_on = |it: &Scalar| it.look() == "true";
+    let turned_on = |it: [&Scalar; 2]| it.map(|it| it.look() == "true") == [false, true];
     let mut found = Findings::new();
-    if is_on(&before.enabled) && !is_on(&after.enabled) {
+    if turned_on([&after.enabled, &before.enabled]) {
         let says =
             format!("turning Galera off makes single servers of its members ({})", view.describe(cluster));
         let why = "each member keeps what it is sent, and they differ from the first write on";
@@ -67,5 +69,27 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let field = "spec.galera.recovery.forceClusterBootstrapInPod";
         found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
     }
+    let least = |it: &Spec| least_members(it.galera.recovery.min_cluster_size.look(), it.replicas.look());
+    if let Some(least) = least(&new.spec).filter(|it| *it > 1 && least(&old.spec) != Some(*it)) {
+        let says = format!(
+            "with fewer than {least} members its operator scales the cluster to 0 to recover it, although members serve"
+        );
+        let why = "a member that serves has all data: stopping it is an outage, and gains nothing";
+        let instead = "leave minClusterSize at 1";
+        found.push(RULE.finding(Verdict::Warn, "spec.galera.recovery.minClusterSize", says, why, instead));
+    }
+    if turned_on([&old.spec.suspend, &new.spec.suspend]) {
+        let says = "while it is suspended, its operator does not start the cluster again when all members have stopped".to_owned();
+        let why = "the guard leaves the recovery of such a cluster to its operator";
+        let instead = "set suspend: false as soon as the maintenance is over";
+        found.push(RULE.finding(Verdict::Warn, "spec.suspend", says, why, instead));
+    }
     found
+}
+
+/// Returns the number of members that are meant by `2`, or by a percentage of all, rounded up as the operator does.
+fn least_members(written: &str, replicas: &str) -> Option<u64> {
+    let Some(percent) = written.strip_suffix('%') else { return written.parse().ok() };
+    let (percent, replicas) = (percent.parse::<u64>().ok()?, replicas.parse::<u64>().ok()?);
+    Some(percent.checked_mul(replicas)?.div_ceil(100))
 }
