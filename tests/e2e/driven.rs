@@ -83,6 +83,12 @@ fn refuses_people(galera: &Galera<'_>) {
         "M03",
         "would leave 1 of 3 members",
     );
+    let older = r#"{"spec":{"image":"mariadb:10.5"}}"#;
+    refused(
+        &galera.kubectl(&["patch", "mariadb", "ours-galera", "--type=merge", "--patch", older]),
+        "M04",
+        "mariadb:10.5 is older than the data",
+    );
 }
 
 #[test]
