@@ -3,6 +3,7 @@
 use facts::settings::{Names, Settings};
 use facts::view::View;
 use jiff::SignedDuration;
+use leader::password;
 use leader::plan::rollout;
 use leader::recovery::{self, Want};
 use leader::stop;
@@ -193,6 +194,11 @@ fn the_leader_leaves_rollouts_and_recovery_to_it() {
         let step = stop::next(cluster, &view);
         assert_eq!(
             !format!("{step:?}").contains("MariaDB ours drives it, and its operator would start it again"),
+            is_ours
+        );
+        let password = password::not_in_this_state(cluster, &view).unwrap_or_default();
+        assert_eq!(
+            !password.contains("MariaDB ours drives it, and its operator applies what a Secret holds"),
             is_ours
         );
         for all in [false, true] {

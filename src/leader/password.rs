@@ -11,6 +11,7 @@ mod search;
 use std::collections::BTreeSet;
 
 use facts::galera::accounts::{Account, Password};
+use facts::galera::driver;
 use facts::marks::RECOVER;
 use facts::view::condition;
 use facts::view::{Cluster, Member, State, View};
@@ -242,6 +243,15 @@ impl Observed {
 
 /// Returns why the password of this cluster cannot be changed in its state, however long one waits.
 pub fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    if let Some(owner) = driver::of(&cluster.workload) {
+        return Some(format!(
+            "{} {} drives it, and its operator applies what a Secret holds: change the password in the Secret, which needs the label \
+             {}/watch",
+            owner.kind,
+            owner.name,
+            driver::GROUP
+        ));
+    }
     match view.state(cluster) {
         _ if cluster.workload.metadata.mark(RECOVER).is_some() => {
             Some(format!("a recovery is under way: {} continues it", cluster.recover_command()))

@@ -187,14 +187,8 @@ fn never_ran(cluster: &Cluster, old: &str, new: &str) -> bool {
 }
 
 impl Place<'_> {
-    fn finding(
-        &self,
-        verdict: Verdict,
-        says: String,
-        why: &str,
-        instead: impl Into<WayOut>,
-    ) -> Option<Finding> {
-        Some(self.rule.finding(verdict, self.field.clone(), says, why.to_owned(), instead))
+    fn finding(&self, verdict: Verdict, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
+        self.rule.finding(verdict, self.field.clone(), says, why.to_owned(), instead)
     }
 
     /// Returns a finding about an image whose reference can mean another version later. `serves` says whether it is the server's.
@@ -218,7 +212,7 @@ impl Place<'_> {
             say("write the version").then("for a running cluster, the one that runs")
         };
         let why = "a pod that restarts by itself pulls what the tag means then, and a newer server changes the data permanently";
-        self.finding(verdict, says, why, instead)
+        Some(self.finding(verdict, says, why, instead))
     }
 
     /// Returns the most severe finding of the version changes from the images that run to the new one, for a cluster with data.
@@ -251,7 +245,7 @@ impl Place<'_> {
             let says = format!("{asked} is {after} over data of {before}{seen}");
             let why = "the two do not read each other's data files and do not replicate with each other: the first member that \
                        restarts with it is lost";
-            return self.finding(Verdict::Deny, says, why, keep);
+            return Some(self.finding(Verdict::Deny, says, why, keep));
         }
         let (Some(before), Some(after), Some(vendor)) = (was.series(), is.series(), is.vendor()) else {
             // `unpinned` has already reported a missing version.
@@ -262,10 +256,10 @@ impl Place<'_> {
             let why = "an older server cannot read what a newer one wrote";
             let version = Command::new("mariadbd --version");
             let instead = say("see what ").run(version).say(" prints in a running member first");
-            return self.finding(Verdict::Warn, says, why, instead);
+            return Some(self.finding(Verdict::Warn, says, why, instead));
         };
-        match vendor.step(before, after) {
-            VersionChange::Same => None,
+        let found = match vendor.step(before, after) {
+            VersionChange::Same => return None,
             VersionChange::Up => self.finding(
                 Verdict::Warn,
                 format!("{asked} is a new series"),
@@ -284,6 +278,7 @@ impl Place<'_> {
                 "a newer server changes the data files when it starts, and an older one is not made to read them",
                 keep.then(say("to undo an upgrade while a member still has the old series: ").page("G17")),
             ),
-        }
+        };
+        Some(found)
     }
 }
