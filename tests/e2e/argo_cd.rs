@@ -41,9 +41,10 @@ impl Engine for ArgoCd {
             source["path"] = json!("charts/galera");
             source["helm"] = json!({ "releaseName": name, "valueFiles": ["/deploy/shop.yaml"] });
         }
-        // While it tries one commit again, it does not look at the next one.
+        // Longer than a rolling restart, because after the last try it does nothing until the next commit; and not much longer,
+        // because while it tries one commit it does not look at the next one.
         let again =
-            json!({ "limit": 3, "backoff": { "duration": "10s", "factor": 1, "maxDuration": "20s" } });
+            json!({ "limit": 12, "backoff": { "duration": "10s", "factor": 1, "maxDuration": "20s" } });
         vec![json!({
             "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
             "metadata": { "name": name, "namespace": "argocd" },
