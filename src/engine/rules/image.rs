@@ -92,15 +92,6 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found.into_iter().chain(step.flatten()).collect()
 }
 
-/// Where an image is written.
-pub struct Place<'a> {
-    /// The rule that judges it.
-    pub rule: &'a Rule,
-    pub field: String,
-    /// The words that precede the image in a message.
-    pub of: String,
-}
-
 /// Returns a finding if the image of a running pod changes: this restarts its server at once, regardless of the other members.
 fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Change { old: Some(old), new: Some(new) } = review.change::<Pod>() else { return None };
@@ -184,6 +175,15 @@ fn never_ran(cluster: &Cluster, old: &str, new: &str) -> bool {
     let pods = || cluster.members.iter().map(|member| member.pod.as_deref());
     pods().all(|pod| pod.is_some_and(|pod| !pod.has_run || pod.image == new))
         && pods().flatten().any(|pod| pod.image == old && pod.lacks_an_image)
+}
+
+/// Where an image is written.
+pub struct Place<'a> {
+    /// The rule that judges it.
+    pub rule: &'a Rule,
+    pub field: String,
+    /// The words that precede the image in a message.
+    pub of: String,
 }
 
 impl Place<'_> {

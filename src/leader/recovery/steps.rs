@@ -108,11 +108,10 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
     if let Some(step) = asking::no_longer_read(cluster, want) {
         return step;
     }
-    if let Some(owner) = driver::of(&cluster.workload) {
+    if let Some(driven) = driver::says(&cluster.workload) {
         return Step::Cannot(format!(
-            "{} {} drives it, and its operator recovers it; its field spec.galera.recovery.forceClusterBootstrapInPod chooses the member \
-             that starts first",
-            owner.kind, owner.name
+            "{driven}, and its operator recovers it; its field spec.galera.recovery.forceClusterBootstrapInPod chooses the member that \
+             starts first"
         ));
     }
     if let Some(recovery) = cluster.recovery() {

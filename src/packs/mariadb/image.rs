@@ -5,7 +5,7 @@
 //!
 //! # Why
 //!
-//! The operator writes the image into the StatefulSet and restarts the members with it, one after the other, whatever the versions are.
+//! The operator writes the image into the StatefulSet and restarts the members with it, one after the other; it compares no versions.
 //! [G17](G17.md) says what a server that is older than its data does.
 //!
 //! # Example
