@@ -27,6 +27,7 @@ mod charts;
 mod check;
 mod cli;
 mod cluster;
+mod cpu_time;
 mod definitions;
 mod derived;
 mod docs;

@@ -1,0 +1,13 @@
+//! How much work something is: the base of limits that other work on the machine does not move.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Returns the CPU time that this work takes in this thread.
+pub fn of(work: impl FnOnce()) -> Duration {
+    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("it is not negative");
+    let before = used();
+    work();
+    used().saturating_sub(before)
+}
