@@ -50,11 +50,27 @@ fn snapshot(name: &str, text: &str) {
     }, { insta::assert_snapshot!(name, text) });
 }
 
+/// Returns what stays on the screen, without what was cleared: a slow machine makes a user wait, who then sees for what.
+fn stays(text: &str) -> String {
+    let mut screen = String::new();
+    for written in text.split(CLEAR) {
+        screen.truncate(screen.rfind('\n').map_or(0, |end| end + 1));
+        screen += written;
+    }
+    screen
+}
+
+#[test]
+fn what_was_cleared_does_not_stay() {
+    let text = format!("one\n{CLEAR}reading …{CLEAR}judging …{CLEAR}two\nthree");
+    assert_eq!(stays(&text), "one\ntwo\nthree");
+}
+
 /// Returns the output of a command line on each of the terminals, one below the other.
 fn at_each(typed: &str) -> String {
     let mut all = String::new();
     for columns in WIDTHS {
-        let _ = writeln!(all, "# {columns} columns\n{}", at(columns, typed).text);
+        let _ = writeln!(all, "# {columns} columns\n{}", stays(&at(columns, typed).text));
     }
     all
 }
