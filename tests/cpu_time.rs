@@ -1,4 +1,4 @@
-//! How much work something is: the base of limits that other work on the machine does not move.
+//! The CPU time of a piece of work, for limits that hold on a busy machine, too.
 
 use std::time::Duration;
 
