@@ -243,9 +243,9 @@ impl Observed {
 
 /// Returns why the password of this cluster cannot be changed in its state, however long one waits.
 pub fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
-    if let Some(driven) = driver::says(&cluster.workload) {
+    if let Some(owner) = driver::of(&cluster.workload) {
         return Some(format!(
-            "{driven}, and its operator applies what a Secret holds: change the password in the Secret, which needs the label {}/watch",
+            "{owner} drives it, and its operator applies what a Secret holds: change the password in the Secret, which needs the label {}/watch",
             driver::GROUP
         ));
     }

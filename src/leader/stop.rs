@@ -68,8 +68,8 @@ pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
         return Step::Follow { member: pod.name.clone(), claims, kept: node_away(pod, view) };
     }
     let Some(last) = cluster.members.last() else { return Step::Stopped };
-    if let Some(driven) = driver::says(&cluster.workload) {
-        return Step::Cannot(format!("{driven}, and its operator would start it again"));
+    if let Some(owner) = driver::of(&cluster.workload) {
+        return Step::Cannot(format!("{owner} drives it, and its operator would start it again"));
     }
     if let Some(why) = cannot(cluster, view) {
         return Step::Cannot(why);

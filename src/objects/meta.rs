@@ -3,6 +3,8 @@
 //! Annotations of other owners are dropped while reading: `last-applied-configuration` repeats the whole object,
 //! passwords included, and would double the memory of the view.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de};
 
@@ -176,6 +178,13 @@ impl Owner {
     }
 }
 
+/// As messages name it: "MariaDB ours".
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
 /// The finalizer that keeps claims while pods use them.
 pub const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
@@ -193,7 +202,7 @@ fn own_marks<'de, D: Deserializer<'de>>(input: D) -> Result<ByName<String>, D::E
     struct Own;
     impl<'de> de::Visitor<'de> for Own {
         type Value = ByName<String>;
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("annotations")
         }
         fn visit_unit<E>(self) -> Result<Self::Value, E> {

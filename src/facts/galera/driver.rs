@@ -12,8 +12,3 @@ pub const GROUP: &str = "k8s.mariadb.com";
 pub fn of(set: &Workload) -> Option<&Owner> {
     set.metadata.operator().filter(|owner| owner.is_of(GROUP, "MariaDB"))
 }
-
-/// Returns "MariaDB ours drives it", for messages of commands that leave such a cluster alone.
-pub fn says(set: &Workload) -> Option<String> {
-    of(set).map(|owner| format!("{} {} drives it", owner.kind, owner.name))
-}

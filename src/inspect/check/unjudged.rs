@@ -138,8 +138,8 @@ fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str) -> Option<St
     let name = &workload.metadata.name;
     Some(if let Some(owner) = workload.metadata.operator() {
         format!(
-            "container {} runs a database server, and {} {} owns this StatefulSet, so it was not judged: the guard leaves it to its operator",
-            container.name, owner.kind, owner.name
+            "container {} runs a database server, and {owner} owns this StatefulSet, so it was not judged: the guard leaves it to its operator",
+            container.name
         )
     } else {
         let sure = if is_galera(workload, view, namespace) {

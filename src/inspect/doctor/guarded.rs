@@ -131,10 +131,8 @@ pub fn unguarded(workload: &Workload, view: &View<'_>) -> Option<Row> {
         return None;
     }
     if let Some(owner) = workload.metadata.operator() {
-        let says = format!(
-            "{namespace}/{name} runs a database server and is left to its operator: {} {} owns it",
-            owner.kind, owner.name
-        );
+        let says =
+            format!("{namespace}/{name} runs a database server and is left to its operator: {owner} owns it");
         return Some(Row::remark(ADOPTION, says, ""));
     }
     let (says, when) = if check::is_galera(workload, view, namespace) {

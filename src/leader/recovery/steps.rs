@@ -108,9 +108,9 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
     if let Some(step) = asking::no_longer_read(cluster, want) {
         return step;
     }
-    if let Some(driven) = driver::says(&cluster.workload) {
+    if let Some(owner) = driver::of(&cluster.workload) {
         return Step::Cannot(format!(
-            "{driven}, and its operator recovers it; its field spec.galera.recovery.forceClusterBootstrapInPod chooses the member that \
+            "{owner} drives it, and its operator recovers it; its field spec.galera.recovery.forceClusterBootstrapInPod chooses the member that \
              starts first"
         ));
     }

@@ -21,7 +21,7 @@ pub(super) fn judge(new: &Workload, view: &View<'_>) -> Option<Finding> {
     {
         return None;
     }
-    let mut instead = say(format!("take the label out of {} {}", owner.kind, owner.name));
+    let mut instead = say(format!("take the label out of {owner}"));
     if known {
         instead = say("name its account in the guard's setting mariadb.operators").or(instead);
     }
@@ -29,8 +29,7 @@ pub(super) fn judge(new: &Workload, view: &View<'_>) -> Option<Finding> {
         verdict: Verdict::Warn,
         field: format!("spec.template.metadata.labels[{label}]"),
         says: format!(
-            "it carries {label}, but {} {} drives it, and the guard would refuse what its operator does",
-            owner.kind, owner.name
+            "it carries {label}, but {owner} drives it, and the guard would refuse what its operator does"
         ),
         instead,
         ..finding(
