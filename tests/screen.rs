@@ -189,8 +189,6 @@ fn a_waiting_user_sees_what_is_done() {
     assert!(nobody.starts_with("1 object: 0 would be refused"), "while input is awaited: {nobody}");
     let elsewhere = at(80, &format!("rm {pipe}; {slow} 2>/dev/null")).text;
     assert!(elsewhere.starts_with("1 object: 0 would be refused"), "it is no terminal: {elsewhere}");
-    let quick = at(80, &format!("gatera check {file} --color never")).text;
-    assert!(quick.starts_with("1 object: 0 would be refused"), "{quick}");
 }
 
 /// The API server accepts a connection and does not answer.

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use crate::gitops::shop_lives_through_a_day;
-use crate::guard::guarded;
-use crate::lab::{self, ControlPlane};
+use crate::gitops::{guard_is_installed, shop_lives_through_a_day};
+use crate::guard::{NAMESPACE, guarded};
+use crate::lab::{self, ControlPlane, Repository};
 use crate::shop::{Engine, Shop, Way};
 
 /// Returns the shared nodes, with the guard and then Argo CD.
@@ -24,6 +24,11 @@ fn it_drives_manifests() {
 #[test]
 fn it_drives_a_release() {
     shop_lives_through_a_day(with_argo_cd(), &ArgoCd, Way::Release, "argo-helm");
+}
+
+#[test]
+fn it_installs_the_guard() {
+    guard_is_installed(with_argo_cd(), &ArgoCd);
 }
 
 struct ArgoCd;
@@ -79,23 +84,47 @@ impl Engine for ArgoCd {
     fn keeps(&self, _: &Shop<'_>) {}
 
     fn shows(&self, shop: &Shop<'_>, commit: &str) -> (bool, String) {
-        let application = shop.galera.lab.get("argocd", &format!("application/{}", shop.galera.name));
-        let status = &application["status"];
-        let well = status["sync"]["status"] == "Synced"
-            && status["sync"]["revision"] == commit
-            && status["health"]["status"] == "Healthy";
-        let results =
-            status["operationState"]["syncResult"]["resources"].as_array().cloned().unwrap_or_default();
-        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-        let failed = results.iter().filter(|it| it["status"] != "Synced").chain(&conditions);
-        let failed: Vec<_> = failed.filter_map(|it| it["message"].as_str()).collect();
-        let said = format!(
-            "{} {} {}\n{}",
-            status["sync"]["status"],
-            status["health"]["status"],
-            status["operationState"]["message"].as_str().unwrap_or_default(),
-            failed.join("\n")
-        );
-        (well, said)
+        synced(shop.galera.lab, &shop.galera.name, commit)
     }
+
+    fn installs_the_guard(&self, repository: &Repository) -> Vec<Value> {
+        vec![json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
+            "metadata": { "name": "gatera", "namespace": "argocd", "finalizers": ["resources-finalizer.argocd.argoproj.io"] },
+            "spec": {
+                "project": "default",
+                "source": {
+                    "repoURL": repository.url(), "targetRevision": "main", "path": "charts/gatera",
+                    "helm": { "releaseName": "gatera", "valueFiles": ["/values.yaml"] },
+                },
+                "destination": { "server": "https://kubernetes.default.svc", "namespace": NAMESPACE },
+                "syncPolicy": { "automated": { "prune": true, "selfHeal": true }, "syncOptions": ["CreateNamespace=true"] },
+            },
+        })]
+    }
+
+    fn shows_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String) {
+        synced(lab, "gatera", commit)
+    }
+}
+
+/// Returns whether this commit of an Application is applied and all is well, and what Argo CD shows.
+fn synced(lab: &ControlPlane, name: &str, commit: &str) -> (bool, String) {
+    let application = lab.get("argocd", &format!("application/{name}"));
+    let status = &application["status"];
+    let well = status["sync"]["status"] == "Synced"
+        && status["sync"]["revision"] == commit
+        && status["health"]["status"] == "Healthy";
+    let results = status["operationState"]["syncResult"]["resources"].as_array().cloned().unwrap_or_default();
+    let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    let failed = results.iter().filter(|it| it["status"] != "Synced").chain(&conditions);
+    let failed: Vec<_> = failed.filter_map(|it| it["message"].as_str()).collect();
+    let said = format!(
+        "{} {} {}\n{}",
+        status["sync"]["status"],
+        status["health"]["status"],
+        status["operationState"]["message"].as_str().unwrap_or_default(),
+        failed.join("\n")
+    );
+    (well, said)
 }

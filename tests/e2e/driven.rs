@@ -16,11 +16,12 @@ use crate::writer::Writer;
 
 const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
 
-/// The operator alone: after a power failure the cluster forms without an identity, or its members differ. If this no longer fails,
+/// The operator alone, before the guard is installed: after a power failure the cluster forms without an identity, or its members differ. If this no longer fails,
 /// the other drill proves less.
 #[test]
 fn alone_it_lets_members_differ() {
     let lab = with_operator();
+    lab.have_volumes(6);
     let it = Operator::of(lab, "alone", &[]);
     it.galera.fill();
     power::all_servers_die_while_one_is_behind(&it.galera);
@@ -40,12 +41,8 @@ fn alone_it_lets_members_differ() {
 fn with_operator() -> &'static ControlPlane {
     static INSTALLED: std::sync::LazyLock<()> = std::sync::LazyLock::new(|| {
         install_operator(lab());
-        bring_image(lab());
-        install(lab(), &["--set", &format!("mariadb.operators={{{ACCOUNT}}}")]).succeeded();
-        until_registered(lab());
     });
     std::sync::LazyLock::force(&INSTALLED);
-    lab().have_volumes(6);
     lab()
 }
 
@@ -94,6 +91,10 @@ fn refuses_people(galera: &Galera<'_>) {
 #[test]
 fn with_the_seat_belt_nothing_is_lost_and_it_does_its_work() {
     let lab = with_operator();
+    bring_image(lab);
+    install(lab, &["--set", &format!("mariadb.operators={{{ACCOUNT}}}")]).succeeded();
+    until_registered(lab);
+    lab.have_volumes(6);
     let it = Operator::of(lab, "belted", &[("gatera.dev/mode", "enforce")]);
     let galera = &it.galera;
     galera.fill();
@@ -128,6 +129,8 @@ fn with_the_seat_belt_nothing_is_lost_and_it_does_its_work() {
     healed("all servers killed");
     power::killed_all(galera, Kill::Sandboxes, &pods, Duration::ZERO);
     healed("all sandboxes killed");
+    power::killed_all(galera, Kill::Servers, &pods[..2], Duration::ZERO);
+    healed("two of three servers killed");
     power::all_servers_die_while_one_is_behind(galera);
     healed("all servers killed while one was behind");
     assert_eq!([0, 1, 2].map(|it| power::late_rows(galera, it)), [Some(10); 3]);
@@ -163,6 +166,7 @@ fn with_the_seat_belt_nothing_is_lost_and_it_does_its_work() {
     if real_operator::is_here() {
         real_operator::takes_another_password(galera);
         power::members_agree(galera, "shop.t, shop.late, acknowledged.rows");
+        real_operator::print_how_long_writes_took(lab);
     }
     let log = lab
         .kubectl(User::Admin, &["logs", "--namespace", NAMESPACE, "deployment/gatera", "--tail=-1"])

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use crate::gitops::shop_lives_through_a_day;
-use crate::guard::guarded;
-use crate::lab::{self, ControlPlane, User};
+use crate::gitops::{guard_is_installed, shop_lives_through_a_day};
+use crate::guard::{NAMESPACE, guarded};
+use crate::lab::{self, ControlPlane, Repository, User};
 use crate::shop::{Engine, Shop, Way};
 
 /// Returns the shared nodes, with the guard and then Flux.
@@ -24,6 +24,11 @@ fn it_drives_manifests() {
 #[test]
 fn it_drives_a_release() {
     shop_lives_through_a_day(with_flux(), &Flux, Way::Release, "flux-helm");
+}
+
+#[test]
+fn it_installs_the_guard() {
+    guard_is_installed(with_flux(), &Flux);
 }
 
 struct Flux;
@@ -98,26 +103,71 @@ impl Engine for Flux {
     }
 
     fn shows(&self, shop: &Shop<'_>, commit: &str) -> (bool, String) {
-        let (well, mut said) = condition(shop, "kustomization/day");
+        let (lab, namespace) = (shop.galera.lab, &shop.galera.namespace);
+        let (well, mut said) = condition(lab, namespace, "kustomization/day");
         let applied = shop.read("kustomization/day")["status"]["lastAppliedRevision"].to_string();
         let mut all = well && applied.contains(commit);
         if shop.way == Way::Release {
-            let release = format!("helmrelease/{}", shop.galera.name);
-            let (well, more) = condition(shop, &release);
-            let revision = shop.read(&release)["status"]["lastAttemptedRevision"].to_string();
-            all &= well && revision.contains(&commit[..12]);
+            let (well, more) = released(lab, namespace, &shop.galera.name, commit);
+            all &= well;
             said = format!("{said}\n{more}");
         }
         (all, said)
     }
+
+    fn installs_the_guard(&self, repository: &Repository) -> Vec<Value> {
+        let source = json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": { "name": "gatera", "namespace": NAMESPACE },
+            "spec": { "url": repository.url(), "ref": { "branch": "main" }, "interval": "5s" },
+        });
+        let again = json!({ "strategy": { "name": "RetryOnFailure", "retryInterval": "15s" } });
+        let release = json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": { "name": "gatera", "namespace": NAMESPACE },
+            "spec": {
+                "releaseName": "gatera",
+                "chart": { "spec": {
+                    "chart": "charts/gatera",
+                    "valuesFiles": ["charts/gatera/values.yaml", "values.yaml"],
+                    "sourceRef": { "kind": "GitRepository", "name": "gatera" },
+                    "reconcileStrategy": "Revision",
+                } },
+                "interval": "20s",
+                "timeout": "2m",
+                "install": again,
+                "upgrade": again,
+                "driftDetection": { "mode": "enabled" },
+            },
+        });
+        vec![source, release]
+    }
+
+    fn shows_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String) {
+        released(lab, NAMESPACE, "gatera", commit)
+    }
+}
+
+/// Returns whether this commit of a release is there and all is well, and what Flux shows.
+fn released(lab: &ControlPlane, namespace: &str, name: &str, commit: &str) -> (bool, String) {
+    let release = format!("helmrelease/{name}");
+    let (well, said) = condition(lab, namespace, &release);
+    let revision = read(lab, namespace, &release)["status"]["lastAttemptedRevision"].to_string();
+    (well && revision.contains(&commit[..12]), said)
 }
 
 /// Returns whether an object of Flux is Ready, of its newest generation, and the messages of its conditions.
-fn condition(shop: &Shop<'_>, object: &str) -> (bool, String) {
-    let object = shop.read(object);
+fn condition(lab: &ControlPlane, namespace: &str, object: &str) -> (bool, String) {
+    let object = read(lab, namespace, object);
     let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let newest = |it: &&Value| it["observedGeneration"] == object["metadata"]["generation"];
     let ready = conditions.iter().filter(newest).any(|it| it["type"] == "Ready" && it["status"] == "True");
     let messages: Vec<_> = conditions.iter().filter_map(|it| it["message"].as_str()).collect();
     (ready && object["metadata"]["deletionTimestamp"].is_null(), messages.join("\n"))
+}
+
+/// Returns an object, or null if it does not exist.
+fn read(lab: &ControlPlane, namespace: &str, object: &str) -> Value {
+    let get = ["get", object, "--namespace", namespace, "--output=json", "--ignore-not-found"];
+    serde_json::from_str(&lab.kubectl(User::Admin, &get).succeeded()).unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 //!
 //! Part of `make drills`; GATERA_MINUTES sets the length of the day in minutes (5), GATERA_SEED its course.
 
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,11 +13,12 @@ use serde_json::json;
 use crate::chance::{Chance, number, seed};
 use crate::galera::patiently;
 use crate::gate;
-use crate::guard::{NAMESPACE, until_registered};
+use crate::guard::{NAMESPACE, install, until_registered};
+use crate::guard_life::{judged, try_the_seed};
 use crate::install::events;
 use crate::lab::{ControlPlane, User};
 use crate::power;
-use crate::shop::{Engine, Shop, Wanted, Way, good, pool};
+use crate::shop::{Engine, Shop, Wanted, Way, good, pool, with_charts, written_by};
 use crate::writer::Writer;
 
 /// Runs everything once, and then what chance wants.
@@ -45,6 +47,68 @@ pub fn shop_lives_through_a_day(lab: &ControlPlane, engine: &dyn Engine, way: Wa
     power::members_agree(&shop.galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("{name}: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+/// The guard itself, installed, upgraded and removed by the engine. It is there again afterwards.
+pub fn guard_is_installed(lab: &ControlPlane, engine: &dyn Engine) {
+    let (configurations, of_the_guard) =
+        ("validatingwebhookconfigurations,mutatingwebhookconfigurations", "--namespace=gatera");
+    let there =
+        || lab.kubectl(User::Admin, &["get", configurations, "gatera", "--ignore-not-found"]).succeeded();
+    let until_well = |commit: &str| {
+        patiently("the engine to report that all is well", || {
+            let (well, said) = engine.shows_the_guard(lab, commit);
+            if well { Ok(()) } else { Err(said) }
+        });
+    };
+    lab.helm(User::Admin, &["uninstall", "gatera", of_the_guard, "--wait"]).succeeded();
+    assert_eq!(there(), "");
+
+    let repository = with_charts(lab, &format!("guard-by-{}", engine.accounts()));
+    let values = repository.folder().join("values.yaml");
+    let objects = engine.installs_the_guard(&repository);
+    fs::write(&values, "{}").unwrap();
+    let commit = repository.commit("ann", "the guard");
+    lab.create(&json!({ "apiVersion": "v1", "kind": "List", "items": objects }));
+    patiently("it to be installed", || {
+        if there().is_empty() { Err(engine.shows_the_guard(lab, &commit).1) } else { Ok(()) }
+    });
+    until_registered(lab);
+    until_well(&commit);
+    patiently("the guard to refuse", || {
+        let output = try_the_seed(lab);
+        if output.status == 1 { Ok(()) } else { Err(output.to_string()) }
+    });
+    judged(&try_the_seed(lab));
+    let before = written_by(lab, engine).len();
+    thread::sleep(Duration::from_secs(60));
+    assert_eq!(written_by(lab, engine)[before..], [], "the engine writes though there is nothing to do");
+
+    fs::write(&values, "podAnnotations: {example.org/changed: again}").unwrap();
+    let commit = repository.commit("bob", "pods with an annotation");
+    until_well(&commit);
+    until_registered(lab);
+    let pods = [
+        "get",
+        "pods",
+        of_the_guard,
+        "--output=jsonpath={.items[*].metadata.annotations.example\\.org/changed}",
+    ];
+    assert_eq!(lab.kubectl(User::Admin, &pods).succeeded(), "again again");
+    judged(&try_the_seed(lab));
+
+    let last = objects.last().unwrap();
+    let [kind, namespace, name] = [&last["kind"], &last["metadata"]["namespace"], &last["metadata"]["name"]]
+        .map(|it| it.as_str().unwrap());
+    lab.kubectl(User::Admin, &["delete", kind, name, "--namespace", namespace, "--timeout=120s"]).succeeded();
+    assert_eq!(there(), "", "an engine that removes the guard leaves none of its webhooks");
+    assert_eq!(try_the_seed(lab).status, 0);
+    patiently("its pods to be gone", || {
+        let pods = lab.kubectl(User::Admin, &["get", "pods", of_the_guard, "--output=name"]).succeeded();
+        if pods.is_empty() { Ok(()) } else { Err(pods) }
+    });
+    install(lab, &[]).succeeded();
+    until_registered(lab);
 }
 
 impl Shop<'_> {

@@ -10,14 +10,14 @@ use crate::lab::{ControlPlane, Output, User};
 use crate::nodes::lab;
 
 /// Applies the manifests of the seed documents as a dry run, to see whether they would be refused now.
-fn try_the_seed(lab: &ControlPlane) -> Output {
+pub fn try_the_seed(lab: &ControlPlane) -> Output {
     let apply = ["apply", "--namespace=default", "--dry-run=server", "--filename=-"];
     lab.kubectl_stdin(User::Admin, &apply, SEED)
 }
 
 /// Asserts that a rule refused both workloads and nothing else failed.
 #[track_caller]
-fn judged(output: &Output) {
+pub fn judged(output: &Output) {
     assert_eq!(output.status, 1, "{output}");
     let denied = output.stderr.matches("denied the request: [G").count();
     assert_eq!((denied, output.stderr.matches("Error from server").count()), (2, 2), "{output}");

@@ -1,6 +1,7 @@
 //! The real mariadb-operator, built from a checkout of its repository and installed by its own chart. Clusters are as its defaults
 //! make them, with TLS.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently, series};
-use crate::lab::{ControlPlane, User};
+use crate::lab::{Asked, ControlPlane, User};
 use crate::power::{self, Kill};
 use crate::writer::Writer;
 
@@ -123,8 +124,8 @@ fn change(galera: &Galera<'_>, spec: &Value) {
     galera.kubectl(&["patch", "mariadb", "ours-galera", "--type=merge", "--patch", &patch]).succeeded();
 }
 
-/// Does what the stand-in cannot: all members die while the operator is away; other sizes; an option that no server knows, and
-/// its end.
+/// Does what the stand-in cannot: all members die while the operator is away; two nodes are drained at once; other sizes; an option
+/// that no server knows, and its end; more time before a recovery.
 pub fn does_more(galera: &Galera<'_>, writer: &Writer<'_>) {
     let lab = galera.lab;
     let replicas = |count: &str| {
@@ -147,6 +148,9 @@ pub fn does_more(galera: &Galera<'_>, writer: &Writer<'_>) {
     println!("all servers killed, without an operator: Ready after {:.0} s", began.elapsed().as_secs_f64());
     replicas("--replicas=1");
 
+    drained_at_once(galera, &pods[..2]);
+    timed("two nodes drained at once, and uncordoned", 3);
+
     for size in [5, 3] {
         galera.kubectl(&["scale", "mariadb", "ours-galera", &format!("--replicas={size}")]).succeeded();
         patiently("the StatefulSet to be of that size", || {
@@ -166,6 +170,45 @@ pub fn does_more(galera: &Galera<'_>, writer: &Writer<'_>) {
     // Without any text, the operator keeps the ConfigMap with the last one.
     change(galera, &json!({ "myCnf": "[mariadb]\n" }));
     timed("an option that no server knows, taken back", 3);
+
+    change(galera, &json!({ "galera": { "recovery": { "enabled": true, "clusterHealthyTimeout": "2m" } } }));
+    until_ready(galera, 3);
+    power::all_servers_die_while_one_is_behind(galera);
+    timed("all servers killed while one was behind, with clusterHealthyTimeout 2m", 3);
+}
+
+/// Drains the nodes of two members at the same time: one of them goes, the other waits for it until its drain gives up.
+fn drained_at_once(galera: &Galera<'_>, pods: &[String]) {
+    let node = |pod: &String| galera.pod(pod).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
+    let nodes: Vec<_> = pods.iter().map(node).collect();
+    let drain = |node: &String| {
+        let members = "--pod-selector=app.kubernetes.io/instance=ours-galera";
+        let drain =
+            ["drain", node, "--delete-emptydir-data", "--ignore-daemonsets", members, "--timeout=40s"];
+        galera.lab.kubectl(User::Admin, &drain)
+    };
+    let said: Vec<_> = thread::scope(|scope| {
+        let drains: Vec<_> = nodes.iter().map(|node| scope.spawn(|| drain(node))).collect();
+        drains.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let refused: Vec<_> = said.iter().filter(|it| it.status != 0).collect();
+    assert!(refused.len() == 1 && refused[0].stderr.contains("[G02]"), "{said:#?}");
+    for node in &nodes {
+        galera.lab.kubectl(User::Admin, &["uncordon", node]).succeeded();
+    }
+}
+
+/// Prints how long the API server took for the operator's writes of each kind, alone and with the guard.
+pub fn print_how_long_writes_took(lab: &ControlPlane) {
+    let mut all = BTreeMap::<_, Vec<_>>::new();
+    for it in lab.asked_by_accounts_of("mariadb-system").into_iter().filter(Asked::writes) {
+        all.entry((format!("{} {}", it.verb, it.resource), it.namespace)).or_default().push(it.took);
+    }
+    for ((what, namespace), mut took) in all {
+        took.sort_unstable();
+        let at = |part: usize| took[(took.len() - 1) * part / 100];
+        println!("{what} in {namespace:?}: {} times, median {:?}, p95 {:?}", took.len(), at(50), at(95));
+    }
 }
 
 /// Changes the root password in its Secret. Returns when each server takes the new one, and pods have it.

@@ -34,6 +34,22 @@ pub trait Engine {
     fn shows_removal(&self, way: Way) -> &'static str;
     /// Does what people do, besides the revert, when the cluster was removed from the repository by mistake.
     fn keeps(&self, shop: &Shop<'_>);
+    /// Returns the objects that make it install charts/gatera from a repository, with the values in `values.yaml`. The last one
+    /// stands for the installation.
+    fn installs_the_guard(&self, repository: &Repository) -> Vec<Value>;
+    /// Returns whether this commit of charts/gatera is applied and all is well, and what it shows to people.
+    fn shows_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String);
+}
+
+/// Returns what the engine has written so far, without what it writes to report.
+pub fn written_by(lab: &ControlPlane, engine: &dyn Engine) -> Vec<Asked> {
+    without_reports(lab.asked_by_accounts_of(engine.accounts()))
+}
+
+fn without_reports(all: Vec<Asked>) -> Vec<Asked> {
+    let own = ["event", "kustomization", "helmrelease", "gitrepositor", "helmchart", "application"];
+    let reports = |it: &Asked| own.iter().any(|own| it.resource.starts_with(own));
+    all.into_iter().filter(|it| it.writes() && !reports(it)).collect()
 }
 
 /// A cluster that an engine drives.
@@ -84,12 +100,18 @@ impl<'a> Shop<'a> {
     /// Creates a repository with the charts, and a namespace. Nothing is committed and nothing is applied yet.
     pub fn new(lab: &'a ControlPlane, engine: &'a dyn Engine, way: Way, name: &str) -> Self {
         let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
-        let repository = lab.repository(name);
-        let charts = repository.folder().join("charts");
-        let copied = Command::new("cp").args(["-R", &chart("")]).arg(&charts).status();
-        assert!(copied.unwrap().success());
+        let repository = with_charts(lab, name);
         Self { galera: Galera::new(lab, &namespace, name), repository, way, engine, began: Instant::now() }
     }
+}
+
+/// Creates a repository with the charts, which are not committed yet.
+pub fn with_charts(lab: &ControlPlane, name: &str) -> Repository {
+    let repository = lab.repository(name);
+    let charts = repository.folder().join("charts");
+    let copied = Command::new("cp").args(["-R", &chart("")]).arg(&charts).status();
+    assert!(copied.unwrap().success());
+    repository
 }
 
 impl Shop<'_> {
@@ -167,17 +189,10 @@ impl Shop<'_> {
 
     /// Returns the writes of the engine and of the guard to objects of the namespace so far.
     pub fn writes(&self) -> [Vec<Asked>; 2] {
-        let own = ["event", "kustomization", "helmrelease", "gitrepositor", "helmchart", "application"];
-        let kept = |all: Vec<Asked>| {
-            all.into_iter().filter(|it| {
-                it.writes()
-                    && it.namespace == self.galera.namespace
-                    && !own.iter().any(|own| it.resource.starts_with(own))
-            })
-        };
         let lab = self.galera.lab;
-        [lab.asked_by_accounts_of(self.engine.accounts()), lab.asked_by_the_guard()]
-            .map(|all| kept(all).collect())
+        let here =
+            |all: Vec<Asked>| all.into_iter().filter(|it| it.namespace == self.galera.namespace).collect();
+        [written_by(lab, self.engine), without_reports(lab.asked_by_the_guard())].map(here)
     }
 
     /// Checks that neither of them writes for a minute, in which the engine reconciles three times.

@@ -11,6 +11,7 @@ use crate::guard::{guarded, status};
 use crate::install::{formed_with, grown, password};
 use crate::lab::User;
 use crate::outage::serves_alone_as_reported;
+use crate::page;
 use crate::power;
 use crate::transfer;
 use crate::writer::Writer;
@@ -164,11 +165,8 @@ fn three_nodes_are_replaced_one_after_the_other() {
             let output = galera.drain(&node, "--timeout=80s");
             if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
         });
-        let lost = galera.volume(ordinal);
-        galera.delete_claim(&galera.claim(ordinal));
-        fs::remove_dir_all(&lost).unwrap();
-        // The waiting pod still holds the claim; the next pod gets a new one.
-        galera.kubectl(&["delete", "pod", &pod, "--wait=false"]);
+        fs::remove_dir_all(galera.volume(ordinal)).unwrap();
+        begins_with_an_empty_volume(&galera, ordinal);
         galera.lab.kubectl(User::Admin, &["uncordon", &node]).succeeded();
         galera.until_ready(3);
         assert_eq!(galera.until_synced(3, 3), cluster);
@@ -178,4 +176,15 @@ fn three_nodes_are_replaced_one_after_the_other() {
     }
     let (acknowledged, failed) = writer.finish(3);
     println!("replaced: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+/// Runs the commands of docs/drains.md for a member whose volume is lost.
+fn begins_with_an_empty_volume(galera: &Galera<'_>, ordinal: usize) {
+    let (_, block) = include_str!("../../docs/drains.md").split_once("```sh\n").unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let commands = block
+        .replace("datadir-galera-1", &galera.claim(ordinal))
+        .replace(" galera-1", &format!(" {}", galera.member(ordinal)))
+        .replace("-n db", &format!("-n {}", galera.namespace));
+    page::shell(galera, "set -e", &commands).succeeded();
 }

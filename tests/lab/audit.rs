@@ -2,7 +2,9 @@
 //! of mariadb-operator; other requests would bury theirs.
 
 use std::fs;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::ControlPlane;
@@ -20,6 +22,8 @@ pub(crate) struct Asked {
     pub(crate) name: String,
     /// The HTTP status of the answer.
     pub(crate) code: u64,
+    /// How long it took to answer, webhooks included.
+    pub(crate) took: Duration,
 }
 
 pub(super) const LOG: &str = "audit.log";
@@ -76,18 +80,22 @@ impl ControlPlane {
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
             .filter(|line| theirs(line) && wanted(line));
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let time = |value: &Value| value.as_str().and_then(|it| it.parse::<Timestamp>().ok());
         lines
             .map(|line| {
                 let asked = &line["objectRef"];
                 let parts = [word(&asked["resource"]), word(&asked["subresource"])];
                 let resource =
                     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+                let times = time(&line["requestReceivedTimestamp"]).zip(time(&line["stageTimestamp"]));
+                let took = times.and_then(|(from, to)| Duration::try_from(to.duration_since(from)).ok());
                 Asked {
                     verb: word(&line["verb"]),
                     resource,
                     namespace: word(&asked["namespace"]),
                     name: word(&asked["name"]),
                     code: line["responseStatus"]["code"].as_u64().unwrap_or_default(),
+                    took: took.unwrap_or_default(),
                 }
             })
             .collect()
