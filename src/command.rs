@@ -39,7 +39,7 @@ use objects::visible;
 use crate::act::reload;
 use crate::act::telemetry::chain;
 
-use self::terminal::{Folded, PipeTolerant};
+use self::terminal::Folded;
 
 /// A gate in front of MariaDB Galera on Kubernetes. It refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.
@@ -101,7 +101,7 @@ enum Command {
         after_help = "The report holds versions, the doctor's answers, clusters, findings, and the logs and Events of the guard. \
                       No Secret is read, and no content of a ConfigMap is included.\n\nExamples:\n  gatera report > report.json\n  gatera report --namespace db > report.json"
     )]
-    Report(bundle::Options),
+    Report(look::Look),
     /// Show, pause, resume, retry or undo the rollout of a configuration
     #[command(
         subcommand,
@@ -234,7 +234,7 @@ impl Cli {
     }
 
     fn answer(self) -> anyhow::Result<Exit> {
-        let mut out = PipeTolerant::new(Folded::stdout(self.command.is_for_people()));
+        let mut out = Folded::stdout(self.command.is_for_people());
         match self.command {
             Command::Audit(options) => return audit::run(&options, &mut out),
             Command::BreakGlass(options) => return break_glass::run(&options, out.listener()),

@@ -16,7 +16,7 @@ pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (output, colour) = (options.output()?, options.colour.wanted());
     let (audit, unguarded) = block_on(async {
         let site = options.site().await?;
-        let (world, unseen) = looked(&options.look, &site).await?;
+        let (world, unseen) = looked(options.look.namespace(), &site).await?;
         tell_unseen(&unseen);
         let view = site.view(&world);
         let unguarded = doctor::unguarded(&site.client, options.look.namespace(), &view).await;

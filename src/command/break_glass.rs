@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::canary::{self, CanaryAnswer};
-use super::look::{self, Look};
+use super::look;
 use super::site::{Clock, Site};
 use super::{Exit, guided};
 use crate::act::api::{self, Exactly, Fault};
@@ -187,8 +187,7 @@ fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow
 /// Returns a text about the clusters of the namespace. If they cannot be listed in time, it gives the reason, because an
 /// emergency does not wait.
 async fn holds(options: &Options, site: &Site) -> String {
-    let look = Look::of(&options.access, Some(&options.of), None);
-    let (world, _) = match timeout(GLANCE, look::looked(&look, site)).await {
+    let (world, _) = match timeout(GLANCE, look::looked(Some(&options.of), site)).await {
         Ok(Ok(listed)) => listed,
         Ok(Err(error)) => {
             return format!("The contents of the namespace are unknown: {}", visible(&chain(error.as_ref())));

@@ -5,9 +5,7 @@
 //! program, with the names and reasons in it. The file also lists what could not be read.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
-use clap::Args;
 use facts::view::Cluster;
 use inspect::audit;
 use inspect::status::ClusterStatus;
@@ -21,24 +19,11 @@ use serde_json::{Map, Value, json};
 
 use super::doctor::{self, PODS};
 use super::generate;
-use super::look::{self, Access, Look};
+use super::look::{self, Look};
 use super::site::Site;
 use super::site::is_away;
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
-
-/// Options of `gatera report`.
-#[derive(Clone, Debug, Args)]
-pub struct Options {
-    #[command(flatten)]
-    access: Access,
-    /// Look at one namespace only; this needs rights in that namespace only
-    #[arg(long, short)]
-    namespace: Option<String>,
-    /// Settings file: adopt (label selectors), modes (per rule) [default: the guard's]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-}
 
 /// The number of lines that are read of each log.
 const LINES: i64 = 300;
@@ -48,15 +33,14 @@ const PAGE: u32 = 1000;
 const OURS: &str = "gatera";
 
 /// Collects everything, and prints it as JSON.
-pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
     let mut version = Vec::new();
     generate::version(&mut version)?;
     let progress = Progress::start();
     let bundle = look::block_on(async {
-        let look = Look::of(&options.access, options.namespace.as_deref(), options.config.as_deref());
         let program: Vec<_> = String::from_utf8_lossy(&version).lines().map(str::to_owned).collect();
         let mut bundle = json!({ "version": report::json::VERSION, "program": program });
-        let site = match Site::of(look.client().await?, options.config.as_deref()).await {
+        let site = match Site::of(look.client().await?, look.config.as_deref()).await {
             Err(error) if is_away(&error) => {
                 bundle["notAsked"] = json!(chain(error.as_ref()));
                 return Ok(bundle);
@@ -65,11 +49,11 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
         };
         let client = &site.client;
         bundle["at"] = json!(site.clock.now().to_string());
-        match doctor::asked(&look, &site, &progress).await {
+        match doctor::asked(look, &site, &progress).await {
             Ok((namespace, rows)) => {
                 bundle["doctor"] = report::doctor::json(&rows);
                 // The guard's logs name objects of all namespaces, so a report about one namespace does not include them.
-                if options.namespace.is_none() {
+                if look.namespace().is_none() {
                     progress.says(|| "asking for the guard's logs …".to_owned());
                     bundle["logs"] = logs(client, &namespace).await;
                 }
@@ -77,7 +61,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
             Err(error) => bundle["doctor"] = json!(format!("not asked: {}", chain(error.as_ref()))),
         }
         progress.says(|| "asking what the cluster holds …".to_owned());
-        match look::looked(&look, &site).await {
+        match look::looked(look.namespace(), &site).await {
             Err(error) => bundle["notAsked"] = json!(chain(error.as_ref())),
             Ok((world, unseen)) => {
                 let view = site.view(&world);

@@ -130,7 +130,7 @@ pub(super) async fn asked(
     }
 
     now("what the cluster holds");
-    let world = match look::looked(look, site).await {
+    let world = match look::looked(look.namespace(), site).await {
         Ok((world, unseen)) => {
             rows.extend(unseen.iter().map(|plural| {
                 Row::not_asked(

@@ -87,6 +87,15 @@ impl ClusterArgs {
         }
     }
 
+    /// Prints what will be done, and asks for confirmation. Returns how the run ends, unless a person confirmed.
+    pub fn unless_confirmed(&self, proposal: &str, out: &mut impl Write) -> anyhow::Result<Option<Exit>> {
+        write!(out, "{proposal}")?;
+        if self.dry_run {
+            return Ok(Some(Exit::Clean));
+        }
+        Ok((!agrees(out)?).then_some(Exit::Refused))
+    }
+
     fn patience(&self) -> Duration {
         Duration::from_secs(60 * self.patience)
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -99,16 +99,6 @@ impl Look {
     /// Returns the namespace that was asked for, if one was.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
-    }
-
-    /// Returns these options for a command that has fewer of them.
-    pub fn of(access: &Access, namespace: Option<&str>, config: Option<&Path>) -> Self {
-        Self {
-            access: access.clone(),
-            namespace: namespace.map(str::to_owned),
-            _all_namespaces: false,
-            config: config.map(Path::to_owned),
-        }
     }
 }
 
@@ -237,7 +227,7 @@ impl ObservedCluster {
 pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<ObservedCluster> {
     // The clock is read at each look, because this machine may have slept since the last one.
     let clock = Clock::ask(&site.client).await?;
-    let (world, _) = looked(look, site).await?;
+    let (world, _) = looked(look.namespace(), site).await?;
     let clusters = named(&world, Some(name), look)?;
     let [cluster] = clusters[..] else {
         anyhow::bail!("{} clusters are called {name}; --namespace NS names one", clusters.len());
@@ -259,9 +249,8 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
     runtime.block_on(work)
 }
 
-/// Lists the world. Also returns the kinds that could not be listed.
-pub async fn looked(look: &Look, site: &Site) -> anyhow::Result<(World, Vec<&'static str>)> {
-    let namespace = look.namespace.as_deref();
+/// Lists the world, or one namespace of it. Also returns the kinds that could not be listed.
+pub async fn looked(namespace: Option<&str>, site: &Site) -> anyhow::Result<(World, Vec<&'static str>)> {
     let listed = match watch::once(&site.client, namespace, &site.settings.adoption).await {
         Err(error) if error.forbidden() && namespace.is_none() => {
             anyhow::bail!("{}; --namespace NS needs rights in one namespace only", chain(&error));

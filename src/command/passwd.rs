@@ -25,7 +25,7 @@ use tokio::time::sleep;
 
 use self::looked::Looked;
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK, Transcript, agrees};
+use super::guided::{ClusterArgs, LOOK, Transcript};
 use super::look::{self, ObservedCluster};
 
 /// Options of `gatera passwd`.
@@ -136,14 +136,10 @@ impl PasswordRun<'_> {
                 keeps_old: self.options.keep_old,
                 step: &step,
             };
-            let proposal = report::proposal(cluster, &proposed);
-            if of.dry_run {
-                return Ok(Some((Exit::Clean, proposal)));
-            }
-            write!(out, "{proposal}")?;
-            self.agreed = agrees(out)?;
+            let ends = of.unless_confirmed(&report::proposal(cluster, &proposed), out)?;
+            self.agreed = ends.is_none();
             // The confirmation may have taken a while, so the next look decides about the step again.
-            return Ok((!self.agreed).then_some((Exit::Refused, String::new())));
+            return Ok(ends.map(|exit| (exit, String::new())));
         }
         if self.abort {
             self.transcript.step(report::turned_round(&change.account), out)?;

@@ -8,7 +8,6 @@ mod actions;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -22,7 +21,7 @@ use report::recovery as report;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK, Transcript, agrees, is_by_the_guard};
+use super::guided::{ClusterArgs, LOOK, Transcript, is_by_the_guard};
 use super::look::{self, ObservedCluster};
 use super::site::{Site, is_away};
 
@@ -105,12 +104,6 @@ struct RecoverRun<'a> {
     failing: Option<Instant>,
 }
 
-/// Whether a person has just confirmed, or no confirmation is needed.
-enum Confirmation {
-    JustGiven,
-    NotNeeded,
-}
-
 impl RecoverRun<'_> {
     /// Recovers the cluster. If the run fails, it deletes the pods that it created only to read data.
     async fn recover(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
@@ -154,17 +147,25 @@ impl RecoverRun<'_> {
                 (self.table, self.since) = (now, Instant::now());
             }
             let step = recovery::next(cluster, &view, &self.want, self.still());
-            match self.ends(&step, cluster, &view, out)? {
-                ControlFlow::Break(exit) => return Ok(exit),
+            if let Some((exit, text)) = self.ends(&step, cluster, &view) {
+                write!(out, "{text}")?;
+                return Ok(exit);
+            }
+            if self.needs_confirmation(&step, cluster) {
+                let proposal = format!("{}{}", self.table, report::proposal(cluster, &step));
+                if let Some(exit) = self.options.of.unless_confirmed(&proposal, out)? {
+                    return Ok(exit);
+                }
+                self.agreed |= matches!(step, Step::Ask { .. });
+                self.begun = true;
                 // The confirmation may have taken a while, so the cluster is looked at again.
-                ControlFlow::Continue(Confirmation::JustGiven) => continue,
-                ControlFlow::Continue(Confirmation::NotNeeded) => {}
+                continue;
             }
             self.transcript.step(report::says(&step), out)?;
             if self.options.of.gives_up(self.since, out)? {
                 return Ok(Exit::Undecided);
             }
-            if let ControlFlow::Break(exit) = self.act(&step, &seen, out).await? {
+            if let Some(exit) = self.act(&step, &seen, out).await? {
                 return Ok(exit);
             }
             sleep(LOOK).await;
@@ -176,58 +177,34 @@ impl RecoverRun<'_> {
         SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX)
     }
 
-    /// Ends the run if there is nothing to do, and asks for confirmation if the step needs one.
-    fn ends(
-        &mut self,
-        step: &Step,
-        cluster: &Cluster,
-        view: &View<'_>,
-        out: &mut impl Write,
-    ) -> anyhow::Result<ControlFlow<Exit, Confirmation>> {
-        let exit = match step {
+    /// Returns how the run ends, if there is nothing to do.
+    fn ends(&self, step: &Step, cluster: &Cluster, view: &View<'_>) -> Option<(Exit, String)> {
+        let table = &self.table;
+        match step {
             // The run waits for members that it recreated.
             Step::Serves if self.acted && recovery::next_in_turn(cluster, view, self.still()).is_some() => {
-                return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
+                None
             }
-            Step::Serves => {
-                writeln!(out, "{}", report::serves(cluster, view))?;
-                Exit::Clean
-            }
+            Step::Serves => Some((Exit::Clean, format!("{}\n", report::serves(cluster, view)))),
             Step::Cannot(why) => {
                 let what = if self.want.all { "started" } else { "recovered" };
-                writeln!(out, "{} cannot be {what}: {}", cluster.id, visible(why))?;
-                Exit::Refused
+                Some((Exit::Refused, format!("{} cannot be {what}: {}\n", cluster.id, visible(why))))
             }
             Step::ByHand(why) => {
-                write!(out, "{}{}", self.table, report::by_hand(cluster, why, view.now))?;
-                Exit::Refused
+                Some((Exit::Refused, format!("{table}{}", report::by_hand(cluster, why, view.now))))
             }
             Step::Refuse { data_loss, from } => {
-                write!(out, "{}{}", self.table, report::refusal(cluster, data_loss, from.as_deref()))?;
-                Exit::Refused
+                let refusal = report::refusal(cluster, data_loss, from.as_deref());
+                Some((Exit::Refused, format!("{table}{refusal}")))
             }
-            Step::Ask { .. } if self.agreed => return Ok(ControlFlow::Continue(Confirmation::NotNeeded)),
-            step if self.begun && !matches!(step, Step::Ask { .. }) => {
-                return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
-            }
-            step => {
-                let granted = cluster.recovery().is_some();
-                if !self.options.of.dry_run && !is_asked(step, granted) {
-                    return Ok(ControlFlow::Continue(Confirmation::NotNeeded));
-                }
-                write!(out, "{}{}", self.table, report::proposal(cluster, step))?;
-                if self.options.of.dry_run {
-                    Exit::Clean
-                } else if agrees(out)? {
-                    self.agreed |= matches!(step, Step::Ask { .. });
-                    self.begun = true;
-                    return Ok(ControlFlow::Continue(Confirmation::JustGiven));
-                } else {
-                    Exit::Refused
-                }
-            }
-        };
-        Ok(ControlFlow::Break(exit))
+            _ => None,
+        }
+    }
+
+    /// Returns whether a person has to confirm before this step. A dry run shows any step in this way.
+    fn needs_confirmation(&self, step: &Step, cluster: &Cluster) -> bool {
+        let agreed = if matches!(step, Step::Ask { .. }) { self.agreed } else { self.begun };
+        !agreed && (self.options.of.dry_run || is_asked(step, cluster.recovery().is_some()))
     }
 
     async fn act(
@@ -235,20 +212,20 @@ impl RecoverRun<'_> {
         step: &Step,
         seen: &ObservedCluster,
         out: &mut impl Write,
-    ) -> anyhow::Result<ControlFlow<Exit>> {
+    ) -> anyhow::Result<Option<Exit>> {
         self.acted |= !matches!(step, Step::Wait(_) | Step::Serves);
         match actions::act(seen, step).await {
             Ok(()) => {
                 self.failing = None;
                 if let Step::Finish { without } = step {
                     writeln!(out, "{}", report::back(seen.cluster()?, without))?;
-                    return Ok(ControlFlow::Break(Exit::Clean));
+                    return Ok(Some(Exit::Clean));
                 }
                 if self.is_looping(step) {
                     if let Step::Read { uid, .. } = step {
                         // Another pod has the name of the reader pod, so this member cannot be read.
                         self.want.unreadable.push(uid.clone());
-                        return Ok(ControlFlow::Continue(()));
+                        return Ok(None);
                     }
                     let logs = match step {
                         Step::Restart { member, .. } => {
@@ -257,7 +234,7 @@ impl RecoverRun<'_> {
                         _ => String::new(),
                     };
                     writeln!(out, "tried {MOST_TRIES} times without success{logs}")?;
-                    return Ok(ControlFlow::Break(Exit::Undecided));
+                    return Ok(Some(Exit::Undecided));
                 }
             }
             Err(problem) => {
@@ -269,16 +246,16 @@ impl RecoverRun<'_> {
                 }
                 if is_away(&problem) {
                     self.failing = None;
-                    return Ok(ControlFlow::Continue(()));
+                    return Ok(None);
                 }
                 let failing = *self.failing.get_or_insert_with(Instant::now);
                 if lasts(step, &problem, self.since.elapsed(), failing.elapsed()) {
                     writeln!(out, "given up: waiting does not change that; correct it and run this again")?;
-                    return Ok(ControlFlow::Break(Exit::Refused));
+                    return Ok(Some(Exit::Refused));
                 }
             }
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(None)
     }
 
     /// Counts a try of the step. Returns whether it was tried too often without a change.

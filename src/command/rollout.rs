@@ -131,7 +131,7 @@ async fn status(of: &status::ClusterChoice, watch: bool, out: &mut impl Write) -
         if first {
             site.tell_source();
         }
-        let (world, _) = look::looked(of.look(), &site).await?;
+        let (world, _) = look::looked(of.look().namespace(), &site).await?;
         let view = site.view(&world);
         let clusters = of.clusters(&world)?.into_iter();
         let all: Vec<_> = clusters.map(|cluster| ClusterStatus::of(cluster, &view)).collect();

@@ -132,7 +132,7 @@ async fn printed(ask: &StatusArgs, client: &Client, clock: &mut Clock) -> anyhow
     *clock = site.clock;
     let is_whole = !matches!(ask.output, Form::Wide | Form::Name);
     let mut guard = if is_whole { doctor::of_the_guard(&site, &Progress::off()).await.1 } else { Vec::new() };
-    let (world, _) = look::looked(look, &site).await?;
+    let (world, _) = look::looked(look.namespace(), &site).await?;
     let view = site.view(&world);
     guard.extend(inspect::doctor::once_guarded(&view));
     guard.extend(inspect::doctor::lone_founders(&view));

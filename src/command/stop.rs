@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::guided::{ClusterArgs, LOOK, Transcript, agrees};
+use super::guided::{ClusterArgs, LOOK, Transcript};
 use super::look::{self, ObservedCluster};
 use super::site::is_away;
 use crate::act::api::Fault;
@@ -67,12 +67,8 @@ async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
                 return Ok(Exit::Refused);
             }
             _ if !agreed => {
-                write!(out, "{}", report::proposal(cluster, &view))?;
-                if of.dry_run {
-                    return Ok(Exit::Clean);
-                }
-                if !agrees(out)? {
-                    return Ok(Exit::Refused);
+                if let Some(exit) = of.unless_confirmed(&report::proposal(cluster, &view), out)? {
+                    return Ok(exit);
                 }
                 // The confirmation may have taken a while, so the cluster is looked at again.
                 agreed = true;

@@ -54,61 +54,18 @@ impl Colour {
     }
 }
 
-/// Standard output of a command that does more than print: when its reader is gone (`| head`), the command still runs to its end, and
-/// its exit code counts.
-#[derive(Debug)]
-pub struct PipeTolerant<W> {
-    inner: W,
-    closed: bool,
-}
-
-impl<W: Write> PipeTolerant<W> {
-    /// Wraps this output.
-    pub fn new(inner: W) -> Self {
-        Self { inner, closed: false }
-    }
-
-    /// Returns the output itself, for a command that is to end when its reader is gone.
-    pub fn listener(&mut self) -> &mut W {
-        &mut self.inner
-    }
-
-    fn unless_closed(&mut self, result: io::Result<()>) -> io::Result<()> {
-        match result {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.closed = true;
-                Ok(())
-            }
-            result => result,
-        }
-    }
-}
-
-impl<W: Write> Write for PipeTolerant<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.closed {
-            let result = self.inner.write_all(bytes);
-            self.unless_closed(result)?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let result = if self.closed { Ok(()) } else { self.inner.flush() };
-        self.unless_closed(result)
-    }
-}
-
 /// A function that returns the width of the terminal at the moment; `None`: lines are not folded.
 type Columns = fn() -> Option<usize>;
 
-/// Standard output for people, which folds each line at the width of the terminal. Output for programs is passed on unchanged.
+/// Standard output. Output for people is folded: each line at the width of the terminal. Output for programs is passed on unchanged.
 #[derive(Debug)]
 pub struct Folded<W: Write> {
     inner: W,
     columns: Option<Columns>,
     /// The beginning of a line that is not complete yet.
     line: Vec<u8>,
+    /// Whether the command runs to its end, and its exit code counts, when its reader is gone (`| head`).
+    outlives_reader: bool,
 }
 
 impl Folded<StdoutLock<'static>> {
@@ -121,16 +78,27 @@ impl Folded<StdoutLock<'static>> {
 
 impl<W: Write> Folded<W> {
     fn new(inner: W, columns: Option<Columns>) -> Self {
-        Self { inner, columns, line: Vec::new() }
+        Self { inner, columns, line: Vec::new(), outlives_reader: true }
     }
-}
 
-impl<W: Write> Write for Folded<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Returns this output for a command that is to end when its reader is gone.
+    pub fn listener(&mut self) -> &mut Self {
+        self.outlives_reader = false;
+        self
+    }
+
+    fn unless_gone(&self, result: io::Result<()>) -> io::Result<()> {
+        result.or_else(|error| {
+            let gone = self.outlives_reader && error.kind() == io::ErrorKind::BrokenPipe;
+            if gone { Ok(()) } else { Err(error) }
+        })
+    }
+
+    fn fold(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(columns) = self.columns.and_then(|asked| asked()) else {
             let begun = std::mem::take(&mut self.line);
             self.inner.write_all(&begun)?;
-            return self.inner.write(bytes);
+            return self.inner.write_all(bytes);
         };
         self.line.extend_from_slice(bytes);
         if let Some(last) = self.line.iter().rposition(|byte| *byte == b'\n') {
@@ -138,14 +106,22 @@ impl<W: Write> Write for Folded<W> {
             let whole = std::mem::replace(&mut self.line, begun);
             self.inner.write_all(folded(&whole, columns).as_bytes())?;
         }
+        Ok(())
+    }
+}
+
+impl<W: Write> Write for Folded<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.fold(bytes);
+        self.unless_gone(result)?;
         Ok(bytes.len())
     }
 
     /// Writes an incomplete line, because a question does not end with a line break.
     fn flush(&mut self) -> io::Result<()> {
         let begun = std::mem::take(&mut self.line);
-        self.inner.write_all(&begun)?;
-        self.inner.flush()
+        let result = self.inner.write_all(&begun).and_then(|()| self.inner.flush());
+        self.unless_gone(result)
     }
 }
 
