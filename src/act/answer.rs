@@ -1,6 +1,6 @@
 //! The path of a request from the socket to its answer.
 //!
-//! `accept` takes connections through TLS (`tls`) and enforces their deadlines (`connections`, `wire`); `router` reads a request
+//! `accept` takes connections through TLS (`tls`) and enforces their deadlines (`connections`); `router` reads a request
 //! (`body`, `budget`) and writes its answer; `judge` makes the decision.
 
 mod accept;
@@ -10,7 +10,6 @@ mod connections;
 mod judge;
 mod router;
 mod tls;
-mod wire;
 
 pub use accept::{Lifecycle, Port, accept};
 pub use body::LARGEST_BODY;

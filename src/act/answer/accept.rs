@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Request, Response, header};
-use hyper::body::Incoming;
+use futures_util::{TryStreamExt as _, stream};
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
@@ -24,10 +25,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
-use super::connections::{Connection, Connections, Slot};
+use super::connections::{Connection, Connections, InFlight, Slot};
 use super::router::LONGEST_ANSWER;
 use super::tls::Tls;
-use super::wire::{Instrumented, TrackedBody};
 use crate::act::guard::Guard;
 use crate::act::telemetry::chain;
 
@@ -211,7 +211,7 @@ async fn serve_http<S>(shared: &Shared, stream: S, connection: &Arc<Connection>,
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let stream = TokioIo::new(Instrumented { stream, connection: Arc::clone(connection) });
+    let stream = TokioIo::new(stream);
     let router = TowerToHyperService::new(shared.router.clone());
     let (connections, asked, stage) =
         (Arc::clone(&shared.connections), Arc::clone(connection), shared.stage.clone());
@@ -225,7 +225,7 @@ where
             if *stage.borrow() != Lifecycle::Serving {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, std::convert::Infallible>(answer.map(|body| TrackedBody::new(body, PIECE, in_flight)))
+            Ok::<_, std::convert::Infallible>(answer.map(|body| in_pieces(body, in_flight)))
         }
     });
     let mut http = http1::Builder::new();
@@ -242,6 +242,22 @@ where
     if let Err(error) = outcome {
         debug!(error = chain(&error), "a connection ended with an error");
     }
+}
+
+/// Returns the body in pieces, so that a client that reads none of them cannot pile them up in hyper. The request is in flight until
+/// hyper has taken the last one.
+fn in_pieces(body: Body, in_flight: InFlight) -> Body {
+    let length = body.size_hint().exact().unwrap_or_default();
+    in_flight.holds(usize::try_from(length).unwrap_or(usize::MAX));
+    let whole = (body.into_data_stream(), Bytes::new(), in_flight);
+    Body::from_stream(stream::try_unfold(whole, async |(mut body, mut rest, in_flight)| {
+        if rest.is_empty() {
+            let Some(data) = body.try_next().await? else { return Ok(None) };
+            rest = data;
+        }
+        let piece = rest.split_to(PIECE.min(rest.len()));
+        Ok::<_, axum::Error>(Some((piece, (body, rest, in_flight))))
+    }))
 }
 
 /// Completes when a connection should accept no further request. An idle connection stays open until then, because a request may

@@ -4,8 +4,8 @@
 //! [`EvictionRank`]). Must not know: sockets, TLS, HTTP. There is no limit per address: behind a Service, many API servers may
 //! share one.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,33 +13,35 @@ use tokio::sync::SetOnce;
 
 /// The time for a TLS handshake; one with a client on the other side of the world takes a second.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// The time for the headers of a request, from the end of the handshake or from their first byte.
+/// The time for the headers of a first request, from the end of the handshake.
 const HEADERS: Duration = Duration::from_secs(10);
-/// The time for which an idle connection stays open. API servers keep one for 90 seconds, and they must close it first: otherwise
+/// The time for which a connection that was served waits for its next request. API servers keep one for 90 seconds, and they must close it first: otherwise
 /// a request may be lost on its way to a connection that is being closed.
 const IDLE: Duration = Duration::from_secs(120);
-/// The time from the headers to the end of the answer; the body of the request has a shorter deadline of its own.
+/// The time from the headers to the end of the answer, which ends when the client has read almost all of it; the body of the request
+/// has a shorter deadline of its own.
 const REQUEST: Duration = Duration::from_secs(20);
-/// The time for which bytes of an answer wait for the client to read them.
-const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// The age from which a request or an unread answer counts as slow when a slot is needed. A real request ends long before, unless
-/// it waits for a reservation; a longer wait protects no cluster.
+/// The age from which a request counts as slow when a slot is needed. A real request ends long before, unless it waits for a
+/// reservation; a longer wait protects no cluster.
 const SLOW: Duration = Duration::from_secs(2);
+
+/// What a connection does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Handshake,
+    /// It waits for a request, or for the end of its headers.
+    Waiting,
+    /// A request is being answered, or its answer is not read yet.
+    Asking,
+}
 
 /// The progress of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionProgress {
-    /// Whether the handshake is complete.
-    open: bool,
-    /// When it reached its current state: connected, handshake complete, or last answered.
+    stage: Stage,
+    /// When this stage began.
     since: Instant,
-    /// When the headers that are being received began.
-    begun: Option<Instant>,
-    /// When the client stopped reading what is sent.
-    unread_since: Option<Instant>,
-    /// When the current request began.
-    asked: Option<Instant>,
-    /// The length of its answer in bytes.
+    /// The length of the current answer in bytes.
     held: usize,
     /// Whether a request on this connection was answered with success.
     served: bool,
@@ -49,46 +51,28 @@ pub(super) struct ConnectionProgress {
 
 impl ConnectionProgress {
     fn new(now: Instant) -> Self {
-        Self {
-            open: false,
-            since: now,
-            begun: None,
-            unread_since: None,
-            asked: None,
-            held: 0,
-            served: false,
-            proven: false,
-        }
+        Self { stage: Stage::Handshake, since: now, held: 0, served: false, proven: false }
     }
 
-    /// Returns the reason to close the connection, if one of its deadlines has passed.
+    /// Returns the reason to close the connection, if its stage lasts too long.
     fn overdue(&self, now: Instant) -> Option<&'static str> {
-        let past =
-            |since: Option<Instant>, limit| since.is_some_and(|since| now.duration_since(since) > limit);
-        let waiting = Some(self.since).filter(|_| self.asked.is_none());
-        if !self.open {
-            return past(Some(self.since), HANDSHAKE).then_some("handshake");
-        }
-        let slow = past(self.unread_since, UNREAD_TIMEOUT)
-            || past(self.asked, REQUEST)
-            || past(self.begun, HEADERS)
-            || !self.served && past(waiting, HEADERS);
-        if slow {
-            return Some("slow");
-        }
-        past(waiting, IDLE).then_some("idle")
+        let (limit, why) = match self.stage {
+            Stage::Handshake => (HANDSHAKE, "handshake"),
+            Stage::Waiting if self.served => (IDLE, "idle"),
+            Stage::Waiting => (HEADERS, "slow"),
+            Stage::Asking => (REQUEST, "slow"),
+        };
+        (now.duration_since(self.since) > limit).then_some(why)
     }
 
     /// Returns the rank and the time that orders equal ranks, oldest first; `None` for a connection that is never evicted.
     fn rank(&self, now: Instant) -> Option<(EvictionRank, Instant)> {
-        let slow = [self.asked, self.unread_since].into_iter().flatten().min();
-        let slow = slow.filter(|since| now.duration_since(*since) > SLOW);
-        let rank = match slow {
+        let rank = match self.stage {
             _ if self.proven => return None,
             _ if !self.served => EvictionRank::Unserved,
-            Some(since) => return Some((EvictionRank::Slow, since)),
-            None if self.asked.is_none() => EvictionRank::Idle,
-            None => EvictionRank::Busy,
+            Stage::Asking if now.duration_since(self.since) > SLOW => EvictionRank::Slow,
+            Stage::Asking => EvictionRank::Busy,
+            _ => EvictionRank::Idle,
         };
         Some((rank, self.since))
     }
@@ -129,25 +113,7 @@ impl Connection {
     /// Records that the handshake is complete.
     pub(super) fn open(&self, proven: bool) {
         let mut it = self.progress();
-        (it.open, it.since, it.proven) = (true, Instant::now(), proven);
-    }
-
-    /// Records that bytes were received.
-    pub(super) fn received(&self) {
-        let mut it = self.progress();
-        if it.open && it.asked.is_none() && it.begun.is_none() {
-            it.begun = Some(Instant::now());
-        }
-    }
-
-    /// Records whether the stream takes the bytes that are sent, which it does while the client reads.
-    pub(super) fn wrote(&self, taken: bool) {
-        let mut it = self.progress();
-        match it.unread_since {
-            None if !taken => it.unread_since = Some(Instant::now()),
-            Some(_) if taken => it.unread_since = None,
-            _ => {}
-        }
+        (it.stage, it.since, it.proven) = (Stage::Waiting, Instant::now(), proven);
     }
 
     /// Waits until the connection has to end, and returns the reason.
@@ -158,11 +124,6 @@ impl Connection {
     /// Wakes the task that waits in [`Connection::over`].
     fn end(&self, why: &'static str) {
         let _ = self.end_reason.set(why);
-    }
-
-    /// Returns whether the connection is ending, which takes a moment.
-    fn ends(&self) -> bool {
-        self.end_reason.initialized()
     }
 }
 
@@ -194,7 +155,6 @@ pub(super) struct Slot {
 pub(super) struct InFlight {
     all: Arc<Connections>,
     connection: Arc<Connection>,
-    held: usize,
     /// Whether the answer has a success status.
     pub(super) served: bool,
 }
@@ -251,44 +211,35 @@ impl Connections {
     /// Records that a request begins. Over HTTP/1.1 a connection has one at a time.
     pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>) -> InFlight {
         let mut it = connection.progress();
-        (it.begun, it.asked) = (None, Some(Instant::now()));
-        InFlight { all: Arc::clone(self), connection: Arc::clone(connection), held: 0, served: false }
+        (it.stage, it.since) = (Stage::Asking, Instant::now());
+        InFlight { all: Arc::clone(self), connection: Arc::clone(connection), served: false }
     }
-}
 
-impl Table {
-    /// Ends the connection that holds the most bytes, if answers hold more than `most` bytes and the connections that are already
-    /// ending do not make up for it.
-    fn end_largest_answer(&self, most: usize) {
-        if self.held <= most {
-            return;
-        }
-        let ending = self.open.values().filter(|connection| connection.ends());
-        if self.held <= most + ending.map(|connection| connection.progress().held).sum::<usize>() {
-            return;
-        }
-        let holds = |connection: &Arc<Connection>| {
-            let it = connection.progress();
-            (!it.proven).then_some((it.held, Reverse(it.asked)))
-        };
-        let stay = self.open.values().filter(|connection| !connection.ends());
-        if let Some((_, connection)) =
-            stay.filter_map(|connection| Some((holds(connection)?, connection))).max_by_key(|(held, _)| *held)
-        {
-            connection.end("slow");
+    /// Records the length of the answer that a connection holds. While all answers together exceed the limit, the connection is
+    /// ended that held most for longest: a client that reads its answers holds little.
+    fn hold(&self, connection: &Connection, bytes: usize) {
+        let mut table = self.table();
+        table.held = table.held + bytes - mem::replace(&mut connection.progress().held, bytes);
+        while table.held > self.most_held {
+            let cost = |it: &Connection| {
+                let it = it.progress();
+                let cost = it.held as u128 * (it.since.elapsed().as_micros() + 1);
+                (cost > 0 && !it.proven).then_some(cost)
+            };
+            let costs = table.open.iter().filter_map(|(id, connection)| Some((cost(connection)?, *id)));
+            let Some((_, id)) = costs.max() else { return };
+            if let Some(connection) = table.open.remove(&id) {
+                table.held -= mem::take(&mut connection.progress().held);
+                connection.end("slow");
+            }
         }
     }
 }
 
 impl InFlight {
-    /// Sets the length of the answer. If all answers together exceed the limit, the connection that holds the most is ended: a
-    /// client that reads its answers holds little.
-    pub(super) fn holds(&mut self, bytes: usize) {
-        self.held = bytes;
-        self.connection.progress().held = bytes;
-        let mut table = self.all.table();
-        table.held += bytes;
-        table.end_largest_answer(self.all.most_held);
+    /// Sets the length of the answer.
+    pub(super) fn holds(&self, bytes: usize) {
+        self.all.hold(&self.connection, bytes);
     }
 }
 
@@ -300,12 +251,10 @@ impl Drop for Slot {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        {
-            let mut it = self.connection.progress();
-            (it.asked, it.held, it.since) = (None, 0, Instant::now());
-            it.served |= self.served;
-        }
-        self.all.table().held -= self.held;
+        self.holds(0);
+        let mut it = self.connection.progress();
+        (it.stage, it.since) = (Stage::Waiting, Instant::now());
+        it.served |= self.served;
     }
 }
 
