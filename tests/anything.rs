@@ -134,7 +134,7 @@ fn answer(body: &[u8]) -> Option<Value> {
                 );
                 serde_json::to_value(answer).ok()
             }
-            Err(problem) => report::malformed(&problem).and_then(|answer| serde_json::to_value(answer).ok()),
+            Err(_) => None,
         };
     }
     last

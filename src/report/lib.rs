@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use engine::verdict::{Decision, Downgrade, Effect, Finding, Judged};
 use facts::mode::Mode;
 use facts::pages::Pages;
-use facts::review::{API_VERSION, Malformed, Review};
+use facts::review::{API_VERSION, Review};
 use facts::way_out::{Step, WayOut};
 use objects::visible;
 
@@ -179,7 +179,7 @@ fn one_line(text: &str, end: &str) -> String {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer<'a> {
-    api_version: &'a str,
+    api_version: &'static str,
     kind: &'static str,
     response: Response<'a>,
 }
@@ -203,7 +203,7 @@ struct Response<'a> {
 }
 
 impl<'a> Answer<'a> {
-    fn new(api_version: &'a str, uid: &'a str, allowed: bool, status: Option<Value>) -> Self {
+    fn new(uid: &'a str, allowed: bool, status: Option<Value>) -> Self {
         let response = Response {
             uid,
             allowed,
@@ -213,7 +213,7 @@ impl<'a> Answer<'a> {
             patch_type: None,
             patch: None,
         };
-        Self { api_version, kind: "AdmissionReview", response }
+        Self { api_version: API_VERSION, kind: "AdmissionReview", response }
     }
 }
 
@@ -228,7 +228,7 @@ pub fn admission<'a>(
 ) -> Answer<'a> {
     let subject = review.subject();
     let status = || status(review, decision, &subject, pages);
-    let mut answer = Answer::new(API_VERSION, uid, decision.allowed(), (!decision.allowed()).then(status));
+    let mut answer = Answer::new(uid, decision.allowed(), (!decision.allowed()).then(status));
     answer.response.warnings = warnings(&subject, decision);
     answer.response.audit_annotations = audit_annotations(decision, age);
     if let Some(patch) = patch.filter(|patch| decision.allowed() && !patch.is_empty()) {
@@ -245,7 +245,7 @@ pub fn unanswerable(uid: &str) -> Answer<'_> {
     let message =
         "gatera refuses this: its answer would be too long to send; shorten names, or change less at once";
     let status = json!({ "code": 403, "reason": "Forbidden", "message": message });
-    Answer::new(API_VERSION, uid, false, Some(status))
+    Answer::new(uid, false, Some(status))
 }
 
 /// Returns status 403, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422
@@ -293,13 +293,6 @@ fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, 
         annotations.insert("view".to_owned(), json!(age));
     }
     annotations
-}
-
-/// Returns the answer to a body that is not an AdmissionReview, if it can be answered at all. It names no rule: the
-/// guard could not judge.
-pub fn malformed(problem: &Malformed) -> Option<Answer<'_>> {
-    let status = json!({ "code": 400, "reason": "BadRequest", "message": problem.to_string() });
-    Some(Answer::new(&problem.api_version, problem.uid.as_deref()?, false, Some(status)))
 }
 
 #[cfg(test)]

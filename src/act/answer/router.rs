@@ -100,10 +100,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
         Ok(incoming) => incoming,
         Err(problem) => {
             guard.metrics.not_answered(endpoint.path(), "malformed");
-            return match report::malformed(&problem) {
-                Some(answer) => Json(answer).into_response(),
-                None => (StatusCode::BAD_REQUEST, problem.to_string()).into_response(),
-            };
+            return (StatusCode::BAD_REQUEST, problem.to_string()).into_response();
         }
     };
     let settings = guard.settings.load();

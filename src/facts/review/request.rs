@@ -1,7 +1,7 @@
 //! A request as the API server sends it: an AdmissionReview, read into a review.
 //!
 //! Owns: the envelope, and the errors about a body that is none. Must not know: rules, the view. Data: bytes in; the envelope
-//! first, then the objects, so that every answer can name the request, even if the object inside cannot be read.
+//! first, then the objects, so that an answer can name the request, even if the object inside cannot be read.
 
 mod body;
 
@@ -23,16 +23,11 @@ pub struct Incoming<'a> {
     pub object: Option<Cow<'a, str>>,
 }
 
-/// A body that is not a request. With a uid the answer can be an AdmissionReview, without one only a 400.
+/// A body that is not a request, with the reason. It is answered with status 400, so that the entry's failurePolicy decides; API
+/// servers send no such body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("gatera cannot read this AdmissionReview: {problem}")]
-pub struct Malformed {
-    /// The uid, if it was readable.
-    pub uid: Option<String>,
-    /// The version of the request; ours if it was not readable.
-    pub api_version: String,
-    problem: String,
-}
+#[error("gatera cannot read this AdmissionReview: {0}")]
+pub struct Malformed(String);
 
 /// The only version of AdmissionReview; the webhook entries ask for no other.
 pub const API_VERSION: &str = "admission.k8s.io/v1";
@@ -110,41 +105,27 @@ struct User {
 
 /// The largest length of a uid, in bytes; the uids of API servers have 36 characters.
 const LONGEST_UID: usize = 128;
-/// The largest length of a version, in bytes; `admission.k8s.io/v1beta1` has 24.
-const LONGEST_VERSION: usize = 64;
-
-impl Malformed {
-    /// Keeps values of the body only up to the length that an API server could send: a client that reads no answers
-    /// must not be able to leave megabytes here.
-    fn new(uid: Option<String>, api_version: Option<String>, problem: String) -> Self {
-        let uid = uid.filter(|uid| (1..=LONGEST_UID).contains(&uid.len()));
-        let api_version = api_version.filter(|version| version.len() <= LONGEST_VERSION);
-        Self { uid, api_version: api_version.unwrap_or_else(|| API_VERSION.into()), problem }
-    }
-}
 
 /// Reads a request body in two stages: the envelope, then the objects in it.
 pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incoming<'b>, Malformed> {
     let malformed = || {
-        let (uid, api_version) = uid_at_least(body);
         let problem = serde_json::from_slice::<Envelope<'_>>(body).err();
-        Malformed::new(uid, api_version, problem.as_ref().map_or_else(|| NOT_JSON.to_owned(), position_of))
+        Malformed(problem.as_ref().map_or_else(|| NOT_JSON.to_owned(), position_of))
     };
     let parts = Body::read(body).ok_or_else(malformed)?;
     let envelope: Envelope<'_> = serde_json::from_str(&parts.envelope).map_err(|_| malformed())?;
     let request = envelope.request;
     if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {
-        let problem = format!("it is not of kind AdmissionReview, version {API_VERSION}");
-        return Err(Malformed::new(Some(request.uid), Some(envelope.api_version), problem));
+        return Err(Malformed(format!("it is not of kind AdmissionReview, version {API_VERSION}")));
     }
     if let Some(problem) = request.overlong() {
-        return Err(Malformed::new(Some(request.uid), None, problem));
+        return Err(Malformed(problem));
     }
     // A name that is spelled with escapes was not recognised as one.
     if (request.object.is_some(), request.old_object.is_some())
         != (parts.object.is_some(), parts.old.is_some())
     {
-        return Err(Malformed::new(Some(request.uid), None, NOT_JSON.to_owned()));
+        return Err(Malformed(NOT_JSON.to_owned()));
     }
     let sent = kinds.named(&request.kind.group, &request.kind.kind);
     let may_be_same = origin == Origin::Validating
@@ -242,24 +223,6 @@ fn parent_kind(parent: &Resource, kinds: &Kinds) -> Kind {
             custom @ Kind::Custom(_) => custom,
             _ => Kind::Other,
         },
-    }
-}
-
-/// Reads only uid and version, if the envelope is malformed.
-fn uid_at_least(body: &[u8]) -> (Option<String>, Option<String>) {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Only {
-        api_version: Option<String>,
-        request: OnlyUid,
-    }
-    #[derive(Deserialize)]
-    struct OnlyUid {
-        uid: String,
-    }
-    match serde_json::from_slice::<Only>(body) {
-        Ok(only) => (Some(only.request.uid), only.api_version),
-        Err(_) => (None, None),
     }
 }
 
