@@ -190,19 +190,11 @@ impl Keeper {
                 source.before.remove(&id);
                 self.forget(index, &id);
             }
-            Message::Serves(serves) => {
-                let kind = source.kind;
-                let before = self.facts.kept.served().contains(&kind);
-                self.facts.kept.serves(kind, serves);
-                return before != serves;
-            }
+            Message::Serves(is_so) => return self.facts.kept.serves(source.kind, is_so),
             Message::Reachable(is_so) => {
                 // A kind that cannot be listed does not keep the others waiting.
                 source.listed |= !is_so;
-                let kind = source.kind;
-                let news = self.facts.kept.unlisted().contains(&kind) == is_so;
-                self.facts.kept.set_listed(kind, is_so);
-                return news;
+                return self.facts.kept.set_listed(source.kind, is_so);
             }
             Message::Listed => {
                 source.listed = true;

@@ -88,7 +88,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                 }
                 // The kind is not installed.
                 Err(error) if kind.is_optional() && Fault::of(&error) == Fault::NotFound => {}
-                Ok(()) if kind.is_optional() => listed.facts.kept.serves(kind, true),
+                Ok(()) if kind.is_optional() => drop(listed.facts.kept.serves(kind, true)),
                 result => result.map_err(|error| Error::List(plural, error))?,
             },
         }

@@ -206,7 +206,10 @@ impl Facts {
                     _ => self.no_longer_adopted.remove(&id),
                 };
             }
-            Object::Deployment(it) if adopted(&it) => drop(self.deployments.insert(id, Arc::new(*it))),
+            Object::Deployment(it) if adopted(&it) => {
+                self.kept.remove(Kind::Deployment, &id);
+                self.deployments.insert(id, Arc::new(*it));
+            }
             Object::Deployment(it) => {
                 self.deployments.remove(&id);
                 self.kept.remove(Kind::Deployment, &id);

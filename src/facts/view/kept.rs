@@ -79,14 +79,10 @@ impl Kept {
         self.weight -= known.map_or(0, |it| weight(&it));
     }
 
-    /// Notes whether the API server offers this kind.
-    pub fn serves(&mut self, kind: Kind, is_so: bool) {
+    /// Notes whether the API server offers this kind. Returns whether that is new.
+    pub fn serves(&mut self, kind: Kind, is_so: bool) -> bool {
         let served = Arc::make_mut(&mut self.served);
-        if is_so {
-            served.insert(kind)
-        } else {
-            served.remove(&kind)
-        };
+        if is_so { served.insert(kind) } else { served.remove(&kind) }
     }
 
     /// Returns the kinds that the API server offers.
@@ -100,14 +96,10 @@ impl Kept {
     }
 
     /// Notes whether the API server lists this kind. If it offers a kind and does not list it, the objects of that kind
-    /// are unknown.
-    pub fn set_listed(&mut self, kind: Kind, is_so: bool) {
+    /// are unknown. Returns whether that is new.
+    pub fn set_listed(&mut self, kind: Kind, is_so: bool) -> bool {
         let unlisted = Arc::make_mut(&mut self.unlisted);
-        if is_so {
-            unlisted.remove(&kind)
-        } else {
-            unlisted.insert(kind)
-        };
+        if is_so { unlisted.remove(&kind) } else { unlisted.insert(kind) }
     }
 
     /// Returns the kinds that the API server offers and does not list.

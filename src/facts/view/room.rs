@@ -143,7 +143,10 @@ impl Facts {
     pub(super) fn weighs(&self, kind: Kind, id: &Id) -> usize {
         match kind {
             Kind::StatefulSet => self.stateful_sets.get(id).map(weight),
-            Kind::Deployment => self.deployments.get(id).map(weight),
+            Kind::Deployment => {
+                let for_a_pack = || self.kept.of(kind)?.get(id).map(|it| self.will_weigh(it));
+                self.deployments.get(id).map(weight).or_else(for_a_pack)
+            }
             Kind::Pod => {
                 let shown = self.shown.get(id).map_or(0, weight);
                 self.pods.get(id).map(|it| it.weight() + shown)
@@ -167,6 +170,7 @@ impl Facts {
             {
                 weight(it)
             }
+            Object::Deployment(it) if self.kept.keeps(object) => weight(it),
             Object::Claim(it) => weight(it),
             Object::Service(it) => weight(it),
             Object::Budget(it) => weight(it),
@@ -207,6 +211,35 @@ mod tests {
         assert_eq!((facts.room.namespaces.len(), facts.unreadable.len()), (1, 0));
         assert!(facts.room.large == 0 && facts.put(service("mine", "s", 100_000)));
         assert!(facts.unreadable.is_empty());
+    }
+
+    fn deployment(name: &str, labels: &str) -> Object {
+        let label = "x".repeat(100_000);
+        let meta = format!(r#"{{"name":"{name}","namespace":"mine","labels":{{"packed":"{label}"}}}}"#);
+        let template = format!(r#"{{"metadata":{{"labels":{labels}}}}}"#);
+        let json = format!(r#"{{"metadata":{meta},"spec":{{"template":{template}}}}}"#);
+        Object::read(Kind::Deployment, &json).unwrap()
+    }
+
+    #[test]
+    fn deployments_of_packs_take_room_and_are_kept_once() {
+        let packed: super::super::kept::Keeps = |meta| meta.labels.contains_key("packed");
+        let mut facts = Facts::default().keeping([packed].into()).within(128 << 20);
+        for number in 0..1000 {
+            facts.put(deployment(&format!("d-{number}"), "{}"));
+        }
+        let kept = |facts: &Facts| facts.kept.of(Kind::Deployment).map_or(0, OrdMap::len);
+        assert!((20..50).contains(&kept(&facts)), "{}", kept(&facts));
+        assert_eq!(facts.unreadable.len(), 1000 - kept(&facts), "the others are known to be there");
+        for number in 0..1000 {
+            let id = Id::new("mine", &format!("d-{number}"));
+            facts.remove(Kind::Deployment, &id);
+        }
+        assert_eq!((facts.room.namespaces.len(), facts.unreadable.len(), kept(&facts)), (0, 0, 0));
+
+        facts.put(deployment("d", "{}"));
+        facts.put(deployment("d", r#"{"gatera.dev/cluster":"shop"}"#));
+        assert_eq!((facts.deployments.len(), kept(&facts)), (1, 0), "it is adopted now");
     }
 
     #[test]
