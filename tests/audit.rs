@@ -16,13 +16,26 @@ use crate::guarded;
 use crate::lab::{ControlPlane, User, eventually};
 use crate::scene::{self, NAMESPACE, Scene};
 
-fn judged(scene: &Scene) -> Audit {
-    let settings = Settings::default();
-    judged_world(&scene.world(&settings))
+/// An audit, and what `gatera audit` prints of it.
+struct Judged {
+    audit: Audit,
+    text: String,
+    not_well: String,
+    json: Value,
 }
 
-fn judged_world(world: &World) -> Audit {
-    audit::run(rulebook(), &View::new(world, scene::now(), &Settings::default()))
+fn judged(scene: &Scene) -> Judged {
+    let settings = Settings::default();
+    judged_world(&scene.world(&settings), &settings)
+}
+
+fn judged_world(world: &World, settings: &Settings) -> Judged {
+    let view = View::new(world, scene::now(), settings);
+    let (audit, clusters) = (audit::run(rulebook(), &view), ClusterStatus::all(&view));
+    let [text, not_well] =
+        [report::audit::text, report::audit::not_well].map(|print| print(&audit, &clusters, false));
+    let json = report::audit::json(&audit, &clusters, &[]);
+    Judged { audit, text, not_well, json }
 }
 
 fn with_password() -> Value {
@@ -34,13 +47,11 @@ fn with_password() -> Value {
 fn a_running_cluster_is_no_finding() {
     let bootstraps = ["absent", "held", "running"];
     for bootstrap in bootstraps {
-        let audit = judged(&Scene { bootstrap: bootstrap.into(), ..Scene::default() });
-        assert_eq!((audit.refused(), audit.warned()), (0, 0), "{}", report::audit::text(&audit, false));
-        assert!(
-            report::audit::text(&audit, false)
-                .starts_with("db/galera-instance-galera  HEALTHY  3 of 3 members Synced\n1 cluster, ")
-        );
-        assert_eq!(report::audit::not_well(&audit, false), "");
+        let Judged { audit, text, not_well, .. } =
+            judged(&Scene { bootstrap: bootstrap.into(), ..Scene::default() });
+        assert_eq!((audit.refused(), audit.warned()), (0, 0), "{text}");
+        assert!(text.starts_with("db/galera-instance-galera  HEALTHY  3 of 3 members Synced\n1 cluster, "));
+        assert_eq!(not_well, "");
     }
 }
 
@@ -49,24 +60,19 @@ fn a_running_cluster_is_no_finding() {
 fn what_is_down_or_stopped_names_the_command_that_brings_it_back() {
     let absent = || Scene { members: vec!["absent".into(); 3], ..Scene::default() };
     let stopped = Scene { replicas: Some(0), ended: vec![363, 360, 351], ..absent() };
-    let mut text = String::new();
+    let mut all = String::new();
     for (what, scene) in [("all pods were deleted", absent()), ("stopped in order", stopped)] {
-        let (settings, audit) = (Settings::default(), judged(&scene));
+        let settings = Settings::default();
         let world = scene.world(&settings);
-        let view = View::new(&world, scene::now(), &settings);
-        let all: Vec<_> =
-            world.clusters().map(|it| ClusterStatus::of(it, &view).with_findings(&audit)).collect();
-        assert_eq!((audit.refused(), audit.warned()), (0, 0), "{}", report::audit::text(&audit, false));
-        let way_back = &report::audit::json(&audit, &[])["clusters"][0]["wayBack"];
-        assert_eq!(*way_back, report::status::json(&all, &[])["clusters"][0]["wayBack"]);
-        text += &format!(
-            "# {what}\n{}\n{}\n",
-            report::status::text(&all, false),
-            report::audit::text(&audit, false)
-        );
+        let Judged { audit, text, json, .. } = judged_world(&world, &settings);
+        let statuses = ClusterStatus::all(&View::new(&world, scene::now(), &settings));
+        assert_eq!((audit.refused(), audit.warned()), (0, 0), "{text}");
+        let way_back = &json["clusters"][0]["wayBack"];
+        assert_eq!(*way_back, report::status::json(&statuses, &[])["clusters"][0]["wayBack"]);
+        all += &format!("# {what}\n{}\n{text}\n", report::status::text(&statuses, false));
     }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
-        insta::assert_snapshot!("way-back", text);
+        insta::assert_snapshot!("way-back", all);
     });
 }
 
@@ -74,21 +80,20 @@ fn what_is_down_or_stopped_names_the_command_that_brings_it_back() {
 fn a_first_installation_is_no_finding() {
     let members = vec!["starting".into(), "absent".into(), "absent".into()];
     let scene = Scene { members, data: "none".into(), bootstrap: "running".into(), ..Scene::default() };
-    let text = report::audit::text(&judged(&scene), false);
+    let Judged { text, not_well, .. } = judged(&scene);
     assert!(text.starts_with("db/galera-instance-galera  FORMING  0 of 3 members Synced"), "{text}");
-    let (not_well, _) = text.split_once("1 cluster, ").unwrap();
-    assert_eq!(report::audit::not_well(&judged(&scene), false), not_well);
+    assert_eq!(not_well, text.split_once("1 cluster, ").unwrap().0);
 }
 
 #[test]
 fn in_audit_mode_findings_are_counted_and_not_said() {
     let settings = rulebook().settings("modes: {G11: audit}").unwrap();
     let world = Scene { stateful_set: with_password(), ..Scene::default() }.world(&settings);
-    let audit = audit::run(rulebook(), &View::new(&world, scene::now(), &settings));
+    let Judged { audit, text, json, .. } = judged_world(&world, &settings);
     assert_eq!(audit.counts(), BTreeMap::from([(("G11", "deny"), 1)]));
     assert_eq!((audit.refused(), audit.warned()), (0, 0));
-    assert!(!report::audit::text(&audit, false).contains("G11"));
-    assert_eq!(report::audit::json(&audit, &[])["findings"][0]["effect"], "recorded");
+    assert!(!text.contains("G11"));
+    assert_eq!(json["findings"][0]["effect"], "recorded");
 }
 
 #[test]
@@ -96,17 +101,13 @@ fn what_is_wrong_already_is_said_as_it_would_be_refused() {
     let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
     let scene =
         Scene { members: vec!["ready".into(); 4], stateful_set: with_password(), config, ..Scene::default() };
-    let audit = judged(&scene);
+    let Judged { audit, text, not_well, json } = judged(&scene);
     let expected = BTreeMap::from([(("G01", "warn"), 1), (("G04", "deny"), 2), (("G11", "deny"), 1)]);
     assert_eq!(audit.counts(), expected, "objects are counted, not findings");
-    let (findings, _) = report::audit::text(&audit, false)
-        .split_once("\n\ndb/galera-instance-galera  HEALTHY")
-        .map(|(it, rest)| (it.to_owned(), rest.to_owned()))
-        .unwrap();
-    assert_eq!(report::audit::not_well(&audit, false), findings + "\n", "the cluster is well");
+    let (findings, _) = text.split_once("\n\ndb/galera-instance-galera  HEALTHY").unwrap();
+    assert_eq!(not_well, format!("{findings}\n"), "the cluster is well");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
-        let json = serde_json::to_string_pretty(&report::audit::json(&audit, &[])).unwrap();
-        insta::assert_snapshot!("audit", format!("{}\n{json}", report::audit::text(&audit, false)));
+        insta::assert_snapshot!("audit", format!("{text}\n{json:#}"));
     });
 }
 
@@ -114,7 +115,7 @@ fn what_is_wrong_already_is_said_as_it_would_be_refused() {
 fn what_is_going_is_left_alone() {
     let mut stateful_set = with_password();
     stateful_set["metadata"] = json!({ "deletionTimestamp": "2026-12-01T09:29:00Z" });
-    assert_eq!(judged(&Scene { stateful_set, ..Scene::default() }).refused(), 0);
+    assert_eq!(judged(&Scene { stateful_set, ..Scene::default() }).audit.refused(), 0);
 }
 
 #[test]
@@ -123,9 +124,9 @@ fn an_override_counts_and_ends() {
     stateful_set["metadata"] =
         json!({ "annotations": { "gatera.dev/override": "G11 until=2026-12-01T10:00:00Z reason=moving" } });
     let scene = Scene { stateful_set, ..Scene::default() };
-    let text = report::audit::text(&judged(&scene), false);
+    let Judged { audit, text, .. } = judged(&scene);
     assert!(text.contains("StatefulSet db/galera-instance-galera has an override; remove it when you are done: kubectl -n db annotate statefulset galera-instance-galera gatera.dev/override- (G11 until 2026-12-01T10:00:00Z: moving)"), "{text}");
-    assert_eq!((judged(&scene).refused(), judged(&scene).warned()), (0, 1));
+    assert_eq!((audit.refused(), audit.warned()), (0, 1));
     let settings = Settings::default();
     let now = "2026-12-01T10:00:01Z".parse().unwrap();
     let later = audit::run(rulebook(), &View::new(&scene.world(&settings), now, &settings));
@@ -139,7 +140,7 @@ fn an_autoscaler_that_was_there_first_is_found() {
         "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
         "metadata": { "name": "by-load", "namespace": NAMESPACE }, "spec": { "scaleTargetRef": target },
     });
-    let text = report::audit::text(&judged(&Scene { also: vec![autoscaler], ..Scene::default() }), false);
+    let text = judged(&Scene { also: vec![autoscaler], ..Scene::default() }).text;
     assert!(
         text.contains(
             "[G14] StatefulSet db/galera-instance-galera: HorizontalPodAutoscaler by-load scales it by load"
@@ -153,16 +154,15 @@ fn what_cannot_be_read_is_a_finding() {
     let mut facts = rulebook().facts(&Settings::default().adoption);
     let problem = Object::read(Kind::StatefulSet, r#"{"spec":{"replicas":"hunter2"}}"#).unwrap_err();
     facts.unreadable.insert((Kind::StatefulSet, Id::new(NAMESPACE, "odd")), problem);
-    let audit = judged_world(&World::build(facts, Freshness::Current));
-    let text = report::audit::text(&audit, false);
+    let text = judged_world(&World::build(facts, Freshness::Current), &Settings::default()).text;
     assert!(text.starts_with("would be refused\n[G00] StatefulSet db/odd: cannot be read as a StatefulSet: spec.replicas: expected a whole number, found a text\n"), "{text}");
     assert!(!text.contains("hunter2"));
 }
 
 #[test]
 fn nothing_is_reported_twice_while_it_stays() {
-    let wrong = judged(&Scene { stateful_set: with_password(), ..Scene::default() });
-    let right = judged(&Scene::default());
+    let wrong = judged(&Scene { stateful_set: with_password(), ..Scene::default() }).audit;
+    let right = judged(&Scene::default()).audit;
     let mut reported = Announced::default();
     let (news, held_back) = reported.news(&wrong, 50);
     assert_eq!((news.len(), held_back), (1, 0), "two passwords of one object are one piece of news");
@@ -179,7 +179,7 @@ fn nothing_is_reported_twice_while_it_stays() {
 #[test]
 fn what_is_held_back_is_still_news() {
     let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
-    let wrong = judged(&Scene { stateful_set: with_password(), config, ..Scene::default() });
+    let wrong = judged(&Scene { stateful_set: with_password(), config, ..Scene::default() }).audit;
     let mut reported = Announced::default();
     let mut next = |most| {
         let (news, held_back) = reported.news(&wrong, most);

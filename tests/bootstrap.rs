@@ -278,7 +278,7 @@ fn addresses_follow_replicas_and_nobody_founds() {
 fn status_tells_the_story() {
     let story = |small: &Small, name: &str| {
         let (text, json) = small.look(|view| {
-            let all: Vec<_> = view.world.clusters().map(|it| ClusterStatus::of(it, view)).collect();
+            let all = ClusterStatus::all(view);
             (status::text(&all, false), status::json(&all, &[]))
         });
         let steps = json["clusters"][0]["plan"]["steps"].as_array().unwrap().len();
@@ -327,7 +327,7 @@ fn status_tells_the_story() {
 fn status_is_also_for_programs() {
     let small = Small::of(&formed());
     let json = small.look(|view: &View<'_>| {
-        let all: Vec<_> = view.world.clusters().map(|it| ClusterStatus::of(it, view)).collect();
+        let all = ClusterStatus::all(view);
         status::json(&all, &[])
     });
     let cluster = &json["clusters"][0];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use facts::settings::Settings;
 use facts::view::{Facts, Freshness, Id, View, World};
-use inspect::audit::{self, IncrementalAudit};
+use inspect::audit::{self, ClusterReading, IncrementalAudit};
 use leader::plan::{self, IncrementalPlanner};
 use objects::{Kind, Object};
 use proptest::prelude::*;
@@ -107,7 +107,7 @@ proptest! {
             prop_assert_eq!(lookout.next(&view, Duration::ZERO), plan::next(&view));
             let round = rounds.next(rulebook(), &view, Duration::ZERO, 100, |_, _| {}, |_| {});
             let all = audit::run(rulebook(), &view);
-            let clusters: Vec<_> = all.clusters.iter().map(|it| Arc::new(it.into())).collect();
+            let clusters: Vec<_> = view.world.clusters().map(|it| Arc::new(ClusterReading::of(it, &view))).collect();
             prop_assert_eq!(&round.clusters, &clusters);
             prop_assert_eq!(round.counts, Some(all.counts()));
             prop_assert_eq!(

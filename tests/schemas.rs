@@ -55,7 +55,7 @@ fn what_commands_print_for_programs_is_as_described() {
         let all: Vec<_> =
             world.clusters().map(|it| ClusterStatus::of(it, &view).with_findings(&audit)).collect();
         valid(&schema("status"), &report::status::json(&all, &rows));
-        valid(&schema("audit"), &report::audit::json(&audit, &rows));
+        valid(&schema("audit"), &report::audit::json(&audit, &all, &rows));
     }
     valid(&schema("doctor"), &report::doctor::json(&rows));
     let rules: Vec<_> = rulebook().rules().iter().collect();

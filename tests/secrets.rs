@@ -12,6 +12,7 @@ use gatera::act::events;
 use gatera::rulebook;
 use inspect::audit;
 use inspect::check::{self, Input, Question};
+use inspect::status::ClusterStatus;
 use objects::{Kind, Object};
 use proptest::prelude::*;
 use report::check::{Format, lay_out};
@@ -157,10 +158,11 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
         }
     }
     let held = World::build(facts, Freshness::Current);
-    let found = audit::run(rulebook(), &View::new(&held, scene::now(), &settings));
+    let view = View::new(&held, scene::now(), &settings);
+    let (found, clusters) = (audit::run(rulebook(), &view), ClusterStatus::all(&view));
     all.push_str(&format!("{found:?} {held:?}"));
-    all.push_str(&report::audit::text(&found, false));
-    all.push_str(&report::audit::json(&found, &[]).to_string());
+    all.push_str(&report::audit::text(&found, &clusters, false));
+    all.push_str(&report::audit::json(&found, &clusters, &[]).to_string());
     all.push_str(&report::bundle::shape(object).to_string());
 
     let file =

@@ -54,7 +54,7 @@ fn story(members: &[Value]) -> (String, Value) {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
-    let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
+    let all = ClusterStatus::all(&view);
     (status::text(&all, false), status::json(&all, &[]))
 }
 
@@ -114,13 +114,14 @@ fn the_audit_tells_where_members_start_from() {
     let scene = Scene { also: vec![member(0, &words)], stateful_set: recorded, ..Scene::default() };
     let settings = Settings::default();
     let world = scene.world(&settings);
-    let audit = audit::run(rulebook(), &View::new(&world, scene::now(), &settings));
+    let view = View::new(&world, scene::now(), &settings);
+    let (audit, clusters) = (audit::run(rulebook(), &view), ClusterStatus::all(&view));
     let says = format!(
         "at {ID}:363, recovered after a crash, safe_to_bootstrap 0; reported at 2026-12-01T09:19:00Z"
     );
-    let text = report::audit::text(&audit, false);
+    let text = report::audit::text(&audit, &clusters, false);
     assert!(text.contains(&format!("\n  {STATEFUL_SET}-0  {says}\n")), "{text}");
-    let json = report::audit::json(&audit, &[]);
+    let json = report::audit::json(&audit, &clusters, &[]);
     assert!(text.contains(&format!("is not Ready yet  {ID}\n")), "{text}");
     assert_eq!(json["clusters"][0]["id"], ID);
     assert_eq!(json["clusters"][0]["starts"], json!([{ "name": format!("{STATEFUL_SET}-0"), "says": says }]));
@@ -199,7 +200,7 @@ fn whom_members_wait_for_is_reported() {
         }
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
-        let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
+        let all = ClusterStatus::all(&view);
         text += &format!("# {what}\n{}\n", status::text(&all, false));
     }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
@@ -267,7 +268,7 @@ fn what_concerns_a_node_or_the_whole_cluster_is_reported() {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
-    let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
+    let all = ClusterStatus::all(&view);
     text += &format!("# it is known to have none\n{}", status::text(&all, false));
     let json = status::json(&all, &[]);
     assert_eq!(json["clusters"][0]["matters"][0]["condition"], "NO-IDENTITY");
@@ -348,7 +349,7 @@ fn clusters_are_a_table() {
     ] {
         let world = scene.world(&settings);
         let view = View::new(&world, scene::now(), &settings);
-        let all: Vec<_> = world.clusters().map(|it| ClusterStatus::of(it, &view)).collect();
+        let all = ClusterStatus::all(&view);
         text += &format!("# {what}\n{}", status::table(&all, scene::now(), text.is_empty(), false));
         let coloured = status::table(&all, scene::now(), false, true);
         let state = all[0].state.name();

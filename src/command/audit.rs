@@ -6,6 +6,7 @@
 use std::io::Write;
 
 use inspect::audit;
+use inspect::status::ClusterStatus;
 use report;
 
 use super::look::{Survey, block_on, looked, tell_unseen};
@@ -14,18 +15,19 @@ use super::{Exit, doctor};
 /// Lists the objects, judges them, and prints the findings.
 pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (output, colour) = (options.output()?, options.colour.wanted());
-    let (audit, unguarded) = block_on(async {
+    let (site, world, unguarded) = block_on(async {
         let site = options.site().await?;
         let (world, unseen) = looked(options.look.namespace(), &site).await?;
         tell_unseen(&unseen);
-        let view = site.view(&world);
-        let unguarded = doctor::unguarded(&site.client, options.look.namespace(), &view).await;
-        Ok((audit::run(crate::rulebook(), &view), unguarded))
+        let unguarded = doctor::unguarded(&site.client, options.look.namespace(), &site.view(&world)).await;
+        Ok((site, world, unguarded))
     })?;
+    let view = site.view(&world);
+    let (audit, clusters) = (audit::run(crate::rulebook(), &view), ClusterStatus::all(&view));
     let text = || {
         let text = if options.quiet { report::audit::not_well } else { report::audit::text };
-        text(&audit, colour) + &report::audit::unguarded(&unguarded)
+        text(&audit, &clusters, colour) + &report::audit::unguarded(&unguarded)
     };
-    out.write_all(output.of(text, || report::audit::json(&audit, &unguarded))?.as_bytes())?;
+    out.write_all(output.of(text, || report::audit::json(&audit, &clusters, &unguarded))?.as_bytes())?;
     Ok(if audit.refused() > 0 { Exit::Refused } else { Exit::Clean })
 }

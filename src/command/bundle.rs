@@ -67,9 +67,9 @@ pub fn run(look: &Look, out: &mut impl Write) -> anyhow::Result<()> {
                 let view = site.view(&world);
                 let audit = audit::run(crate::rulebook(), &view);
                 let clusters: Vec<_> = world.clusters().collect();
-                let stories: Vec<_> = clusters.iter().map(|it| ClusterStatus::of(it, &view)).collect();
-                bundle["status"] = report::status::json(&stories, &[])["clusters"].take();
-                bundle["audit"] = report::audit::json(&audit, &[]);
+                let statuses = ClusterStatus::all(&view);
+                bundle["status"] = report::status::json(&statuses, &[])["clusters"].take();
+                bundle["audit"] = report::audit::json(&audit, &statuses, &[]);
                 bundle["unseen"] = json!(unseen);
                 progress.says(|| "asking for clusters, object by object …".to_owned());
                 bundle["objects"] = objects(client, &clusters).await;

@@ -15,50 +15,19 @@ use imbl::OrdMap;
 use engine::rule::Verb;
 use engine::rulebook::Rulebook;
 use engine::verdict::{Decision, Effect, Finding};
-use facts::galera::identity::Identity;
-use facts::galera::start_report::StartReport;
 use facts::review::{Origin, Review};
 use facts::revision::Digest;
-use facts::view::condition::{self, Diagnosis};
-use facts::view::{Facts, Id, State, View, entries_in};
-use facts::way_out::WayOut;
-use leader::plan::rollout;
-use leader::recovery;
+use facts::view::{Facts, Id, View, entries_in};
 use objects::{Kind, Object, Unreadable};
 
 pub use rounds::{ClusterReading, IncrementalAudit, Round};
 
 #[derive(Debug, Default)]
 pub struct Audit {
-    pub clusters: Vec<Summary>,
     /// The objects with a finding or a remark.
     pub objects: Vec<Audited>,
     /// How many objects were judged.
     pub judged: usize,
-}
-
-/// The state of one cluster.
-#[derive(Debug)]
-pub struct Summary {
-    /// Namespace and name of its StatefulSet.
-    pub id: Id,
-    pub state: State,
-    /// The stage of its configuration's rollout, as one word.
-    pub rollout: &'static str,
-    /// The number of members that there should be.
-    pub members: i64,
-    /// The number of members that are Ready.
-    pub ready: usize,
-    /// "3 of 3 members Synced".
-    pub says: String,
-    /// Its identity, if that is recorded.
-    pub identity: Option<Identity>,
-    /// Members that have not joined, with the start that each reported.
-    pub starts: Vec<(String, StartReport)>,
-    /// The one command that recovers it, if no member is Ready.
-    pub way_back: Option<WayOut>,
-    /// What is wrong, with the way out.
-    pub matters: Vec<Diagnosis>,
 }
 
 /// One object with a finding or a remark.
@@ -77,8 +46,7 @@ pub struct Audited {
 pub fn run(rulebook: &Rulebook, view: &View<'_>) -> Audit {
     let mut all = Audit::default();
     for namespace in namespaces(view) {
-        let Audit { clusters, objects, judged } = of(rulebook, view, &namespace);
-        all.clusters.extend(clusters);
+        let Audit { objects, judged } = of(rulebook, view, &namespace);
         all.objects.extend(objects);
         all.judged += judged;
     }
@@ -111,7 +79,7 @@ fn each_namespace<T>(known: &OrdMap<Id, Arc<T>>, all: &mut BTreeSet<String>) {
 /// Judges the objects of a namespace.
 fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
     let facts = view.world.facts();
-    let mut audit = Audit { clusters: clusters(view, namespace), ..Audit::default() };
+    let mut audit = Audit::default();
     let mut judge = |review: &Review, uid: &str| {
         audit.judged += 1;
         let decision = rulebook.evaluate(review, view);
@@ -134,23 +102,6 @@ fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
     });
     audit.objects.sort_by(|a, b| (&a.id, a.kind).cmp(&(&b.id, b.kind)));
     audit
-}
-
-/// Returns the clusters of a namespace with their states.
-fn clusters(view: &View<'_>, namespace: &str) -> Vec<Summary> {
-    let summary = view.clusters_in(namespace).map(|cluster| Summary {
-        id: cluster.id.clone(),
-        state: view.state(cluster),
-        rollout: rollout::stage(cluster, view).word(),
-        members: cluster.workload.replicas(),
-        ready: cluster.ready(),
-        says: cluster.describe(),
-        identity: cluster.identity().cloned(),
-        starts: cluster.starts().map(|(name, note)| (name.to_owned(), note.clone())).collect(),
-        way_back: recovery::way_back(cluster, view),
-        matters: condition::matters(cluster, view),
-    });
-    summary.collect()
 }
 
 /// Visits every object of a namespace that a rule judges and that the view holds completely. Pods are left out, because the view

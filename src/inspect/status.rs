@@ -67,6 +67,11 @@ impl<'a> ClusterStatus<'a> {
         }
     }
 
+    /// Returns the status of each cluster.
+    pub fn all(view: &View<'a>) -> Vec<Self> {
+        view.world.clusters().map(|it| Self::of(it, view)).collect()
+    }
+
     /// Adds the findings of an audit in its namespace.
     #[must_use]
     pub fn with_findings(self, audit: &Audit) -> Self {

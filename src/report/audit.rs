@@ -5,24 +5,24 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::doctor;
-use super::json::{self, ClusterHead, ObjectName, Problem, VERSION};
+use super::json::{self, ClusterHead, ObjectName, VERSION};
 use super::paint::{BAD, NOTABLE, Paint};
 use super::{WAY_BACK, because, count, refusal};
 use engine::verdict::{Effect, Judged};
-use facts::galera::identity::Identity;
 use facts::pages::Pages;
 use facts::view::State;
 use facts::way_out::WayOut;
-use inspect::audit::{Audit, Audited, News, Summary};
+use inspect::audit::{Audit, Audited, News};
 use inspect::doctor::Row;
+use inspect::status::ClusterStatus;
 use objects::visible;
 
-/// Returns the audit as text.
-pub fn text(audit: &Audit, colour: bool) -> String {
+/// Returns the audit, and the state of each cluster, as text.
+pub fn text(audit: &Audit, clusters: &[ClusterStatus<'_>], colour: bool) -> String {
     let paint = Paint(colour);
     let mut text = findings(audit, paint);
-    text.extend(audit.clusters.iter().map(|it| cluster(it, paint)));
-    let (clusters, objects) = (count(audit.clusters.len(), "cluster"), count(audit.judged, "object"));
+    text.extend(clusters.iter().map(|it| cluster(it, paint)));
+    let (clusters, objects) = (count(clusters.len(), "cluster"), count(audit.judged, "object"));
     let (refused, warned) = (audit.refused(), audit.warned());
     text.push_str(&format!(
         "{clusters}, {objects} judged: {refused} would be refused, {warned} allowed with a warning\n"
@@ -31,11 +31,12 @@ pub fn text(audit: &Audit, colour: bool) -> String {
 }
 
 /// Returns only what needs attention, as text.
-pub fn not_well(audit: &Audit, colour: bool) -> String {
+pub fn not_well(audit: &Audit, clusters: &[ClusterStatus<'_>], colour: bool) -> String {
     let paint = Paint(colour);
-    let well = |it: &&Summary| it.state == State::Healthy && it.starts.is_empty() && it.matters.is_empty();
-    let clusters: String =
-        audit.clusters.iter().filter(|it| !well(it)).map(|it| cluster(it, paint)).collect();
+    let well = |it: &&ClusterStatus<'_>| {
+        it.state == State::Healthy && it.cluster.starts().next().is_none() && it.matters.is_empty()
+    };
+    let clusters: String = clusters.iter().filter(|it| !well(it)).map(|it| cluster(it, paint)).collect();
     let text = findings(audit, paint) + &clusters;
     if text.is_empty() { text } else { text.trim_end().to_owned() + "\n" }
 }
@@ -70,12 +71,13 @@ fn findings(audit: &Audit, paint: Paint) -> String {
     text
 }
 
-fn cluster(it: &Summary, paint: Paint) -> String {
-    let Summary { id, state, says, identity, starts, matters, way_back, .. } = it;
-    let known = identity.as_ref().map(|it| format!("  {it}")).unwrap_or_default();
-    let mut text = format!("{id}  {}  {}{known}\n", paint.state(*state, 0), visible(says));
+fn cluster(it: &ClusterStatus<'_>, paint: Paint) -> String {
+    let ClusterStatus { cluster, state, matters, way_back, .. } = it;
+    let known = cluster.identity().map(|it| format!("  {it}")).unwrap_or_default();
+    let (state, says) = (paint.state(*state, 0), cluster.describe());
+    let mut text = format!("{}  {state}  {}{known}\n", cluster.id, visible(&says));
     text.extend(way_back.iter().map(|way| visible(&format!("  {WAY_BACK}: {way}")) + "\n"));
-    text.extend(starts.iter().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
+    text.extend(cluster.starts().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
     text.extend(matters.iter().map(|matter| visible(&format!("  {matter}")) + "\n"));
     text
 }
@@ -143,8 +145,8 @@ struct Totals {
     warned: usize,
 }
 
-/// Returns the audit as JSON.
-pub fn json(audit: &Audit, unguarded: &[Row]) -> Value {
+/// Returns the audit, and the state of each cluster, as JSON.
+pub fn json(audit: &Audit, clusters: &[ClusterStatus<'_>], unguarded: &[Row]) -> Value {
     let remarks = audit.objects.iter().flat_map(|it| {
         it.decision.remarks.iter().map(|says| Remark { object: ObjectName::of(it.kind, &it.id), says })
     });
@@ -156,7 +158,7 @@ pub fn json(audit: &Audit, unguarded: &[Row]) -> Value {
             .flat_map(|it| it.decision.judged.iter().map(move |judged| FindingItem::of(it, judged)))
             .collect(),
         remarks: remarks.collect(),
-        clusters: audit.clusters.iter().map(ClusterItem::of).collect(),
+        clusters: clusters.iter().map(ClusterItem::of).collect(),
         unguarded: doctor::AnswerItem::all(unguarded),
         summary: Totals { objects: audit.judged, refused: audit.refused(), warned: audit.warned() },
     })
@@ -180,21 +182,16 @@ impl<'a> FindingItem<'a> {
 }
 
 impl<'a> ClusterItem<'a> {
-    fn of(it: &'a Summary) -> Self {
-        let start = |(name, note): &'a (String, _)| StartItem { name, says: ToString::to_string(note) };
+    fn of(it: &'a ClusterStatus<'a>) -> Self {
         Self {
-            head: ClusterHead {
-                namespace: &it.id.namespace,
-                name: &it.id.name,
-                state: it.state.name(),
-                says: it.says.clone(),
-                id: it.identity.as_ref().map(Identity::as_str),
-                way_back: it.way_back.as_ref(),
-                matters: Problem::all(&it.matters),
-            },
-            members: it.members,
-            ready: it.ready,
-            starts: it.starts.iter().map(start).collect(),
+            head: ClusterHead::of(it),
+            members: it.cluster.workload.replicas(),
+            ready: it.cluster.ready(),
+            starts: it
+                .cluster
+                .starts()
+                .map(|(name, note)| StartItem { name, says: note.to_string() })
+                .collect(),
         }
     }
 }

@@ -6,9 +6,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use facts::galera::identity::Identity;
 use facts::view::Id;
 use facts::view::condition::Diagnosis;
 use facts::way_out::WayOut;
+use inspect::status::ClusterStatus;
 use objects::Kind;
 
 /// The version of every document.
@@ -50,6 +52,21 @@ pub(crate) struct ClusterHead<'a> {
     pub(crate) way_back: Option<&'a WayOut>,
     /// Its problems.
     pub(crate) matters: Vec<Problem<'a>>,
+}
+
+impl<'a> ClusterHead<'a> {
+    pub(crate) fn of(it: &'a ClusterStatus<'a>) -> Self {
+        let ClusterStatus { cluster, state, way_back, matters, .. } = it;
+        Self {
+            namespace: &cluster.id.namespace,
+            name: &cluster.id.name,
+            state: state.name(),
+            says: cluster.describe(),
+            id: cluster.identity().map(Identity::as_str),
+            way_back: way_back.as_ref(),
+            matters: Problem::all(matters),
+        }
+    }
 }
 
 /// A problem of the cluster or of some of its members, and the way out.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Announced, Audit, Counts, News, Summary, namespaces, of};
+use super::{Announced, Audit, Counts, News, namespaces, of};
 use engine::rulebook::Rulebook;
 use facts::view::{Changed, Cluster, Freshness, Id, State, View, WorldDiff};
 use leader::plan::rollout;
@@ -38,7 +38,8 @@ pub struct ClusterReading {
 }
 
 impl ClusterReading {
-    fn of(cluster: &Cluster, view: &View<'_>) -> Self {
+    /// Reads the state of a cluster.
+    pub fn of(cluster: &Cluster, view: &View<'_>) -> Self {
         Self {
             id: cluster.id.clone(),
             state: view.state(cluster),
@@ -46,13 +47,6 @@ impl ClusterReading {
             members: cluster.workload.replicas(),
             ready: cluster.ready(),
         }
-    }
-}
-
-impl From<&Summary> for ClusterReading {
-    fn from(it: &Summary) -> Self {
-        let Summary { state, rollout, members, ready, .. } = *it;
-        Self { id: it.id.clone(), state, rollout, members, ready }
     }
 }
 
@@ -121,7 +115,9 @@ impl IncrementalAudit {
         for name in due {
             let audit = of(rulebook, view, &name);
             see(&name, &audit);
+            let clusters = view.clusters_in(&name).map(|it| Arc::new(ClusterReading::of(it, view))).collect();
             let place = self.places.entry(name).or_default();
+            place.clusters = clusters;
             left -= place.take(&audit, left, &mut publish);
         }
         self.places.retain(|_, place| place.judged > 0 || !place.clusters.is_empty());
@@ -155,7 +151,6 @@ impl Place {
         let (news, held_back) = self.announced.news(audit, most);
         news.iter().for_each(publish);
         let announced = news.len();
-        self.clusters = audit.clusters.iter().map(|it| Arc::new(it.into())).collect();
         (self.counts, self.judged, self.held_back) = (audit.counts(), audit.judged, held_back);
         (self.refused, self.warned) = (audit.refused(), audit.warned());
         announced

@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use super::{PlanStep, plan, steps, word};
 use crate::doctor;
-use crate::json::{ClusterHead, Problem, VERSION};
-use facts::galera::identity::Identity;
+use crate::json::{ClusterHead, VERSION};
 use facts::galera::start_report::{JoinPhase, Start, StartReport};
 use facts::marks::overrides::Override;
 use facts::revision::Revision;
@@ -111,18 +110,10 @@ impl<'a> Document<'a> {
 
 impl<'a> ClusterItem<'a> {
     fn of(it: &'a ClusterStatus<'a>) -> Self {
-        let ClusterStatus { cluster, state, members, way_back, matters, waived, break_glass, .. } = it;
+        let ClusterStatus { cluster, members, waived, break_glass, .. } = it;
         let steps = steps(it);
         Self {
-            head: ClusterHead {
-                namespace: &cluster.id.namespace,
-                name: &cluster.id.name,
-                state: state.name(),
-                says: cluster.describe(),
-                id: cluster.identity().map(Identity::as_str),
-                way_back: way_back.as_ref(),
-                matters: Problem::all(matters),
-            },
+            head: ClusterHead::of(it),
             members: members.iter().map(|(member, condition)| MemberItem::of(member, *condition)).collect(),
             waived: waived.as_ref().map(|it| Exception { rules: Some(&it.rules), ..Exception::of(it) }),
             break_glass: break_glass.as_ref().map(Exception::of),
