@@ -134,7 +134,7 @@ pub struct Location {
     pub template: Option<String>,
     /// Whether the text is in the base, because the object was removed since.
     pub in_base: bool,
-    sheet: usize,
+    source: usize,
 }
 
 /// An object by its name.
@@ -258,16 +258,16 @@ impl Checked {
 
 /// Judges every document as if it were applied now; with a base, only what changes.
 pub fn run(new: &[Input], base: Option<&[Input]>, question: &Question<'_>) -> Checked {
-    let mut desk = CheckSession::new(question);
-    let items = desk.read(new, false);
+    let mut session = CheckSession::new(question);
+    let items = session.read(new, false);
     match base {
-        None => desk.judge_as_created(&items),
+        None => session.judge_as_created(&items),
         Some(base) => {
-            let before = desk.read(base, true);
-            change::judge(&mut desk, &items, &before);
+            let before = session.read(base, true);
+            change::judge(&mut session, &items, &before);
         }
     }
-    desk.cleared()
+    session.cleared()
 }
 
 /// Returns the objects in these texts that a cluster may have, and those that they would read, to look them up there.
@@ -279,8 +279,8 @@ pub fn names(new: &[Input], question: &Question<'_>) -> BTreeSet<(Kind, Id)> {
 
 /// Judges what these texts would change in a live cluster.
 pub fn run_live(new: &[Input], live: Live<'_>, question: &Question<'_>) -> Checked {
-    let mut desk = CheckSession::new(question);
-    let items = desk.read(new, false);
-    live::judge(&mut desk, &items, live);
-    desk.cleared()
+    let mut session = CheckSession::new(question);
+    let items = session.read(new, false);
+    live::judge(&mut session, &items, live);
+    session.cleared()
 }

@@ -17,18 +17,18 @@ use facts::view::{Facts, Freshness, Id, MODE_LABEL, View, World};
 use objects::{Kind, Object, Secret};
 
 /// Judges what differs from `before`.
-pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]) {
-    let pairs = Pairs::of(desk, items, before);
-    let mut stage = Stage::new(desk, items, &pairs);
+pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], before: &[Item]) {
+    let pairs = Pairs::of(session, items, before);
+    let mut stage = Stage::new(session, items, &pairs);
     stage.secrets = [before, items].map(secrets);
     for (item, was) in items.iter().zip(&pairs.was) {
         match was {
-            Some(was) if was.document.json() == item.document.json() => desk.note(item, None, true),
+            Some(was) if was.document.json() == item.document.json() => session.note(item, None, true),
             Some(was) if item.kind() == Kind::Namespace => {
                 // The namespace keeps its old mode for the other objects: none of them is judged more mildly.
                 let review =
                     Review { operation: Operation::Update, old: was.object().cloned(), ..item.created() };
-                stage.judge(desk, (item, Some(*was)), &review, milder(was.object(), item.object(), item));
+                stage.judge(session, (item, Some(*was)), &review, milder(was.object(), item.object(), item));
             }
             Some(was) => {
                 let (old, created) = (was.object().cloned(), item.created());
@@ -36,14 +36,14 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
                 let operation = if old.is_some() { Operation::Update } else { Operation::Create };
                 let review = Review { operation, old, ..created };
                 stage.swap(Some(item), Some(was));
-                stage.judge(desk, (item, Some(*was)), &review, unknown);
+                stage.judge(session, (item, Some(*was)), &review, unknown);
                 stage.swap(Some(was), Some(item));
             }
-            None => stage.judge(desk, (item, None), &item.created(), milder(None, item.object(), item)),
+            None => stage.judge(session, (item, None), &item.created(), milder(None, item.object(), item)),
         }
     }
     for was in &pairs.unseen {
-        desk.unseen(was);
+        session.unseen(was);
     }
     for was in &pairs.gone {
         let twin = was.key().and_then(|key| items.iter().find(|it| it.key() == Some(key)));
@@ -56,7 +56,7 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], before: &[Item]
             ..was.created()
         };
         stage.swap(twin, Some(was));
-        stage.judge(desk, (*was, None), &review, unknown);
+        stage.judge(session, (*was, None), &review, unknown);
         stage.swap(Some(was), twin);
     }
 }
@@ -109,14 +109,14 @@ struct Pairs<'a> {
 impl<'a> Pairs<'a> {
     /// Pairs the objects. Of several with the same name, as in folders for several clusters, those in the same file are
     /// paired first.
-    fn of(desk: &CheckSession<'_>, items: &[Item], before: &'a [Item]) -> Self {
+    fn of(session: &CheckSession<'_>, items: &[Item], before: &'a [Item]) -> Self {
         let mut left: BTreeMap<(Kind, &Id), Vec<&'a Item>> = BTreeMap::new();
         for was in before {
             if let Some(key) = was.key() {
                 left.entry(key).or_default().push(was);
             }
         }
-        let file = |item: &Item| desk.file(item);
+        let file = |item: &Item| session.text_of(item).name;
         let mut was: Vec<Option<&Item>> = vec![None; items.len()];
         for same_file in [true, false] {
             for (item, was) in items.iter().zip(&mut was).filter(|(_, was)| was.is_none()) {
@@ -130,8 +130,8 @@ impl<'a> Pairs<'a> {
                 left.get(&key).is_some_and(|left| left.iter().any(|one| std::ptr::eq(*one, *it)))
             })
         };
-        let gaps = desk.gaps();
-        let (unseen, gone) = before.iter().filter(taken).partition(|was| gaps.hold(desk.text_of(was)));
+        let gaps = session.gaps();
+        let (unseen, gone) = before.iter().filter(taken).partition(|was| gaps.hold(session.text_of(was)));
         Self { was, gone, unseen }
     }
 }
@@ -146,8 +146,8 @@ struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     /// Builds the new state of all objects except namespaces. New clusters have no members yet.
-    fn new(desk: &CheckSession<'a>, items: &[Item], pairs: &Pairs<'_>) -> Self {
-        let adoption = &desk.question.settings.adoption;
+    fn new(session: &CheckSession<'a>, items: &[Item], pairs: &Pairs<'_>) -> Self {
+        let adoption = &session.question.settings.adoption;
         let mut facts = Facts::of(adoption);
         for (item, was) in items.iter().zip(&pairs.was) {
             if item.kind() == Kind::Namespace {
@@ -178,14 +178,14 @@ impl<'a> Stage<'a> {
 
     fn judge(
         &self,
-        desk: &mut CheckSession<'_>,
+        session: &mut CheckSession<'_>,
         (item, was): (&Item, Option<&Item>),
         review: &Review,
         besides: Option<(Place, What)>,
     ) {
-        let view = View::new(&self.world, desk.question.now, desk.question.settings);
+        let view = View::new(&self.world, session.question.now, session.question.settings);
         let secrets = self.secrets.each_ref().map(Vec::as_slice);
-        desk.judge(
+        session.judge(
             item,
             was.map(|it| &it.document),
             review,

@@ -17,7 +17,7 @@ use super::Named;
 /// An object in a text.
 #[derive(Debug)]
 pub(super) struct Item {
-    pub(super) sheet: usize,
+    pub(super) source: usize,
     pub(super) document: Document,
     kind: Kind,
     pub(super) id: Id,
@@ -37,7 +37,7 @@ pub(super) enum NoItem {
 }
 
 /// Reads the object of a document; one that names no namespace is in the default one.
-pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> Result<Item, NoItem> {
+pub(super) fn of(source: usize, document: Document, question: &Question<'_>) -> Result<Item, NoItem> {
     let mut json = document.json();
     let text = |json: &Value, pointer: &str| {
         json.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -75,7 +75,7 @@ pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> R
     let has_name = !name.is_empty();
     let name = if has_name { name } else { text(&json, "/metadata/generateName") };
     let object = stored::read(kind, json);
-    Ok(Item { sheet, document, kind, id: Id { namespace, name }, version, has_name, object })
+    Ok(Item { source, document, kind, id: Id { namespace, name }, version, has_name, object })
 }
 
 impl Item {

@@ -49,7 +49,7 @@ pub(super) fn reads(item: &Item) -> Vec<(Kind, Id)> {
 }
 
 /// Judges the changes.
-pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], live: Live<'_>) {
+pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], live: Live<'_>) {
     let becomes: Vec<_> = items.iter().map(|item| Becomes::of(item, live)).collect();
     let facts = together(items, &becomes, live);
     let world = World::build(facts.clone(), live.world.freshness);
@@ -59,19 +59,26 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], live: Live<'_>)
         let ns = &*item.id.namespace;
         if !item.stands_alone() && !live.world.facts().has_namespace(ns) && !created.contains(ns) {
             let words = format!("there is no namespace {ns}, and none of these manifests creates it");
-            desk.unread(item, words);
+            session.note_why(item, What::Unread(words));
             continue;
         }
-        let (now, settings) = (desk.question.now, desk.question.settings);
+        let (now, settings) = (session.question.now, session.question.settings);
         match becomes {
-            Becomes::Unchanged => desk.note(item, None, true),
+            Becomes::Unchanged => session.note(item, None, true),
             Becomes::Unknown(words) => {
                 let subject = item.named().subject;
-                desk.unjudged(item, format!("the change of {subject} was not judged: {words}"));
+                let words = format!("the change of {subject} was not judged: {words}");
+                session.note_why(item, What::Unjudged(words));
             }
             Becomes::Created => {
                 let review = Review { origin: Origin::Live, ..item.created() };
-                desk.judge(item, None, &review, &View::new(&world, now, settings), besides(item, live, None));
+                session.judge(
+                    item,
+                    None,
+                    &review,
+                    &View::new(&world, now, settings),
+                    besides(item, live, None),
+                );
             }
             Becomes::Changed(change) => {
                 // The object itself is in its current state while it is judged.
@@ -81,7 +88,7 @@ pub(super) fn judge(desk: &mut CheckSession<'_>, items: &[Item], live: Live<'_>)
                 }
                 let world = world.after(&mut facts);
                 let view = View::new(&world, now, settings);
-                desk.judge(item, None, &change.review, &view, besides(item, live, Some(&change)));
+                session.judge(item, None, &change.review, &view, besides(item, live, Some(&change)));
             }
         }
     }

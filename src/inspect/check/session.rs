@@ -26,7 +26,7 @@ use objects::Kind;
 /// The texts of a check, while their objects are judged.
 pub(super) struct CheckSession<'a> {
     pub(super) question: &'a Question<'a>,
-    sheets: Vec<SourceFile<'a>>,
+    sources: Vec<SourceFile<'a>>,
     checked: Checked,
     asides: BTreeMap<Aside, Vec<(usize, Option<Place>)>>,
 }
@@ -48,24 +48,19 @@ impl<'a> CheckSession<'a> {
             rules: question.rulebook.rules().iter().map(Rule::page).collect(),
             ..Checked::default()
         };
-        Self { question, sheets: Vec::new(), checked, asides: BTreeMap::new() }
-    }
-
-    /// Returns the name of the text that holds this object.
-    pub(super) fn file(&self, item: &Item) -> &str {
-        &self.sheets[item.sheet].name
+        Self { question, sources: Vec::new(), checked, asides: BTreeMap::new() }
     }
 
     /// Returns the texts that could not be read whole.
     pub(super) fn gaps(&self) -> Gaps<'_> {
-        let (base, new): (Vec<_>, Vec<_>) = self.sheets.iter().partition(|it| it.in_base);
+        let (base, new): (Vec<_>, Vec<_>) = self.sources.iter().partition(|it| it.in_base);
         let incomplete: Vec<_> = new.iter().filter(|it| it.incomplete).map(|it| it.name()).collect();
         Gaps::of(&incomplete, &base.iter().map(|it| it.name()).collect::<Vec<_>>(), new.len() == 1)
     }
 
     /// Returns the names of the text that holds this object.
     pub(super) fn text_of(&self, item: &Item) -> TextName<'_> {
-        self.sheets[item.sheet].name()
+        self.sources[item.source].name()
     }
 
     /// Reads every object in the texts, and notes documents that are none. For a base only unreadable documents are
@@ -74,10 +69,10 @@ impl<'a> CheckSession<'a> {
         let mut items = Vec::new();
         let texts: Vec<_> = inputs.iter().map(|it| it.text.as_deref().map_err(Clone::clone)).collect();
         for (input, documents) in inputs.iter().zip(manifest::read_all(&texts)) {
-            let sheet = self.add(input, in_base);
+            let source = self.add(input, in_base);
             match documents {
-                Ok(documents) => items.extend(documents.into_iter().filter_map(|it| self.item(sheet, it))),
-                Err(why) => self.no_text(sheet, why),
+                Ok(documents) => items.extend(documents.into_iter().filter_map(|it| self.item(source, it))),
+                Err(why) => self.no_text(source, why),
             }
         }
         if !in_base {
@@ -89,7 +84,7 @@ impl<'a> CheckSession<'a> {
     fn add(&mut self, input: &'a Input, in_base: bool) -> usize {
         let text = input.text.as_deref();
         let waivers = text.map(|text| Waivers::read(text, self.question.rulebook)).unwrap_or_default();
-        self.sheets.push(SourceFile {
+        self.sources.push(SourceFile {
             name: input.name.clone(),
             below: input.below.clone(),
             in_base,
@@ -97,52 +92,51 @@ impl<'a> CheckSession<'a> {
             lines: Lines::of(text.unwrap_or_default()),
             waivers,
         });
-        self.sheets.len() - 1
+        self.sources.len() - 1
     }
 
-    fn no_text(&mut self, sheet: usize, why: NoText) {
+    fn no_text(&mut self, source: usize, why: NoText) {
         let what = match why {
             NoText::Unread(problem) => What::Unread(problem),
             NoText::LeftOut(words) => What::Unjudged(words),
-            NoText::Chart => return self.aside(sheet, Aside::Chart, None),
+            NoText::Chart => return self.aside(source, Aside::Chart, None),
         };
-        self.incomplete(sheet, None, what);
+        self.incomplete(source, None, what);
     }
 
     /// Returns the object of a document, or notes why there is none.
-    fn item(&mut self, sheet: usize, document: Result<Document, NoYaml>) -> Option<Item> {
-        let in_base = self.sheets[sheet].in_base;
-        match document.map(|it| item::of(sheet, it, self.question)) {
+    fn item(&mut self, source: usize, document: Result<Document, NoYaml>) -> Option<Item> {
+        let in_base = self.sources[source].in_base;
+        match document.map(|it| item::of(source, it, self.question)) {
             Ok(Ok(item)) => {
                 if item.kind() == Kind::Other {
-                    self.look_for_kustomization(sheet, &item);
+                    self.look_for_kustomization(source, &item);
                 }
                 return Some(item);
             }
-            Ok(Err(NoItem::Stranger(place, version))) if !in_base => self.stranger(sheet, place, &version),
             Ok(Err(NoItem::Odd(..) | NoItem::Stranger(..))) if in_base => {}
-            Ok(Err(NoItem::Stranger(..))) => {}
+            Ok(Err(NoItem::Stranger(place, version))) => self.stranger(source, place, &version),
             // The rest of the text could be read, so an object that is not in it was removed.
-            Ok(Err(NoItem::Odd(place, words))) => self.hit(sheet, Some(place), What::Unjudged(words)),
+            Ok(Err(NoItem::Odd(place, words))) => self.hit(source, Some(place), What::Unjudged(words)),
             Ok(Err(NoItem::Unreadable(place, words))) => {
-                self.incomplete(sheet, Some(place), unreadable(words, in_base));
+                self.incomplete(source, Some(place), unreadable(words, in_base));
             }
             // Only files that the user did not name are set aside: a file that is named is meant as a manifest.
-            Err(NoYaml { place, kind, .. }) if self.is_none(sheet, kind) => {
+            Err(NoYaml { place, kind, .. }) if self.is_none(source, kind) => {
                 let is_template = kind == NoManifest::Template;
                 let aside = if is_template { Aside::Template } else { Aside::NoYaml };
-                self.aside(sheet, aside, Some(place));
+                self.aside(source, aside, Some(place));
             }
             Err(problem) => {
-                self.incomplete(sheet, Some(problem.place), unreadable(problem.to_string(), in_base));
+                self.incomplete(source, Some(problem.place), unreadable(problem.to_string(), in_base));
             }
         }
         None
     }
 
     /// Returns whether a text that is not YAML was never meant as a manifest: it was not named, and nothing in it looks like one.
-    fn is_none(&self, sheet: usize, kind: NoManifest) -> bool {
-        let it = &self.sheets[sheet];
+    fn is_none(&self, source: usize, kind: NoManifest) -> bool {
+        let it = &self.sources[source];
         let meant = match kind {
             NoManifest::Broken => true,
             NoManifest::Template => false,
@@ -152,10 +146,10 @@ impl<'a> CheckSession<'a> {
     }
 
     /// Counts a document that is not a manifest.
-    fn stranger(&mut self, sheet: usize, place: Place, version: &str) {
-        let file = self.sheets[sheet].name.clone();
+    fn stranger(&mut self, source: usize, place: Place, version: &str) {
+        let file = self.sources[source].name.clone();
         if let Some(aside) = Aside::of(&file, version, "") {
-            return self.aside(sheet, aside, Some(place));
+            return self.aside(source, aside, Some(place));
         }
         self.checked.strangers += 1;
         if self.checked.foreign.last() != Some(&file) {
@@ -163,50 +157,49 @@ impl<'a> CheckSession<'a> {
         }
     }
 
-    fn look_for_kustomization(&mut self, sheet: usize, item: &Item) {
-        if self.sheets[sheet].in_base {
+    fn look_for_kustomization(&mut self, source: usize, item: &Item) {
+        if self.sources[source].in_base {
             return;
         }
-        let (file, kind) = (self.sheets[sheet].name.clone(), item.document.text("kind").unwrap_or_default());
+        let (file, kind) =
+            (self.sources[source].name.clone(), item.document.text("kind").unwrap_or_default());
         if let Some(aside) = Aside::of(&file, &item.version, kind) {
-            let it = (sheet, Some(item.document.start()));
+            let it = (source, Some(item.document.start()));
             self.asides.entry(aside).or_default().push(it);
         }
     }
 
     /// Sets a text aside that another program turns into manifests, or that is not a manifest. What its earlier version held does
     /// not count as removed.
-    fn aside(&mut self, sheet: usize, aside: Aside, place: Option<Place>) {
-        let it = &mut self.sheets[sheet];
+    fn aside(&mut self, source: usize, aside: Aside, place: Option<Place>) {
+        let it = &mut self.sources[source];
         it.incomplete = true;
         if !it.in_base {
-            self.asides.entry(aside).or_default().push((sheet, place));
+            self.asides.entry(aside).or_default().push((source, place));
         }
     }
 
     /// Notes each kind of such texts once, at the first of them.
     fn note_asides(&mut self) {
         for (aside, mut found) in std::mem::take(&mut self.asides) {
-            found.dedup_by_key(|(sheet, _)| *sheet);
-            let files: Vec<_> = found.iter().map(|(sheet, _)| &*self.sheets[*sheet].name).collect();
+            found.dedup_by_key(|(source, _)| *source);
+            let files: Vec<_> = found.iter().map(|(source, _)| &*self.sources[*source].name).collect();
             let words = aside.note(&files);
-            if let Some((sheet, place)) = found.first() {
-                let file = self.sheets[*sheet].name.clone();
-                let spot = Location { file, place: *place, template: None, in_base: false, sheet: *sheet };
-                self.checked.hits.push(CheckFinding::plain(spot, What::Unjudged(words)));
+            if let Some((source, place)) = found.first() {
+                self.hit(*source, *place, What::Unjudged(words));
             }
         }
     }
 
     /// Notes what could not be read of a text.
-    fn incomplete(&mut self, sheet: usize, place: Option<Place>, what: What) {
-        self.sheets[sheet].incomplete = true;
-        self.hit(sheet, place, what);
+    fn incomplete(&mut self, source: usize, place: Option<Place>, what: What) {
+        self.sources[source].incomplete = true;
+        self.hit(source, place, what);
     }
 
-    fn hit(&mut self, sheet: usize, place: Option<Place>, what: What) {
-        let it = &self.sheets[sheet];
-        let spot = Location { file: it.name.clone(), place, template: None, in_base: it.in_base, sheet };
+    fn hit(&mut self, source: usize, place: Option<Place>, what: What) {
+        let it = &self.sources[source];
+        let spot = Location { file: it.name.clone(), place, template: None, in_base: it.in_base, source };
         self.checked.hits.push(CheckFinding::plain(spot, what));
     }
 
@@ -220,7 +213,7 @@ impl<'a> CheckSession<'a> {
             "{} is not found again, and a text that may hold it cannot be read whole: it is not known whether it was removed",
             item.named().subject
         );
-        self.unread(item, words);
+        self.note_why(item, What::Unread(words));
     }
 
     /// Notes objects that occur twice: patches for a kustomization, or a mistake. For other objects the last one
@@ -230,14 +223,15 @@ impl<'a> CheckSession<'a> {
         for item in items {
             let Some((kind, id)) = item.key() else { continue };
             let place = item.document.start();
-            let Some((sheet, other)) = first.insert((kind, id), (item.sheet, place)) else { continue };
-            let (name, line, subject) = (&self.sheets[sheet].name, other.line, item.named().subject);
+            let Some((source, other)) = first.insert((kind, id), (item.source, place)) else { continue };
+            let (name, line, subject) = (&self.sources[source].name, other.line, item.named().subject);
             let words = format!(
                 "{subject} is also in {name} line {line}; to judge a kustomization, judge its output: kubectl kustomize DIR | gatera check -"
             );
-            self.checked
-                .hits
-                .push(CheckFinding::plain(self.sheets[item.sheet].spot(item, place), What::Unjudged(words)));
+            self.checked.hits.push(CheckFinding::plain(
+                self.sources[item.source].spot(item, place),
+                What::Unjudged(words),
+            ));
         }
     }
 
@@ -264,34 +258,26 @@ impl<'a> CheckSession<'a> {
         besides: Option<(Place, What)>,
     ) {
         let decision = self.question.rulebook.evaluate(review, view);
-        let sheet = &self.sheets[item.sheet];
-        let named = item.named();
+        let source = &self.sources[item.source];
         let asked = |judged: &Judged| {
             let (rule, rules) = (judged.finding.rule, self.question.rules);
             rules.is_empty() || rules.contains(&rule) || rule == UNREADABLE
         };
         let finding = |judged: Judged| {
             let place = item.document.find_since(&judged.finding.field, was);
-            let excerpt = sheet.lines.quoted(place, item.kind(), &judged.finding).filter(|_| !sheet.in_base);
-            let waived = sheet.waivers.waives(judged.finding.rule, place, &item.document);
+            let excerpt =
+                source.lines.quoted(place, item.kind(), &judged.finding).filter(|_| !source.in_base);
+            let waived = source.waivers.waives(judged.finding.rule, place, &item.document);
             let what = What::Finding { judged: Box::new(judged), waived };
-            CheckFinding {
-                object: Some(named.clone()),
-                excerpt,
-                ..CheckFinding::plain(sheet.spot(item, place), what)
-            }
+            CheckFinding { excerpt, ..source.about(item, place, what) }
         };
         let mut found: Vec<_> = decision.judged.into_iter().filter(asked).map(finding).collect();
-        let plain = |place: Place, what: What| CheckFinding {
-            object: Some(named.clone()),
-            ..CheckFinding::plain(sheet.spot(item, place), what)
-        };
-        let remarks = decision.remarks.into_iter();
-        found.extend(remarks.map(|remark| plain(item.document.start(), What::Remark(remark))));
+        let remarks = decision.remarks.into_iter().map(|it| (item.document.start(), What::Remark(it)));
         let version = unjudged::version(item).map(|(place, words)| (place, What::Remark(words)));
         let odd = unjudged::of(item, review, view, self.question.rulebook.kinds())
             .map(|(place, words)| (place, What::Unjudged(words)));
-        found.extend(version.into_iter().chain(odd).chain(besides).map(|(place, what)| plain(place, what)));
+        let others = remarks.chain(version).chain(odd).chain(besides);
+        found.extend(others.map(|(place, what)| source.about(item, place, what)));
         // A finding that is only recorded counts as allowed.
         let recorded = |hit: &&CheckFinding| matches!(&hit.what, What::Finding { judged, .. } if judged.effect == Effect::Recorded);
         let worst = found.iter().filter(|hit| !recorded(hit)).map(CheckFinding::level).max();
@@ -299,19 +285,9 @@ impl<'a> CheckSession<'a> {
         self.note(item, worst, false);
     }
 
-    /// Notes why an object was not judged.
-    pub(super) fn unjudged(&mut self, item: &Item, words: String) {
-        self.plain(item, What::Unjudged(words));
-    }
-
-    /// Notes why an object cannot be read.
-    pub(super) fn unread(&mut self, item: &Item, words: String) {
-        self.plain(item, What::Unread(words));
-    }
-
-    fn plain(&mut self, item: &Item, what: What) {
-        let spot = self.sheets[item.sheet].spot(item, item.document.start());
-        let hit = CheckFinding { object: Some(item.named()), ..CheckFinding::plain(spot, what) };
+    /// Notes why an object was not judged, or cannot be read.
+    pub(super) fn note_why(&mut self, item: &Item, what: What) {
+        let hit = self.sources[item.source].about(item, item.document.start(), what);
         let worst = hit.level();
         self.checked.hits.push(hit);
         self.note(item, Some(worst), false);
@@ -319,7 +295,7 @@ impl<'a> CheckSession<'a> {
 
     /// Notes the result for an object.
     pub(super) fn note(&mut self, item: &Item, worst: Option<Level>, unchanged: bool) {
-        let spot = self.sheets[item.sheet].spot(item, item.document.start());
+        let spot = self.sources[item.source].spot(item, item.document.start());
         self.checked.clusters += usize::from(item.is_cluster(&self.question.settings.adoption));
         self.checked.objects.push(Outcome { spot, object: item.named(), worst, unchanged });
     }
@@ -327,25 +303,17 @@ impl<'a> CheckSession<'a> {
     /// Returns all results in the order of the texts, with the remarks about comments.
     pub(super) fn cleared(mut self) -> Checked {
         self.note_asides();
-        let Self { question, sheets, mut checked, .. } = self;
-        let compared = sheets.iter().any(|sheet| sheet.in_base);
-        for (number, sheet) in sheets.iter().enumerate().filter(|(_, sheet)| !sheet.in_base) {
-            checked.hits.extend(sheet.waivers.left(question.rules, compared).map(|(line, words)| {
-                let place = Some(Place { line, column: 1 });
-                let spot = Location {
-                    file: sheet.name.clone(),
-                    place,
-                    template: None,
-                    in_base: false,
-                    sheet: number,
-                };
-                CheckFinding::plain(spot, What::Comment(words))
-            }));
+        let compared = self.sources.iter().any(|source| source.in_base);
+        for source in (0..self.sources.len()).filter(|it| !self.sources[*it].in_base).collect::<Vec<_>>() {
+            for (line, words) in self.sources[source].waivers.left(self.question.rules, compared) {
+                self.hit(source, Some(Place { line, column: 1 }), What::Comment(words));
+            }
         }
-        checked.hits.sort_by_key(|hit| (hit.spot.sheet, hit.spot.place));
+        let Self { sources, mut checked, .. } = self;
+        checked.hits.sort_by_key(|hit| (hit.spot.source, hit.spot.place));
         if checked.hits.iter().any(|hit| hit.spot.in_base) {
-            let new = sheets.iter().filter(|sheet| !sheet.in_base);
-            let stand_ins = StandIns::of(new.map(|sheet| (sheet.name.clone(), sheet.lines.count())));
+            let new = sources.iter().filter(|source| !source.in_base);
+            let stand_ins = StandIns::of(new.map(|source| (source.name.clone(), source.lines.count())));
             for hit in checked.hits.iter_mut().filter(|hit| hit.spot.in_base) {
                 let line = hit.spot.place.map_or(1, |it| it.line);
                 hit.shown_at = stand_ins.of_removed(&hit.spot.file, line);
@@ -370,6 +338,11 @@ impl SourceFile<'_> {
         TextName { name: &self.name, below: &self.below }
     }
 
+    /// Returns what was found at a place of this object.
+    fn about(&self, item: &Item, place: Place, what: What) -> CheckFinding {
+        CheckFinding { object: Some(item.named()), ..CheckFinding::plain(self.spot(item, place), what) }
+    }
+
     fn spot(&self, item: &Item, place: Place) -> Location {
         let template = item.document.template.clone();
         Location {
@@ -377,7 +350,7 @@ impl SourceFile<'_> {
             place: Some(place),
             template,
             in_base: self.in_base,
-            sheet: item.sheet,
+            source: item.source,
         }
     }
 }

@@ -94,7 +94,7 @@ impl Waivers {
 
     /// Returns remarks about comments that are invalid or waive nothing, with their lines. If only some rules were
     /// applied, or unchanged objects were not judged, the others may still be needed.
-    pub(super) fn left(&self, asked: &[&str], compared: bool) -> impl Iterator<Item = (u64, String)> {
+    pub(super) fn left(&self, asked: &[&str], compared: bool) -> impl Iterator<Item = (u64, String)> + use<> {
         let idle =
             |it: &&Waiver| !compared && !it.used.get() && (asked.is_empty() || asked.contains(&it.rule));
         let idle = self.taken.iter().filter(idle);
