@@ -118,47 +118,19 @@ fn retention(new: &Workload) -> Findings {
 
 /// Returns a finding if the data directory is lost with the pod, or shared.
 fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
-    let template = &new.spec.template;
     let server = server::of(&new.spec.template)?;
-    let volume = place.and_then(|place| Some((place, place.volume.as_ref()?)));
-    let Some((place, name)) = volume else {
-        return on_no_volume(new, server, place)
-            .or_else(|| shared(ns, new, server, view).filter(|_| place.is_none()));
-    };
-    let directory = &place.directory;
-    // A claim template replaces a volume of the same name.
-    let volumes = template.spec.volumes.iter().filter(|_| !matches!(place.backing, Backing::Template(_)));
-    let volume = volumes.into_iter().find(|volume| volume.name == *name)?;
-    let field = format!("spec.template.spec.volumes[{name}]");
-    let (verdict, says) = unsafe_volume(ns, new, volume, place, view)?;
-    Some(of_two(volume, finding(verdict, field, format!("{directory} {says}"), CLAIMS)))
-}
-
-/// Returns the finding with another reason if several servers can open the volume, which is not created for each pod.
-fn of_two(volume: &Volume, found: Finding) -> Finding {
-    let lasts = volume.empty_dir.is_none() && volume.ephemeral.is_none();
-    if lasts && found.verdict == Verdict::Deny {
-        Finding { why: TWO_SERVERS.to_owned(), ..found }
-    } else {
-        found
+    match place {
+        Some(place) if place.volume.is_some() => on_volume(ns, new, place, view),
+        _ => on_no_volume(new, server, place)
+            .or_else(|| shared(ns, new, server, view).filter(|_| place.is_none())),
     }
 }
 
 /// Returns a finding if the data directory is unknown, and one volume for all members is mounted where images keep the data.
 fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Option<Finding> {
-    DATA_DIRECTORIES.into_iter().find_map(|directory| {
-        let place = Place::at(new, server, directory.to_owned());
-        let name = place
-            .volume
-            .as_ref()
-            .filter(|_| matches!(place.backing, Backing::Claim(_) | Backing::Node(_) | Backing::Volume(_)))?;
-        let mut volumes = new.spec.template.spec.volumes.iter();
-        let volume =
-            volumes.find(|it| it.name == *name && it.empty_dir.is_none() && it.ephemeral.is_none())?;
-        let (verdict, says) = unsafe_volume(ns, new, volume, &place, view)?;
-        let field = format!("spec.template.spec.volumes[{name}]");
-        Some(of_two(volume, finding(verdict, field, format!("{directory} {says}"), CLAIMS)))
-    })
+    let places = DATA_DIRECTORIES.into_iter().map(|it| Place::at(new, server, it.to_owned()));
+    let is_lost_with_pod = |it: &Place| goes_with_the_pod(new, it);
+    places.filter(|it| !is_lost_with_pod(it)).find_map(|it| on_volume(ns, new, &it, view))
 }
 
 /// Returns a finding if no volume holds the data. A volume at another path may hold it, because of an option that is not visible.
@@ -196,54 +168,47 @@ const TWO_SERVERS: &str = "two servers that write to the same files destroy them
 const CLAIMS: &str =
     "add spec.volumeClaimTemplates and mount one at the data directory: each member has its own";
 
-fn unsafe_volume(
-    ns: &str,
-    new: &Workload,
-    volume: &Volume,
-    place: &Place,
-    view: &View<'_>,
-) -> Option<(Verdict, String)> {
+/// Returns a finding if the data on the volume of this place is lost with the pod, or shared.
+fn on_volume(ns: &str, new: &Workload, place: &Place, view: &View<'_>) -> Option<Finding> {
+    // A claim template replaces a volume of the same name.
+    let own = !matches!(place.backing, Backing::Template(_));
+    let mut volumes = new.spec.template.spec.volumes.iter();
+    let volume = volumes.find(|it| own && Some(&it.name) == place.volume.as_ref())?;
     let (name, replicas) = (&volume.name, new.replicas());
-    let share_a_node = || replicas > 1 && !place.of_each && anti_affinity::may_share_a_node(ns, new, view);
-    match volume {
-        Volume { empty_dir: Some(it), .. } if it.medium == "Memory" => Some((
-            Verdict::Deny,
-            format!("is kept in memory (volume {name}): it is lost with the pod, or when the node restarts"),
-        )),
-        Volume { empty_dir: Some(_), .. } => {
-            Some((Verdict::Deny, format!("is an emptyDir (volume {name}): it is deleted with the pod")))
+    let shared = replicas > 1 && !place.of_each;
+    let on_one_node = volume.host_path.is_some() && shared && anti_affinity::may_share_a_node(ns, new, view);
+    let says = match volume {
+        Volume { empty_dir: Some(it), .. } if it.medium == "Memory" => {
+            format!("is kept in memory (volume {name}): it is lost with the pod, or when the node restarts")
         }
-        Volume { ephemeral: Some(_), .. } => Some((
-            Verdict::Deny,
-            format!("is an ephemeral volume ({name}): its claim is deleted with the pod"),
-        )),
-        // Each member has a folder of its own.
-        Volume { persistent_volume_claim: Some(_), .. } if place.of_each => None,
-        Volume { persistent_volume_claim: Some(claim), .. } if replicas > 1 => Some((
-            Verdict::Deny,
-            format!(
-                "is one claim for all {replicas} members ({}): two of them open the same files",
-                claim.claim_name
-            ),
-        )),
-        Volume { nfs: Some(_), .. } if place.of_each => None,
-        Volume { nfs: Some(_), .. } if replicas > 1 => Some((
-            Verdict::Deny,
-            format!("is one NFS folder for all {replicas} members ({name}): two of them open the same files"),
-        )),
-        Volume { host_path: Some(folder), .. } if share_a_node() => Some((
-            Verdict::Deny,
-            format!(
-                "is folder {} of the node ({name}), and members may share a node: two on one node open the same files",
-                folder.path
-            ),
-        )),
-        Volume { host_path: Some(_), .. } => Some((
-            Verdict::Warn,
-            format!("is a folder of the node ({name}): a member that moves to another node starts empty"),
-        )),
-        _ => None,
-    }
+        Volume { empty_dir: Some(_), .. } => {
+            format!("is an emptyDir (volume {name}): it is deleted with the pod")
+        }
+        Volume { ephemeral: Some(_), .. } => {
+            format!("is an ephemeral volume ({name}): its claim is deleted with the pod")
+        }
+        Volume { persistent_volume_claim: Some(claim), .. } if shared => format!(
+            "is one claim for all {replicas} members ({}): two of them open the same files",
+            claim.claim_name
+        ),
+        Volume { nfs: Some(_), .. } if shared => {
+            format!("is one NFS folder for all {replicas} members ({name}): two of them open the same files")
+        }
+        Volume { host_path: Some(folder), .. } if on_one_node => format!(
+            "is folder {} of the node ({name}), and members may share a node: two on one node open the same files",
+            folder.path
+        ),
+        Volume { host_path: Some(_), .. } => {
+            format!("is a folder of the node ({name}): a member that moves to another node starts empty")
+        }
+        _ => return None,
+    };
+    let moves = volume.host_path.is_some() && !on_one_node;
+    let verdict = if moves { Verdict::Warn } else { Verdict::Deny };
+    let field = format!("spec.template.spec.volumes[{name}]");
+    let found = finding(verdict, field, format!("{} {says}", place.directory), CLAIMS);
+    let two_servers = !moves && volume.empty_dir.is_none() && volume.ephemeral.is_none();
+    Some(if two_servers { Finding { why: TWO_SERVERS.to_owned(), ..found } } else { found })
 }
 
 /// Returns a finding if every member would start with another folder than the one that holds its data.

@@ -47,7 +47,7 @@ pub enum Line<'a> {
 }
 
 /// Other files that a file includes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Include<'a> {
     File(&'a str),
     /// The files of this folder that end in `.cnf`.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::options::{Include, flags, includes};
+use super::options::{Include, flags};
 use objects::{Container, Mount, PodSpec, SourceRef, Volume};
 
 /// A file of a ConfigMap.
@@ -28,43 +28,12 @@ pub struct Reading<'s, 'k> {
     pub chosen_from: Option<&'s str>,
 }
 
-/// The files that others include, each of which the server may read.
-#[derive(Clone, Debug, Default)]
-pub struct Included<'a> {
-    files: BTreeSet<&'a str>,
-    folders: BTreeSet<&'a str>,
-}
-
-impl<'a> Included<'a> {
-    /// Returns what these files include.
-    pub fn by(files: &[File<'a>]) -> Self {
-        files.iter().flat_map(|file| includes(file.text)).collect()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.folders.is_empty()
-    }
-
-    /// Returns whether a file at this path is included; in a folder only files that end in `.cnf`.
-    fn names(&self, path: &str) -> bool {
-        let in_folder = |(folder, name): (&str, &str)| {
-            Path::new(name).extension() == Some("cnf".as_ref()) && self.folders.contains(folder)
-        };
-        self.files.contains(path) || path.rsplit_once('/').is_some_and(in_folder)
-    }
-}
-
-impl<'a> FromIterator<Include<'a>> for Included<'a> {
-    fn from_iter<T: IntoIterator<Item = Include<'a>>>(all: T) -> Self {
-        let mut included = Self::default();
-        for include in all {
-            match include {
-                Include::File(path) => included.files.insert(path),
-                Include::Folder(path) => included.folders.insert(path),
-            };
-        }
-        included
-    }
+/// Returns whether a file at this path is included; in a folder only files that end in `.cnf`.
+fn is_included(included: &BTreeSet<Include<'_>>, path: &str) -> bool {
+    let in_folder = |(folder, name): (&str, &str)| {
+        Path::new(name).extension() == Some("cnf".as_ref()) && included.contains(&Include::Folder(folder))
+    };
+    included.contains(&Include::File(path)) || path.rsplit_once('/').is_some_and(in_folder)
 }
 
 /// Returns where the server finds these files, as far as that is the same for every pod.
@@ -84,12 +53,13 @@ pub fn reading<'s, 'k>(
     server: &'s Container,
     map: &str,
     keys: &BTreeSet<&'k str>,
-    included: &Included<'_>,
+    included: &BTreeSet<Include<'_>>,
 ) -> Option<Reading<'s, 'k>> {
     let named = flags(server).into_iter().find(|flag| flag.key == "defaults_file");
     let named = named.and_then(|flag| flag.value).map(|value| value.look().to_owned());
     let is_read = |path: &str| {
-        named.as_ref().map_or_else(|| is_read_from(path), |named| named == path) || included.names(path)
+        named.as_ref().map_or_else(|| is_read_from(path), |named| named == path)
+            || is_included(included, path)
     };
     let (mut all, mut mounted) = (Reading::default(), false);
     // A container that prepares the server's files may choose among those that it sees.
@@ -158,10 +128,10 @@ mod tests {
     use super::*;
 
     fn read(pod: &str) -> Option<String> {
-        read_with(pod, &Included::default())
+        read_with(pod, &BTreeSet::new())
     }
 
-    fn read_with(pod: &str, included: &Included<'_>) -> Option<String> {
+    fn read_with(pod: &str, included: &BTreeSet<Include<'_>>) -> Option<String> {
         let spec: PodSpec = serde_json::from_str(pod).unwrap();
         let keys = BTreeSet::from(["a.cnf", "b.cnf"]);
         let reading = reading(&spec, &spec.containers[0], "c", &keys, included)?;
@@ -208,7 +178,7 @@ mod tests {
             assert_eq!(read(&pod).as_deref(), is, "{pod}");
         }
         let aside = pod(WHOLE, &at("/config"), "");
-        let with = |include| read_with(&aside, &[include].into_iter().collect());
+        let with = |include| read_with(&aside, &BTreeSet::from([include]));
         assert_eq!(with(Include::File("/config/b.cnf")).as_deref(), Some("b.cnf and some of /config"));
         assert_eq!(with(Include::Folder("/config")).as_deref(), Some("a.cnf b.cnf"));
         assert_eq!(with(Include::Folder("/conf")).as_deref(), Some(" and some of /config"));

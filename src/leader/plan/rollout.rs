@@ -218,9 +218,22 @@ impl Rollout<'_, '_> {
         Duration::from_secs(self.cluster.workload.spec.min_ready_seconds.into())
     }
 
-    fn write(&self, note: RolloutRecord, event: Option<Announcement>, patience: Duration) -> Box<Step> {
-        let configure = Configure { patience, ..configure(self.cluster, note, event) };
-        Box::new(Step::Configure(Box::new(configure)))
+    /// Returns the stage that writes this record, and an Event with this reason and text.
+    fn write(
+        &self,
+        says: impl Into<String>,
+        note: RolloutRecord,
+        event: Option<(&'static str, String)>,
+        patience: Duration,
+    ) -> Stage {
+        let event = event.map(|(reason, note)| Announcement::about(self.cluster, reason, note));
+        let step = Configure { patience, ..configure(self.cluster, note, event) };
+        Stage::Rolls(says.into(), Some(Box::new(Step::Configure(Box::new(step)))))
+    }
+
+    /// Returns the stage that records this revision as the good one.
+    fn settles(&self, says: &str, on: &Revision) -> Stage {
+        self.write(says, RolloutRecord::settled(on.clone()), None, Duration::ZERO)
     }
 
     fn names(&self, revision: &Revision) -> String {
@@ -240,23 +253,13 @@ impl Rollout<'_, '_> {
         let live = self.cluster.live.as_ref().ok().filter(|live| **live == self.note.good);
         // Equal revisions may be spelled in two ways, and snapshots are named by the one in the record.
         let lacks_snapshot = || self.view.lacks_snapshot(&self.cluster.id.namespace, &self.note.good);
-        match &self.note.stopped {
+        match live.filter(|_| lacks_snapshot()) {
             // The revision that failed is not wanted any more.
-            Some(_) => {
-                let note = RolloutRecord::settled(self.note.good.clone());
-                Stage::Rolls(
-                    "clearing the record of what failed".to_owned(),
-                    Some(self.write(note, None, Duration::ZERO)),
-                )
+            _ if self.note.stopped.is_some() => {
+                self.settles("clearing the record of what failed", &self.note.good)
             }
-            None => match live.filter(|_| lacks_snapshot()) {
-                Some(live) => {
-                    let says = "making a missing snapshot again".to_owned();
-                    let note = RolloutRecord::settled(live.clone());
-                    Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
-                }
-                None => Stage::Settled,
-            },
+            Some(live) => self.settles("making a missing snapshot again", live),
+            None => Stage::Settled,
         }
     }
 
@@ -270,15 +273,13 @@ impl Rollout<'_, '_> {
         if self.all_run(wanted) && !self.cluster.rolls() {
             return self.is_done(wanted);
         }
-        let nobody_runs = match self.view.state(self.cluster) {
-            State::Forming => "no member holds data yet",
+        match self.view.state(self.cluster) {
+            State::Forming => return self.settles("no member holds data yet", wanted),
             // Members would otherwise start with the old revision and change to the new one, one by one.
-            State::Stopped => "its members are stopped, and will all start with it",
-            _ => "",
-        };
-        if !nobody_runs.is_empty() {
-            let note = RolloutRecord::settled(wanted.clone());
-            return Stage::Rolls(nobody_runs.to_owned(), Some(self.write(note, None, Duration::ZERO)));
+            State::Stopped => {
+                return self.settles("its members are stopped, and will all start with it", wanted);
+            }
+            _ => {}
         }
         let Some(first) = self.next_for(wanted) else {
             let rolls = self.cluster.rolls() && self.all_run(wanted);
@@ -297,19 +298,16 @@ impl Rollout<'_, '_> {
         );
         let next = Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) };
         let note = RolloutRecord { next: Some(next), stopped: None, ..self.note.clone() };
-        let event = Announcement::about(self.cluster, ROLLS, event);
-        Stage::Rolls(format!("{names}: {name} is the first"), Some(self.write(note, Some(event), QUIET)))
+        self.write(format!("{names}: {name} is the first"), note, Some((ROLLS, event)), QUIET)
     }
 
     /// Redirects a rollout that is under way, because another revision is wanted now.
     fn turns_to(&self, wanted: &Revision) -> Stage {
-        let took =
-            self.cluster.members.iter().any(|it| Self::runs(it).is_some_and(|it| *it != self.note.good));
+        let took = self.cluster.members.iter().any(|it| self.is_astray(it));
         let first = self.next_for(wanted).filter(|_| took && *wanted != self.note.good);
         let next = first.map(|first| Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) });
         let note = RolloutRecord { next, ..self.note.clone() };
-        let says = "the configuration changed again".to_owned();
-        Stage::Rolls(says, Some(self.write(note, None, QUIET)))
+        self.write("the configuration changed again", note, None, QUIET)
     }
 
     /// Continues a rollout that is under way.
@@ -334,7 +332,7 @@ impl Rollout<'_, '_> {
                     member.name,
                     self.names(revision)
                 );
-                return Stage::Rolls(says, Some(self.write(note, None, PROVES.max(self.between_two()))));
+                return self.write(says, note, None, PROVES.max(self.between_two()));
             }
             Some(member) => return self.restarts(member, revision),
             None if next.canary.is_some() => return self.turns_to(revision),
@@ -365,11 +363,10 @@ impl Rollout<'_, '_> {
         match (without, self.note.next.as_ref().and_then(|next| next.healed.as_ref())) {
             // The pod was created without the guard. It is created again once; if that does not help, another restart
             // does not either.
-            (Some(pod), Some((healed, uid))) if healed == name && *uid != pod.uid => self.gives_up(
-                revision,
-                format!("{name} starts without a snapshot of its configuration"),
-                Duration::ZERO,
-            ),
+            (Some(pod), Some((healed, uid))) if healed == name && *uid != pod.uid => {
+                let why = format!("{name} starts without a snapshot of its configuration");
+                self.gives_up(revision, why.clone(), why, Duration::ZERO)
+            }
             (Some(pod), healed) if healed.is_none_or(|(healed, _)| healed != name) => {
                 let next = self
                     .note
@@ -377,7 +374,7 @@ impl Rollout<'_, '_> {
                     .clone()
                     .map(|next| Candidate { healed: Some((name.clone(), pod.uid.clone())), ..next });
                 let note = RolloutRecord { next, ..self.note.clone() };
-                Stage::Rolls(format!("{says}; {name} is next"), Some(self.write(note, None, Duration::ZERO)))
+                self.write(format!("{says}; {name} is next"), note, None, Duration::ZERO)
             }
             _ => Stage::Rolls(
                 format!("{says}; {name} is next"),
@@ -389,9 +386,7 @@ impl Rollout<'_, '_> {
     fn is_done(&self, revision: &Revision) -> Stage {
         let event =
             format!("all {} members run {} ({revision})", self.cluster.members.len(), self.names(revision));
-        let event = Announcement::about(self.cluster, ROLLED, event);
         let note = RolloutRecord::settled(revision.clone());
-        let says = "every member runs the new configuration".to_owned();
-        Stage::Rolls(says, Some(self.write(note, Some(event), Duration::ZERO)))
+        self.write("every member runs the new configuration", note, Some((ROLLED, event)), Duration::ZERO)
     }
 }

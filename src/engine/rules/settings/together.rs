@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use super::RULE;
 use crate::verdict::{Finding, Verdict};
-use facts::galera::options::Include;
-use facts::galera::reading::{Included, Reading, places, reading};
+use facts::galera::options::{Include, includes};
+use facts::galera::reading::{Reading, places, reading};
 use facts::galera::server;
 use facts::view::View;
 use facts::way_out::say;
@@ -49,7 +49,7 @@ impl<'a> Sets<'a> {
             }
             let Some(server) = server::of(template) else { continue };
             let all = view.with(map).files(ns, &template.spec);
-            let included = Included::by(&all);
+            let included: BTreeSet<_> = all.iter().flat_map(|file| includes(file.text)).collect();
             readings.extend(reading(&template.spec, server, name, files, &included));
             if !included.is_empty() {
                 for place in places(&template.spec, server, &all) {

@@ -47,36 +47,38 @@ impl Rollout<'_, '_> {
             let event = Step::Announce(Announcement::about(self.cluster, WAITS, event));
             return Stage::Rolls(says, Some(Box::new(event)));
         }
-        let starts = || Stage::Rolls(format!("{name} starts with {names}"), None);
+        let starts = format!("{name} starts with {names}");
         let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
-            return starts();
+            return Stage::Rolls(starts, None);
         };
         // While no member serves, none can become Ready, whatever its configuration.
         if patience == HANGS && self.cluster.ready() == 0 {
-            return starts();
+            return Stage::Rolls(starts, None);
         }
         let ended = member.pod.as_ref().and_then(|pod| pod.ended());
         let ended = ended.map(|ended| format!(" ({ended})")).unwrap_or_default();
-        match self.gives_up(revision, format!("{name} {does} with {names}{ended}"), patience) {
-            // Every start begins like this.
-            Stage::Rolls(_, step) if patience == HANGS => {
-                Stage::Rolls(format!("{name} starts with {names}"), step)
-            }
-            stage => stage,
-        }
+        let why = format!("{name} {does} with {names}{ended}");
+        // Every start begins like one that hangs.
+        let says = if patience == HANGS { starts } else { why.clone() };
+        self.gives_up(revision, says, why, patience)
     }
 
     /// Gives the revision up: no other member starts with it, and those that did go back.
-    pub(super) fn gives_up(&self, revision: &Revision, why: String, patience: Duration) -> Stage {
+    pub(super) fn gives_up(
+        &self,
+        revision: &Revision,
+        says: String,
+        why: String,
+        patience: Duration,
+    ) -> Stage {
         let event = format!(
             "{why}: it goes back to the previous configuration, and no other member restarts; its log is lost with its pod unless logs are collected; correct {}, or revert the change ({revision})",
             revision.config_maps()
         );
         let retried = RolloutRequest::of(&self.cluster.workload.metadata).and_then(RolloutRequest::retry);
-        let stopped = Stopped { revision: revision.clone(), why: why.clone(), retried };
+        let stopped = Stopped { revision: revision.clone(), why, retried };
         let note = RolloutRecord { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
-        let event = Announcement::about(self.cluster, STOPPED, event);
-        Stage::Rolls(why, Some(self.write(note, Some(event), patience)))
+        self.write(says, note, Some((STOPPED, event)), patience)
     }
 
     /// Restarts members that run a revision which is neither good nor wanted, those that fail first.
