@@ -52,6 +52,7 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::driver;
 use facts::galera::quorum::floor_of_one_step;
 use facts::review::{Change, Review};
+use facts::view::condition;
 use facts::view::{Cluster, Id, Member, State, View, is_cluster};
 use facts::way_out::{Command, WayOut, page, run, say};
 use objects::{Kind, Meta, Scale, Workload};
@@ -293,18 +294,11 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
             refuse(Verdict::Wait, "a remaining member is being replaced", ready)
         }
         State::Degraded => {
-            let look = match stay_ready.clone().find(|member| !member.ready()) {
-                Some(Member { name, pod: Some(_), .. }) => {
-                    run(Command::new(format!("kubectl -n {namespace} describe pod {name}")))
-                        .say(" (why is it not Ready?)")
-                }
-                Some(Member { name: member, pod: None, .. }) => {
-                    run(Command::new(format!("kubectl -n {namespace} describe statefulset {name}")))
-                        .say(format!(" (why does {member} not exist?)"))
-                }
-                _ => run(cluster.status_command()),
-            };
-            let instead = look.say(", then repeat the command");
+            let known = stay_ready.clone().find(|it| !it.ready());
+            let known = known.and_then(|it| condition::way_out_of(it, cluster, view));
+            let instead = known
+                .unwrap_or_else(|| run(cluster.status_command()))
+                .then("repeat the command when it is Ready");
             refuse(Verdict::Deny, "a remaining member is not Ready", instead)
         }
     }

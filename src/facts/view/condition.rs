@@ -181,6 +181,13 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
     transfer::matter(cluster, view.now).into_iter().chain(by_condition).collect()
 }
 
+/// Returns the way out for a member that is not Ready; `None` where it only starts.
+pub fn way_out_of(member: &Member, cluster: &Cluster, view: &View<'_>) -> Option<WayOut> {
+    let all = matters(cluster, view);
+    let own = all.iter().find(|it| it.members.contains(&member.name));
+    own.filter(|it| it.condition != Condition::Starts).map(Diagnosis::way_out)
+}
+
 /// A cluster, and the condition of each member.
 struct Scene<'a> {
     cluster: &'a Cluster,

@@ -63,22 +63,8 @@ impl Leaving<'_> {
             return wait(format!("{} {trouble} ({})", other.name, self.seen()), instead);
         }
         let says = format!("{} {trouble} ({})", other.name, self.seen());
-        let uncreated = self
-            .view
-            .not_created(self.cluster)
-            .filter(|why| other.pod.is_none() && why.contains(&*other.name));
-        let ns = &self.review.namespace;
-        let instead = match (&other.pod, uncreated) {
-            (None, Some(why)) => say(format!("fix why it cannot be created: {why}")),
-            (Some(_), _) => {
-                run(Command::new(format!("kubectl -n {ns} describe pod {name}", name = other.name)))
-                    .say(" (fix that member first; it may be deleted)")
-            }
-            (None, None) => {
-                run(Command::new(format!("kubectl -n {ns} describe statefulset {}", self.cluster.id.name)))
-                    .say(format!(" (why does {} not exist?)", other.name))
-            }
-        };
+        let known = condition::way_out_of(other, self.cluster, self.view);
+        let instead = known.unwrap_or_else(|| run(self.cluster.status_command()));
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
@@ -147,9 +133,7 @@ impl Leaving<'_> {
     }
 
     fn none_is_ready(&self) -> Finding {
-        let matters = condition::matters(self.cluster, self.view);
-        let own = matters.iter().find(|it| it.members.contains(&self.member.name));
-        let known = own.filter(|it| it.condition != Condition::Starts).map(condition::Diagnosis::way_out);
+        let known = condition::way_out_of(self.member, self.cluster, self.view);
         finding(
             Verdict::Deny,
             format!("no member of its cluster is Ready, and its server runs ({})", self.seen()),
