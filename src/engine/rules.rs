@@ -14,6 +14,7 @@ mod newly_read;
 mod one_at_a_time;
 mod own_marks;
 pub mod owners;
+pub mod owning;
 mod password_drift;
 mod plain_password;
 mod probes;

@@ -42,8 +42,8 @@ impl Custom for MariaDb {
     }
 }
 
-/// The CEL condition that the spec changes; the operator often writes the status.
-const ANOTHER_SPEC: &str = "request.subResource == 'scale' || oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec";
+/// The CEL condition that the spec or the owners change; the operator often writes the status.
+const ANOTHER_SPEC: &str = "request.subResource == 'scale' || oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec || has(object.metadata.ownerReferences) && (!has(oldObject.metadata.ownerReferences) || object.metadata.ownerReferences != oldObject.metadata.ownerReferences)";
 /// The CEL condition for a MariaDB, or the definition of all.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'mariadbs.k8s.mariadb.com'";
 

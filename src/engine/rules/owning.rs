@@ -1,0 +1,88 @@
+//! The deletion of a custom resource that owns all objects of a cluster, for the packs of operators.
+//!
+//! Must not know: any pack.
+
+use super::owners;
+use crate::exceptions::confirmation;
+use crate::rule::{Rule, UNTIL_SEEN};
+use crate::verdict::{Finding, Verdict};
+use facts::galera::driver;
+use facts::review::{Operation, Review};
+use facts::view::{Cluster, Freshness, State, View};
+use facts::way_out::{Command, say};
+use objects::{Kind, Object, Owner};
+
+const WHY: &str = "everything that it owns is deleted with it, at once: members, Services and configuration; no rule can stop the garbage collector";
+
+/// Judges a request by which an object of this kind is deleted, or all of them, with the clusters that they own; `owner` returns the
+/// object of this kind that owns a cluster.
+pub fn end(
+    rule: &Rule,
+    kind: Kind,
+    owner: impl Fn(&Cluster) -> Option<&Owner>,
+    review: &Review,
+    view: &View<'_>,
+) -> Option<Finding> {
+    if review.operation == Operation::Update {
+        let added = owners::added(review, view)?;
+        return Some(added.finding(&goes(rule, kind, owner, false, review, view)?, review, view));
+    }
+    let all = match &review.old {
+        // Orphaning the dependents of a definition still deletes its objects, and what those own.
+        Some(Object::Definition(it)) => {
+            let ours = it.metadata.name == format!("{}.{}", kind.plural(), kind.group());
+            ours.then_some(true)?
+        }
+        Some(it) if it.meta().going() || review.options.orphans() => return None,
+        _ => false,
+    };
+    goes(rule, kind, owner, all, review, view)
+}
+
+/// Returns a finding about the clusters with data that would be deleted: those of one object, or all.
+fn goes(
+    rule: &Rule,
+    kind: Kind,
+    owner: impl Fn(&Cluster) -> Option<&Owner>,
+    all: bool,
+    review: &Review,
+    view: &View<'_>,
+) -> Option<Finding> {
+    let (ns, object) = (&review.namespace, &review.name);
+    let goes =
+        |it: &&Cluster| owner(it).is_some_and(|owner| all || it.id.namespace == *ns && owner.name == *object);
+    let lives = |it: &&Cluster| it.has_data() || view.state(it) == State::Unknown;
+    let waits = |it: &&Cluster| view.state(it) == State::Stopped && it.keeps_claims();
+    let mut clusters: Vec<_> = view.clusters().filter(|it| goes(it) && lives(it) && !waits(it)).collect();
+    clusters.sort_by(|a, b| a.id.cmp(&b.id));
+    let Some(first) = clusters.first() else {
+        let says = format!("clusters may be deleted with it ({})", view.seen());
+        let unknown = view.freshness != Freshness::Current;
+        return unknown.then(|| rule.finding(Verdict::Unknown, "", says, WHY, UNTIL_SEEN));
+    };
+    let confirmed = confirmation(review, rule.id, view);
+    let (says, instead) = if all {
+        let others = match clusters.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let keep = format!("to keep the clusters: delete each {} with --cascade=orphan first", kind.name());
+        (
+            format!("deleting it deletes every {}, and with them cluster {}{others}", kind.name(), first.id),
+            say(keep).or(say("to remove them permanently: take backups, then ").and(confirmed)),
+        )
+    } else {
+        let orphan =
+            format!("kubectl -n {ns} delete {} {object} --cascade=orphan", kind.name().to_lowercase());
+        let keep = say("to keep the cluster without its operator: ").run(Command::new(orphan));
+        let pause = say("to remove it temporarily: ").run(first.stop_command()).say(", then delete it");
+        // An operator that drives its cluster would undo the stop.
+        let stops = first.keeps_claims() && driver::of(&first.workload).is_none();
+        let keep = if stops { keep.or(pause) } else { keep };
+        (
+            format!("deleting it deletes cluster {} ({})", first.id.name, view.describe(first)),
+            keep.or(say("to remove the cluster permanently: take a backup, then ").and(confirmed)),
+        )
+    };
+    Some(rule.finding(Verdict::Deny, "", says, WHY, instead))
+}
