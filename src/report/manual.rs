@@ -6,7 +6,7 @@
 pub fn rendered(page: &str, width: usize, colour: bool) -> String {
     let (mut out, mut paragraph, mut example) = (String::new(), String::new(), false);
     for line in page.lines() {
-        let fence = line.starts_with("```");
+        let fence = line.trim_start().starts_with("```");
         let apart = fence || example || line.trim().is_empty() || line.starts_with('#') || begins_item(line);
         if apart {
             flush(&mut paragraph, width, colour, &mut out);
@@ -96,13 +96,13 @@ fn shown(word: &str, colour: bool) -> String {
 mod tests {
     use super::*;
 
-    const PAGE: &str = "G98: one thing.\n\nRefuses what is\nrather long, and `kubectl get pods` stays whole.\n\n# Why\n\n```text\nspec: {a: 1}\n```\n\n* an item that is longer than a line\n* another\n1. first\n";
+    const PAGE: &str = "G98: one thing.\n\nRefuses what is\nrather long, and `kubectl get pods` stays whole.\n\n# Why\n\n```text\nspec: {a: 1}\n```\n\n* an item that is longer than a line\n* another\n1. first\n\n   ```sh\n   kubectl get nodes\n   ```\n2. second\n";
 
     #[test]
     fn a_page_ends_where_the_terminal_does() {
         assert_eq!(
             rendered(PAGE, 30, false),
-            "G98: one thing.\n\nRefuses what is rather long,\nand `kubectl get pods` stays\nwhole.\n\nWHY\n\n    spec: {a: 1}\n\n* an item that is longer than\n  a line\n* another\n1. first\n"
+            "G98: one thing.\n\nRefuses what is rather long,\nand `kubectl get pods` stays\nwhole.\n\nWHY\n\n    spec: {a: 1}\n\n* an item that is longer than\n  a line\n* another\n1. first\n\n       kubectl get nodes\n2. second\n"
         );
         let coloured = rendered(PAGE, 30, true);
         assert!(
