@@ -46,7 +46,7 @@ pub enum Kill {
 
 /// Kills these processes one after the other, with pauses of `between`. Returns when every server runs again.
 pub fn killed_all(galera: &Galera<'_>, what: Kill, pods: &[&str], between: Duration) {
-    let before = restarts(galera);
+    let before = runs(galera);
     // A server may be between two starts.
     let found = pods.iter().map(|pod| {
         let runs = || process(|path| is_server(path, pod)).ok_or_else(String::new);
@@ -62,12 +62,7 @@ pub fn killed_all(galera: &Galera<'_>, what: Kill, pods: &[&str], between: Durat
         }
         thread::sleep(between);
     }
-    patiently("every server is started again", || {
-        let now = restarts(galera);
-        let again = |ordinal: usize| now[ordinal] > before[ordinal];
-        let all = (0..3).all(|it| again(it) || !pods.contains(&&*galera.member(it)));
-        if all { Ok(()) } else { Err(format!("{before:?}, now {now:?}")) }
-    });
+    until_started_again(galera, &before, pods);
 }
 
 /// Stops the server of a pod; it does nothing more until it is killed.
@@ -237,13 +232,32 @@ fn holds(path: &Path, server: &Path) -> bool {
 
 /// Returns how often the server's container of each member was restarted.
 pub fn restarts(galera: &Galera<'_>) -> Vec<u64> {
-    let count = |pod: String| {
+    runs(galera).into_iter().map(|(_, restarts)| restarts).collect()
+}
+
+/// Returns the uid of each member's pod, and how often its server's container was restarted.
+fn runs(galera: &Galera<'_>) -> Vec<(String, u64)> {
+    let run = |pod: String| {
         let pod = galera.pod(&pod).unwrap_or_default();
         let all = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
         let server = all.iter().find(|it| it["name"] == "mariadb");
-        server.and_then(|it| it["restartCount"].as_u64()).unwrap_or_default()
+        let restarts = server.and_then(|it| it["restartCount"].as_u64()).unwrap_or_default();
+        (pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), restarts)
     };
-    (0..3).map(|ordinal| count(galera.member(ordinal))).collect()
+    (0..3).map(|ordinal| run(galera.member(ordinal))).collect()
+}
+
+/// Waits until the servers of these members were started again: in the same pods, or in others, which an operator may create.
+fn until_started_again(galera: &Galera<'_>, before: &[(String, u64)], pods: &[&str]) {
+    patiently("every server is started again", || {
+        let now = runs(galera);
+        let again = |ordinal: usize| {
+            let ((pod, restarts), (earlier, less)) = (&now[ordinal], &before[ordinal]);
+            !pod.is_empty() && (pod != earlier || restarts > less)
+        };
+        let all = (0..3).all(|it| again(it) || !pods.contains(&&*galera.member(it)));
+        if all { Ok(()) } else { Err(format!("{before:?}, now {now:?}")) }
+    });
 }
 
 /// Does what G16 asks for. Without it, members from the seed documents do not find each other after a power failure.
@@ -260,7 +274,7 @@ pub fn all_servers_die_while_one_is_behind(galera: &Galera<'_>) {
     for pod in &pods {
         galera.ask(pod, "SET SESSION wsrep_sync_wait=15; SELECT COUNT(*) FROM shop.late");
     }
-    let before = restarts(galera);
+    let before = runs(galera);
     let behind = &pods[2];
     thread::scope(|scope| {
         scope.spawn(|| galera.sql(behind, "FLUSH TABLES WITH READ LOCK; SELECT SLEEP(600)"));
@@ -278,11 +292,7 @@ pub fn all_servers_die_while_one_is_behind(galera: &Galera<'_>) {
         assert_eq!(late_rows(galera, 2), Some(0), "it is behind");
         kill_servers(&pods.each_ref().map(String::as_str));
     });
-    patiently("every server is started again", || {
-        let now = restarts(galera);
-        let all = now.iter().zip(&before).all(|(now, before)| now > before);
-        if all { Ok(()) } else { Err(format!("{before:?}, now {now:?}")) }
-    });
+    until_started_again(galera, &before, &pods.each_ref().map(String::as_str));
 }
 
 /// Returns how many of the ten rows a member has, or `None` if it does not serve.
