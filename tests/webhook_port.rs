@@ -154,7 +154,7 @@ async fn a_connection_that_broke_is_not_counted_as_open() {
     timeout(PATIENCE, closed).await.expect("it is not open any more");
 }
 
-/// API servers keep idle connections for 90 seconds; the deadline for headers that have begun is 10 seconds.
+/// API servers keep idle connections for 90 seconds; the deadline for the first headers is 10 seconds.
 #[tokio::test]
 async fn an_idle_connection_is_kept_and_slow_headers_are_not() {
     let served = served(None).await;

@@ -16,8 +16,8 @@ use crate::writer::Writer;
 
 const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
 
-/// The operator alone, before the guard is installed: after a power failure the cluster forms without an identity, or its members differ. If this no longer fails,
-/// the other drill proves less.
+/// The operator alone, before the guard is installed: after a power failure the cluster forms without an identity, or its members
+/// differ. If this no longer fails, the other drill proves less.
 #[test]
 fn alone_it_lets_members_differ() {
     let lab = with_operator();

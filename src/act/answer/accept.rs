@@ -35,8 +35,8 @@ use crate::act::telemetry::chain;
 const MOST_CONNECTIONS: usize = 512;
 /// The number of open connections to the operations port: probes, and one or two scrapes of the metrics.
 const MOST_PROBES: usize = 32;
-/// The bytes of answers that clients have not read yet, over all connections of a port: 256 answers of the maximum length, and a
-/// quarter of the memory limit in the chart.
+/// The bytes of answers that clients have not read yet, over all connections of a port, without the last pieces, which wait in
+/// hyper and TLS: 256 answers of the maximum length, and a quarter of the memory limit in the chart.
 const MAX_UNREAD_BYTES: usize = 256 * LONGEST_ANSWER;
 /// The maximum length of a request's headers in bytes; an API server sends some 500 bytes.
 const LARGEST_HEADERS: usize = 16 * 1024;
@@ -244,8 +244,8 @@ where
     }
 }
 
-/// Returns the body in pieces, so that a client that reads none of them cannot pile them up in hyper. The request is in flight until
-/// hyper has taken the last one.
+/// Returns the body in pieces, so that a client that reads none of them cannot pile them up in hyper. The request is in flight
+/// until hyper has taken the last one.
 fn in_pieces(body: Body, in_flight: InFlight) -> Body {
     let length = body.size_hint().exact().unwrap_or_default();
     in_flight.holds(usize::try_from(length).unwrap_or(usize::MAX));

@@ -15,11 +15,11 @@ use tokio::sync::SetOnce;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// The time for the headers of a first request, from the end of the handshake.
 const HEADERS: Duration = Duration::from_secs(10);
-/// The time for which a connection that was served waits for its next request. API servers keep one for 90 seconds, and they must close it first: otherwise
-/// a request may be lost on its way to a connection that is being closed.
+/// The time for which a connection that was served waits for its next request. API servers keep one for 90 seconds, and they must
+/// close it first: otherwise a request may be lost on its way to a connection that is being closed.
 const IDLE: Duration = Duration::from_secs(120);
-/// The time from the headers to the end of the answer, which ends when the client has read almost all of it; the body of the request
-/// has a shorter deadline of its own.
+/// The time from the headers to the end of the answer, which ends when the client has read almost all of it; the body of the
+/// request has a shorter deadline of its own.
 const REQUEST: Duration = Duration::from_secs(20);
 /// The age from which a request counts as slow when a slot is needed. A real request ends long before, unless it waits for a
 /// reservation; a longer wait protects no cluster.
@@ -155,6 +155,8 @@ pub(super) struct Slot {
 pub(super) struct InFlight {
     all: Arc<Connections>,
     connection: Arc<Connection>,
+    /// When it began.
+    begun: Instant,
     /// Whether the answer has a success status.
     pub(super) served: bool,
 }
@@ -210,9 +212,9 @@ impl Connections {
 
     /// Records that a request begins. Over HTTP/1.1 a connection has one at a time.
     pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>) -> InFlight {
-        let mut it = connection.progress();
-        (it.stage, it.since) = (Stage::Asking, Instant::now());
-        InFlight { all: Arc::clone(self), connection: Arc::clone(connection), served: false }
+        let (begun, mut it) = (Instant::now(), connection.progress());
+        (it.stage, it.since) = (Stage::Asking, begun);
+        InFlight { all: Arc::clone(self), connection: Arc::clone(connection), begun, served: false }
     }
 
     /// Records the length of the answer that a connection holds. While all answers together exceed the limit, the connection is
@@ -253,8 +255,11 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.holds(0);
         let mut it = self.connection.progress();
-        (it.stage, it.since) = (Stage::Waiting, Instant::now());
         it.served |= self.served;
+        // hyper may read the next request before it drops the body of this answer.
+        if it.since == self.begun {
+            (it.stage, it.since) = (Stage::Waiting, Instant::now());
+        }
     }
 }
 

@@ -12,8 +12,6 @@ use facts::view::{Cluster, Freshness, State, View};
 use facts::way_out::{Command, say};
 use objects::{Kind, Object, Owner};
 
-const WHY: &str = "everything that it owns is deleted with it, at once: members, Services and configuration; no rule can stop the garbage collector";
-
 /// Judges a request by which an object of this kind is deleted, or all of them, with the clusters that they own; `owner` returns the
 /// object of this kind that owns a cluster.
 pub fn end(
@@ -52,13 +50,20 @@ fn goes(
     let goes =
         |it: &&Cluster| owner(it).is_some_and(|owner| all || it.id.namespace == *ns && owner.name == *object);
     let lives = |it: &&Cluster| it.has_data() || view.state(it) == State::Unknown;
-    let waits = |it: &&Cluster| view.state(it) == State::Stopped && it.keeps_claims();
+    // `gatera stop` stops no cluster that an operator drives.
+    let driven = |it: &Cluster| driver::of(&it.workload).is_some();
+    let waits = |it: &&Cluster| !driven(it) && view.state(it) == State::Stopped && it.keeps_claims();
+    let why = format!(
+        "the {} of a cluster owns all of its objects: the garbage collector deletes members, Services and configuration at once, and no \
+         rule can stop it",
+        kind.name()
+    );
     let mut clusters: Vec<_> = view.clusters().filter(|it| goes(it) && lives(it) && !waits(it)).collect();
     clusters.sort_by(|a, b| a.id.cmp(&b.id));
     let Some(first) = clusters.first() else {
         let says = format!("clusters may be deleted with it ({})", view.seen());
         let unknown = view.freshness != Freshness::Current;
-        return unknown.then(|| rule.finding(Verdict::Unknown, "", says, WHY, UNTIL_SEEN));
+        return unknown.then(|| rule.finding(Verdict::Unknown, "", says, why, UNTIL_SEEN));
     };
     let confirmed = confirmation(review, rule.id, view);
     let (says, instead) = if all {
@@ -76,13 +81,12 @@ fn goes(
             format!("kubectl -n {ns} delete {} {object} --cascade=orphan", kind.name().to_lowercase());
         let keep = say("to keep the cluster without its operator: ").run(Command::new(orphan));
         let pause = say("to remove it temporarily: ").run(first.stop_command()).say(", then delete it");
-        // An operator that drives its cluster would undo the stop.
-        let stops = first.keeps_claims() && driver::of(&first.workload).is_none();
+        let stops = first.keeps_claims() && !driven(first);
         let keep = if stops { keep.or(pause) } else { keep };
         (
             format!("deleting it deletes cluster {} ({})", first.id.name, view.describe(first)),
             keep.or(say("to remove the cluster permanently: take a backup, then ").and(confirmed)),
         )
     };
-    Some(rule.finding(Verdict::Deny, "", says, WHY, instead))
+    Some(rule.finding(Verdict::Deny, "", says, why, instead))
 }

@@ -298,7 +298,7 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
             let known = known.and_then(|it| condition::way_out_of(it, cluster, view));
             let instead = known
                 .unwrap_or_else(|| run(cluster.status_command()))
-                .then("repeat the command when it is Ready");
+                .then("repeat the command when all that remain are Ready");
             refuse(Verdict::Deny, "a remaining member is not Ready", instead)
         }
     }

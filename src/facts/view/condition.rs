@@ -181,7 +181,7 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Diagnosis> {
     transfer::matter(cluster, view.now).into_iter().chain(by_condition).collect()
 }
 
-/// Returns the way out for a member that is not Ready; `None` where it only starts.
+/// Returns the way out for a member that is not Ready; `None` if it only starts, or if the whole cluster has a condition.
 pub fn way_out_of(member: &Member, cluster: &Cluster, view: &View<'_>) -> Option<WayOut> {
     let all = matters(cluster, view);
     let own = all.iter().find(|it| it.members.contains(&member.name));
