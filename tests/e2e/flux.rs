@@ -61,25 +61,9 @@ impl Engine for Flux {
     }
 
     fn release(&self, shop: &Shop<'_>, values: &Value) -> Value {
-        let again = json!({ "strategy": { "name": "RetryOnFailure", "retryInterval": "15s" } });
-        json!({
-            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
-            "metadata": { "name": shop.galera.name },
-            "spec": {
-                "releaseName": shop.galera.name,
-                "chart": { "spec": {
-                    "chart": "charts/galera",
-                    "sourceRef": { "kind": "GitRepository", "name": "day" },
-                    "reconcileStrategy": "Revision",
-                } },
-                "interval": "20s",
-                "timeout": "2m",
-                "install": again,
-                "upgrade": again,
-                "driftDetection": { "mode": "enabled" },
-                "values": values,
-            },
-        })
+        let mut release = release(&shop.galera.name, "charts/galera", "day");
+        release["spec"]["values"] = values.clone();
+        release
     }
 
     fn shows_removal(&self, way: Way) -> &'static str {
@@ -121,31 +105,37 @@ impl Engine for Flux {
             "metadata": { "name": "gatera", "namespace": NAMESPACE },
             "spec": { "url": repository.url(), "ref": { "branch": "main" }, "interval": "5s" },
         });
-        let again = json!({ "strategy": { "name": "RetryOnFailure", "retryInterval": "15s" } });
-        let release = json!({
-            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
-            "metadata": { "name": "gatera", "namespace": NAMESPACE },
-            "spec": {
-                "releaseName": "gatera",
-                "chart": { "spec": {
-                    "chart": "charts/gatera",
-                    "valuesFiles": ["charts/gatera/values.yaml", "values.yaml"],
-                    "sourceRef": { "kind": "GitRepository", "name": "gatera" },
-                    "reconcileStrategy": "Revision",
-                } },
-                "interval": "20s",
-                "timeout": "2m",
-                "install": again,
-                "upgrade": again,
-                "driftDetection": { "mode": "enabled" },
-            },
-        });
+        let mut release = release("gatera", "charts/gatera", "gatera");
+        release["metadata"]["namespace"] = json!(NAMESPACE);
+        release["spec"]["chart"]["spec"]["valuesFiles"] = json!(["charts/gatera/values.yaml", "values.yaml"]);
         vec![source, release]
     }
 
     fn shows_the_guard(&self, lab: &ControlPlane, commit: &str) -> (bool, String) {
         released(lab, NAMESPACE, "gatera", commit)
     }
+}
+
+/// Returns a release of a chart in a GitRepository.
+fn release(name: &str, chart: &str, repository: &str) -> Value {
+    let again = json!({ "strategy": { "name": "RetryOnFailure", "retryInterval": "15s" } });
+    json!({
+        "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+        "metadata": { "name": name },
+        "spec": {
+            "releaseName": name,
+            "chart": { "spec": {
+                "chart": chart,
+                "sourceRef": { "kind": "GitRepository", "name": repository },
+                "reconcileStrategy": "Revision",
+            } },
+            "interval": "20s",
+            "timeout": "2m",
+            "install": again,
+            "upgrade": again,
+            "driftDetection": { "mode": "enabled" },
+        },
+    })
 }
 
 /// Returns whether this commit of a release is there and all is well, and what Flux shows.
