@@ -249,12 +249,14 @@ where
 fn in_pieces(body: Body, in_flight: InFlight) -> Body {
     let length = body.size_hint().exact().unwrap_or_default();
     in_flight.holds(usize::try_from(length).unwrap_or(usize::MAX));
+    in_flight.takes();
     let whole = (body.into_data_stream(), Bytes::new(), in_flight);
     Body::from_stream(stream::try_unfold(whole, async |(mut body, mut rest, in_flight)| {
         if rest.is_empty() {
             let Some(data) = body.try_next().await? else { return Ok(None) };
             rest = data;
         }
+        in_flight.takes();
         let piece = rest.split_to(PIECE.min(rest.len()));
         Ok::<_, axum::Error>(Some((piece, (body, rest, in_flight))))
     }))

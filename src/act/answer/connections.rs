@@ -21,6 +21,8 @@ const IDLE: Duration = Duration::from_secs(120);
 /// The time from the headers to the end of the answer, which ends when the client has read almost all of it; the body of the
 /// request has a shorter deadline of its own.
 const REQUEST: Duration = Duration::from_secs(20);
+/// The time for which a piece of an answer waits until hyper takes it, which it does while the client reads.
+const UNREAD: Duration = Duration::from_secs(5);
 /// The age from which a request counts as slow when a slot is needed. A real request ends long before, unless it waits for a
 /// reservation; a longer wait protects no cluster.
 const SLOW: Duration = Duration::from_secs(2);
@@ -41,6 +43,8 @@ pub(super) struct ConnectionProgress {
     stage: Stage,
     /// When this stage began.
     since: Instant,
+    /// When the last piece of the current answer was taken, or offered if none was.
+    taken: Option<Instant>,
     /// The length of the current answer in bytes.
     held: usize,
     /// Whether a request on this connection was answered with success.
@@ -51,11 +55,14 @@ pub(super) struct ConnectionProgress {
 
 impl ConnectionProgress {
     fn new(now: Instant) -> Self {
-        Self { stage: Stage::Handshake, since: now, held: 0, served: false, proven: false }
+        Self { stage: Stage::Handshake, since: now, taken: None, held: 0, served: false, proven: false }
     }
 
     /// Returns the reason to close the connection, if its stage lasts too long.
     fn overdue(&self, now: Instant) -> Option<&'static str> {
+        if self.taken.is_some_and(|taken| now.duration_since(taken) > UNREAD) {
+            return Some("slow");
+        }
         let (limit, why) = match self.stage {
             Stage::Handshake => (HANDSHAKE, "handshake"),
             Stage::Waiting if self.served => (IDLE, "idle"),
@@ -213,7 +220,7 @@ impl Connections {
     /// Records that a request begins. Over HTTP/1.1 a connection has one at a time.
     pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>) -> InFlight {
         let (begun, mut it) = (Instant::now(), connection.progress());
-        (it.stage, it.since) = (Stage::Asking, begun);
+        (it.stage, it.since, it.taken) = (Stage::Asking, begun, None);
         InFlight { all: Arc::clone(self), connection: Arc::clone(connection), begun, served: false }
     }
 
@@ -239,6 +246,11 @@ impl Connections {
 }
 
 impl InFlight {
+    /// Records that hyper takes a piece of the answer, or is offered the first one.
+    pub(super) fn takes(&self) {
+        self.connection.progress().taken = Some(Instant::now());
+    }
+
     /// Sets the length of the answer.
     pub(super) fn holds(&self, bytes: usize) {
         self.all.hold(&self.connection, bytes);
@@ -258,7 +270,7 @@ impl Drop for InFlight {
         it.served |= self.served;
         // hyper may read the next request before it drops the body of this answer.
         if it.since == self.begun {
-            (it.stage, it.since) = (Stage::Waiting, Instant::now());
+            (it.stage, it.since, it.taken) = (Stage::Waiting, Instant::now(), None);
         }
     }
 }

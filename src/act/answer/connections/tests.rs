@@ -19,11 +19,13 @@ fn each_stage_has_its_time() {
     let open = ConnectionProgress { stage: Stage::Waiting, ..connected.clone() };
     let served = ConnectionProgress { served: true, ..open.clone() };
     let asking = ConnectionProgress { stage: Stage::Asking, ..served.clone() };
+    let stuck = ConnectionProgress { taken: Some(at(3, now)), ..asking.clone() };
     for (what, it, fine, over, why) in [
         ("a handshake", connected, 5, 6, "handshake"),
         ("the first headers", open, 10, 11, "slow"),
         ("an idle connection", served, 120, 121, "idle"),
-        ("a request without end, or whose answer is not read", asking, 20, 21, "slow"),
+        ("a request without end, or an answer that is read too slowly", asking, 20, 21, "slow"),
+        ("an answer that the client does not take", stuck, 8, 9, "slow"),
     ] {
         assert_eq!(it.overdue(at(fine, now)), None, "{what}");
         assert_eq!(it.overdue(at(over, now)), Some(why), "{what}");
@@ -75,6 +77,23 @@ fn when_all_slots_are_taken_the_least_worth_makes_way() {
         newcomers.push(newcomer);
     }
     assert!(!slots[0].connection.ends() && all.enter(Instant::now()).is_none(), "proven callers stay");
+}
+
+/// hyper may read the next request before it drops the body of an answer.
+#[test]
+fn the_end_of_an_answer_leaves_the_next_request_alone() {
+    let all = Connections::new(1, 1000);
+    let slot = all.enter(Instant::now()).unwrap();
+    let mut first = all.begin(&slot.connection);
+    first.begun = first.begun.checked_sub(SLOW).unwrap();
+    first.takes();
+    let next = all.begin(&slot.connection);
+    let since = slot.connection.progress().since;
+    drop(first);
+    let progress = slot.connection.progress().clone();
+    assert_eq!((progress.stage, progress.since, progress.taken), (Stage::Asking, since, None));
+    drop(next);
+    assert_eq!(slot.connection.progress().stage, Stage::Waiting);
 }
 
 #[test]
