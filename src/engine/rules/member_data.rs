@@ -129,8 +129,7 @@ fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>)
 /// Returns a finding if the data directory is unknown, and one volume for all members is mounted where images keep the data.
 fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Option<Finding> {
     let places = DATA_DIRECTORIES.into_iter().map(|it| Place::at(new, server, it.to_owned()));
-    let is_lost_with_pod = |it: &Place| goes_with_the_pod(new, it);
-    places.filter(|it| !is_lost_with_pod(it)).find_map(|it| on_volume(ns, new, &it, view))
+    places.filter(|it| !goes_with_the_pod(new, it)).find_map(|it| on_volume(ns, new, &it, view))
 }
 
 /// Returns a finding if no volume holds the data. A volume at another path may hold it, because of an option that is not visible.

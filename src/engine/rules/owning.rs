@@ -27,10 +27,10 @@ pub fn end(
     }
     let all = match &review.old {
         // Orphaning the dependents of a definition still deletes its objects, and what those own.
-        Some(Object::Definition(it)) => {
-            let ours = it.metadata.name == format!("{}.{}", kind.plural(), kind.group());
-            ours.then_some(true)?
+        Some(Object::Definition(it)) if it.metadata.name == format!("{}.{}", kind.plural(), kind.group()) => {
+            true
         }
+        Some(Object::Definition(_)) => return None,
         Some(it) if it.meta().going() || review.options.orphans() => return None,
         _ => false,
     };
@@ -47,7 +47,7 @@ fn goes(
     view: &View<'_>,
 ) -> Option<Finding> {
     let (ns, object) = (&review.namespace, &review.name);
-    let goes =
+    let is_owned =
         |it: &&Cluster| owner(it).is_some_and(|owner| all || it.id.namespace == *ns && owner.name == *object);
     let lives = |it: &&Cluster| it.has_data() || view.state(it) == State::Unknown;
     // `gatera stop` stops no cluster that an operator drives.
@@ -58,7 +58,7 @@ fn goes(
          rule can stop it",
         kind.name()
     );
-    let mut clusters: Vec<_> = view.clusters().filter(|it| goes(it) && lives(it) && !waits(it)).collect();
+    let mut clusters: Vec<_> = view.clusters().filter(|it| is_owned(it) && lives(it) && !waits(it)).collect();
     clusters.sort_by(|a, b| a.id.cmp(&b.id));
     let Some(first) = clusters.first() else {
         let says = format!("clusters may be deleted with it ({})", view.seen());
