@@ -171,6 +171,26 @@ mod tests {
         }
     }
 
+    struct Gone;
+
+    impl Write for Gone {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn a_command_goes_on_without_a_reader_unless_it_listens() {
+        let mut out = Folded::new(Gone, None);
+        assert!(out.write_all(b"a\n").is_ok() && out.flush().is_ok());
+        let failed = out.listener().write_all(b"a\n").unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::BrokenPipe);
+        assert!(out.flush().is_err());
+    }
+
     #[test]
     fn a_question_is_asked_before_its_line_ends() {
         let mut screen = Vec::new();
