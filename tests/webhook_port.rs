@@ -94,7 +94,8 @@ impl Served {
 }
 
 fn allowed(answer: &Answered) -> bool {
-    let (status, _, text) = answer;
+    let (status, headers, text) = answer;
+    assert_eq!(headers["content-length"], text.len().to_string(), "known, though the body comes in pieces");
     *status == StatusCode::OK && serde_json::from_str::<Value>(text).unwrap()["response"]["allowed"] == true
 }
 
