@@ -58,6 +58,8 @@ impl ControlPlane {
     ) -> Result<Output, Error> {
         let mut child = command
             .env("KUBECONFIG", self.kubeconfig(user))
+            // It ends before collecting garbage is worth the time.
+            .env("GOGC", "off")
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
