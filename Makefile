@@ -38,7 +38,7 @@ sim: ## run deep searches: simulated clusters, users and faults, with events of 
 ALONE = recover seed guard_life
 # These take long and run as drills; the UNGUARDED ones begin without the guard, each in a lab of its own.
 UNGUARDED = unguarded from_before
-DRILLS = drills driven day flux argo_cd scarce bitnami figures passwd rolling orphaned outage volumes hangs held foreign odd odd_ends tls wordpress kudo upgrade healthcheck weather
+DRILLS = drills driven day flux argo_cd scarce bitnami figures passwd rolling orphaned outage volumes hangs held foreign odd odd_ends tls metrics wordpress kudo upgrade healthcheck weather
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## test real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
@@ -66,6 +66,9 @@ e2e-bitnami e2e-figures:
 	images=$$(tests/e2e/images/build.sh bitnami)/more && \
 	GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} $(E2E) --nocapture --test-threads=1 $(@:e2e-%=%)::
 
+e2e-metrics:
+	images=$$(tests/e2e/images/build.sh exporter)/more && GATERA_EXPORTER_IMAGE=$$images/exporter.tar $(E2E) --nocapture --test-threads=1 metrics::
+
 # With GATERA_MARIADB_OPERATOR, a checkout of its repository, the real operator drives the cluster.
 e2e-driven:
 	image=$${GATERA_MARIADB_OPERATOR:+$$(tests/e2e/images/build.sh operator)/more/operator.tar} && \
@@ -75,9 +78,9 @@ e2e-%:
 	$(E2E) --nocapture --test-threads=1 $*::
 
 drills: gatera-image ## test every kind of power failure and outage during writes; upgrades; Flux, Argo CD; Bitnami; WordPress in a browser; KUDO (root, Linux, mvn, redis; MARIADB=11.8)
-	$(WITH_ENGINES) images=$$(tests/e2e/images/build.sh bitnami wordpress browser kudo)/more && \
+	$(WITH_ENGINES) images=$$(tests/e2e/images/build.sh bitnami wordpress browser kudo exporter)/more && \
 	$(WITH_OTHERS) GATERA_BITNAMI_IMAGE=$${GATERA_BITNAMI_IMAGE:-$$images/bitnami.tar} \
-	GATERA_WORDPRESS_IMAGE=$$images/wordpress.tar GATERA_BROWSER_IMAGE=$$images/browser.tar GATERA_KUDO_IMAGE=$$images/kudo.tar \
+	GATERA_WORDPRESS_IMAGE=$$images/wordpress.tar GATERA_BROWSER_IMAGE=$$images/browser.tar GATERA_KUDO_IMAGE=$$images/kudo.tar GATERA_EXPORTER_IMAGE=$$images/exporter.tar \
 	$(E2E) --nocapture --test-threads=1 $(DRILLS:%=%::)
 	@$(MAKE) --no-print-directory --jobs=1 --keep-going $(UNGUARDED:%=e2e-%)
 

@@ -37,13 +37,14 @@ fn what_is_created_for_others_is_as_they_define_it() {
     let ns = plane.namespace("definitions");
     let issuer = "--set=tls.issuerRef.name=ours";
     let monitored = "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true";
+    let asked = "--set=metrics.enabled=true,metrics.existingSecret=ours,metrics.serviceMonitor.enabled=true";
     for (text, kinds) in [
         (
             EXAMPLES.replace("namespace: gatera}", &format!("namespace: {ns}}}")),
             "IssuerCertificateIssuerCertificate",
         ),
         (rendered(plane, &ns, "gatera", &[issuer, monitored]), "CertificatePrometheusRuleServiceMonitor"),
-        (rendered(plane, &ns, "galera", &[issuer]), "Certificate"),
+        (rendered(plane, &ns, "galera", &[issuer, asked]), "CertificateServiceMonitor"),
     ] {
         let apply = [
             "apply",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rendered;
+use super::{INSTANCE, rendered, template};
 
 #[test]
 fn what_can_be_chosen_arrives() {
@@ -51,6 +51,53 @@ fn what_can_be_chosen_arrives() {
         assert!(selector.selects(&labels), "{labels:?}");
     }
     assert!(!rendered(&[]).contains_key("NetworkPolicy/galera-instance-galera"));
+}
+
+/// One exporter asks each member, and no selector of the members selects it.
+#[test]
+fn an_exporter_asks_each_member() {
+    let flags = [
+        "--set=metrics.enabled=true,metrics.existingSecret=ours,metrics.image.registry=r.example,nodeCount=5",
+        "--set=metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.team=db,ports.mysql=3307",
+        "--set=metrics.dashboard.enabled=true",
+    ];
+    let (objects, without) = (rendered(&flags), rendered(&["--set=nodeCount=5,ports.mysql=3307"]));
+    let added: Vec<_> = objects.keys().filter(|it| !without.contains_key(*it)).collect();
+    assert_eq!(
+        added,
+        [
+            "ConfigMap/galera-instance-dashboard",
+            "Deployment/galera-instance-exporter",
+            "Service/galera-instance-exporter",
+            "ServiceMonitor/galera-instance-exporter"
+        ]
+    );
+    let set = "StatefulSet/galera-instance-galera";
+    assert_eq!(objects[set]["spec"], without[set]["spec"], "members do not restart for it");
+
+    let deployment = &objects["Deployment/galera-instance-exporter"]["spec"]["template"];
+    let pod = &deployment["spec"];
+    assert_eq!(pod["containers"][0]["image"], "r.example/prom/mysqld-exporter:v0.19.0");
+    assert_eq!(pod["volumes"][0]["secret"]["secretName"], "ours");
+    let labels = &deployment["metadata"]["labels"];
+    for service in ["hs", "cs"] {
+        let selector = &objects[&format!("Service/galera-instance-{service}")]["spec"]["selector"];
+        assert_ne!(selector["app"], labels["app"], "clients of {service} would reach the exporter");
+    }
+
+    let monitor = &objects["ServiceMonitor/galera-instance-exporter"];
+    assert_eq!(monitor["metadata"]["labels"]["team"], "db");
+    let endpoints = monitor["spec"]["endpoints"].as_array().unwrap();
+    assert_eq!(endpoints.len(), 5);
+    assert_eq!(endpoints[4]["params"]["target"][0], "galera-instance-galera-4.galera-instance-hs:3307");
+    assert_eq!(endpoints[4]["relabelings"][0]["replacement"], "galera-instance-galera-4");
+    let board = objects["ConfigMap/galera-instance-dashboard"]["data"]["galera.json"].as_str().unwrap();
+    let file = std::fs::read_to_string(format!("{}/files/dashboard.json", super::CHART)).unwrap();
+    assert_eq!(board.trim_end(), file.trim_end());
+
+    let refused = template(INSTANCE, &["--set=metrics.enabled=true"]);
+    let words = "metrics.enabled without metrics.existingSecret: the exporter logs in to the members, so it needs an account; README.md of the chart shows how to make it";
+    assert!(refused.status != 0 && refused.stderr.contains(words), "{refused}");
 }
 
 #[test]

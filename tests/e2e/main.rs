@@ -36,6 +36,7 @@ mod kudo;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod mariadb_operator;
+mod metrics;
 mod nodes;
 mod odd;
 mod odd_ends;

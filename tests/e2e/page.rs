@@ -19,6 +19,15 @@ fn blocks() -> Vec<String> {
     PAGE.split("```sh").skip(1).map(block).collect()
 }
 
+/// Returns the blocks of commands in a section of charts/galera/README.md.
+pub fn of_galera(section: &str) -> Vec<String> {
+    let page = include_str!("../../charts/galera/README.md");
+    let (_, section) = page.split_once(&format!("\n## {section}\n")).expect("the section");
+    let (section, _) = section.split_once("\n## ").expect("the next one");
+    let block = |rest: &str| rest.split_once("```").expect("its end").0.trim().to_owned();
+    section.split("```sh").skip(1).map(block).collect()
+}
+
 /// Runs a block of commands in one shell, after `head`.
 pub fn shell(galera: &Galera<'_>, head: &str, block: &str) -> Output {
     println!("{block}");

@@ -7,19 +7,9 @@ use crate::galera::{Galera, patiently};
 use crate::guard::{chart, guarded};
 use crate::install::{formed, password};
 use crate::lab::User;
-use crate::page::shell;
+use crate::page::{of_galera, shell};
 use crate::power;
 use crate::writer::Writer;
-
-const PAGE: &str = include_str!("../../charts/galera/README.md");
-
-/// Returns the blocks of commands in the section about TLS.
-fn blocks() -> Vec<String> {
-    let (_, section) = PAGE.split_once("\n## TLS\n").expect("the section");
-    let (section, _) = section.split_once("\n## ").expect("the next one");
-    let block = |rest: &str| rest.split_once("```").expect("its end").0.trim().to_owned();
-    section.split("```sh").skip(1).map(block).collect()
-}
 
 /// Returns whether a server sends data before its client does, as the group does without TLS.
 fn greets(galera: &Galera<'_>, ordinal: usize) -> bool {
@@ -57,7 +47,7 @@ fn a_plain_cluster_moves_to_tls_is_renewed_and_goes_back_and_no_row_is_lost() {
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     let writer = Writer::start(&galera, &password(&galera));
-    let blocks = blocks();
+    let blocks = of_galera("TLS");
     let [example, certificate, first, second, renew, reload, back] = &blocks[..] else {
         panic!("other steps than were written down here: {blocks:#?}")
     };

@@ -14,6 +14,12 @@ app: galera
 instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* The selector of the exporter's pod. */}}
+{{- define "galera.exporter" -}}
+app: galera-exporter
+instance: {{ .Release.Name }}
+{{- end }}
+
 {{- define "galera.secret" -}}
 {{ .Values.auth.existingSecret | default (printf "%s-secret" .Release.Name) }}
 {{- end }}

@@ -11,6 +11,7 @@
 {{- include "galera.validate.first" . }}
 {{- include "galera.validate.secret" . }}
 {{- include "galera.validate.tls" . }}
+{{- include "galera.validate.metrics" . }}
 {{- if .Release.IsInstall }}{{ include "galera.validate.claims" . }}{{ else }}{{ include "galera.validate.upgrade" . }}{{ include "galera.validate.tlsStep" . }}{{ end }}
 {{- end }}
 
@@ -67,6 +68,12 @@
 {{- fail (printf "\n%s.tag %q is not a version: members that restart on different days would run different servers; set %s.tag to a version" $key $tag $key) }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- define "galera.validate.metrics" -}}
+{{- with .Values.metrics }}{{ if and .enabled (not .existingSecret) }}
+{{- fail "\nmetrics.enabled without metrics.existingSecret: the exporter logs in to the members, so it needs an account; README.md of the chart shows how to make it" }}
+{{- end }}{{ end }}
 {{- end }}
 
 {{- define "galera.validate.ports" -}}

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds the node lab's images from Debian packages, without a container engine, once, into a cache outside the tree.
 #
-# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: bitnami wordpress browser kudo operator
+# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: bitnami wordpress browser
+#                                kudo exporter operator
 #
 # The last line on stdout is the folder with mariadb.tar, busybox.tar, pause.tar and those of the others in more/, which `ctr images
 # import` takes; progress goes to stderr. The folder is named after the hash of everything the images are made from here, so a changed
@@ -37,7 +38,7 @@ case ${GATERA_MARIADB:-10.11} in
 esac
 
 inputs_hash() {
-    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh healthcheck.sh mariadb.cnf packages.sh wordpress* bitnami/* "$entrypoint" "$tools"/kudo/go.*;
+    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh healthcheck.sh mariadb.cnf packages.sh wordpress* bitnami/* "$entrypoint" "$tools"/kudo/go.* "$tools"/mysqld_exporter/go.*;
         [ -z "${GATERA_BITNAMI_SCRIPTS:-}" ] || find "$GATERA_BITNAMI_SCRIPTS" -type f -exec cat {} +
         [ -z "$operator" ] || { git -C "$operator" rev-parse HEAD; git -C "$operator" diff HEAD; }; } |
         sha256sum | cut -c 1-16
@@ -51,7 +52,7 @@ all_built() {
 archive_of() {
     case $1 in
     busybox | pause | mariadb) echo "$folder/$1.tar" ;;
-    bitnami | wordpress | browser | kudo | operator) echo "$folder/more/$1.tar" ;;
+    bitnami | wordpress | browser | kudo | exporter | operator) echo "$folder/more/$1.tar" ;;
     *)
         say "$0: no image is called '$1'"
         exit 2 ;;
@@ -273,6 +274,16 @@ build_kudo() {
     version=$(sed -n 's|^require github.com/kudobuilder/kudo \(v[0-9.]*\).*|\1|p' "$tools/kudo/go.mod")
     ./archive.sh "$root" '{"Env":["PATH=/root"],"Cmd":["/root/manager"]}' "$(archive_of kudo)" \
         "docker.io/kudobuilder/controller:$version"
+}
+
+# What charts/galera runs for Prometheus.
+build_exporter() {
+    root=$temporary/exporter
+    mkdir -p "$root/bin"
+    cp "$("$tools/build.sh" mysqld_exporter)/mysqld_exporter" "$root/bin/mysqld_exporter"
+    version=$(sed -n 's|.*github.com/prometheus/mysqld_exporter \(v[0-9.]*\).*|\1|p' "$tools/mysqld_exporter/go.mod")
+    ./archive.sh "$root" '{"User":"65534","Entrypoint":["/bin/mysqld_exporter"]}' "$(archive_of exporter)" \
+        "docker.io/prom/mysqld-exporter:$version"
 }
 
 # mariadb-operator, as its own Dockerfile makes it. Its module cannot be had from the Go proxy.

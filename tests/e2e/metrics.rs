@@ -1,0 +1,89 @@
+//! The exporter of charts/galera: a running cluster gets one as charts/galera/README.md says, and it answers everything that the
+//! dashboard asks for. Part of `make drills`.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::galera::{Galera, patiently};
+use crate::guard::{chart, guarded};
+use crate::install::formed;
+use crate::page::{of_galera, shell};
+
+const DASHBOARD: &str = include_str!("../../charts/galera/files/dashboard.json");
+
+/// Returns what the exporter says of one member, as a pod of the cluster reads it.
+fn probed(galera: &Galera<'_>, ordinal: usize) -> String {
+    let target = format!("{}.{}-hs:3306", galera.member(ordinal), galera.name);
+    let ask = format!(
+        "exec 3<>/dev/tcp/{}-exporter/9104 && printf 'GET /probe?target={target} HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3",
+        galera.name
+    );
+    let inside = ["exec", &galera.member(2 - ordinal), "--container=mariadb", "--", "bash", "-c", &ask];
+    galera.kubectl(&inside).stdout
+}
+
+/// Returns the value of a metric without labels.
+fn value(page: &str, metric: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(metric)?.trim().parse().ok())
+}
+
+/// Lists the metrics that the dashboard asks for.
+fn asked() -> BTreeSet<String> {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|it| it["targets"].as_array().into_iter().flatten());
+    let words = targets
+        .flat_map(|it| it["expr"].as_str().unwrap().split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+    words.filter(|it| it.starts_with("mysql_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_running_cluster_gets_an_exporter() {
+    let lab = guarded();
+    let image = env::var_os("GATERA_EXPORTER_IMAGE").map(PathBuf::from);
+    lab.import_image(&image.expect("GATERA_EXPORTER_IMAGE names its image: use `make drills`"));
+    let galera = formed(lab, "metrics");
+    let uids = || [0, 1, 2].map(|it| galera.pod(&galera.member(it)).unwrap()["metadata"]["uid"].clone());
+    let before = uids();
+
+    let blocks = of_galera("Metrics");
+    let [example, commands] = &blocks[..] else {
+        panic!("other steps than were written down here: {blocks:#?}")
+    };
+    assert_eq!(example, "ns=db I=shop");
+    let head = format!("set -e\nns={} I={}", galera.namespace, galera.name);
+    let commands = commands.replace(" charts/galera ", &format!(" {} ", chart("galera")));
+    let said = shell(&galera, &head, &commands);
+    assert!(said.status == 0 && !said.stderr.contains("[G"), "{said}");
+
+    let pages = patiently("the exporter to reach each member", || {
+        let pages = [0, 1, 2].map(|it| probed(&galera, it));
+        if pages.iter().all(|it| value(it, "mysql_up") == Some(1.0)) {
+            Ok(pages)
+        } else {
+            Err(pages[0].clone())
+        }
+    });
+    for page in &pages {
+        assert_eq!(value(page, "mysql_global_status_wsrep_local_state"), Some(4.0));
+        assert_eq!(value(page, "mysql_global_status_wsrep_cluster_size"), Some(3.0));
+        let missing: Vec<_> = asked().into_iter().filter(|it| value(page, it).is_none()).collect();
+        assert!(missing.is_empty(), "the dashboard asks for {missing:?}, and the exporter says:\n{page}");
+    }
+    assert_eq!(uids(), before, "no member was restarted");
+
+    // A member that is gone is a value, not an error.
+    galera.kubectl(&["delete", "pod", &galera.member(1), "--wait=false"]).succeeded();
+    patiently("a member that leaves to be seen", || {
+        let page = probed(&galera, 1);
+        if value(&page, "mysql_up") == Some(0.0) { Ok(()) } else { Err(page) }
+    });
+    galera.until_ready(3);
+    patiently("its return to be seen", || {
+        let page = probed(&galera, 1);
+        if value(&page, "mysql_global_status_wsrep_local_state") == Some(4.0) { Ok(()) } else { Err(page) }
+    });
+}
