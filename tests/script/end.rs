@@ -89,6 +89,27 @@ fn the_exit_code_is_the_servers() {
     });
 }
 
+/// The server may end while the step still handles the signal.
+#[test]
+fn the_exit_code_is_the_servers_when_it_ends_meanwhile() {
+    for_each(&[0, 7], |pod, code| {
+        server(pod, "");
+        let hears = format!(
+            r#"trap 'exit {code}' TERM; echo $$ >"$POD/pid"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#
+        );
+        // The step asks for the state of the server before it passes the signal on.
+        let ends_it = r#"read -r pid <"$POD/pid"; kill -TERM "$pid"
+            while read -r _ _ state _ <"/proc/$pid/stat" && [ "$state" != Z ]; do sleep 0.1; done"#;
+        pod.tool("mariadbd", &hears).tool("sh", ends_it);
+        let args = format!("mariadbd --datadir={}", pod.path("data").display());
+        let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
+        until_there(pod, "pid");
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(*code));
+    });
+}
+
 /// A start that fails because of an option names the option, for `gatera status` and a stopped rollout to show, but never its
 /// value.
 #[test]
@@ -148,8 +169,11 @@ fn a_server_that_says_it_has_to_be_started_again_is() {
     ];
     for_each(&rows, |pod, &(doing, warning, written, code)| {
         server(pod, "");
-        let hangs = "trap '' TERM; i=0; while [ $i -lt 12 ]; do sleep 1; i=$((i+1)); done; exit 7";
-        pod.tool("mariadbd", hangs).shell_on_path().file(&status(doing, warning));
+        // Long enough to be killed also on a busy machine, or long enough to show that it is not.
+        let seconds = if code == 137 { 120 } else { 12 };
+        let hangs =
+            format!("trap '' TERM; i=0; while [ $i -lt {seconds} ]; do sleep 1; i=$((i+1)); done; exit 7");
+        pod.tool("mariadbd", &hangs).shell_on_path().file(&status(doing, warning));
         pod.written(START.checked_add_signed(written).unwrap());
         let outcome = run(pod, "mariadbd --datadir=DATA");
         let killed = outcome.err.contains("has to be started again, and does not end");

@@ -451,15 +451,18 @@ explain_end() {
     { echo "$line; the server ended: $words" >"$message"; } 2>/dev/null
 }
 
-# Waits for the child that was started last. A signal that is passed on interrupts `wait`, but not the child; one that came
-# before its number was known is passed on now.
+# Waits for the child that was started last. A signal interrupts `wait`, but not the child; one that came before its number was
+# known is passed on now. `wait` tells the code of a child that ended meanwhile, once: after that it is 127.
 await() {
-    child=$!
+    child=$! heard=''
     [ -z "$asked" ] || stop
-    while :; do
-        wait "$child"
-        code=$?
-        kill -0 "$child" 2>/dev/null || break
+    wait "$child"
+    code=$?
+    while [ -n "$heard" ]; do
+        heard=''
+        wait "$child" 2>/dev/null
+        again=$?
+        [ "$again" = 127 ] || code=$again
     done
 }
 
@@ -626,8 +629,8 @@ pass_on() { [ -z "$child" ] || kill -HUP "$child" 2>/dev/null; }
 
 [ $# -gt 0 ] || refuse "no command was given"
 look_at_self
-trap stop TERM INT QUIT
-trap pass_on HUP
+trap 'heard=yes; stop' TERM INT QUIT
+trap 'heard=yes; pass_on' HUP
 split_command "$@" || [ -n "${GATERA_ONLY_TELLS:-}" ] || exec "$@" # whatever it is, it is none of ours
 command -v "$1" >/dev/null || refuse "this image has no $1; gatera.dev/start: keep on the pod template leaves its command alone"
 of_server() { shift "$before"; prepare "$@"; }
