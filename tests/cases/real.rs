@@ -5,6 +5,7 @@
 //! unusual nodes have a guard of their own. Times in the scenes are moved to the present. Every request is a dry run, so no case
 //! leaves anything behind for the next.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -36,16 +37,25 @@ const DEFINITIONS: [&str; 4] = [
 /// A case whose outcome changes while the others are played; its answers are compared all the same.
 const ON_THE_SECOND: &str = "G01/glass-that-would-be-broken-later-releases-nothing-now";
 
-/// Returns the number of requests that the guard has answered.
-fn reviews(guard: &Guard) -> u64 {
-    let (_, text) = guard.get("/metrics").unwrap();
-    let counts = text.lines().filter(|line| line.starts_with("gatera_reviews_total{"));
-    counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+/// A guard, and how many requests it had answered when it was last asked for that. The page of metrics is large, because it names
+/// every cluster, so it is read once for each request.
+struct Asked {
+    guard: Guard,
+    reviews: Cell<u64>,
+}
+
+impl Asked {
+    /// Returns whether the guard has answered a request since the last call.
+    fn since(&self) -> bool {
+        let (_, text) = self.guard.get("/metrics").unwrap();
+        let counts = text.lines().filter(|line| line.starts_with("gatera_reviews_total{"));
+        let now = counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+        self.reviews.replace(now) < now
+    }
 }
 
 /// Sends the request and returns the API server's answer.
-async fn said(client: &Client, guard: &Guard, request: Request<Body>) -> Said {
-    let before = reviews(guard);
+async fn said(client: &Client, guard: &Asked, request: Request<Body>) -> Said {
     let (head, body) = request.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let request = Request::from_parts(head, kube::client::Body::from(bytes.to_vec()));
@@ -59,7 +69,7 @@ async fn said(client: &Client, guard: &Guard, request: Request<Body>) -> Said {
     };
     let warnings: BTreeSet<_> = head.headers.get_all("warning").iter().map(warning).collect();
     let ours = warnings.into_iter().filter(|it| it.starts_with('[') || it.contains("gatera")).collect();
-    let asked = reviews(guard) > before;
+    let asked = guard.since();
     if head.status.is_success() {
         return if asked { Said::Passed(ours) } else { Said::Unasked };
     }
@@ -139,7 +149,7 @@ impl Stage {
     }
 
     /// Stores the scenes and starts a guard, which lists them; also returns the version of each scene.
-    fn set_for(&self, plays: &[Play]) -> (Guard, Vec<String>) {
+    fn set_for(&self, plays: &[Play]) -> (Asked, Vec<String>) {
         let Self { plane, balancer, start, .. } = self;
         for kind in KINDS {
             plane.wipe(kind, if kind == "Node" { "node-" } else { "db-" });
@@ -153,12 +163,14 @@ impl Stage {
         balancer.cut();
         balancer.lead_to(&[guard.webhooks]);
         guard.until_registered();
+        let guard = Asked { guard, reviews: Cell::new(0) };
+        guard.since();
         (guard, versions)
     }
 
     /// Sends the case's request. On a busy machine the API server may keep a reservation of the guard waiting for too long; the
     /// answer says so and asks for the command again, which is done here for a minute.
-    fn said(&self, play: &Play, version: &str, guard: &Guard) -> Said {
+    fn said(&self, play: &Play, version: &str, guard: &Asked) -> Said {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             let request = play.request(version).expect("every case is of a kind that API servers know");
@@ -170,7 +182,7 @@ impl Stage {
     }
 
     /// Returns how the API server's answer differs from the router's, if it does.
-    fn differs(&self, play: &Play, version: &str, guard: &Guard) -> Option<String> {
+    fn differs(&self, play: &Play, version: &str, guard: &Asked) -> Option<String> {
         let expected = || self.runtime.block_on(play.expected(&Settings::default()));
         let before = expected();
         let another = matches!(before, Said::Refused { .. }) != play.is_refused;
