@@ -38,7 +38,7 @@ sim: ## run deep searches: simulated clusters, users and faults, with events of 
 ALONE = recover seed guard_life
 # These take long and run as drills; the UNGUARDED ones begin without the guard, each in a lab of its own.
 UNGUARDED = unguarded from_before
-DRILLS = drills driven day flux argo_cd scarce bitnami figures passwd rolling orphaned outage volumes hangs held foreign odd odd_ends tls metrics wordpress kudo upgrade healthcheck weather
+DRILLS = drills race driven day flux argo_cd scarce bitnami figures passwd rolling orphaned outage volumes hangs held foreign odd odd_ends tls metrics wordpress kudo upgrade healthcheck weather
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## test real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)

@@ -1,5 +1,6 @@
 //! Two replicas of the guard, two kubectl processes, real members: when two members are asked to leave at the same moment, only
-//! one leaves. To run it by hand, set for example `GATERA_ROUNDS=50`.
+//! one leaves. To run it by hand, set for example `GATERA_ROUNDS=50`. Part of `make drills`: `make test` has three replicas and
+//! many requests at a real API server (`reservations.rs`).
 
 use std::thread;
 
