@@ -37,16 +37,16 @@ const DEFINITIONS: [&str; 4] = [
 /// A case whose outcome changes while the others are played; its answers are compared all the same.
 const ON_THE_SECOND: &str = "G01/glass-that-would-be-broken-later-releases-nothing-now";
 
-/// A guard, and how many requests it had answered when it was last asked for that. The page of metrics is large, because it names
-/// every cluster, so it is read once for each request.
-struct Asked {
+/// A guard, and the number of requests that it had answered at the last look. Its page of metrics is large, because it names every
+/// cluster, so it is read once for each request.
+struct CountedGuard {
     guard: Guard,
     reviews: Cell<u64>,
 }
 
-impl Asked {
+impl CountedGuard {
     /// Returns whether the guard has answered a request since the last call.
-    fn since(&self) -> bool {
+    fn was_asked(&self) -> bool {
         let (_, text) = self.guard.get("/metrics").unwrap();
         let counts = text.lines().filter(|line| line.starts_with("gatera_reviews_total{"));
         let now = counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
@@ -55,7 +55,7 @@ impl Asked {
 }
 
 /// Sends the request and returns the API server's answer.
-async fn said(client: &Client, guard: &Asked, request: Request<Body>) -> Said {
+async fn said(client: &Client, guard: &CountedGuard, request: Request<Body>) -> Said {
     let (head, body) = request.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let request = Request::from_parts(head, kube::client::Body::from(bytes.to_vec()));
@@ -69,7 +69,7 @@ async fn said(client: &Client, guard: &Asked, request: Request<Body>) -> Said {
     };
     let warnings: BTreeSet<_> = head.headers.get_all("warning").iter().map(warning).collect();
     let ours = warnings.into_iter().filter(|it| it.starts_with('[') || it.contains("gatera")).collect();
-    let asked = guard.since();
+    let asked = guard.was_asked();
     if head.status.is_success() {
         return if asked { Said::Passed(ours) } else { Said::Unasked };
     }
@@ -149,7 +149,7 @@ impl Stage {
     }
 
     /// Stores the scenes and starts a guard, which lists them; also returns the version of each scene.
-    fn set_for(&self, plays: &[Play]) -> (Asked, Vec<String>) {
+    fn set_for(&self, plays: &[Play]) -> (CountedGuard, Vec<String>) {
         let Self { plane, balancer, start, .. } = self;
         for kind in KINDS {
             plane.wipe(kind, if kind == "Node" { "node-" } else { "db-" });
@@ -163,14 +163,14 @@ impl Stage {
         balancer.cut();
         balancer.lead_to(&[guard.webhooks]);
         guard.until_registered();
-        let guard = Asked { guard, reviews: Cell::new(0) };
-        guard.since();
+        let guard = CountedGuard { guard, reviews: Cell::new(0) };
+        guard.was_asked();
         (guard, versions)
     }
 
     /// Sends the case's request. On a busy machine the API server may keep a reservation of the guard waiting for too long; the
     /// answer says so and asks for the command again, which is done here for a minute.
-    fn said(&self, play: &Play, version: &str, guard: &Asked) -> Said {
+    fn said(&self, play: &Play, version: &str, guard: &CountedGuard) -> Said {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             let request = play.request(version).expect("every case is of a kind that API servers know");
@@ -182,7 +182,7 @@ impl Stage {
     }
 
     /// Returns how the API server's answer differs from the router's, if it does.
-    fn differs(&self, play: &Play, version: &str, guard: &Asked) -> Option<String> {
+    fn differs(&self, play: &Play, version: &str, guard: &CountedGuard) -> Option<String> {
         let expected = || self.runtime.block_on(play.expected(&Settings::default()));
         let before = expected();
         let another = matches!(before, Said::Refused { .. }) != play.is_refused;

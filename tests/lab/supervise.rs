@@ -26,7 +26,7 @@ pub(super) fn supervised(folder: &Path, program: &Path, input: &Path) -> Command
     // A clean environment: no ETCD_*, no proxy, no kubeconfig, no translations; nothing is written to the real home.
     command.env_clear().env("HOME", folder.join("home")).env("LC_ALL", "C");
     command.env("PATH", env::var_os("PATH").unwrap_or_default());
-    // Collecting garbage less often saves a fifth of the CPU time of the control plane; most tests wait for that time.
+    // Collecting garbage less often saves a sixth of the CPU time in which a control plane starts; most tests wait for it.
     command.env("GOGC", "400").env("GOMEMLIMIT", "500MiB");
     command
 }

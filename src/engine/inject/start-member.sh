@@ -452,7 +452,7 @@ explain_end() {
 }
 
 # Waits for the child that was started last. A signal interrupts `wait`, but not the child; one that came before its number was
-# known is passed on now. `wait` tells the code of a child that ended meanwhile, once: after that it is 127.
+# known is passed on now. If the child ended meanwhile, the next `wait` returns its exit code; after that, `wait` returns 127.
 await() {
     child=$! heard=''
     [ -z "$asked" ] || stop
