@@ -30,9 +30,10 @@ fn sigterm_ends_the_question_for_the_position_at_once() {
     });
 }
 
+/// Waits for a file that has its line: one that was only just created is empty.
 fn until_there(pod: &Pod, name: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !pod.path(name).exists() {
+    while fs::metadata(pod.path(name)).map_or(0, |file| file.len()) == 0 {
         assert!(Instant::now() < deadline, "{name} never came");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -98,7 +99,7 @@ fn the_exit_code_is_the_servers_when_it_ends_meanwhile() {
             r#"trap 'exit {code}' TERM; echo $$ >"$POD/pid"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#
         );
         // The step asks for the state of the server before it passes the signal on.
-        let ends_it = r#"read -r pid <"$POD/pid"; kill -TERM "$pid"
+        let ends_it = r#"read -r pid <"$POD/pid"; kill -TERM "$pid" || exit
             while read -r _ _ state _ <"/proc/$pid/stat" && [ "$state" != Z ]; do sleep 0.1; done"#;
         pod.tool("mariadbd", &hears).tool("sh", ends_it);
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
