@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::fs::Permissions;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -111,11 +111,8 @@ impl ControlPlane {
         self.wait_for("etcd's socket", |plane| plane.folder().join(ETCD_SOCKET).exists())?;
 
         self.run("kube-apiserver", &self.tools.api_server.clone(), &self.api_server_flags())?;
-        // A connection costs nothing; kubectl is started only once the port is open.
-        self.wait_for("the API server's port", |plane| {
-            TcpStream::connect((plane.site.address, plane.site.port)).is_ok()
-        })?;
-        self.wait_for("/readyz", |plane| plane.admin_can(&["get", "--raw=/readyz"]))?;
+        self.wait_for("the API server's port", |plane| TcpStream::connect(plane.address()).is_ok())?;
+        self.wait_for("/readyz", |plane| plane.can_read(User::Admin, "/readyz"))?;
         if !self.site.controllers {
             return Ok(());
         }
@@ -123,13 +120,13 @@ impl ControlPlane {
         let flags = self.controller_manager_flags();
         self.run("kube-controller-manager", &self.tools.controller_manager.clone(), &flags)?;
         self.wait_for("the default service account", |plane| {
-            plane.admin_can(&["get", "serviceaccount/default", "--namespace=default"])
+            plane.can_read(User::Admin, "/api/v1/namespaces/default/serviceaccounts/default")
         })?;
         // The API server creates `edit` empty, and a controller fills in its rules. Until then no editor may edit.
         self.wait_for("the rules of ClusterRole edit", |plane| {
-            let rules =
-                plane.kubectl(User::Admin, &["get", "clusterrole/edit", "--output=jsonpath={.rules}"]);
-            rules.stdout.contains("statefulsets")
+            plane
+                .find("", "clusterrole/edit")
+                .is_ok_and(|it| it["rules"].to_string().contains("statefulsets"))
         })
     }
 
@@ -161,8 +158,8 @@ impl ControlPlane {
         }
     }
 
-    fn admin_can(&self, arguments: &[&str]) -> bool {
-        self.kubectl(User::Admin, arguments).status == 0
+    pub(super) fn address(&self) -> SocketAddr {
+        (self.site.address, self.site.port).into()
     }
 
     /// Returns the folder with the kubeconfigs and the logs. Only the user that runs the tests can read it.

@@ -11,6 +11,7 @@ use tempfile::NamedTempFile;
 use super::command::Output;
 use super::control_plane::ControlPlane;
 use super::error::{Doing, Error};
+use super::requests::{JSON, Request, path_of};
 use super::supervise::supervised;
 use super::users::{User, random_hex};
 use super::{PATIENCE, eventually};
@@ -47,7 +48,23 @@ impl ControlPlane {
 
     /// Creates what `manifest` (an object or a List) describes, as admin. Panics on failure.
     pub(crate) fn create(&self, manifest: &Value) {
-        self.kubectl_stdin(User::Admin, &["create", "--filename=-"], &manifest.to_string()).succeeded();
+        let all = manifest["items"].as_array().map_or(std::slice::from_ref(manifest), Vec::as_slice);
+        let paths = all.iter().map(|it| {
+            let namespace = it["metadata"]["namespace"].as_str().unwrap_or("default");
+            path_of(namespace, it["kind"].as_str()?)
+        });
+        let Some(paths) = paths.collect::<Option<Vec<_>>>() else {
+            self.kubectl_stdin(User::Admin, &["create", "--filename=-"], &manifest.to_string()).succeeded();
+            return;
+        };
+        for (object, path) in all.iter().zip(paths) {
+            self.do_send(Request {
+                method: "POST",
+                path: &format!("{path}?fieldManager=kubectl-create&fieldValidation=Strict"),
+                headers: JSON,
+                body: &object.to_string(),
+            });
+        }
     }
 
     /// Returns the object as JSON, read as admin. Panics on failure.
@@ -57,6 +74,9 @@ impl ControlPlane {
 
     /// Does the same as `get`, for an object that may not exist yet.
     pub(super) fn find(&self, namespace: &str, what: &str) -> Result<Value, Output> {
+        if let Some(path) = path_of(namespace, what) {
+            return self.read(&path);
+        }
         let arguments = ["get", what, "--namespace", namespace, "--output=json"];
         let output = self.kubectl(User::Admin, &arguments);
         if output.status != 0 {
@@ -103,8 +123,8 @@ impl ControlPlane {
         // Role bindings take effect in the order of their creation, and a pod needs the default service account. Once the
         // user who got rights last can read that account, the namespace is ready for every user.
         eventually("a new namespace gets its rights and its default service account", || {
-            let look = ["get", "serviceaccount/default", "--namespace", &name];
-            (self.kubectl(User::Ci, &look).status == 0).then_some(())
+            let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
+            self.can_read(User::Ci, &account).then_some(())
         });
         name
     }

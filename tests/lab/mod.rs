@@ -14,6 +14,7 @@
 //! | `machines.rs`, `machines/` | real nodes: containerd, kubelet, network, DNS, images, volumes (root, Linux) |
 //! | `command.rs` | one run of a tool, and what it printed |
 //! | `kubectl.rs`, `helm.rs`, `kudo.rs`, `checkers.rs` | the tools themselves; fresh namespaces |
+//! | `requests.rs` | requests of the lab itself |
 //! | `engines.rs`, `git.rs` | Flux and Argo CD, and the repositories that they read |
 //! | `audit.rs` | what the guard and the engines requested from the API server |
 //! | `stored.rs` | what is written behind the API server's back |
@@ -43,6 +44,7 @@ mod kudo;
 mod machines;
 mod nodes;
 mod pod_status;
+mod requests;
 #[cfg(test)]
 mod selftest;
 mod standins;

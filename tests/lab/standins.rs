@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::control_plane::ControlPlane;
 use super::eventually;
 use super::pod_status::running;
-use super::users::User;
+use super::requests::{JSON, Request};
 
 impl ControlPlane {
     /// Runs a StatefulSet as a cluster would: pod after pod gets its volumes and becomes ready.
@@ -46,8 +46,8 @@ impl ControlPlane {
             self.have_node(&node);
             self.bind_pod(namespace, pod, &node);
         }
-        let patch = json!({ "status": running(&object, ready) }).to_string();
-        self.patch_status(namespace, &format!("pod/{pod}"), &patch);
+        let patch = json!({ "status": running(&object, ready) });
+        self.patch(&format!("/api/v1/namespaces/{namespace}/pods/{pod}/status"), &patch);
     }
 
     fn bind_pod(&self, namespace: &str, pod: &str, node: &str) {
@@ -57,14 +57,13 @@ impl ControlPlane {
             "metadata": { "name": pod, "namespace": namespace },
             "target": { "apiVersion": "v1", "kind": "Node", "name": node },
         });
-        let path = format!("--raw=/api/v1/namespaces/{namespace}/pods/{pod}/binding");
-        self.kubectl_stdin(User::Admin, &["create", &path, "--filename=-"], &binding.to_string()).succeeded();
+        let path = &format!("/api/v1/namespaces/{namespace}/pods/{pod}/binding");
+        self.do_send(Request { method: "POST", path, headers: JSON, body: &binding.to_string() });
     }
 
-    fn patch_status(&self, namespace: &str, what: &str, patch: &str) {
-        let subresource = ["patch", what, "--namespace", namespace, "--subresource=status"];
-        let arguments = [&subresource[..], &["--type=merge", "--patch", patch]].concat();
-        self.kubectl(User::Admin, &arguments).succeeded();
+    fn patch(&self, path: &str, patch: &Value) {
+        let headers = "Content-Type: application/merge-patch+json\r\n";
+        self.do_send(Request { method: "PATCH", path, headers, body: &patch.to_string() });
     }
 
     /// Creates a Node that is Ready, unless the plane already has it.
@@ -86,7 +85,7 @@ impl ControlPlane {
             },
         }));
         // Admission gives every new node this taint; the controller that would remove it is switched off here.
-        self.kubectl(User::Admin, &["taint", "node", name, "node.kubernetes.io/not-ready-"]).succeeded();
+        self.patch(&format!("/api/v1/nodes/{name}"), &json!({ "spec": { "taints": null } }));
         nodes.insert(name.to_owned());
     }
 
@@ -103,11 +102,11 @@ impl ControlPlane {
                 "gracePeriodSeconds": 0,
                 "preconditions": { "uid": uid },
             });
-            let path = format!("--raw=/api/v1/namespaces/{namespace}/pods/{name}");
+            let path = &format!("/api/v1/namespaces/{namespace}/pods/{name}");
             // Sent as the kubelet, because guards look at the user of a request.
-            let arguments =
-                ["delete", &path, "--filename=-", "--as=system:node:lab", "--as-group=system:masters"];
-            self.kubectl_stdin(User::Admin, &arguments, &options.to_string()).succeeded();
+            let headers =
+                &format!("{JSON}Impersonate-User: system:node:lab\r\nImpersonate-Group: system:masters\r\n");
+            self.do_send(Request { method: "DELETE", path, headers, body: &options.to_string() });
             name
         };
         leaving.iter().map(finish).collect()
