@@ -194,12 +194,12 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
     ),
     (
         "renamed",
-        "it is told when the ConfigMap is created",
+        "it is reported when the ConfigMap is created",
         &[
             "G18",
             "G09/a-faster-commit",
             "G09/a-member-that-listens",
-            "G09/a-misspelt-option-is-told",
+            "G09/a-misspelt-option-is-reported",
             "G09/an-option-that-the-images-series",
             "G09/a-server-that-asks",
             "G09/a-start-position",

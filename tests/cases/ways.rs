@@ -12,7 +12,7 @@ use facts::settings::Settings;
 use facts::view::View;
 use gatera::rulebook;
 use inspect::audit;
-use inspect::check::{self, Input, Level, Question, What};
+use inspect::check::{self, CheckFindingKind, Input, Level, Question};
 use objects::Kind;
 use serde_json::Value;
 
@@ -91,13 +91,13 @@ fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
     let question =
         Question { rulebook: rulebook(), settings, namespace: NAMESPACE, now: scene::now(), rules: &[] };
     let checked = check::run(&files, None, &question);
-    let of_this = checked.hits.iter().filter(|hit| *hit.spot.file == *THIS);
-    let said = of_this.filter_map(|hit| match &hit.what {
-        What::Finding { judged, .. } => {
-            let subject = &hit.object.as_ref().unwrap().subject;
-            Some((hit.level() == Level::Refused, words(subject, judged)))
+    let of_this = checked.findings.iter().filter(|finding| *finding.spot.file == *THIS);
+    let said = of_this.filter_map(|finding| match &finding.what {
+        CheckFindingKind::Finding { judged, .. } => {
+            let subject = &finding.object.as_ref().unwrap().subject;
+            Some((finding.level() == Level::Refused, words(subject, judged)))
         }
-        What::Remark(words) => Some((false, words.clone())),
+        CheckFindingKind::Remark(words) => Some((false, words.clone())),
         _ => None,
     });
     said.collect()
@@ -115,7 +115,7 @@ fn what_the_ways_say_differently_is_what_docs_list() {
         for (way, said) in ways {
             for one in asked.symmetric_difference(&said) {
                 let (refused, words) = one;
-                let (effect, first) = (if *refused { "refused" } else { "told" }, words.lines().next());
+                let (effect, first) = (if *refused { "refused" } else { "warned" }, words.lines().next());
                 let only = if asked.contains(one) { "not by" } else { "only by" };
                 page.push_str(&format!("{name}\n  {only} {way}, {effect}: {}\n", first.unwrap_or_default()));
                 let rule =
