@@ -52,7 +52,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List what the rules would refuse of what a cluster holds already
+    /// List the existing objects that the rules would refuse
     #[command(
         after_help = "Exit codes: 0 if nothing would be refused, 1 if something would, 2 if unknown\n\nExamples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
     )]

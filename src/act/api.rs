@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::Status;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -83,6 +83,15 @@ pub struct Exactly<'a> {
     pub uid: &'a str,
     /// Its resourceVersion, so that a write fails if the object has changed; if empty, the write disregards changes.
     pub version: &'a str,
+}
+
+impl<'a> Exactly<'a> {
+    /// Returns the object as these metadata have it.
+    pub fn of(it: &'a ObjectMeta) -> Self {
+        let [name, uid, version] =
+            [&it.name, &it.uid, &it.resource_version].map(|it| it.as_deref().unwrap_or_default());
+        Self { name, uid, version }
+    }
 }
 
 /// Returns the parameters of a write by this field manager.

@@ -1,13 +1,13 @@
 //! The guard's own certificates: what they are, when they change, and the Secret that holds them.
 //!
-//! Owns: [`Material`] and the decisions [`Material::next`] and [`Material::again`], pure functions of what the Secret holds, what
+//! Owns: [`Material`] and the decisions [`Material::next`] and [`Material::with_new_ca`], pure functions of what the Secret holds, what
 //! this replica took from it last, the registered caBundle and the time. One writer (the leader) makes them, every replica reads
 //! them from the Secret; `register/` puts the bundle into the webhook entries. Must not know: sockets.
 //!
 //! A rotation never breaks a handshake, because its steps wait for each other: first a new CA joins the bundle, and only when the
 //! *registered* bundle holds it does a leaf signed by it appear. The old CA stays in the bundle until the next rotation.
-//! Certificates that cannot be used are made again on the same terms: while this replica remembers a leaf that API servers trust,
-//! that leaf and its CA stay.
+//! Certificates that cannot be used are replaced under the same rule: while this replica holds a leaf that API servers trust, that
+//! leaf and its CA stay.
 
 mod leaf;
 mod pair;
@@ -45,7 +45,7 @@ pub struct Material {
     ca: Pair,
     /// The certificate of the CA before this one, which is still trusted.
     previous_ca: Option<String>,
-    /// The pair that the server shows.
+    /// The pair that the server presents to clients.
     pub leaf: Pair,
 }
 
@@ -65,8 +65,8 @@ pub enum Error {
     #[error("a certificate expired at {0}")]
     Ended(Timestamp),
     /// The certificate is not a CA and may not sign others.
-    #[error("ca.crt is not a CA")]
-    NoCa,
+    #[error("ca.crt is not a CA certificate")]
+    NotACa,
     /// The bundle is empty, so API servers would trust no certificate.
     #[error("ca.crt holds no certificate")]
     NoBundle,
@@ -74,7 +74,7 @@ pub enum Error {
     #[error("tls.crt is signed by another CA than ca.crt")]
     OtherCa,
     /// The CA that signed the leaf is not valid now, so API servers would not trust the leaf.
-    #[error("of the CA in ca.crt that signed tls.crt: {0}")]
+    #[error("the CA in ca.crt that signed tls.crt cannot be used: {0}")]
     OldCa(Box<Self>),
     /// API servers would refuse the leaf for another reason.
     #[error("API servers would refuse tls.crt: {0}")]
@@ -95,7 +95,7 @@ impl Material {
     }
 
     /// Returns the material that should replace this one, if it should change. `held` is what this replica took from the Secret
-    /// last and shows. `registered` is the bundle that API servers are sure to trust by now, so that a change cuts off none of
+    /// last and presents. `registered` is the bundle that API servers are sure to trust by now, so that a change cuts off none of
     /// them; `None` while nothing is registered.
     pub fn next(
         &self,
@@ -106,7 +106,7 @@ impl Material {
         now: Timestamp,
     ) -> Result<Option<Self>, Error> {
         if self.ca.sound_ca(now).is_err() {
-            return Self::again(held.or(Some(self)), names, lives, now).map(Some);
+            return Self::with_new_ca(held.or(Some(self)), names, lives, now).map(Some);
         }
         if let Some(joined) = held.and_then(|held| self.joined_by(held, now)) {
             return Ok(Some(joined));
@@ -117,7 +117,7 @@ impl Material {
         }
         let trusted = registered.is_none_or(|bundle| bundle.contains(self.ca.certificate.trim()));
         if self.leaf_sound(now).is_err() {
-            // Until every API server knows the new CA, the leaf that is shown goes back into the Secret.
+            // Until every API server knows the new CA, the leaf that is presented goes back into the Secret.
             let kept =
                 held.filter(|held| !trusted && held.issuer(now).is_some_and(|ca| self.bundle().contains(ca)));
             let leaf =
@@ -127,15 +127,17 @@ impl Material {
         let stale = due(&self.leaf.certificate, lives.leaf, now)?
             || !self.leaf.trusted_by(&self.ca.certificate)
             || !names_of(&self.leaf.certificate)?.iter().eq(names);
-        Ok(if stale && trusted {
-            Some(Self { leaf: new_leaf(&self.ca, names, lives, now)?, ..self.clone() })
-        } else {
-            None
-        })
+        let renewed = || Ok(Self { leaf: new_leaf(&self.ca, names, lives, now)?, ..self.clone() });
+        (stale && trusted).then(renewed).transpose()
     }
 
-    /// Makes a new CA, because there is none or none that can be used. The leaf that is shown and the CA that signed it stay.
-    pub fn again(held: Option<&Self>, names: &[String], lives: Lives, now: Timestamp) -> Result<Self, Error> {
+    /// Makes a new CA, because there is none that can be used. The leaf that is presented and the CA that signed it stay.
+    pub fn with_new_ca(
+        held: Option<&Self>,
+        names: &[String],
+        lives: Lives,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
         match held.and_then(|held| Some((held, held.issuer(now)?))) {
             None => Self::new(names, lives, now),
             Some((held, issuer)) => Ok(Self {
@@ -158,7 +160,7 @@ impl Material {
         self.joined_by(held, now).is_none()
     }
 
-    /// Returns the CA certificate behind a leaf that can be shown; `None` where there is no such leaf.
+    /// Returns the certificate of the CA that signed the leaf; `None`: one of the two cannot be used now.
     fn issuer(&self, now: Timestamp) -> Option<&str> {
         self.leaf.sound(now).ok()?;
         let cas = [Some(&self.ca.certificate), self.previous_ca.as_ref()].into_iter().flatten();

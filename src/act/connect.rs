@@ -60,7 +60,7 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
 /// Returns a client for the person at the terminal.
 pub async fn person(by: &Person) -> anyhow::Result<Client> {
     let mut found = kubeconfig::find(by.kubeconfig.as_deref(), by.context.as_deref()).await?;
-    let Found { config, .. } = &mut found;
+    let config = &mut found.config;
     config.read_timeout = Some(by.patience.unwrap_or(PERSONS_SILENCE));
     if let Some(patience) = by.patience {
         config.connect_timeout = Some(patience);
@@ -76,8 +76,8 @@ pub async fn person(by: &Person) -> anyhow::Result<Client> {
 fn client(Found { mut config, origin }: Found) -> anyhow::Result<Client> {
     // The read timeout counts from the request, not from the last use of its connection.
     config.reset_reader_on_write = true;
-    // An eviction that is refused for now and retried by the client could pass when it is no longer wanted. The caller looks
-    // anew instead, and asks again if that is still right.
+    // The client must not retry: an eviction that is refused for now could succeed later, when it is no longer wanted. The
+    // caller looks at the cluster again instead, and repeats the request only if it is still right.
     config.default_retry = false;
     // The part of the URL before the host is left out: it could be a password.
     let url = &config.cluster_url;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_refused_for_now_is_asked_once() {
+    async fn an_answer_429_is_not_retried_by_the_client() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let router = Router::new().fallback(move || {

@@ -128,7 +128,7 @@ impl<S: LeaseStore> Election<S> {
             };
             warn!(
                 error = trouble,
-                "the lease could not be given up; another replica takes it when it has run out"
+                "the lease could not be given up; another replica takes over when it expires"
             );
         }
     }

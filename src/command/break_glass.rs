@@ -14,7 +14,7 @@ use facts::marks::overrides::{LONGEST_OVERRIDE, Override};
 use facts::marks::{BREAK_GLASS, PREFIX};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use objects::visible;
 use serde_json::json;
 use tokio::time::timeout;
@@ -217,9 +217,8 @@ async fn write(
 ) -> anyhow::Result<Result<(), CanaryAnswer>> {
     let api: Api<Namespace> = Api::all(client.clone());
     let name = found.metadata.name.as_deref().unwrap_or_default();
-    let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
     let annotations = json!({ format!("{PREFIX}{BREAK_GLASS}"): text });
-    let it = Exactly { name, uid: &uid, version: &version };
+    let it = Exactly::of(&found.metadata);
     let Err(error) = api::annotate(&api, it, guided::MANAGER, &annotations).await else { return Ok(Ok(())) };
     if Fault::of(&error) == Fault::Conflict {
         anyhow::bail!("namespace {name} was changed meanwhile, so nothing was done; run this again");

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCandidates;
 use facts::mode::Mode;
 use facts::settings::Settings;
-use inspect::check::{self, CheckFinding, Checked, Input, Level, Live, NoText, Question, What};
+use inspect::check::{self, CheckFinding, CheckFindingKind, Checked, Input, Level, Live, NoText, Question};
 use jiff::Timestamp;
 use objects::visible;
 use report::check::{Format, in_brief, in_full, lay_out};
@@ -69,7 +69,7 @@ pub struct Options {
     /// Leave out files that match, as in a .gitignore; may be repeated
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Check only these rules, by id or name
+    /// Check only these rules, by id or name; several are separated by commas
     #[arg(long, value_name = "RULE", value_parser = rule, value_delimiter = ',', add = ArgValueCandidates::new(super::complete::rules))]
     rule: Vec<&'static str>,
     /// Judge as in this mode: enforce, warn, audit or off; modes of single rules in the settings still apply
@@ -277,18 +277,20 @@ impl Options {
             if exit == Exit::Clean {
                 return Ok(());
             }
-            checked.hits.retain(|hit| self.counts(hit));
+            checked.findings.retain(|finding| self.counts(finding));
             return out.write_all(in_brief(&checked, screen, colour).as_bytes());
         }
         out.write_all(lay_out(&checked, screen, colour).as_bytes())
     }
 
     /// Returns whether this finding decides the exit code.
-    fn counts(&self, hit: &CheckFinding) -> bool {
-        match hit.level() {
+    fn counts(&self, finding: &CheckFinding) -> bool {
+        match finding.level() {
             Level::Refused | Level::Unread => true,
             Level::Warning => self.fail_on == FailOn::Warn,
-            Level::Waived | Level::Note => self.strict && matches!(hit.what, What::Unjudged(_)),
+            Level::Waived | Level::Note => {
+                self.strict && matches!(finding.what, CheckFindingKind::Unjudged(_))
+            }
         }
     }
 

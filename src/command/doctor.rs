@@ -44,10 +44,10 @@ use crate::rulebook;
 pub struct Options {
     #[command(flatten)]
     survey: Survey,
-    /// Only send the dry run that the guard must refuse, or warn of in mode warn [default namespace: default]
+    /// Only send the dry run that the guard must refuse (in mode warn: warn about) [default namespace: default]
     #[arg(long)]
     canary: bool,
-    /// Retry the dry run for up to this many seconds: a new guard takes a few to register
+    /// Retry the dry run for up to this many seconds: a new guard needs some seconds to register
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "canary")]
     wait: u64,
 }

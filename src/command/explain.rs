@@ -93,7 +93,7 @@ mod tests {
         let mut shown = 0;
         for rule in rulebook().rules() {
             let until = format!("until={}", overrides::example_end(now));
-            let page = rule.manual().replace(ANY_TIME, &until).replace('\n', " ");
+            let page = rule.page().text().replace(ANY_TIME, &until).replace('\n', " ");
             for (at, _) in page.match_indices("until=") {
                 let time = page[at..].split([' ', '`', '\'', '"']).next().unwrap();
                 if ["until=…", "until=TIME"].contains(&time) {

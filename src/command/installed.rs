@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::rulebook;
 use anyhow::Context as _;
+use engine::webhooks::compare::as_values;
 use facts::settings::Settings;
 use inspect::doctor::Asked;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -15,7 +16,6 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::act::telemetry::chain;
@@ -62,8 +62,16 @@ pub async fn look(client: &Client) -> Installed {
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let entries = [
-        validating.get_opt(NAME).await.map(|it| it.map(|it| values(it.webhooks))).map_err(|it| chain(&it)),
-        mutating.get_opt(NAME).await.map(|it| it.map(|it| values(it.webhooks))).map_err(|it| chain(&it)),
+        validating
+            .get_opt(NAME)
+            .await
+            .map(|it| it.map(|it| as_values(it.webhooks.as_ref())))
+            .map_err(|it| chain(&it)),
+        mutating
+            .get_opt(NAME)
+            .await
+            .map(|it| it.map(|it| as_values(it.webhooks.as_ref())))
+            .map_err(|it| chain(&it)),
     ];
     let namespace = entries.iter().flatten().flatten().flatten().find_map(|entry| {
         entry.pointer("/clientConfig/service/namespace").and_then(Value::as_str).map(str::to_owned)
@@ -105,8 +113,4 @@ async fn settings(client: &Client, namespace: &str) -> anyhow::Result<Option<Set
     let Some(text) = api.get_opt(name).await?.and_then(|it| it.data?.remove(key)) else { return Ok(None) };
     let settings = rulebook().settings(&text).with_context(|| format!("ConfigMap {namespace}/{name}"))?;
     Ok(Some(settings))
-}
-
-fn values<T: Serialize>(entries: Option<Vec<T>>) -> Vec<Value> {
-    entries.into_iter().flatten().filter_map(|it| serde_json::to_value(it).ok()).collect()
 }

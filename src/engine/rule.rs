@@ -129,6 +129,28 @@ impl Rule {
         Finding::new(self.id, verdict, field, says, why, instead)
     }
 
+    /// Returns a finding that refuses the request.
+    pub fn deny(
+        &self,
+        field: impl Into<String>,
+        says: impl Into<String>,
+        why: impl Into<String>,
+        instead: impl Into<WayOut>,
+    ) -> Finding {
+        self.finding(Verdict::Deny, field, says, why, instead)
+    }
+
+    /// Returns a finding that warns.
+    pub fn warn(
+        &self,
+        field: impl Into<String>,
+        says: impl Into<String>,
+        why: impl Into<String>,
+        instead: impl Into<WayOut>,
+    ) -> Finding {
+        self.finding(Verdict::Warn, field, says, why, instead)
+    }
+
     /// Returns the function that judges this operation on this kind, if the rule does.
     pub fn check(&self, kind: Kind, verb: Verb) -> Option<Check> {
         let mut all = self.judges.iter();
@@ -137,15 +159,5 @@ impl Rule {
 
     pub fn page(&self) -> Page {
         Page { id: self.id, name: self.name, source: self.source }
-    }
-
-    /// Returns the manual page: the module documentation of the rule's file.
-    pub fn manual(&self) -> String {
-        self.page().text()
-    }
-
-    /// Returns the first sentence of the manual page, without the id.
-    pub fn summary(&self) -> String {
-        self.page().summary()
     }
 }

@@ -133,6 +133,12 @@ impl Review {
         Change { old, new }
     }
 
+    /// Returns both sides, old before new, if both are of this type.
+    pub fn both<T: Typed>(&self) -> Option<(&T, &T)> {
+        let Change { old, new } = self.change();
+        old.zip(new)
+    }
+
     /// Returns the object as every message names it, as in "StatefulSet db/galera".
     pub fn subject(&self) -> String {
         subject(self.kind, &self.namespace, &self.name)

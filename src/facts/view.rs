@@ -58,6 +58,7 @@ pub use reservations::{Reservation, Reservations};
 pub use rollout_request::RolloutRequest;
 pub use state::State;
 pub use text_room::TextRoom;
+pub use what_runs::POD_NAME;
 pub use world::{World, is_cluster, is_cluster_by_template};
 pub use world_diff::{Changed, Places, WorldDiff};
 

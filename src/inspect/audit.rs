@@ -1,6 +1,6 @@
 //! The audit: what would be refused or warned about if it were applied again today, unchanged.
 //!
-//! Owns: the way from a World to findings, object by object, and which of them are news. Must not know: clients,
+//! Owns: judging the objects of a World one by one, and which findings are new since the last audit. Must not know: clients,
 //! formats. Every object that the view holds completely becomes a request, a CREATE, for the same `evaluate` as
 //! everything else. Data: World -> requests -> decisions, sorted by namespace and name; `audit/rounds.rs` looks again
 //! only where something changed.
@@ -53,7 +53,7 @@ pub fn run(rulebook: &Rulebook, view: &View<'_>) -> Audit {
     all
 }
 
-/// Returns every namespace that contains anything.
+/// Returns every namespace with an object that may be judged. Services, claims and budgets alone do not count.
 fn namespaces(view: &View<'_>) -> BTreeSet<String> {
     let facts = view.world.facts();
     let mut all = BTreeSet::new();
@@ -92,7 +92,7 @@ fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
     for ((kind, id), problem) in facts.unreadable.iter().filter(|((_, id), _)| id.namespace == namespace) {
         judge(&review(*kind, id, Err(problem.clone())), "");
     }
-    // One object at a time, so that none is kept longer than its judgement.
+    // One object at a time, so that none is kept longer than needed.
     each(rulebook, facts, namespace, &mut |kind, id, object| {
         let meta = object.meta();
         if !meta.going() && !facts.unreadable.contains_key(&(kind, id.clone())) {

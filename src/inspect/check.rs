@@ -1,6 +1,6 @@
 //! Manifests before they reach a cluster: what would be refused, and what was not judged.
 //!
-//! Owns: what can be found in texts, and the way there. The verdicts come from the same `evaluate` as the webhook's, on
+//! Owns: the result of a check ([`Checked`]), and how texts lead to it. The verdicts come from the same `evaluate` as the webhook's, on
 //! a World that is built from the texts: what is not in them is not known. Must not know: files, revisions, formats.
 //! Data: texts -> items -> requests -> decisions -> [`Checked`], which `report/check.rs` lays out.
 
@@ -57,7 +57,7 @@ pub enum NoText {
     Chart,
 }
 
-/// The settings of a check.
+/// What a check needs besides its texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The rules that judge.
@@ -73,14 +73,14 @@ pub struct Question<'a> {
 #[derive(Debug, Default)]
 pub struct Checked {
     /// The findings, in the order of the texts.
-    pub hits: Vec<CheckFinding>,
+    pub findings: Vec<CheckFinding>,
     /// Every object and its result, in the order of the texts; removed objects last.
     pub objects: Vec<Outcome>,
     pub clusters: usize,
     /// The number of documents that are not manifests, such as values of a chart or settings of a tool.
-    pub strangers: usize,
+    pub skipped_documents: usize,
     /// The files that hold these documents.
-    pub foreign: Vec<Arc<str>>,
+    pub skipped_files: Vec<Arc<str>>,
     /// The pages of the rules that were applied.
     pub rules: Vec<Page>,
     /// Where the settings come from, if they are not the usual ones.
@@ -102,13 +102,13 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns whether the object was not judged because no rule covers its kind.
-    pub fn is_of_no_rule(&self) -> bool {
+    pub fn has_no_rule(&self) -> bool {
         self.worst.is_none() && !self.unchanged && self.object.kind == Kind::Other
     }
 
     /// Returns whether it was judged without a finding.
     pub fn is_fine(&self) -> bool {
-        self.worst.is_none() && !self.unchanged && !self.is_of_no_rule()
+        self.worst.is_none() && !self.unchanged && !self.has_no_rule()
     }
 }
 
@@ -117,7 +117,7 @@ impl Outcome {
 pub struct CheckFinding {
     pub spot: Location,
     pub object: Option<Named>,
-    pub what: What,
+    pub what: CheckFindingKind,
     /// The line, without values that could be secret.
     pub excerpt: Option<Excerpt>,
     /// The place at which code hosts show a finding about a removed object: a file that still exists, and a line of it.
@@ -147,7 +147,7 @@ pub struct Named {
 }
 
 #[derive(Debug)]
-pub enum What {
+pub enum CheckFindingKind {
     Finding {
         /// The finding, and what becomes of it.
         judged: Box<Judged>,
@@ -191,29 +191,29 @@ impl Level {
 }
 
 impl CheckFinding {
-    fn plain(spot: Location, what: What) -> Self {
+    fn plain(spot: Location, what: CheckFindingKind) -> Self {
         Self { spot, object: None, what, excerpt: None, shown_at: None }
     }
 
     /// Returns the level of the finding.
     pub fn level(&self) -> Level {
         match &self.what {
-            What::Finding { waived: Some(_), .. } => Level::Waived,
-            What::Finding { judged, .. } => match judged.effect {
+            CheckFindingKind::Finding { waived: Some(_), .. } => Level::Waived,
+            CheckFindingKind::Finding { judged, .. } => match judged.effect {
                 Effect::Refused => Level::Refused,
                 Effect::Warned => Level::Warning,
                 Effect::Recorded => Level::Note,
             },
-            What::Remark(_) => Level::Warning,
-            What::Unjudged(_) | What::Comment(_) => Level::Note,
-            What::Unread(_) => Level::Unread,
+            CheckFindingKind::Remark(_) => Level::Warning,
+            CheckFindingKind::Unjudged(_) | CheckFindingKind::Comment(_) => Level::Note,
+            CheckFindingKind::Unread(_) => Level::Unread,
         }
     }
 
     /// Returns the id of the rule that found it.
     pub fn rule(&self) -> Option<&'static str> {
         match &self.what {
-            What::Finding { judged, .. } => Some(judged.finding.rule),
+            CheckFindingKind::Finding { judged, .. } => Some(judged.finding.rule),
             _ => None,
         }
     }
@@ -222,22 +222,22 @@ impl CheckFinding {
 impl Checked {
     /// Changes each way out to edits of the files, instead of commands that change objects in a cluster.
     pub fn advise_edits(&mut self) {
-        for hit in &mut self.hits {
-            if let What::Finding { judged, .. } = &mut hit.what {
+        for finding in &mut self.findings {
+            if let CheckFindingKind::Finding { judged, .. } = &mut finding.what {
                 let instead = std::mem::take(&mut judged.finding.instead);
-                judged.finding.instead = instead.in_files(hit.spot.in_base);
+                judged.finding.instead = instead.in_files(finding.spot.in_base);
             }
         }
     }
 
     /// Counts the findings of this level.
     pub fn count(&self, level: Level) -> usize {
-        self.hits.iter().filter(|hit| hit.level() == level).count()
+        self.findings.iter().filter(|finding| finding.level() == level).count()
     }
 
     /// Counts what was not judged.
     pub fn unjudged(&self) -> usize {
-        self.hits.iter().filter(|hit| matches!(hit.what, What::Unjudged(_))).count()
+        self.findings.iter().filter(|finding| matches!(finding.what, CheckFindingKind::Unjudged(_))).count()
     }
 
     /// Counts objects that were not judged, or could not be.
@@ -247,7 +247,7 @@ impl Checked {
 
     /// Counts objects whose kind no rule covers.
     pub fn of_no_rule(&self) -> usize {
-        self.objects.iter().filter(|it| it.is_of_no_rule()).count()
+        self.objects.iter().filter(|it| it.has_no_rule()).count()
     }
 
     /// Counts objects with this as their worst level.

@@ -1,5 +1,7 @@
 //! The ConfigMaps and Secrets that a pod refers to by name, whole or by key, as files or as variables.
 
+use std::iter;
+
 use serde::Deserialize;
 
 use super::meta::{list, name};
@@ -47,14 +49,19 @@ impl Uses<'_> {
 impl Volume {
     /// Returns the `ConfigMaps` in the volume, or in a part of it.
     pub fn config_maps(&self) -> impl Iterator<Item = &SourceRef> {
-        let parts = self.projected.iter().flat_map(|it| &it.sources);
-        self.config_map.iter().chain(parts.filter_map(|it| it.config_map.as_ref())).map(AsRef::as_ref)
+        self.sources(Kind::ConfigMap)
     }
 
     /// Returns the Secrets in the volume, or in a part of it.
     pub fn secrets(&self) -> impl Iterator<Item = &SourceRef> {
+        self.sources(Kind::Secret)
+    }
+
+    fn sources(&self, kind: Kind) -> impl Iterator<Item = &SourceRef> {
         let parts = self.projected.iter().flat_map(|it| &it.sources);
-        self.secret.iter().chain(parts.filter_map(|it| it.secret.as_ref())).map(AsRef::as_ref)
+        let parts = parts.map(|it| [&it.config_map, &it.secret]);
+        let all = iter::once([&self.config_map, &self.secret]).chain(parts);
+        all.filter_map(move |it| it[kind as usize].as_deref())
     }
 }
 
@@ -84,15 +91,8 @@ impl PodSpec {
     fn uses(&self, kind: Kind, name: &str) -> Uses<'_> {
         let mut uses = Uses::default();
         for volume in &self.volumes {
-            let own = match kind {
-                Kind::ConfigMap => volume.config_map.as_ref(),
-                Kind::Secret => volume.secret.as_ref(),
-            };
-            let projected = volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| match kind {
-                Kind::ConfigMap => it.config_map.as_ref(),
-                Kind::Secret => it.secret.as_ref(),
-            });
-            for source in own.into_iter().chain(projected).filter(|source| source.name == name) {
+            let own = [&volume.config_map, &volume.secret][kind as usize];
+            for source in volume.sources(kind).filter(|source| source.name == name) {
                 uses.whole |= source.items.is_empty();
                 if !source.optional {
                     uses.needed.extend(source.items.iter().map(|item| &*item.key));
@@ -123,18 +123,10 @@ impl PodSpec {
     fn variables(&self, kind: Kind) -> impl Iterator<Item = &SourceRef> {
         let containers = self.all_containers().map(|(_, container)| container);
         containers.chain(&self.ephemeral_containers).flat_map(move |container| {
-            let whole = container.env_from.iter().filter_map(move |from| match kind {
-                Kind::ConfigMap => from.config_map_ref.as_ref(),
-                Kind::Secret => from.secret_ref.as_ref(),
-            });
-            let keys =
-                container.env.iter().filter_map(|var| var.value_from.as_ref()).filter_map(move |from| {
-                    match kind {
-                        Kind::ConfigMap => from.config_map_key_ref.as_ref(),
-                        Kind::Secret => from.secret_key_ref.as_ref(),
-                    }
-                });
-            whole.chain(keys)
+            let whole = container.env_from.iter().map(|from| [&from.config_map_ref, &from.secret_ref]);
+            let keys = container.env.iter().filter_map(|var| var.value_from.as_ref());
+            let keys = keys.map(|from| [&from.config_map_key_ref, &from.secret_key_ref]);
+            whole.chain(keys).filter_map(move |it| it[kind as usize].as_ref())
         })
     }
 }

@@ -19,7 +19,7 @@ use super::count;
 use engine::rules::UNREADABLE;
 use engine::verdict::Effect;
 use facts::pages::Pages;
-use inspect::check::{CheckFinding, Checked, Level, What};
+use inspect::check::{CheckFinding, CheckFindingKind, Checked, Level};
 use objects::visible;
 
 pub use json::Document;
@@ -79,10 +79,10 @@ pub fn lay_out(checked: &Checked, format: Format, colour: bool) -> String {
 /// Lays out only the findings. If no object was judged, the output says so.
 pub fn in_brief(checked: &Checked, format: Format, colour: bool) -> String {
     match format {
-        Format::Text if !checked.hits.is_empty() => {
-            tame(text::hits(checked, colour).trim_end_matches('\n')) + "\n"
+        Format::Text if !checked.findings.is_empty() => {
+            tame(text::findings(checked, colour).trim_end_matches('\n')) + "\n"
         }
-        Format::Concise if !checked.hits.is_empty() => tame(&text::lines(checked, colour)),
+        Format::Concise if !checked.findings.is_empty() => tame(&text::lines(checked, colour)),
         format => lay_out(checked, format, colour),
     }
 }
@@ -100,13 +100,13 @@ fn tame(text: &str) -> String {
 }
 
 /// Returns the code by which programs distinguish findings: the id of a rule, or one of [`OTHER_CODES`].
-fn code(hit: &CheckFinding) -> &'static str {
-    match &hit.what {
-        What::Finding { judged, .. } => judged.finding.rule,
-        What::Remark(_) => "remark",
-        What::Unjudged(_) => "unjudged",
-        What::Comment(_) => "waiver",
-        What::Unread(_) => "unread",
+fn code(finding: &CheckFinding) -> &'static str {
+    match &finding.what {
+        CheckFindingKind::Finding { judged, .. } => judged.finding.rule,
+        CheckFindingKind::Remark(_) => "remark",
+        CheckFindingKind::Unjudged(_) => "unjudged",
+        CheckFindingKind::Comment(_) => "waiver",
+        CheckFindingKind::Unread(_) => "unread",
     }
 }
 
@@ -125,22 +125,23 @@ fn name(checked: &Checked, code: &'static str) -> &'static str {
 }
 
 /// Returns one line: the object, and what was found.
-pub fn headline(hit: &CheckFinding) -> String {
-    match &hit.what {
-        What::Finding { judged, .. } => {
-            let subject = hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
+pub fn headline(finding: &CheckFinding) -> String {
+    match &finding.what {
+        CheckFindingKind::Finding { judged, .. } => {
+            let subject = finding.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
             visible(&format!("{subject}: {}", judged.finding.says))
         }
-        What::Remark(words) | What::Unjudged(words) | What::Comment(words) | What::Unread(words) => {
-            visible(words)
-        }
+        CheckFindingKind::Remark(words)
+        | CheckFindingKind::Unjudged(words)
+        | CheckFindingKind::Comment(words)
+        | CheckFindingKind::Unread(words) => visible(words),
     }
 }
 
 /// Returns the whole text of a finding, without its place.
-fn whole(hit: &CheckFinding) -> String {
-    let What::Finding { judged, waived } = &hit.what else { return headline(hit) };
-    let subject = hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
+fn whole(finding: &CheckFinding) -> String {
+    let CheckFindingKind::Finding { judged, waived } = &finding.what else { return headline(finding) };
+    let subject = finding.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
     let mut text = super::text(subject, &judged.finding, &Pages::Program);
     if let Some(softened) = &judged.softened {
         let only = if judged.effect == Effect::Recorded { "only noted" } else { "only a warning" };
@@ -153,15 +154,15 @@ fn whole(hit: &CheckFinding) -> String {
 }
 
 /// Returns a place that code hosts show: that of the finding, or, for an object that was removed, the one that stands in for it.
-fn shown(hit: &CheckFinding) -> (&str, u64) {
-    hit.shown_at.as_ref().map_or_else(|| place(hit), |(file, line)| (&**file, *line))
+fn shown(finding: &CheckFinding) -> (&str, u64) {
+    finding.shown_at.as_ref().map_or_else(|| place(finding), |(file, line)| (&**file, *line))
 }
 
 /// Returns the whole text for a code host: it shows a removed object at another place, so the text names the real one.
-fn whole_at_host(hit: &CheckFinding) -> String {
-    let (file, line) = place(hit);
-    let from = if hit.spot.in_base { format!("\n  removed: {file} line {line}") } else { String::new() };
-    whole(hit) + &visible_lines(&from)
+fn whole_at_host(finding: &CheckFinding) -> String {
+    let (file, line) = place(finding);
+    let from = if finding.spot.in_base { format!("\n  removed: {file} line {line}") } else { String::new() };
+    whole(finding) + &visible_lines(&from)
 }
 
 fn visible_lines(text: &str) -> String {
@@ -170,9 +171,9 @@ fn visible_lines(text: &str) -> String {
 
 /// Returns a place that other programs can show: a file of the repository, and a line of it. An object that came
 /// through a pipe is shown at its template, whose lines differ.
-fn place(hit: &CheckFinding) -> (&str, u64) {
-    let line = hit.spot.place.map_or(1, |it| it.line);
-    match (&*hit.spot.file, &hit.spot.template) {
+fn place(finding: &CheckFinding) -> (&str, u64) {
+    let line = finding.spot.place.map_or(1, |it| it.line);
+    match (&*finding.spot.file, &finding.spot.template) {
         ("-", Some(template)) => (template, 1),
         ("-", None) => ("stdin", line),
         (file, _) => (file, line),
@@ -182,23 +183,23 @@ fn place(hit: &CheckFinding) -> (&str, u64) {
 /// Returns names that stay the same while lines move: by code, object and field, and by how often that occurred before.
 fn fingerprints(checked: &Checked) -> Vec<String> {
     let mut seen = HashMap::<String, usize>::new();
-    let print = |hit: &CheckFinding| {
-        let field = match &hit.what {
-            What::Finding { judged, .. } => &judged.finding.field,
-            _ => &headline(hit),
+    let print = |finding: &CheckFinding| {
+        let field = match &finding.what {
+            CheckFindingKind::Finding { judged, .. } => &judged.finding.field,
+            _ => &headline(finding),
         };
-        let object = hit.object.as_ref().map_or(place(hit).0, |it| &*it.subject);
-        let text = format!("{}\0{object}\0{field}", code(hit));
+        let object = finding.object.as_ref().map_or(place(finding).0, |it| &*it.subject);
+        let text = format!("{}\0{object}\0{field}", code(finding));
         let times = seen.entry(text.clone()).or_default();
         *times += 1;
         let digest = digest::digest(&digest::SHA256, format!("{text}\0{times}").as_bytes());
         digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     };
-    checked.hits.iter().map(print).collect()
+    checked.findings.iter().map(print).collect()
 }
 
 /// Returns the counts, as in "14 findings: 11 refused, 3 warnings", which add up.
-fn findings(checked: &Checked) -> String {
+fn finding_counts(checked: &Checked) -> String {
     let parts = [
         (Level::Unread, "that cannot be read", "that cannot be read"),
         (Level::Refused, "refused", "refused"),
@@ -210,7 +211,7 @@ fn findings(checked: &Checked) -> String {
     let said = said
         .filter(|(count, ..)| *count > 0)
         .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }));
-    format!("{}: {}", count(checked.hits.len(), "finding"), said.collect::<Vec<_>>().join(", "))
+    format!("{}: {}", count(checked.findings.len(), "finding"), said.collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the counts of objects, as in "8 objects: 2 would be refused, 1 allowed with a warning, 5 fine", which add
@@ -220,7 +221,10 @@ fn objects(checked: &Checked) -> String {
         checked.settings.as_ref().map(|it| format!("; settings of {}", visible(it))).unwrap_or_default();
     let (all, unchanged) = (checked.objects.len(), checked.objects.iter().filter(|it| it.unchanged).count());
     if all == 0 {
-        return format!("nothing to judge: no Kubernetes object was found{}{settings}", strangers(checked));
+        return format!(
+            "nothing to judge: no Kubernetes object was found{}{settings}",
+            skipped_documents(checked)
+        );
     }
     let refused = checked.objects_of(Level::Refused);
     let (warned, waived) = (checked.objects_of(Level::Warning), checked.objects_of(Level::Waived));
@@ -242,13 +246,13 @@ fn objects(checked: &Checked) -> String {
         0 => "no Galera cluster among them".to_owned(),
         clusters => count(clusters, "Galera cluster"),
     };
-    format!("{text}; {clusters}{}{settings}", strangers(checked))
+    format!("{text}; {clusters}{}{settings}", skipped_documents(checked))
 }
 
-fn strangers(checked: &Checked) -> String {
+fn skipped_documents(checked: &Checked) -> String {
     /// The number of files that the last line names.
     const MOST: usize = 3;
-    let files: Vec<_> = checked.foreign.iter().filter(|it| &***it != "-").collect();
+    let files: Vec<_> = checked.skipped_files.iter().filter(|it| &***it != "-").collect();
     let mut named = files.iter().take(MOST).map(|it| visible(it)).collect::<Vec<_>>().join(", ");
     if files.len() > MOST {
         named.push_str(&format!(" and {} more, which --verbose lists", files.len() - MOST));
@@ -256,7 +260,7 @@ fn strangers(checked: &Checked) -> String {
     if !named.is_empty() {
         named.insert_str(0, ": ");
     }
-    match checked.strangers {
+    match checked.skipped_documents {
         0 => String::new(),
         1 => format!("; 1 document without a kind was skipped{named}"),
         many => format!("; {many} documents without a kind were skipped{named}"),

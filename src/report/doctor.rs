@@ -15,7 +15,7 @@ use super::paint::{BAD, CALM, GOOD, NOTABLE, Paint};
 pub fn text(rows: &[Row], colour: bool) -> String {
     let lines = lines(&rows.iter().collect::<Vec<_>>(), Paint(colour));
     let [well, remarks, not_asked, wrong] = counts(rows);
-    let remarks = format!("{remarks} remark{}", if remarks == 1 { "" } else { "s" });
+    let remarks = super::count(remarks, "remark");
     format!("{lines}\n{wrong} wrong, {remarks}, {not_asked} not asked, {well} well\n")
 }
 

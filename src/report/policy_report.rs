@@ -3,6 +3,7 @@
 //! Owns: the contents of the report. Must not know: who writes it, or when. Its predecessor, PolicyReport of
 //! wgpolicyk8s.io/v1alpha2, has nearly the same fields, so one layout serves both; a field that only one of them has is not written.
 
+use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use engine::verdict::{Effect, Judged};
@@ -20,17 +21,14 @@ const LONGEST_MESSAGE: usize = 1000;
 /// Returns the results for the findings on these objects. Those that refuse come first; if there are too many results, the last
 /// one gives the number of the others.
 pub fn results(objects: &[Audited], now: Timestamp) -> Vec<Value> {
-    let found =
-        || objects.iter().flat_map(|object| object.decision.judged.iter().map(move |it| (object, it)));
-    let mut all = Vec::new();
-    for effect in [Effect::Refused, Effect::Warned, Effect::Recorded] {
-        all.extend(found().filter(|(_, judged)| judged.effect == effect));
-    }
+    let found = objects.iter().flat_map(|object| object.decision.judged.iter().map(move |it| (object, it)));
+    let mut all: Vec<_> = found.collect();
+    all.sort_by_key(|(_, judged)| Reverse(judged.effect));
     let left_out = all.len().saturating_sub(MOST_RESULTS);
     let mut results: Vec<_> =
         all.into_iter().take(MOST_RESULTS).map(|(object, judged)| result(object, judged, now)).collect();
     if left_out > 0 {
-        let message = format!("{left_out} more findings: gatera audit lists them");
+        let message = format!("findings left out: {left_out}; `gatera audit` lists them");
         results.push(json!({
             "source": "gatera", "policy": "gatera", "result": "skip", "message": message, "timestamp": at(now),
         }));

@@ -9,12 +9,12 @@ use engine::rule::Rule;
 
 /// Returns a line for each rule.
 pub fn text(rules: &[&Rule]) -> String {
-    rules.iter().map(|it| format!("{}  {:<18} {}\n", it.id, it.name, it.summary())).collect()
+    rules.iter().map(|it| format!("{}  {:<18} {}\n", it.id, it.name, it.page().summary())).collect()
 }
 
 /// Returns a table.
 pub fn markdown(rules: &[&Rule]) -> String {
-    let row = |it: &&Rule| format!("| {} | {} | {} |\n", it.id, it.name, it.summary());
+    let row = |it: &&Rule| format!("| {} | {} | {} |\n", it.id, it.name, it.page().summary());
     "| id | name | in short |\n|---|---|---|\n".to_owned() + &rules.iter().map(row).collect::<String>()
 }
 
@@ -48,9 +48,9 @@ pub fn json(rules: &[&Rule]) -> Value {
     let item = |it: &&Rule| RuleItem {
         id: it.id,
         name: it.name,
-        summary: it.summary(),
+        summary: it.page().summary(),
         touches: touches(it),
-        page: it.manual(),
+        page: it.page().text(),
     };
     super::json::value(Document { version: VERSION, rules: rules.iter().map(item).collect() })
 }

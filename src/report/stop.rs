@@ -4,19 +4,19 @@ use facts::view::{Cluster, View};
 use leader::stop::Step;
 use objects::visible;
 
-/// Returns what will be done.
+/// Returns the text that announces a stop before it begins.
 pub fn proposal(cluster: &Cluster, view: &View<'_>) -> String {
     let mut names: Vec<_> = cluster.members.iter().map(|member| &*member.name).collect();
     names.reverse();
     format!(
-        "{} ({})\nIts members are stopped one after the other: {}. Then no member serves; the data stays on their claims.\n",
+        "{} ({})\nIts members are stopped one after the other: {}. While the cluster is stopped, no member serves; the data stays on the members' claims.\n",
         cluster.id,
         view.count(cluster),
         names.join(", ")
     )
 }
 
-/// Returns what is being done.
+/// Returns the line that reports this step; empty: there is nothing to report.
 pub fn says(step: &Step) -> String {
     let text = match step {
         Step::Wait(what) => format!("waiting: {what}"),
@@ -31,12 +31,13 @@ pub fn says(step: &Step) -> String {
     visible(&text)
 }
 
-/// Returns the text for replicas that were set back.
+/// Returns the message that another client has raised the replicas during the stop.
 pub fn healed(cluster: &Cluster, fewest: i64) -> String {
     format!(
-        "the replicas of {} were set back to {} from {fewest} by another client, such as Helm, a GitOps tool or an autoscaler; suspend it and run this again, or run gatera start, which removes the record of the stop",
+        "the replicas of {} were set from {fewest} back to {} by another client, such as Helm, a GitOps tool or an autoscaler: suspend that client and run this command again; or start the cluster again: {}",
         cluster.id,
-        cluster.workload.replicas()
+        cluster.workload.replicas(),
+        cluster.start_command()
     )
 }
 
@@ -44,7 +45,8 @@ pub fn healed(cluster: &Cluster, fewest: i64) -> String {
 pub fn stopped(cluster: &Cluster) -> String {
     let mut text = format!("{} is stopped\n", cluster.id);
     if cluster.stopped_members().is_none() {
-        return text + "its claims do not record how many members it had and where their data ends\n";
+        return text
+            + "its claims record neither the number of its members nor the positions of their data\n";
     }
     for claim in &cluster.claims {
         if let Some(record) = &claim.stopped {

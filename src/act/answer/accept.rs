@@ -31,12 +31,12 @@ use super::tls::Tls;
 use crate::act::guard::Guard;
 use crate::act::telemetry::chain;
 
-/// The number of open connections to the webhook port; the API servers of a large cluster hold a few dozen.
+/// The maximum number of open connections to the webhook port; the API servers of a large cluster hold a few dozen.
 const MOST_CONNECTIONS: usize = 512;
-/// The number of open connections to the operations port: probes, and one or two scrapes of the metrics.
+/// The maximum number of open connections to the operations port: probes, and one or two scrapes of the metrics.
 const MOST_PROBES: usize = 32;
-/// The bytes of answers that clients have not read yet, over all connections of a port, without the last pieces, which wait in
-/// hyper and TLS: 256 answers of the maximum length, and a quarter of the memory limit in the chart.
+/// The maximum number of bytes of answers that clients have not read yet, over all connections of a port: 256 answers of the
+/// maximum length, a quarter of the memory limit in the chart. The last pieces, which wait in hyper and TLS, do not count.
 const MAX_UNREAD_BYTES: usize = 256 * LONGEST_ANSWER;
 /// The maximum length of a request's headers in bytes; an API server sends some 500 bytes.
 const LARGEST_HEADERS: usize = 16 * 1024;
@@ -281,7 +281,7 @@ mod tests {
 
     /// However fast connections arrive, each one stays open for some time before it is evicted.
     #[tokio::test]
-    async fn a_crowd_comes_in_one_by_one() {
+    async fn new_connections_evict_open_ones_at_a_limited_pace() {
         const SLOTS: usize = 4;
         const CROWD: usize = 60;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

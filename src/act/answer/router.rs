@@ -27,11 +27,11 @@ use super::body::Intake;
 use super::judge::{RequestContext, judge};
 
 /// The answer to a client that was asked for a certificate and presented none.
-const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate of a CA that it trusts was \
-    shown; the API server needs one for this webhook in its AdmissionConfiguration";
+const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate was presented; configure the \
+    API server to present one to this webhook, in its AdmissionConfiguration";
 
-/// The maximum length of an answer in bytes: several times what is injected into a member, and what the rulebook reports at most.
-/// A forged request may ask for more: a hundred findings that repeat the longest names there are.
+/// The maximum length of an answer in bytes: several times the size of what is injected into a member, and of the most that the
+/// rulebook reports about a real request. A forged one may need more: a hundred findings that repeat names of maximum length.
 pub(super) const LONGEST_ANSWER: usize = 128 * 1024;
 /// The maximum length of a text in the log in characters, because a forged request may contain longer ones.
 const LONGEST_WORDS: usize = 1024;
@@ -74,7 +74,13 @@ async fn admit(
         .is_some_and(|it| it.as_bytes().starts_with(b"application/json"));
     let body = match intake.whole(request.into_body()).await {
         Ok(body) if json => body,
-        Ok(_) => return refused(StatusCode::BAD_REQUEST, "malformed", "gatera reads application/json only"),
+        Ok(_) => {
+            return refused(
+                StatusCode::BAD_REQUEST,
+                "malformed",
+                "the Content-Type must be application/json",
+            );
+        }
         Err(why) => {
             let (status, label, words) = why.response();
             return refused(status, label, words);
@@ -150,9 +156,9 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     }
 }
 
-/// Logs refusals, and what would be one without a mode or an override. Everything else is only counted in the metrics, also what
-/// was wrong before and is no worse now: the audit reports it once, not with every change. The user is the one that the request
-/// names; only a proven caller is certain to be an API server.
+/// Logs every finding of a refused request, and every finding that a mode or an override made milder; nothing for a dry run.
+/// Others are only counted in the metrics: the audit reports a problem that existed before once, not with every change. The user is
+/// the one that the request names; only a proven caller is certain to be an API server.
 fn log(review: &review::Review, decision: &Decision, proven: bool) {
     let let_pass =
         |judged: &Judged| matches!(judged.softened, Some(Downgrade::ByMode(_) | Downgrade::ByOverride(_)));

@@ -22,7 +22,7 @@ pub enum Error {
     /// The file does not exist, or this process may not read it.
     #[error("reading the client CAs in {0}")]
     Read(PathBuf, #[source] std::io::Error),
-    /// The file holds no certificate, or something else.
+    /// The file holds no certificate, or data that is not a certificate of a CA.
     #[error("the client CAs in {0} are not PEM certificates of CAs: {1}")]
     Form(PathBuf, String),
 }
@@ -60,7 +60,7 @@ impl TlsOptions {
     pub fn config(&self) -> Result<Arc<Tls>, Error> {
         let config = match &self.clients {
             None => self.without_client_auth(),
-            Some(file) => self.with_client_auth(file, &text(file)?)?,
+            Some(file) => self.with_client_auth(file, &read_pem(file)?)?,
         };
         Ok(Arc::new(Tls { config: ArcSwap::new(config), asks: self.clients.is_some() }))
     }
@@ -68,7 +68,7 @@ impl TlsOptions {
     /// Follows the file of client CAs until the process ends. Content that cannot be used is logged and changes nothing.
     pub async fn follow(self, tls: Arc<Tls>) {
         let Some(file) = self.clients.clone() else { return std::future::pending().await };
-        let read = || text(&file).map_err(|error| chain(&error));
+        let read = || read_pem(&file).map_err(|error| chain(&error));
         // This includes the first content, because the file may have changed since the start.
         let take = |now: &Result<Vec<u8>, String>| {
             let config = now.as_ref().map_err(Clone::clone);
@@ -110,6 +110,6 @@ fn http1_only(mut config: ServerConfig) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-fn text(file: &Path) -> Result<Vec<u8>, Error> {
+fn read_pem(file: &Path) -> Result<Vec<u8>, Error> {
     std::fs::read(file).map_err(|error| Error::Read(file.to_owned(), error))
 }

@@ -284,7 +284,7 @@ pub fn ends(bundle: &str) -> Result<Vec<Timestamp>, Error> {
 fn is_ca(certificate: &str) -> Result<(), Error> {
     let der = first(certificate)?;
     let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
-    if parsed.is_ca() { Ok(()) } else { Err(Error::NoCa) }
+    if parsed.is_ca() { Ok(()) } else { Err(Error::NotACa) }
 }
 
 fn first(pem: &str) -> Result<CertificateDer<'static>, Error> {

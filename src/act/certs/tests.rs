@@ -157,16 +157,16 @@ fn the_leaf_that_is_shown_is_never_cut_off() {
             assert!(shown.trusted_by(&registered), "{what}: cut off");
         }
     }
-    let again = Material::again(Some(&held), &names(), Lives::default(), at(0)).unwrap();
+    let again = Material::with_new_ca(Some(&held), &names(), Lives::default(), at(0)).unwrap();
     assert_eq!((&again.leaf, again.previous_ca.as_ref()), (&held.leaf, Some(&held.ca.certificate)));
     assert_ne!(again.ca, held.ca);
-    let late = Material::again(Some(&held), &names(), Lives::default(), at(400)).unwrap();
+    let late = Material::with_new_ca(Some(&held), &names(), Lives::default(), at(400)).unwrap();
     assert_eq!(late.previous_ca, None, "a CA that ended is of no use");
 }
 
 /// A foreign CA may carry the name of the guard's, but its signature differs.
 #[test]
-fn a_name_is_no_signature() {
+fn a_leaf_is_not_trusted_by_a_ca_of_the_same_name() {
     let [one, two] = [0, 0].map(|day| new_ca(Lives::default(), at(day)).unwrap());
     let leaf = new_leaf(&one, &names(), Lives::default(), at(0)).unwrap();
     assert!(leaf.trusted_by(&one.certificate));
@@ -174,7 +174,7 @@ fn a_name_is_no_signature() {
 }
 
 /// Returns a certificate of a person's own, made with these parameters; self-signed if there is no issuer.
-fn of_a_person(
+fn custom_pair(
     name: &str,
     issuer: Option<&Pair>,
     days: [i64; 2],
@@ -210,41 +210,41 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
     let usage = |usage| |it: &mut rcgen::CertificateParams| it.extended_key_usages = vec![usage];
     let clients = || usage(rcgen::ExtendedKeyUsagePurpose::ClientAuth);
     let long = [-10, 10];
-    let root = of_a_person("root", None, long, ca);
-    let strange = of_a_person("root", None, long, ca);
-    let middle = of_a_person("middle", Some(&root), long, ca);
-    let no_ca = of_a_person("no CA", Some(&root), long, plain);
-    let ended = of_a_person("ended", Some(&root), [-10, -1], ca);
-    let old_root = of_a_person("old root", None, [-10, -1], ca);
-    let leaf_of = |issuer: &Pair| of_a_person("leaf", Some(issuer), long, plain);
+    let root = custom_pair("root", None, long, ca);
+    let strange = custom_pair("root", None, long, ca);
+    let intermediate = custom_pair("intermediate", Some(&root), long, ca);
+    let no_ca = custom_pair("no CA", Some(&root), long, plain);
+    let ended = custom_pair("ended", Some(&root), [-10, -1], ca);
+    let old_root = custom_pair("old root", None, [-10, -1], ca);
+    let leaf_of = |issuer: &Pair| custom_pair("leaf", Some(issuer), long, plain);
     let chain = |leaf: &Pair, others: &[&Pair]| {
         let others: String = others.iter().map(|it| &*it.certificate).collect();
         Pair { certificate: format!("{}{others}", leaf.certificate), key: leaf.key.clone() }
     };
-    let leaf = leaf_of(&middle);
-    let good = chain(&leaf, &[&middle]);
-    let own = of_a_person("leaf", None, long, plain);
-    let own_ca = of_a_person("leaf", None, long, ca);
-    let own_client = of_a_person("leaf", None, long, |it| {
+    let leaf = leaf_of(&intermediate);
+    let good = chain(&leaf, &[&intermediate]);
+    let own = custom_pair("leaf", None, long, plain);
+    let own_ca = custom_pair("leaf", None, long, ca);
+    let own_client = custom_pair("leaf", None, long, |it| {
         ca(it);
         clients()(it);
     });
-    let other_name = of_a_person("leaf", Some(&root), long, |it| {
+    let other_name = custom_pair("leaf", Some(&root), long, |it| {
         it.subject_alt_names = vec![rcgen::SanType::DnsName("other.gatera.svc".try_into().unwrap())];
     });
-    let no_name = of_a_person(&names()[0], Some(&root), long, |it| it.subject_alt_names.clear());
+    let no_name = custom_pair(&names()[0], Some(&root), long, |it| it.subject_alt_names.clear());
     let both = strange.certificate.clone() + &root.certificate;
     let (another, no_server) = ("tls.crt is signed by another CA than ca.crt", "does not include serverAuth");
     for (what, pair, bundle, words) in [
         ("a chain", good.clone(), &root.certificate, ""),
-        ("a chain with its root", chain(&leaf, &[&middle, &root]), &root.certificate, ""),
-        ("a chain in disorder", chain(&leaf, &[&root, &middle]), &root.certificate, ""),
+        ("a chain with its root", chain(&leaf, &[&intermediate, &root]), &root.certificate, ""),
+        ("a chain in disorder", chain(&leaf, &[&root, &intermediate]), &root.certificate, ""),
         ("one of two CAs", good.clone(), &both, ""),
         ("a leaf as its own CA", own.clone(), &own.certificate, ""),
         ("a CA as its own leaf", own_ca.clone(), &own_ca.certificate, ""),
         (
             "a use for servers",
-            of_a_person("leaf", Some(&root), long, usage(rcgen::ExtendedKeyUsagePurpose::ServerAuth)),
+            custom_pair("leaf", Some(&root), long, usage(rcgen::ExtendedKeyUsagePurpose::ServerAuth)),
             &root.certificate,
             "",
         ),
@@ -257,16 +257,16 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
             &root.certificate,
             "certificate and key",
         ),
-        ("for clients only", of_a_person("leaf", Some(&root), long, clients()), &root.certificate, no_server),
+        ("for clients only", custom_pair("leaf", Some(&root), long, clients()), &root.certificate, no_server),
         ("its own CA, for clients only", own_client.clone(), &own_client.certificate, no_server),
         (
-            "a middle that is no CA",
+            "an intermediate that is not a CA",
             chain(&leaf_of(&no_ca), &[&no_ca]),
             &root.certificate,
             "that is not a CA signed another one",
         ),
         (
-            "a middle that ended",
+            "an intermediate that has expired",
             chain(&leaf_of(&ended), &[&ended]),
             &root.certificate,
             "a certificate in its chain has expired",
@@ -275,18 +275,18 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
             "a root that ended",
             leaf_of(&old_root),
             &old_root.certificate,
-            "of the CA in ca.crt that signed tls.crt: a certificate expired at 2027-01-14",
+            "the CA in ca.crt that signed tls.crt cannot be used: a certificate expired at 2027-01-14",
         ),
-        ("a CA as a leaf", of_a_person("leaf", Some(&root), long, ca), &root.certificate, ""),
+        ("a CA as a leaf", custom_pair("leaf", Some(&root), long, ca), &root.certificate, ""),
         (
             "ended",
-            of_a_person("leaf", Some(&root), [-10, -1], plain),
+            custom_pair("leaf", Some(&root), [-10, -1], plain),
             &root.certificate,
             "a certificate expired at",
         ),
         (
             "not yet",
-            of_a_person("leaf", Some(&root), [1, 10], plain),
+            custom_pair("leaf", Some(&root), [1, 10], plain),
             &root.certificate,
             "is not valid before",
         ),
@@ -305,7 +305,7 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
 }
 
 #[test]
-fn what_is_rare_is_reported_without_names_of_a_library() {
+fn rare_errors_are_reported_without_identifiers_of_the_library() {
     let words = pair::refusal(&webpki::Error::MaximumNameConstraintComparisonsExceeded, None).to_string();
     let is = "API servers would refuse tls.crt: its chain cannot be verified (maximum name constraint comparisons exceeded)";
     assert_eq!(words, is);

@@ -75,7 +75,7 @@ async fn read(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<Found>
     match Config::from_custom_kubeconfig(merged, &options).await {
         Ok(config) => Ok(Found { config, origin }),
         Err(KubeconfigError::CurrentContextNotSet) => {
-            Err(anyhow!("{shown} has no current context; --context names one: {known}"))
+            Err(anyhow!("{shown} has no current context; choose one with --context: {known}"))
         }
         Err(KubeconfigError::LoadContext(context)) => {
             Err(anyhow!("there is no context {context} in {shown}; it has {known}"))
@@ -93,7 +93,7 @@ fn unusable(problem: &KubeconfigError) -> String {
     };
     match problem {
         KubeconfigError::LoadClusterOfContext(cluster) => {
-            format!("it names the cluster {cluster}, which is not there")
+            format!("it names the cluster {cluster}, which is not defined")
         }
         KubeconfigError::MissingClusterUrl | KubeconfigError::ParseClusterUrl(_) => {
             "its cluster has no valid address (server)".to_owned()

@@ -53,23 +53,21 @@ impl Readiness {
                 None => "current".to_owned(),
             }),
             Freshness::Stale(age) => Ok(format!(
-                "stale for {}s: a watch is silent; what destroys is refused as UNKNOWN",
+                "stale for {}s: a watch is silent; destructive requests are refused as UNKNOWN",
                 age.as_secs()
             )),
         };
         let trouble = self.certificates.load();
         let trouble = trouble.as_deref().map(|words| format!("; {words}")).unwrap_or_default();
         let early = self.leaf_begins.load().as_deref().copied().filter(|begins| now < *begins);
-        let leaf = match self.leaf_ends.load().as_deref() {
-            None => Err(format!("no certificate yet{trouble}")),
-            Some(ends) if *ends <= now => Err(format!("expired at {ends}{trouble}")),
-            Some(_) if early.is_some() => {
-                Err(format!("not valid before {}{trouble}", early.unwrap_or_default()))
-            }
-            Some(_) if self.untrusted.load(Ordering::Relaxed) => {
+        let leaf = match (self.leaf_ends.load().as_deref(), early) {
+            (None, _) => Err(format!("no certificate yet{trouble}")),
+            (Some(ends), _) if *ends <= now => Err(format!("expired at {ends}{trouble}")),
+            (_, Some(begins)) => Err(format!("not valid before {begins}{trouble}")),
+            _ if self.untrusted.load(Ordering::Relaxed) => {
                 Err(format!("not signed by a CA in the registered caBundle{trouble}"))
             }
-            Some(ends) => Ok(format!("valid until {ends}{trouble}")),
+            (Some(ends), None) => Ok(format!("valid until {ends}{trouble}")),
         };
         let leaving = if self.leaving.load(Ordering::Relaxed) {
             Err("shutting down".to_owned())
@@ -81,7 +79,9 @@ impl Readiness {
         let trouble = self.settings.load();
         let settings = match trouble.as_deref() {
             Some(words) => words.clone(),
-            None if self.adopting.load(Ordering::Relaxed) => "listing what adopt selects now".to_owned(),
+            None if self.adopting.load(Ordering::Relaxed) => {
+                "listing the objects that `adopt` now selects".to_owned()
+            }
             None => match once_guarded::line(view) {
                 Some(words) => format!("current; {words}"),
                 None => "current".to_owned(),

@@ -22,8 +22,8 @@ pub struct WatchFreshness {
 }
 
 impl WatchFreshness {
-    /// Creates the record of watches that have reported nothing yet. Each value is whether the age of the view depends on that
-    /// watch.
+    /// Creates the record of watches that have reported nothing yet; `needed` says of each whether the age of the view depends
+    /// on it.
     pub fn of(needed: impl IntoIterator<Item = bool>) -> Self {
         let needed: Arc<[bool]> = needed.into_iter().collect();
         Self { begun: Instant::now(), watches: needed.iter().map(|_| AtomicU64::new(0)).collect(), needed }
@@ -63,10 +63,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_most_silent_watch_counts() {
-        // The third is never heard, and not needed.
+        // The third watch never reports, and is not needed.
         let watch_freshness = WatchFreshness::of([true, true, false]);
         watch_freshness.now(0);
-        assert_eq!(watch_freshness.freshness(), Freshness::Loading, "one was never heard");
+        assert_eq!(watch_freshness.freshness(), Freshness::Loading, "one watch has not reported yet");
         watch_freshness.now(1);
         assert_eq!(watch_freshness.freshness(), Freshness::Current);
         advance(Duration::from_secs(10)).await;

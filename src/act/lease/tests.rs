@@ -24,6 +24,7 @@ fn who_may_write() {
 }
 
 /// The API server behind a link that stalls: a request, its answer, or both may take long.
+#[derive(Clone)]
 struct Link {
     server: Arc<Mutex<Option<Lease>>>,
     /// The state of the random number generator.
@@ -54,12 +55,6 @@ fn drawn(state: &mut u64) -> u64 {
 /// Completes what was sent, even if its sender no longer waits for the answer.
 async fn sent<T: Send + 'static>(what: impl Future<Output = T> + Send + 'static) -> T {
     tokio::spawn(what).await.unwrap()
-}
-
-impl Clone for Link {
-    fn clone(&self) -> Self {
-        Self { server: Arc::clone(&self.server), stalls: Arc::clone(&self.stalls) }
-    }
 }
 
 impl LeaseStore for Link {

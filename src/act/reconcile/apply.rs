@@ -27,18 +27,22 @@ pub(super) async fn step(context: &StepContext, step: &Step) -> kube::Result<Don
     let client = &context.client;
     match step {
         Step::Mark(it) => mark(client, it).await?,
-        Step::Address { pod, uid, text } => address(client, pod, uid, text).await?,
-        Step::Ask { id, uid } => return identity::ask(context, id, uid).await,
-        Step::Identity { pod, uid, is } => identity::tell_pod(client, pod, uid, is).await?,
+        Step::Address { pod, uid, text } => annotate_addresses(client, pod, uid, text).await?,
+        Step::Ask { id, uid } => return identity::record_identity(context, id, uid).await,
+        Step::Identity { pod, uid, is } => identity::annotate_identity(client, pod, uid, is).await?,
         Step::Configure(it) => return configure::configure(context, step, it).await,
         Step::Evict { id, pod, uid, .. } => return configure::evict(context, id, pod, uid).await,
-        Step::Condemn(it) => condemn(client, it).await?,
+        Step::Condemn(it) => set_removing(client, it, Some(&it.owner)).await?,
         Step::Delete(it) => delete(client, it).await?,
         Step::Correct { events, mark: note } => {
             for event in events {
                 announce(client, event).await?;
             }
-            if note.bootstrap.is_some() { mark(client, note).await? } else { take_out(client, note).await? }
+            if note.bootstrap.is_some() {
+                mark(client, note).await?;
+            } else {
+                remove_bootstrap_mark(client, note).await?;
+            }
         }
         Step::Finish(it) => return finish::finish(context, step, it).await,
         Step::Announce(event) => announce(client, event).await?,
@@ -66,7 +70,7 @@ pub(super) async fn mark(client: &Client, it: &Mark) -> kube::Result<()> {
 }
 
 /// Removes the bootstrap mark by name: an apply that leaves it out would keep an annotation of another field manager.
-async fn take_out(client: &Client, it: &Mark) -> kube::Result<()> {
+async fn remove_bootstrap_mark(client: &Client, it: &Mark) -> kube::Result<()> {
     let api = Api::<StatefulSet>::namespaced(client.clone(), &it.id.namespace);
     annotate(&api, &it.id.name, &it.uid, &it.version, marks::BOOTSTRAP, None).await
 }
@@ -84,26 +88,22 @@ pub(super) async fn annotate<K: Clone + DeserializeOwned + Debug>(
     api::annotate(api, Exactly { name, uid, version }, FIELD_MANAGER, &annotations).await.map(drop)
 }
 
-async fn address(client: &Client, pod: &Id, uid: &str, text: &str) -> kube::Result<()> {
+async fn annotate_addresses(client: &Client, pod: &Id, uid: &str, text: &str) -> kube::Result<()> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
     annotate(&api, &pod.name, uid, "", marks::MY_CNF, Some(text)).await
 }
 
-async fn condemn(client: &Client, it: &PendingDeletion) -> kube::Result<()> {
-    set_removing(client, it, Some(&it.owner)).await
-}
-
-/// Removes the mark for removal from an object that stays.
-pub(super) async fn spare(client: &Client, it: &PendingDeletion) -> kube::Result<()> {
-    set_removing(client, it, None).await
-}
-
-async fn set_removing(client: &Client, it: &PendingDeletion, value: Option<&str>) -> kube::Result<()> {
-    annotate(&like(client, it), &it.target.name, &it.target.uid, &it.version, marks::REMOVING, value).await
+/// Sets the mark for removal, or removes it from an object that stays (`None`).
+pub(super) async fn set_removing(
+    client: &Client,
+    it: &PendingDeletion,
+    value: Option<&str>,
+) -> kube::Result<()> {
+    annotate(&api_of(client, it), &it.target.name, &it.target.uid, &it.version, marks::REMOVING, value).await
 }
 
 /// Returns the API for objects of the target's kind in its namespace.
-fn like(client: &Client, it: &PendingDeletion) -> Api<DynamicObject> {
+fn api_of(client: &Client, it: &PendingDeletion) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), &it.id.namespace, &resource(it.target.kind))
 }
 
@@ -112,7 +112,7 @@ fn like(client: &Client, it: &PendingDeletion) -> Api<DynamicObject> {
 pub(super) async fn delete(client: &Client, it: &PendingDeletion) -> kube::Result<()> {
     let target = &it.target;
     let this = Exactly { name: &target.name, uid: &target.uid, version: &it.version };
-    api::delete(&like(client, it), this).await
+    api::delete(&api_of(client, it), this).await
 }
 
 /// Creates an Event whose name is derived from its text, so that the next leader does not create it again.

@@ -26,8 +26,8 @@ const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 const PAUSE_FACTOR: u32 = 9;
 /// The longest wait for a change before the next round: overrides expire without a watch event.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
-/// The number of Events about findings in each [`EVENT_PERIOD`]; the others follow later. A guard with new rules may have many
-/// new findings at once in a big cluster.
+/// The maximum number of Events about findings in each [`EVENT_PERIOD`]; the others follow later. A guard with new rules may have
+/// many new findings at once in a big cluster.
 const MOST_EVENTS: usize = 50;
 /// The period in which Events about findings are counted.
 const EVENT_PERIOD: Duration = Duration::from_secs(60);
@@ -65,9 +65,9 @@ async fn audits(client: Client, guard: &Arc<Guard>, changed: &mut watch::Receive
         let judged = judged.await;
         let cost = looked.elapsed();
         match judged {
-            Ok(Judged { round, open, news, findings }) => {
-                reported.say_open(guard, open);
-                reported.say(guard, round, news);
+            Ok(RoundResult { round, open, news, findings }) => {
+                reported.report_break_glass(guard, open);
+                reported.report_round(guard, round, news);
                 reports.write(findings).await;
             }
             Err(error) => warn!(%error, "an audit failed"),
@@ -85,7 +85,7 @@ async fn audits(client: Client, guard: &Arc<Guard>, changed: &mut watch::Receive
 type OpenNamespaces = BTreeMap<String, Override>;
 
 /// The result of one round: all findings, and those that are new.
-struct Judged {
+struct RoundResult {
     round: Round,
     open: OpenNamespaces,
     news: Vec<Notice>,
@@ -100,7 +100,7 @@ fn judge(
     now: Duration,
     most: usize,
     reported_in: Option<&BTreeSet<String>>,
-) -> Judged {
+) -> RoundResult {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
     let (mut news, mut findings) = (Vec::new(), Findings::new());
@@ -118,7 +118,7 @@ fn judge(
         }
     }
     let open = view.break_glasses().map(|(namespace, open)| (namespace.to_owned(), open)).collect();
-    Judged { round, open, news, findings }
+    RoundResult { round, open, news, findings }
 }
 
 /// What has been reported so far.
@@ -138,13 +138,13 @@ impl Reported {
     }
 
     /// Reports each break-glass that began or ended, at once, however many other Events wait.
-    fn say_open(&mut self, guard: &Guard, open: OpenNamespaces) {
+    fn report_break_glass(&mut self, guard: &Guard, open: OpenNamespaces) {
         guard.metrics.break_glass.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
-        for (namespace, release) in
-            open.iter().filter(|(name, release)| self.open.get(*name) != Some(release))
+        for (namespace, exception) in
+            open.iter().filter(|(name, exception)| self.open.get(*name) != Some(exception))
         {
-            warn!(namespace, until = %release.until, reason = release.reason, "nothing is refused in this namespace: break-glass");
-            guard.publish(events::break_glass_began(namespace, release));
+            warn!(namespace, until = %exception.until, reason = exception.reason, "nothing is refused in this namespace: break-glass");
+            guard.publish(events::break_glass_began(namespace, exception));
         }
         for namespace in self.open.keys().filter(|name| !open.contains_key(*name)) {
             info!(namespace, "requests are refused in this namespace again: break-glass has ended");
@@ -153,7 +153,7 @@ impl Reported {
         self.open = open;
     }
 
-    fn say(&mut self, guard: &Guard, mut round: Round, news: Vec<Notice>) {
+    fn report_round(&mut self, guard: &Guard, mut round: Round, news: Vec<Notice>) {
         guard.metrics.clusters_are(mem::take(&mut round.clusters));
         let sent = news.len();
         self.events_left -= sent;
@@ -162,7 +162,7 @@ impl Reported {
         }
         let Round { counts: Some(counts), judged, refused, warned, held_back, .. } = round else { return };
         if counts != self.counts {
-            info!(objects = judged, refused, warned, "the audit found something else than before");
+            info!(objects = judged, refused, warned, "the audit's findings have changed");
         }
         guard.metrics.audited(&counts, &self.counts);
         self.counts = counts;

@@ -21,8 +21,8 @@ use crate::act::api::{self, Exactly, Fault};
 use crate::act::config_maps::make;
 use crate::act::telemetry::chain;
 
-/// The number of unused snapshots that are kept, the newest ones.
-const HISTORY: usize = 5;
+/// The number of unused snapshots that are kept; older ones are deleted.
+const UNUSED_SNAPSHOTS_KEPT: usize = 5;
 
 /// Makes the snapshots that the record names and that are missing, then writes the record.
 pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure) -> kube::Result<Done> {
@@ -76,9 +76,12 @@ fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<O
         Ok(()) => return Ok(None),
         Err(error) => match Fault::of(&error) {
             Fault::Conflict => {
-                format!("ConfigMap {name} is there, and it is not what gatera makes; delete it")
+                format!(
+                    "ConfigMap {name} exists, but it is not the snapshot that gatera would write; delete it: kubectl -n {} delete configmap {name}",
+                    it.id.namespace
+                )
             }
-            Fault::Forbidden => format!("ConfigMap {name} cannot be made: {}", first_line(&error)),
+            Fault::Forbidden => format!("ConfigMap {name} cannot be created: {}", first_line(&error)),
             _ => return Err(error),
         },
     };
@@ -95,23 +98,20 @@ fn first_line(error: &kube::Error) -> String {
     chain(error).lines().next().unwrap_or_default().to_owned()
 }
 
-/// Deletes the snapshots that neither the record nor a pod names, except for the newest [`HISTORY`].
+/// Deletes the snapshots that neither the record nor a pod names, except for the newest [`UNUSED_SNAPSHOTS_KEPT`].
 async fn sweep(context: &StepContext, id: &Id, note: &RolloutRecord) -> kube::Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &id.namespace);
     let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, id.name));
     let mut all: Vec<_> = api.list_metadata(&ours).await?.items;
     let used = context.look(|view| {
-        let pods =
-            view.cluster(&id.namespace, &id.name).map(|it| it.pods().collect::<Vec<_>>()).unwrap_or_default();
-        let run = pods.into_iter().filter_map(|pod| pod.revision.as_ref());
+        let cluster = view.cluster(&id.namespace, &id.name);
+        let run = cluster.iter().flat_map(|it| it.pods()).filter_map(|pod| pod.revision.as_ref());
         run.chain(note.revisions()).flat_map(|it| it.copies().collect::<Vec<_>>()).collect::<Vec<_>>()
     });
     all.retain(|map| !used.contains(&map.name_any()));
     all.sort_by_key(|map| std::cmp::Reverse(map.creation_timestamp()));
-    for map in all.iter().skip(HISTORY) {
-        let (name, uid) = (map.name_any(), map.uid().unwrap_or_default());
-        let version = map.resource_version().unwrap_or_default();
-        api::delete_unless_changed(&api, Exactly { name: &name, uid: &uid, version: &version }).await?;
+    for map in all.iter().skip(UNUSED_SNAPSHOTS_KEPT) {
+        api::delete_unless_changed(&api, Exactly::of(&map.metadata)).await?;
     }
     Ok(())
 }
@@ -136,7 +136,7 @@ pub(super) async fn evict(context: &StepContext, id: &Id, pod: &str, uid: &str) 
                 id: id.clone(),
                 uid: set.unwrap_or_default(),
                 reason: rollout::WAITS,
-                note: format!("{pod} is to restart, and may not yet: {why}"),
+                note: format!("the restart of {pod} is refused for now: {why}"),
             }))
         }
         Err(error) if Fault::of(&error).is_overtaken() => Ok(Done::NotNow(chain(&error))),

@@ -13,11 +13,11 @@ use crate::act::api::Fault;
 use crate::act::config_maps;
 use crate::act::watch::pages::Pages;
 
-use super::apply::{announce, delete, mark, spare};
+use super::apply::{announce, delete, mark, set_removing};
 use super::{Done, StepContext};
 
-/// The number of bytes that may be kept of the objects of one kind that read a ConfigMap, or that create objects which may:
-/// some thousand ReplicaSets.
+/// The maximum size of what is kept of the objects of one kind while readers of a ConfigMap are looked for. Several thousand
+/// ReplicaSets fit.
 const MOST_READER_BYTES: usize = 8 << 20;
 
 /// Deletes the objects that may be deleted, publishes Events about what became of each, and records the end of the clean-up.
@@ -35,20 +35,20 @@ pub(super) async fn finish(context: &StepContext, step: &Step, it: &Finish) -> k
         });
         match warrant {
             None | Some(Warrant::Gone) => {}
-            Some(Warrant::Given(version)) => delete(client, &condemned(it, target, version)).await?,
+            Some(Warrant::Given(version)) => delete(client, &pending(it, target, version)).await?,
             Some(Warrant::Waits(what)) => return Ok(Done::NotNow(what)),
             Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
         }
         let is_left = left.iter().any(|(it, _)| it == target);
         if let Some(meta) = found.meta(target).filter(|_| is_left) {
-            let_be(client, it, target, meta).await?;
+            unmark(client, it, target, meta).await?;
         }
     }
     for (target, _) in &it.left {
         let service =
             context.look(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
         if let Some(meta) = service {
-            let_be(client, it, target, &meta).await?;
+            unmark(client, it, target, &meta).await?;
         }
     }
     for event in it.events(&left) {
@@ -58,14 +58,14 @@ pub(super) async fn finish(context: &StepContext, step: &Step, it: &Finish) -> k
     Ok(Done::Yes)
 }
 
-fn condemned(it: &Finish, target: &RemovalTarget, version: String) -> PendingDeletion {
+fn pending(it: &Finish, target: &RemovalTarget, version: String) -> PendingDeletion {
     PendingDeletion { id: it.id.clone(), owner: it.uid.clone(), target: target.clone(), version }
 }
 
 /// Removes the guard's mark for removal from an object that stays.
-async fn let_be(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Meta) -> kube::Result<()> {
+async fn unmark(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Meta) -> kube::Result<()> {
     if target.is(target.kind, meta) && plan::is_marked(meta, &it.uid) {
-        spare(client, &condemned(it, target, meta.resource_version.clone())).await?;
+        set_removing(client, &pending(it, target, meta.resource_version.clone()), None).await?;
     }
     Ok(())
 }
@@ -106,11 +106,18 @@ async fn readers(
     let url = format!("/{api}/namespaces/{namespace}/{plural}");
     let (mut pages, mut found, mut room) =
         (Pages::of(client, url, ListParams::default()), Vec::new(), MOST_READER_BYTES);
-    let outcome = loop {
+    loop {
         let piece = match pages.next().await {
             Ok(Some(piece)) => piece,
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error),
+            Ok(None) => return Ok(Ok(found)),
+            Err(error) => {
+                return match Fault::of(&error) {
+                    // An API server that does not serve this kind has no such objects.
+                    Fault::NotFound => Ok(Ok(Vec::new())),
+                    Fault::Forbidden => Ok(Err(format!("gatera may not list {plural}"))),
+                    _ => Err(error),
+                };
+            }
         };
         let reader = match Reader::read(kind, &piece.text) {
             Ok(reader) => reader,
@@ -118,22 +125,16 @@ async fn readers(
         };
         // Deployments create ReplicaSets, and those create pods, so both are kept even if they do not read it themselves.
         if reader.reads(config_map) || ["Deployment", "ReplicaSet"].contains(&kind) {
-            // Only the part of an object's text that is kept counts, which is small.
+            // The length of this text stands for the memory of what is kept of the object; the rest is dropped.
             let Some(left) = room.checked_sub(format!("{reader:?}").len()) else {
-                return Ok(Err(format!("the {plural} of {namespace} are larger than gatera can look at")));
+                return Ok(Err(format!(
+                    "the {plural} of namespace {namespace} exceed the {} MiB that gatera can check",
+                    MOST_READER_BYTES >> 20
+                )));
             };
             room = left;
             found.push(reader);
         }
-    };
-    match outcome {
-        Ok(()) => Ok(Ok(found)),
-        Err(error) => match Fault::of(&error) {
-            // An API server that does not serve this kind has no such objects.
-            Fault::NotFound => Ok(Ok(Vec::new())),
-            Fault::Forbidden => Ok(Err(format!("gatera may not list {plural}"))),
-            _ => Err(error),
-        },
     }
 }
 
@@ -168,6 +169,6 @@ mod tests {
     async fn thousands_of_ordinary_objects_are_looked_at_and_large_ones_are_not() {
         assert_eq!(of(4000, 4000, 60).await, Ok(4000));
         let problem = of(4000, 0, 4000).await.unwrap_err();
-        assert_eq!(problem, "the replicasets of db are larger than gatera can look at");
+        assert_eq!(problem, "the replicasets of namespace db exceed the 8 MiB that gatera can check");
     }
 }

@@ -17,7 +17,7 @@ use crate::act::watch::member_events::{Topic, events_of};
 
 /// Lists the Events of the cluster's pods, and records the identity that follows from their reports, if one does. An Event is
 /// published about each pod that serves another cluster.
-pub(super) async fn ask(context: &StepContext, id: &Id, uid: &str) -> kube::Result<Done> {
+pub(super) async fn record_identity(context: &StepContext, id: &Id, uid: &str) -> kube::Result<Done> {
     let pods: Vec<String> = context.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).into_iter();
         cluster.flat_map(|it| identity::proven(it, view).map(|pod| pod.uid.clone())).collect()
@@ -31,12 +31,12 @@ pub(super) async fn ask(context: &StepContext, id: &Id, uid: &str) -> kube::Resu
     let found = context.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
         let found = concluded(cluster, view, &answers)?;
-        let word = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
-        Some((found, word, cluster.workload.metadata.resource_version.clone()))
+        let value = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
+        Some((found, value, cluster.workload.metadata.resource_version.clone()))
     });
-    let Some((Concluded { is, new, unannotated, beside }, word, version)) = found else {
+    let Some((Concluded { is, new, unannotated, beside }, value, version)) = found else {
         return Ok(Done::NotNow(
-            "its members have not reported the id of their cluster, or not the same one".to_owned(),
+            "its members have not reported the id of their cluster, or their reports differ".to_owned(),
         ));
     };
     if new {
@@ -48,13 +48,13 @@ pub(super) async fn ask(context: &StepContext, id: &Id, uid: &str) -> kube::Resu
         super::apply::announce(&context.client, &event).await?;
     }
     for (pod, uid) in unannotated {
-        tell_pod(&context.client, &Id::new(&id.namespace, &pod), &uid, &word).await?;
+        annotate_identity(&context.client, &Id::new(&id.namespace, &pod), &uid, &value).await?;
     }
     Ok(Done::Yes)
 }
 
 /// Writes the cluster's identity on a pod. The kubelet shows it inside the pod within about a minute.
-pub(super) async fn tell_pod(client: &Client, pod: &Id, uid: &str, is: &str) -> kube::Result<()> {
+pub(super) async fn annotate_identity(client: &Client, pod: &Id, uid: &str, is: &str) -> kube::Result<()> {
     let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace);
     annotate(&api, &pod.name, uid, "", marks::IDENTITY, Some(is)).await
 }

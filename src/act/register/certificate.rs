@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tracing::info;
 
@@ -75,11 +75,8 @@ impl Registrar {
 
     /// Deletes an immutable Secret whose content has to change, and creates it again.
     async fn create_anew(&self, frozen: &Secret) -> Result<Secret, Error> {
-        let name = &self.registration.secret;
-        let (uid, version) =
-            (frozen.uid().unwrap_or_default(), frozen.resource_version().unwrap_or_default());
-        let deleted = api::delete(&self.secrets(), Exactly { name, uid: &uid, version: &version }).await;
-        deleted.map_err(|error| Error::WriteSecret(name.clone(), error))?;
+        let deleted = api::delete(&self.secrets(), Exactly::of(&frozen.metadata)).await;
+        deleted.map_err(|error| Error::WriteSecret(self.registration.secret.clone(), error))?;
         self.create().await
     }
 

@@ -88,7 +88,7 @@ impl Known {
         let Some(secret) = self.secret.there() else { return Ok(None) };
         let now = time_by(secret, now);
         match Material::read(secret) {
-            None => Material::again(self.held.as_ref(), names, lives, now).map(Some),
+            None => Material::with_new_ca(self.held.as_ref(), names, lives, now).map(Some),
             Some(found) => found.next(self.held.as_ref(), names, lives, settled, now),
         }
     }

@@ -38,7 +38,7 @@ async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_a
 
 /// A reservation that has been in a Lease for long has expired, however often it is read.
 #[tokio::test(start_paused = true)]
-async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
+async fn an_expired_reservation_does_not_begin_again_when_it_is_read_again() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
     let (shard, note) = (shard_of(&member_removal.cluster), ReservationNote::of(&member_removal, 1, None));
     let all_over = |ledger: &Ledger| ledger.reservations(Instant::now()) == Reservations::none();
@@ -57,7 +57,7 @@ async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
 /// A replica that reads a note for the first time knows its age from the API server's clock. A note without a time, or with one
 /// in the future, counts as long as one that was written now.
 #[tokio::test(start_paused = true)]
-async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
+async fn a_note_that_is_read_for_the_first_time_counts_from_when_it_was_written() {
     let member_removal = member_removal("a", "a-0");
     let tolerance = CLOCKS_DIFFER.as_secs();
     for (at, counts) in [
@@ -99,7 +99,7 @@ async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
 
 /// This lasts as long as any note may count that was written before the clock was set.
 #[tokio::test(start_paused = true)]
-async fn after_a_clock_was_set_no_note_is_old() {
+async fn after_a_clock_change_notes_count_for_their_full_time() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
     ledger.observe_clock(Some(shown_now(ago(3600))));
     advance(Duration::from_secs(600)).await;
@@ -121,7 +121,7 @@ async fn after_a_clock_was_set_no_note_is_old() {
 /// A pod was reserved long ago and stayed. A replica that reads this only now does not know that the reservation has expired for
 /// all others.
 #[tokio::test(start_paused = true)]
-async fn what_was_only_read_spares_no_write() {
+async fn a_reservation_that_was_only_read_is_written_again() {
     let (mut ledger, member_removal) = (Ledger::default(), member_removal("a", "a-0"));
     let shard = shard_of(&member_removal.cluster);
     ledger.learn(shard, vec![ReservationNote::of(&member_removal, 1, None)], Instant::now(), Instant::now());
@@ -150,7 +150,7 @@ async fn a_note_with_a_wrong_time_reserves_nothing() {
 }
 
 #[test]
-fn what_stands_in_a_lease_is_read_as_it_was_written_and_nonsense_may_have_been_anything() {
+fn notes_are_read_as_they_were_written_and_invalid_ones_count_as_lost() {
     let notes = [
         ReservationNote::of(&member_removal("a", "a-0"), 1, None),
         ReservationNote::of(&member_removal("b", "b-2"), 7, Some(ago(1))),

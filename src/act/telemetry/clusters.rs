@@ -37,7 +37,7 @@ impl Collector for ClusterGauges {
         describe(
             &mut to,
             "cluster_rollout",
-            "1 for how far a cluster is with its configuration, on the leader.",
+            "1 for the stage of a cluster's configuration rollout, on the leader.",
             rollouts,
         )?;
         let members = clusters.iter().map(|it| (&**it, None, it.members));

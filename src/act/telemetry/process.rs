@@ -62,7 +62,11 @@ impl Collector for ProcessMetrics {
             &ConstGauge::new(usage.resident_bytes),
         )?;
         put("process_open_fds", "Open files of this process.", &ConstGauge::new(usage.open_files))?;
-        put("process_start_time_seconds", "When this process started.", &ConstGauge::new(usage.started))
+        put(
+            "process_start_time_seconds",
+            "Start time of this process, in seconds since the Unix epoch.",
+            &ConstGauge::new(usage.started),
+        )
     }
 }
 

@@ -32,17 +32,17 @@ use crate::act::guard::{Guard, WatchFreshness};
 use crate::act::telemetry::{chain, repeated};
 
 /// The length of one round of a watch, in seconds. Each watch sends a request this often, on a connection that stays open.
-const ROUND: u32 = 8;
+const ROUND_SECONDS: u32 = 8;
 /// The length of a round after something may have been missed, in seconds: short, because its end proves that everything
 /// was sent.
-const CATCH_UP: u32 = 1;
+const CATCH_UP_SECONDS: u32 = 1;
 /// The time past the end of a round within which a live API server always ends it.
-const SILENCE: Duration = Duration::from_secs(3);
+const ROUND_GRACE: Duration = Duration::from_secs(3);
 /// The time within which a round, or a list of a pack's kind, ends unless something is wrong.
 const LONGEST_ROUND: Duration = Duration::from_secs(15);
 /// The time within which the API server must begin its answer to a watch.
-const ANSWER: Duration = Duration::from_secs(10);
-/// The tolerance for the end of a round: one that ends earlier than this before its time did not end because of its timeout.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The tolerance for the end of a round. A round that ends earlier than this before its time was cut off.
 const EARLY: Duration = Duration::from_millis(500);
 /// The pause after a first failure. It doubles with each further one, up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -86,9 +86,9 @@ struct Reached {
 /// The reason why a list or a round was not completed.
 #[derive(Debug, thiserror::Error)]
 enum Interruption {
-    #[error("the API server no longer has this version")]
+    #[error("the API server no longer keeps this resourceVersion")]
     Expired,
-    #[error("nothing was heard for {}s", .0.as_secs())]
+    #[error("no data arrived for {}s", .0.as_secs())]
     Silent(Duration),
     #[error("the request to the API server failed")]
     Ask(#[source] kube::Error),
@@ -130,13 +130,10 @@ impl Follower {
             let trouble = match turn {
                 Ok(()) => {
                     pause = FIRST_PAUSE;
-                    if self.kind.is_optional() && reported != KindReport::Reachable {
-                        if reported == KindReport::Unreachable
-                            && self.send(Message::Reachable(true)).await.is_err()
-                        {
-                            return;
-                        }
-                        reported = KindReport::Reachable;
+                    let before = std::mem::replace(&mut reported, KindReport::Reachable);
+                    if before == KindReport::Unreachable && self.send(Message::Reachable(true)).await.is_err()
+                    {
+                        return;
                     }
                     continue;
                 }
@@ -151,7 +148,7 @@ impl Follower {
                 }
                 (reported, pause) = (KindReport::Absent, FIRST_PAUSE);
                 self.freshness.now(self.watch);
-                sleep(Duration::from_secs(u64::from(ROUND))).await;
+                sleep(Duration::from_secs(u64::from(ROUND_SECONDS))).await;
                 continue;
             }
             let error = chain(&trouble);
@@ -204,7 +201,7 @@ impl Follower {
         place: &mut Option<Reached>,
         reported: &mut KindReport,
     ) -> Result<(), Interruption> {
-        let patience = if *reported == KindReport::None { SILENCE } else { LONGEST_ROUND };
+        let patience = if *reported == KindReport::None { ROUND_GRACE } else { LONGEST_ROUND };
         let mut turn = std::pin::pin!(self.turn(place));
         if self.kind.is_optional() {
             if let Ok(outcome) = timeout(patience, turn.as_mut()).await {
@@ -224,7 +221,8 @@ impl Follower {
             *place = Some(Reached { version: self.list().await?, caught_up: false, came: Instant::now() });
             return Ok(());
         };
-        let (begun, seconds) = (Instant::now(), if place.caught_up { ROUND } else { CATCH_UP });
+        let (begun, seconds) =
+            (Instant::now(), if place.caught_up { ROUND_SECONDS } else { CATCH_UP_SECONDS });
         self.round(place, seconds).await?;
         // A proxy may end rounds at once; without a pause it would be flooded with requests.
         if begun.elapsed() < Duration::from_secs(u64::from(seconds)) / 2 {
@@ -269,13 +267,13 @@ impl Follower {
         };
         let request = request.map_err(kube::Error::BuildRequest)?.map(Body::from);
         let begun = Instant::now();
-        let answer = within(ANSWER, self.client.send(request)).await??;
+        let answer = within(ANSWER_TIMEOUT, self.client.send(request)).await??;
         let code = answer.status().as_u16();
         let mut body = answer.into_body();
         if code != 200 {
-            return Err(refusal(code, &within(ANSWER, body.collect()).await??.to_bytes()).into());
+            return Err(refusal(code, &within(ANSWER_TIMEOUT, body.collect()).await??.to_bytes()).into());
         }
-        let silence = SILENCE + Duration::from_secs(u64::from(seconds));
+        let silence = ROUND_GRACE + Duration::from_secs(u64::from(seconds));
         let (mut text, mut seen, mut turn) = (Vec::new(), 0, None);
         loop {
             let asked = Instant::now();
@@ -295,7 +293,7 @@ impl Follower {
             seen = text.len();
             turn = turn.filter(|_| seen > pages::UNLIMITED_TEXT_SIZE);
             // If the keeper accepted no messages for this long, the API server may have cut off the watch.
-            if asked.elapsed() > silence + SILENCE {
+            if asked.elapsed() > silence + ROUND_GRACE {
                 return Err(Interruption::Silent(asked.elapsed()));
             }
         }
@@ -365,7 +363,7 @@ struct Line<'a> {
 async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, Interruption> {
     let begun = Instant::now();
     match timeout(limit, what).await {
-        Ok(outcome) if begun.elapsed() <= limit + SILENCE => Ok(outcome),
+        Ok(outcome) if begun.elapsed() <= limit + ROUND_GRACE => Ok(outcome),
         _ => Err(Interruption::Silent(begun.elapsed())),
     }
 }

@@ -59,12 +59,12 @@ fn as_it_should_be(answer: &CanaryAnswer, mode_of: impl Fn(&str) -> Mode) -> Opt
     let is = |words: &str, mode| canary::rule(words).is_some_and(|rule| mode_of(rule.id) == mode);
     match answer {
         CanaryAnswer::Refused(words) if is(words, Mode::Enforce) => {
-            Some(format!("refused, as it must be: {words}"))
+            Some(format!("refused, as expected: {words}"))
         }
         CanaryAnswer::Admitted(warnings) => warnings
             .iter()
             .find(|it| is(it, Mode::Warn))
-            .map(|it| format!("warned, as the settings have it: {it}")),
+            .map(|it| format!("warned, as the settings say: {it}")),
         _ => None,
     }
 }
@@ -108,8 +108,8 @@ mod tests {
         let (enforces, said) = (Settings::default(), |answer, settings: &Settings| {
             as_it_should_be(answer, |rule| settings.mode(rule))
         });
-        assert_eq!(said(&warned, &warns), Some(format!("warned, as the settings have it: {words}")));
-        assert_eq!(said(&refused, &enforces), Some(format!("refused, as it must be: {words}")));
+        assert_eq!(said(&warned, &warns), Some(format!("warned, as the settings say: {words}")));
+        assert_eq!(said(&refused, &enforces), Some(format!("refused, as expected: {words}")));
         assert_eq!((said(&warned, &enforces), said(&refused, &warns)), (None, None));
         assert_eq!(said(&CanaryAnswer::Admitted(vec!["[G07] x".into()]), &warns), None, "it is to refuse");
     }

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{ApiResource, DynamicObject, ObjectMeta, Patch, PostParams};
+use kube::api::{ApiResource, DynamicObject, Patch, PostParams};
 use kube::{Api, ResourceExt as _};
 use leader::password::{Observed, OnMember, Step, Which};
 use serde_json::{Value, json};
@@ -163,15 +163,9 @@ pub(super) async fn turn_round(seen: &ObservedCluster, looked: &Looked) -> anyho
 async fn finish(seen: &ObservedCluster, looked: &Looked) -> anyhow::Result<()> {
     let key = format!("{PREFIX}{PASSWORD}");
     if looked.secret.annotations().contains_key(&key) {
-        let it = exactly(&looked.secret.metadata);
+        let it = Exactly::of(&looked.secret.metadata);
         api::annotate(&secrets(seen), it, MANAGER, &json!({ key: Value::Null })).await?;
     }
-    api::delete(&secrets(seen), exactly(&looked.own()?.metadata)).await?;
+    api::delete(&secrets(seen), Exactly::of(&looked.own()?.metadata)).await?;
     Ok(())
-}
-
-fn exactly(of: &ObjectMeta) -> Exactly<'_> {
-    let [name, uid, version] =
-        [&of.name, &of.uid, &of.resource_version].map(|it| it.as_deref().unwrap_or_default());
-    Exactly { name, uid, version }
 }

@@ -83,7 +83,7 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn scaled(review: &Review, view: &View<'_>) -> Findings {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Scale>() else { return Findings::new() };
+    let Some((old, new)) = review.both::<Scale>() else { return Findings::new() };
     let ns = &review.namespace;
     let cluster = view.cluster(ns, &review.name).filter(|_| new.spec.replicas > old.spec.replicas);
     let few = |it: &Cluster| too_few_nodes(ns, &it.workload.spec.template, new.spec.replicas, view);
@@ -109,15 +109,13 @@ fn in_template(ns: &str, template: &Template) -> Findings {
     let why =
         "with two members on one node, the loss of that node leaves a cluster of three without a majority";
     let found = match apart(ns, template) {
-        Apart::Waived => RULE.finding(
-            Verdict::Warn,
+        Apart::Waived => RULE.warn(
             MARK_FIELD,
             "members may share a node (gatera.dev/anti-affinity: none)",
             why,
             "use gatera.dev/anti-affinity: preferred, which leaves no member Pending",
         ),
-        Apart::Missing => RULE.finding(
-            Verdict::Warn,
+        Apart::Missing => RULE.warn(
             FIELD,
             "its podAntiAffinity on kubernetes.io/hostname does not select its own members, so it \
              does not separate them",
@@ -177,8 +175,7 @@ fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option
         ),
         _ => "keep it".to_owned(),
     };
-    Some(RULE.finding(
-        Verdict::Deny,
+    Some(RULE.deny(
         FIELD,
         format!("required podAntiAffinity on kubernetes.io/hostname {how}"),
         "from the next restart on two members can share a node, and the loss of that node can \
@@ -216,8 +213,7 @@ fn crowded(
 
 /// Returns the finding for nodes that exist, but are all excluded by the selector or the tolerations.
 fn nowhere() -> Finding {
-    RULE.finding(
-        Verdict::Deny,
+    RULE.deny(
         "spec.template.spec.nodeSelector",
         "no schedulable node accepts its members any more, because of nodeSelector or taints that are not tolerated",
         "the first member that restarts stays Pending, and the rollout hangs there",
@@ -235,8 +231,7 @@ fn too_few_nodes(ns: &str, template: &Template, members: i64, view: &View<'_>) -
     let required = apart(ns, template) == Apart::Required && view.freshness == Freshness::Current;
     let nodes = required.then(|| nodes_for(&template.spec, view)).flatten()?;
     (nodes < members).then(|| {
-        RULE.finding(
-            Verdict::Warn,
+        RULE.warn(
             FIELD,
             format!("{members} members each need a node of their own, and {nodes} nodes are schedulable"),
             "a member without a node stays Pending: in a rollout that member has already left, and the rollout hangs with one member missing",

@@ -42,7 +42,7 @@
 use crate::rule::Check::One;
 use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Verdict};
-use facts::review::{Change, Review};
+use facts::review::Review;
 use facts::view::{Cluster, Member, State, View, transfer};
 use facts::way_out::{Command, run};
 use objects::{Kind, Scale, Workload};
@@ -68,7 +68,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 /// Returns a finding about an edit that stops the bootstrap node, or replaces it by another, empty one.
 fn updated(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else { return None };
+    let (old, new) = review.both::<Workload>()?;
     let restarts = new.replicas() == 0 || old.spec.template.fingerprint != new.spec.template.fingerprint;
     check(review, view).filter(|_| old.replicas() > 0 && restarts)
 }

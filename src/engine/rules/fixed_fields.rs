@@ -30,8 +30,8 @@
 
 use crate::rule::Check::All;
 use crate::rule::{Rule, Verb};
-use crate::verdict::{Finding, Findings, Verdict};
-use facts::review::{Change, Review};
+use crate::verdict::{Finding, Findings};
+use facts::review::Review;
 use facts::view::{View, is_cluster};
 use facts::way_out::{Command, WayOut, run, say};
 use objects::{ClaimTemplate, Kind, Workload};
@@ -45,9 +45,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else {
-        return Findings::new();
-    };
+    let Some((old, new)) = review.both::<Workload>() else { return Findings::new() };
     if !is_cluster(old, view.adoption()) {
         return Findings::new();
     }
@@ -160,5 +158,5 @@ const WHY: &str = "Kubernetes never changes these fields of a StatefulSet in pla
     from some of them";
 
 fn finding(field: String, says: String, instead: WayOut) -> Finding {
-    RULE.finding(Verdict::Deny, field, says, WHY, instead)
+    RULE.deny(field, says, WHY, instead)
 }

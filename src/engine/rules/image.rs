@@ -62,7 +62,7 @@ use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::image::{Image, VersionChange};
 use facts::galera::{programs, server};
-use facts::review::{Change, Review};
+use facts::review::Review;
 use facts::view::{Cluster, View};
 use facts::way_out::{Command, WayOut, edit, say};
 use objects::{Container, Kind, Pod, Template};
@@ -94,7 +94,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 /// Returns a finding if the image of a running pod changes: this restarts its server at once, regardless of the other members.
 fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Pod>() else { return None };
+    let (old, new) = review.both::<Pod>()?;
     let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
     let pod = cluster.pod(&review.name).filter(|pod| pod.running)?;
     let before = server::in_pod(&old.metadata, &old.spec)?;
@@ -117,7 +117,7 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
             format!("write image: {} for container {} of StatefulSet {}", after.image, after.name, id.name),
         );
         let instead = set.then(format!("{} then gets it in its turn", pod.name));
-        RULE.finding(Verdict::Deny, place, says, why, instead)
+        RULE.deny(place, says, why, instead)
     })
 }
 
@@ -140,8 +140,7 @@ fn unheard_of(server: &Container, view: &View<'_>) -> Option<Finding> {
     let (release, most) = Image::read(&server.image).release(year)?;
     let Container { name, image, .. } = server;
     (release > most).then(|| {
-        RULE.finding(
-            Verdict::Warn,
+        RULE.warn(
             format!("spec.template.spec.containers[{name}].image.release"),
             format!("container {name}: image {image} names a release that can hardly exist yet"),
             "a member that restarts with an image that cannot be pulled does not come back",
@@ -158,8 +157,7 @@ fn missing_programs(place: &str, container: &Container) -> Findings {
         container.command_lines().filter_map(|(field, words)| Some((field, programs::old_name(words)?)));
     let missing = |(field, (old, new)): (&str, (&str, &str))| {
         let Container { name, image, .. } = container;
-        RULE.finding(
-            Verdict::Deny,
+        RULE.deny(
             format!("{place}{field}"),
             format!("{field} of container {name} calls {old}, which image {image} does not have"),
             "MariaDB's images dropped the old names at 11.0; a probe or hook that calls one fails \

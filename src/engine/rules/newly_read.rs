@@ -36,8 +36,7 @@ pub(super) fn judged(
 }
 
 fn adopted<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<&'a Workload> {
-    let Some(Object::StatefulSet(it) | Object::Deployment(it)) = object else { return None };
-    Some(&**it).filter(|it| view.adoption().adopts(&it.spec.template.metadata.labels))
+    object?.get::<Workload>().filter(|it| view.adoption().adopts(&it.spec.template.metadata.labels))
 }
 
 /// Returns the finding, reported for the template. The field does not name the ConfigMap, so the same fault under another name is

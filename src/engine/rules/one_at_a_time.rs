@@ -76,7 +76,7 @@ use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::quorum::survives;
 use facts::galera::server;
-use facts::review::{Change, Review};
+use facts::review::Review;
 use facts::view::condition::Condition;
 use facts::view::{
     Cluster, Freshness, Member, PodFact, State, View, back_or_out_of_service, out_of_service, transfer,
@@ -151,7 +151,7 @@ fn resized(review: &Review, view: &View<'_>) -> Findings {
 
 /// Returns whether a change of resources restarts the server of this pod.
 pub(super) fn restarts_its_server(review: &Review) -> bool {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Pod>() else { return false };
+    let Some((old, new)) = review.both::<Pod>() else { return false };
     let Some(server) = server::in_pod(&old.metadata, &old.spec) else { return false };
     let resized = new.spec.containers.iter().find(|it| it.name == server.name);
     review.subresource == "resize" && resized.is_some_and(|new| server.is_restarted_as(new))

@@ -389,5 +389,5 @@ fn belief(verdict: Verdict, place: &str, key: &str, becomes: &str) -> Finding {
 }
 
 fn finding(why: &str) -> Finding {
-    RULE.finding(Verdict::Deny, "", "", why, "")
+    RULE.deny("", "", why, "")
 }

@@ -76,12 +76,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::places::Moved;
 use super::plain_password::is_secret_name;
 use crate::rule::{Rule, Verb};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Finding, Findings};
 use facts::galera::options::keys::{self, Class};
 use facts::galera::{credentials, driver, server};
 use facts::marks::PASSWORD;
 use facts::marks::password::PasswordChange;
-use facts::review::{Change, Review};
+use facts::review::Review;
 use facts::view::{Cluster, View};
 use facts::way_out::{WayOut, page, run, say};
 use objects::{Fingerprint, Form, Hidden, Kind, PodSpec, Secret, Shared, Template, Volume, Workload};
@@ -98,15 +98,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn stateful_set(review: &Review, view: &View<'_>) -> Findings {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Workload>() else {
-        return Findings::new();
-    };
+    let Some((old, new)) = review.both::<Workload>() else { return Findings::new() };
     let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data());
     cluster.map_or_else(Findings::new, |cluster| taken_from_elsewhere(old, new, cluster, review, view))
 }
 
 fn secret(review: &Review, view: &View<'_>) -> Findings {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Secret>() else { return Findings::new() };
+    let Some((old, new)) = review.both::<Secret>() else { return Findings::new() };
     let Review { namespace, name, .. } = review;
     let mut found = Findings::new();
     // The operator of a driven cluster applies a changed Secret to the accounts itself.
@@ -181,8 +179,7 @@ fn the_one<'a>(all: impl Iterator<Item = &'a Secret>, name: &str) -> Option<&'a 
 fn may_differ(moved: &Moved<'_>) -> Option<Finding> {
     let ((from, key), (to, its)) = (moved.from, moved.to);
     let name = moved.variable.filter(|name| is_secret_name(name))?;
-    Some(RULE.finding(
-        Verdict::Warn,
+    Some(RULE.warn(
         moved.field.clone(),
         format!("{name} comes from key {its} of Secret {to} instead of {key} of {from}"),
         WHY,
@@ -313,8 +310,7 @@ fn options(
         };
         let row = keys::rows(name).iter().find(|row| fixed(&row.class))?;
         let says = format!("{key} is an option file of {}, and {name} changes in it", cluster.id.name);
-        Some(RULE.finding(
-            Verdict::Deny,
+        Some(RULE.deny(
             format!("data[{key}].{name}"),
             says,
             row.why,
@@ -331,9 +327,7 @@ fn is_certificate(key: &str) -> bool {
 
 /// Returns the finding for a removed key without a password: a pod that refers to it cannot start.
 fn taken_away(key: &str, cluster: &Cluster) -> Finding {
-    RULE.finding(
-        Verdict::Deny,
-        format!("data[{key}]"),
+    RULE.deny(format!("data[{key}]"),
         format!("key {key} is removed, but the members of {} refer to it", cluster.id.name),
         "Kubernetes does not start a container whose variables or files refer to a missing key: the next member that restarts stays down",
         "keep the key, or first remove the references from the template and wait until all members have restarted",
@@ -341,9 +335,7 @@ fn taken_away(key: &str, cluster: &Cluster) -> Finding {
 }
 
 fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {
-    RULE.finding(
-        Verdict::Deny,
-        format!("data[{key}]"),
+    RULE.deny(format!("data[{key}]"),
         format!("{key} holds encryption keys of {}, and {how}", cluster.id.name),
         "pages can only be read with the key that encrypted them: a member that restarts without it loses those tables, and no \
          statement restores them",
@@ -383,5 +375,5 @@ fn finding(key: &str, keeps_key: bool, users: &Users<'_>, user: Option<String>) 
         }
         None => by_hand,
     };
-    RULE.finding(Verdict::Deny, format!("data[{key}]"), says, WHY, instead)
+    RULE.deny(format!("data[{key}]"), says, WHY, instead)
 }

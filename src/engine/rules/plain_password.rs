@@ -35,7 +35,7 @@ mod value;
 use super::newly_read;
 use crate::rule::Check::{All, OfTemplates};
 use crate::rule::{Rule, Verb, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Finding, Findings};
 use facts::galera::options;
 use facts::review::{Change, Review};
 use facts::view::View;
@@ -243,7 +243,7 @@ const WHY: &str = "every user who may read the object can read the password, and
     access to a copy of the whole database";
 
 fn finding(field: String, says: String, instead: &str) -> Finding {
-    RULE.finding(Verdict::Deny, field, says, WHY, instead)
+    RULE.deny(field, says, WHY, instead)
 }
 
 #[cfg(test)]

@@ -89,8 +89,7 @@ fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Op
             server.name
         );
         let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
-        return Some(RULE.finding(
-            Verdict::Warn,
+        return Some(RULE.warn(
             field,
             says,
             KILLED_COPYING,
@@ -114,7 +113,7 @@ fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Op
     let says =
         format!("startupProbe of container {}, which waited {patience}s, is removed: {left}", server.name);
     let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
-    Some(RULE.finding(Verdict::Warn, field, says, KILLED_COPYING, instead.to_owned()))
+    Some(RULE.warn(field, says, KILLED_COPYING, instead.to_owned()))
 }
 
 const KILLED_COPYING: &str = "a member that joins copies the whole database before it answers; a probe that does not wait kills it repeatedly";
@@ -132,7 +131,7 @@ fn in_template(server: &Container, prospect: &Prospect) -> Findings {
 fn replaced(place: &str, server: &Container, prospect: &Prospect) -> Findings {
     let of = |probe: &str, says: String, why: &str, instead: &str| {
         let says = format!("{probe} of container {} {says}", server.name);
-        RULE.finding(Verdict::Warn, format!("{place}{probe}"), says, why, instead.to_owned())
+        RULE.warn(format!("{place}{probe}"), says, why, instead.to_owned())
     };
     let demands = |probe: &Handler| programs::demand(&probe.exec.command).is_some();
     let liveness = prospect.replaces_liveness && !server.liveness_probe.as_ref().is_some_and(demands);
@@ -224,7 +223,7 @@ fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &V
         server.name
     );
     let why = "a probe that never succeeds kills every member repeatedly";
-    Some(RULE.finding(Verdict::Deny, place, says, why, format!("set its port to {port}")))
+    Some(RULE.deny(place, says, why, format!("set its port to {port}")))
 }
 
 /// Returns a finding about a ConfigMap that changes the servers' port to one that their probes do not ask.
@@ -257,9 +256,8 @@ fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding
         ),
         Some(kept) => (format!("{says}: {kept}"), "make readinessProbe check for wsrep_local_state 4"),
     };
-    (!prospect.readiness_proves).then(|| {
-        RULE.finding(Verdict::Warn, format!("{place}readinessProbe"), says, GOES_ON, instead.to_owned())
-    })
+    (!prospect.readiness_proves)
+        .then(|| RULE.warn(format!("{place}readinessProbe"), says, GOES_ON, instead.to_owned()))
 }
 
 fn ask_the_port() -> String {

@@ -186,5 +186,5 @@ fn missing_keys(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn finding(field: String, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
-    RULE.finding(Verdict::Deny, field, says, why, instead)
+    RULE.deny(field, says, why, instead)
 }

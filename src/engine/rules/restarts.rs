@@ -4,16 +4,14 @@
 //! that must not differ between members, not even during a rollout.
 
 use facts::galera::options::is_dynamic;
-use facts::review::{Change, Operation, Review};
+use facts::review::{Operation, Review};
 use facts::revision::{self, Contents, Unknown};
 use facts::view::{Cluster, RolloutRequest, View};
 use objects::ConfigMap;
 
 /// Returns the effect of a change of a ConfigMap; `None`: it restarts no member, as expected.
 pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
-    let Change { old: Some(old), new: Some(new) } = review.change::<ConfigMap>() else {
-        return None;
-    };
+    let (old, new) = review.both::<ConfigMap>()?;
     if review.operation != Operation::Update || old.data == new.data {
         return None;
     }

@@ -107,7 +107,7 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn scaled(review: &Review, view: &View<'_>) -> Findings {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Scale>() else { return Findings::new() };
+    let Some((old, new)) = review.both::<Scale>() else { return Findings::new() };
     let cluster = view.cluster(&review.namespace, &review.name);
     let template = cluster.map(|it| &it.workload.spec.template);
     let (from, to) = (old.spec.replicas, new.spec.replicas);
@@ -120,7 +120,7 @@ fn takes_the_only_one(cluster: &Cluster, new: &Workload) -> Option<Finding> {
     let [only] = &cluster.members[..] else { return None };
     let reached = only.ordinal >= new.reaches_from() && new.ordinals().contains(&only.ordinal);
     reached.then(|| {
-        warn(
+        RULE.warn(
             TEMPLATE,
             format!(
                 "it takes over {}, the only running member, and restarts it if it was created from another template",
@@ -153,9 +153,9 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
         (false, false) => return None,
     };
     if strategy.on_delete() {
-        return Some(warn(
+        return Some(RULE.warn(
             TEMPLATE,
-            "with updateStrategy OnDelete no member gets the new template by itself".into(),
+            "with updateStrategy OnDelete no member gets the new template by itself",
             "members with different templates run together until you delete the pods, or a node fails",
             "delete one pod at a time, and the next when all members are Ready",
         ));
@@ -204,7 +204,7 @@ fn may_restart(
     let hopeless = hopeless(cluster, parallel);
     let pods = cluster.members.iter().any(|member| member.pod.is_some());
     match (view.state(cluster), hopeless) {
-        _ if cluster.has_no_identity() && cluster.ready() > 0 => Some(deny(
+        _ if cluster.has_no_identity() && cluster.ready() > 0 => Some(RULE.deny(
             TEMPLATE,
             format!(
                 "{what}, but a member that restarts never joins again: the cluster has no identity ({})",
@@ -222,7 +222,7 @@ fn may_restart(
             let says = format!("{what}, but it is not known whether all members are Ready ({})", view.seen());
             Some(wait(Verdict::Unknown, says, UNTIL_SEEN))
         }
-        (_, Some(pod)) => Some(warn(
+        (_, Some(pod)) => Some(RULE.warn(
             TEMPLATE,
             format!("{what}; allowed, because {} does not become Ready by waiting", pod.name),
             "a member that keeps failing needs a change, and is not part of the cluster meanwhile",
@@ -256,7 +256,7 @@ const ONLY: &str = "a member that starts and finds no peer gives up after 30 sec
 /// Returns the finding for a cluster of one member, which could join no peer after a restart.
 fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let Cluster { id, .. } = cluster;
-    deny(
+    RULE.deny(
         TEMPLATE,
         format!("{what}, which restarts the only member of the cluster ({})", view.count(cluster)),
         ONLY,
@@ -290,7 +290,7 @@ fn begins_with_the_missing(cluster: &Cluster, first: i64) -> bool {
 fn shape(new: &Workload) -> Findings {
     let at_once = new.spec.update_strategy.rolling_update.as_ref().and_then(|it| it.max_unavailable.as_ref());
     let at_once = at_once.filter(|most| most.of(new.replicas()).is_some_and(|most| most > 1)).map(|most| {
-        deny(
+        RULE.deny(
             "spec.updateStrategy.rollingUpdate.maxUnavailable",
             format!("a rollout may stop several members at once (maxUnavailable {most})"),
             "members that leave at the same moment count as crashed, and the rest may not be a majority",
@@ -298,9 +298,9 @@ fn shape(new: &Workload) -> Findings {
         )
     });
     let parallel = new.parallel().then(|| {
-        warn(
+        RULE.warn(
             "spec.podManagementPolicy",
-            "podManagementPolicy Parallel starts and stops all members at once".into(),
+            "podManagementPolicy Parallel starts and stops all members at once",
             "if all stop at once, no member records that it stopped last, so none may start first",
             "use OrderedReady; it cannot be changed later",
         )
@@ -314,7 +314,7 @@ fn grace(new: &Workload) -> Option<Finding> {
     let instead = "write 600, or leave it out";
     match new.spec.template.spec.termination_grace_period_seconds? {
         ..=0 => {
-            Some(deny(FIELD, "a member that stops is killed at once (grace period 0)".into(), why, instead))
+            Some(RULE.deny(FIELD, "a member that stops is killed at once (grace period 0)", why, instead))
         }
         // 30 is the API server's default.
         30 | 600.. => None,
@@ -322,7 +322,7 @@ fn grace(new: &Workload) -> Option<Finding> {
             let says = format!(
                 "{short}s is too short for a stop; gatera raises it to 600s, but only for pods that start while it runs"
             );
-            Some(warn(FIELD, says, why, instead))
+            Some(RULE.warn(FIELD, says, why, instead))
         }
     }
 }
@@ -330,9 +330,9 @@ fn grace(new: &Workload) -> Option<Finding> {
 /// Returns a warning about a stop signal that the server cannot handle.
 fn killed(new: &Workload) -> Option<Finding> {
     let server = server::of(&new.spec.template).filter(|it| it.lifecycle.stop_signal == "SIGKILL")?;
-    Some(warn(
-        &format!("spec.template.spec.containers[{}].lifecycle.stopSignal", server.name),
-        "stopSignal SIGKILL kills each member instead of stopping it".into(),
+    Some(RULE.warn(
+        format!("spec.template.spec.containers[{}].lifecycle.stopSignal", server.name),
+        "stopSignal SIGKILL kills each member instead of stopping it",
         "a server that is killed does not leave its cluster properly and writes nothing to disk: every start is like one after a crash",
         "leave stopSignal out, or write SIGTERM",
     ))
@@ -342,13 +342,15 @@ fn autoscaled(review: &Review, view: &View<'_>) -> Option<Finding> {
     let new = review.change::<Autoscaler>().new?;
     let target = &new.spec.scale_target_ref.name;
     let cluster = view.cluster(&review.namespace, target).filter(|_| new.scales(target))?;
-    Some(deny(
-        "spec.scaleTargetRef",
-        format!("it scales cluster {} by load", cluster.id.name),
-        BY_LOAD,
-        say("scale the proxy in front of it or the application")
-            .or("change the members by hand, in odd numbers"),
-    ))
+    Some(
+        RULE.deny(
+            "spec.scaleTargetRef",
+            format!("it scales cluster {} by load", cluster.id.name),
+            BY_LOAD,
+            say("scale the proxy in front of it or the application")
+                .or("change the members by hand, in odd numbers"),
+        ),
+    )
 }
 
 /// Returns a finding about an autoscaler that was created before its StatefulSet.
@@ -357,13 +359,15 @@ fn waited_for(review: &Review, view: &View<'_>) -> Option<Finding> {
     let autoscaler =
         view.autoscaler_of(namespace, name).filter(|_| !review.origin.judges_each(Kind::Autoscaler))?;
     let autoscaler = &autoscaler.metadata.name;
-    Some(deny(
-        "spec.replicas",
-        format!("HorizontalPodAutoscaler {autoscaler} scales it by load"),
-        BY_LOAD,
-        run(Command::new(format!("kubectl -n {namespace} delete hpa {autoscaler}")))
-            .say(", and scale the proxy in front of it or the application instead"),
-    ))
+    Some(
+        RULE.deny(
+            "spec.replicas",
+            format!("HorizontalPodAutoscaler {autoscaler} scales it by load"),
+            BY_LOAD,
+            run(Command::new(format!("kubectl -n {namespace} delete hpa {autoscaler}")))
+                .say(", and scale the proxy in front of it or the application instead"),
+        ),
+    )
 }
 
 const BY_LOAD: &str = "every member holds the whole database and applies every write: new members first copy all of it, then writes are not faster";
@@ -371,12 +375,4 @@ const BY_LOAD: &str = "every member holds the whole database and applies every w
 fn wait(verdict: Verdict, says: String, instead: impl Into<WayOut>) -> Finding {
     let why = "a new template restarts one member after the other, and the next must not leave while one is missing";
     RULE.finding(verdict, TEMPLATE, says, why, instead)
-}
-
-fn warn(field: &str, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
-    RULE.finding(Verdict::Warn, field, says, why, instead)
-}
-
-fn deny(field: &str, says: String, why: &str, instead: impl Into<WayOut>) -> Finding {
-    RULE.finding(Verdict::Deny, field, says, why, instead)
 }

@@ -98,7 +98,7 @@ fn written(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn scaled(review: &Review, view: &View<'_>) -> Findings {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Scale>() else { return Findings::new() };
+    let Some((old, new)) = review.both::<Scale>() else { return Findings::new() };
     // The StatefulSet may have been created moments ago, with members that run.
     let cluster = view.cluster(&review.namespace, &review.name).filter(|it| !it.left);
     let step = Resize {

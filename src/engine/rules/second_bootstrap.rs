@@ -150,7 +150,7 @@ fn stateful_set(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Scale>() else { return None };
+    let (old, new) = review.both::<Scale>()?;
     let cluster = view.cluster(&review.namespace, &review.name)?;
     let grows = new.spec.replicas > old.spec.replicas;
     grows.then(|| each_founds(&review.namespace, &cluster.workload, new.spec.replicas, view)).flatten()
@@ -237,9 +237,7 @@ fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding
     let other = view.cluster_of(&review.namespace, labels).filter(|it| it.id.name != review.name)?;
     let key = INSTANCE_LABELS.into_iter().find(|key| labels.contains_key(key))?;
     let Data { says, .. } = data_of(other, view)?;
-    Some(RULE.finding(
-        Verdict::Deny,
-        format!("spec.template.metadata.labels[{key}]"),
+    Some(RULE.deny(format!("spec.template.metadata.labels[{key}]"),
         format!("{says}, and its label {key} is the same"),
         "bootstrap nodes and claims belong to a cluster by that label; the bootstrap node of the new \
          one reaches the members of the other, and wipes them",
@@ -375,8 +373,7 @@ fn instead_of(by: &str, workload: &Workload) -> String {
 }
 
 fn refusal(by: &str) -> Finding {
-    RULE.finding(
-        Verdict::Deny,
+    RULE.deny(
         "",
         "",
         format!("it would create a new, empty cluster ({by}); members that join it discard their data"),

@@ -43,7 +43,7 @@ use crate::verdict::{Finding, Findings, Verdict};
 use facts::galera::adopt;
 use facts::galera::ports::USUAL as USUAL_PORT;
 use facts::review::{Change, Review};
-use facts::view::{Cluster, PodFact, View, is_cluster};
+use facts::view::{Cluster, POD_NAME, PodFact, View, is_cluster};
 use facts::way_out::{Command, WayOut, edit, run, say};
 use objects::{Container, Kind, Labels, Service, ServicePort, Workload};
 
@@ -100,14 +100,9 @@ fn governs(service: &Service, cluster: &Cluster) -> bool {
     cluster.workload.spec.service_name == service.metadata.name
 }
 
-fn members(cluster: &Cluster) -> &Labels {
-    &cluster.workload.spec.template.metadata.labels
-}
-
 fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
     (!service.headless()).then(|| {
-        RULE.finding(
-            Verdict::Deny,
+        RULE.deny(
             "spec.clusterIP",
             format!("the governing Service of cluster {} is not headless", cluster.id.name),
             "only a headless Service gives every member a name; an address for all leads to a \
@@ -122,14 +117,13 @@ fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
 fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
     let selector = &service.spec.selector;
     let led_to = view.clusters_for(ns, selector);
-    let mut led_to = led_to.filter(|cluster| service.selects(members(cluster))).peekable();
+    let mut led_to = led_to.filter(|cluster| service.selects(cluster.member_labels())).peekable();
     let of_members = match led_to.peek() {
-        None => view.adoption().adopts(selector) && !founds(selector),
+        None => view.adoption().adopts(selector) && !adopt::is_bootstrap(selector),
         Some(_) => led_to.any(|cluster| governs(service, cluster)),
     };
     (of_members && service.headless() && !service.spec.publish_not_ready_addresses).then(|| {
-        RULE.finding(
-            Verdict::Warn,
+        RULE.warn(
             PUBLISH,
             "it does not publish the names of members that are joining",
             "a member joins before it is Ready, and the others must find it by its name then",
@@ -138,24 +132,19 @@ fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> 
     })
 }
 
-fn founds(labels: &Labels) -> bool {
-    labels.get("app").is_some_and(|app| app == "galera-bootstrap")
-}
-
 /// Returns a warning if clients would write to the bootstrap node, which will be removed.
 fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
-    if !service.selects(members(cluster)) {
+    if !service.selects(cluster.member_labels()) {
         return None;
     }
     // The bootstrap node may not exist yet: assume the labels of the seed documents.
     let name = cluster.instance()?;
-    let key = adopt::INSTANCE_LABELS.into_iter().find(|key| members(cluster).contains_key(key))?;
+    let key = adopt::INSTANCE_LABELS.into_iter().find(|key| cluster.member_labels().contains_key(key))?;
     let usual = Labels::from([("app".into(), "galera-bootstrap".into()), (key.into(), name.into())]);
     let also =
         service.selects(&usual) || view.bootstrap_labels(cluster).any(|labels| service.selects(labels));
     also.then(|| {
-        RULE.finding(
-            Verdict::Warn,
+        RULE.warn(
             SELECTOR,
             format!("its selector also matches the bootstrap node of cluster {}", cluster.id.name),
             "the bootstrap node is removed as soon as the members have its data, and every connection to it is closed",
@@ -166,11 +155,10 @@ fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option
 
 /// Returns a warning if the servers listen on another port than the one to which the Service leads.
 fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
-    let (spec, server) = cluster.server().filter(|_| service.selects(members(cluster)))?;
+    let (spec, server) = cluster.server().filter(|_| service.selects(cluster.member_labels()))?;
     let led = service.spec.ports.iter().find(|it| leads_to(it, server) == Some(USUAL_PORT))?;
     let port = view.ports(ns, spec, server).clients.filter(|port| *port != USUAL_PORT)?;
-    Some(RULE.finding(
-        Verdict::Warn,
+    Some(RULE.warn(
         "spec.ports",
         format!(
             "its port {} leads to {USUAL_PORT}, but the servers of cluster {} listen on {port}",
@@ -191,19 +179,19 @@ fn leads_to(port: &ServicePort, server: &Container) -> Option<i64> {
 /// Returns a finding if a change of the Service removes the members, or the names of members that are not Ready.
 fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
     let name = &cluster.id.name;
-    let lost = old.selects(members(cluster)) && !new.selects(members(cluster));
-    let elsewhere = || view.clusters_in(&cluster.id.namespace).any(|other| new.selects(members(other)));
+    let lost = old.selects(cluster.member_labels()) && !new.selects(cluster.member_labels());
+    let elsewhere =
+        || view.clusters_in(&cluster.id.namespace).any(|other| new.selects(other.member_labels()));
     let to_one = || {
-        let (one, rest): (Vec<_>, Vec<_>) = new.spec.selector.iter().partition(|(key, _)| **key == *ONE_POD);
+        let (one, rest): (Vec<_>, Vec<_>) = new.spec.selector.iter().partition(|(key, _)| **key == *POD_NAME);
         one.first().is_some_and(|(_, name)| cluster.member(name).is_some())
-            && rest.iter().all(|(key, value)| members(cluster).get(key) == Some(*value))
+            && rest.iter().all(|(key, value)| cluster.member_labels().get(key) == Some(*value))
     };
     if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses
     {
         let second =
             "to keep clients away from members that are not Ready, create a second Service for clients";
-        return Some(RULE.finding(
-            Verdict::Deny,
+        return Some(RULE.deny(
             PUBLISH,
             format!("publishNotReadyAddresses is removed from the governing Service of cluster {name}"),
             "a member joins before it is Ready: without a name no donor can send it data, and \
@@ -212,8 +200,7 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
         ));
     }
     (lost && (governs(new, cluster) || !elsewhere() && !to_one())).then(|| {
-        RULE.finding(
-            Verdict::Deny,
+        RULE.deny(
             SELECTOR,
             format!("its selector no longer matches the members of cluster {name}"),
             "a selector that matches nothing is not an error: the Service stays, but is empty, and its \
@@ -237,7 +224,7 @@ fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -
         let pods = cluster.members.iter().filter_map(|it| it.pod.as_deref());
         pods.filter(|pod| if names { !pod.going } else { pod.ready })
     };
-    if !new.selects(members(cluster)) || !names && there().any(|pod| leads(new, pod)) {
+    if !new.selects(cluster.member_labels()) || !names && there().any(|pod| leads(new, pod)) {
         return None;
     }
     let lacking: Vec<_> = there().filter(|pod| leads(old, pod) && !leads(new, pod)).collect();
@@ -255,7 +242,7 @@ fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -
         "a Service selects by the labels of pods, which change when they restart: until then it is empty, and clients reach no member"
     };
     let instead = restart.then("change the Service when all members have been restarted");
-    Some(RULE.finding(Verdict::Deny, SELECTOR, says, why, instead))
+    Some(RULE.deny(SELECTOR, says, why, instead))
 }
 
 /// Returns the command with which members, this one first, get the labels of their template.
@@ -273,9 +260,6 @@ fn restart(cluster: &Cluster, first: &str) -> WayOut {
         ),
     }
 }
-
-/// The label of the StatefulSet controller by which a Service leads to one member.
-const ONE_POD: &str = "statefulset.kubernetes.io/pod-name";
 
 /// Returns a finding if the members of a new cluster would have no names.
 fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
@@ -320,8 +304,7 @@ fn relabelled(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) 
     let named = services.map(|it| ("Service", &it.metadata.name));
     let named = named.chain(budgets.map(|it| ("PodDisruptionBudget", &it.metadata.name)));
     let lost = named.map(|(kind, name)| {
-        RULE.finding(
-            Verdict::Deny,
+        RULE.deny(
             "spec.template.metadata.labels",
             format!("{kind} {name} does not select the template's new labels"),
             "it loses every member that restarts: first one, then all",

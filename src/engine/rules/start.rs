@@ -46,7 +46,7 @@ use super::template;
 use crate::inject::{Prospect, Start};
 use crate::rule::Check::OfTemplates;
 use crate::rule::{Rule, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::View;
 use objects::{Kind, Workload};
@@ -73,8 +73,7 @@ fn blind(review: &Review, view: &View<'_>) -> Option<Finding> {
         return None;
     };
     let says = format!("after a crash container {} starts without knowing its position: {why}", server.name);
-    let finding = RULE.finding(
-        Verdict::Warn,
+    let finding = RULE.warn(
         format!("spec.template.spec.containers[{}].command", server.name),
         says,
         "members without a position form their cluster again without comparing their data: \

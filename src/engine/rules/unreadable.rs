@@ -44,7 +44,7 @@ use crate::verdict::{Finding, Verdict};
 use facts::review::Review;
 use facts::view::{Id, View};
 use facts::way_out::{Command, run, say};
-use objects::{Object, Unreadable};
+use objects::{Unreadable, Workload};
 
 /// The id of findings about objects that cannot be read. It is not a rule, so it has no mode and no override.
 pub const UNREADABLE: &str = "G00";
@@ -70,7 +70,7 @@ const BOUNDED: &str =
 /// Returns a warning about a template that is judged without ConfigMaps that are not kept: it names the first, and counts the
 /// others.
 pub fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return None };
+    let new = review.change::<Workload>().new?;
     let template = &new.spec.template;
     if !view.adoption().adopts(&template.metadata.labels) {
         return None;

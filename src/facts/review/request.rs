@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{Operation, Origin, Review, changes_nothing};
 use body::{Body, Part};
-use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Present, Unreadable};
+use objects::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Present, Unreadable, Workload};
 
 /// A request as it came: the review, and what the answer must repeat.
 #[derive(Debug)]
@@ -184,13 +184,7 @@ fn same(kind: Kind, parts: &Body<'_>) -> Option<[Object; 2]> {
         return None;
     }
     let both = [read(new)?, read(old)?];
-    let (
-        Object::StatefulSet(new) | Object::Deployment(new),
-        Object::StatefulSet(old) | Object::Deployment(old),
-    ) = (&both[0], &both[1])
-    else {
-        return None;
-    };
+    let [Some(new), Some(old)] = both.each_ref().map(Object::get::<Workload>) else { return None };
     changes_nothing(old, new).then_some(both)
 }
 

@@ -4,14 +4,18 @@ use super::{Cluster, Id};
 use crate::way_out::{Command, WayOut, say};
 
 impl Cluster {
+    fn gatera(&self, verb: &str) -> Command {
+        Command::new(format!("gatera {verb} {} -n {}", self.id.name, self.id.namespace))
+    }
+
     /// Returns the command that recovers the cluster when it is down.
     pub fn recover_command(&self) -> Command {
-        Command::new(format!("gatera recover {} -n {}", self.id.name, self.id.namespace))
+        self.gatera("recover")
     }
 
     /// Returns the command that starts the cluster after an orderly stop.
     pub fn start_command(&self) -> Command {
-        Command::new(format!("gatera start {} -n {}", self.id.name, self.id.namespace))
+        self.gatera("start")
     }
 
     /// Returns a command that ends by itself as soon as all members are Ready.
@@ -30,12 +34,12 @@ impl Cluster {
 
     /// Returns the command that stops the cluster in order.
     pub fn stop_command(&self) -> Command {
-        Command::new(format!("gatera stop {} -n {}", self.id.name, self.id.namespace))
+        self.gatera("stop")
     }
 
     /// Returns the command that changes the password of this account; `root` is the usual one.
     pub fn passwd_command(&self, account: &str) -> Command {
-        let command = Command::new(format!("gatera passwd {} -n {}", self.id.name, self.id.namespace));
+        let command = self.gatera("passwd");
         if account == "root" { command } else { command.arg("--user").arg(account) }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::index::{By, instance_labels, label_asked};
 use super::{Cluster, Freshness, Id, RolloutRecord, View, claim, within};
 use crate::galera::adopt;
-use crate::review::Review;
+use crate::review::{Change, Review};
 use crate::revision::Digest;
 use objects::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
 
@@ -113,14 +113,11 @@ impl<'a> View<'a> {
     /// unread: it was judged when it was written. A ConfigMap that does not exist may have been created with a new
     /// template, a moment before.
     pub fn unread_config_maps(&self, review: &Review) -> Vec<String> {
-        let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return Vec::new() };
+        let Change { old, new: Some(new) } = review.change::<Workload>() else { return Vec::new() };
         if !self.adoption().adopts(&new.spec.template.metadata.labels) {
             return Vec::new();
         }
-        let old = match &review.old {
-            Some(Object::StatefulSet(old) | Object::Deployment(old)) => Some(&old.spec),
-            _ => None,
-        };
+        let old = old.map(|old| &old.spec);
         // A request that changes nothing makes nothing worse. If its ConfigMaps were read, repeated requests would use
         // up the turns of those that need them.
         if old == Some(&new.spec) {

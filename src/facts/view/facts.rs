@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::id::Id;
 use super::index::{By, Index};
 use super::kept::{Keeps, Kept};
+use super::pod_fact::LONGEST_WORDS;
 use super::room::Room;
 use super::templates::Templates;
 use super::{PodFact, claim, room, what_runs};
@@ -22,9 +23,6 @@ use crate::revision::Contents;
 use objects::{
     Autoscaler, Budget, Claim, ConfigMap, KINDS, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
-
-/// The largest length of an API server's message, in characters; a longer one is cut.
-const LONGEST_WORDS: usize = 300;
 
 /// The objects of one kind.
 pub(super) type Map<T> = OrdMap<Id, Arc<T>>;

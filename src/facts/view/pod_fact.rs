@@ -118,7 +118,7 @@ impl Reads {
 }
 
 /// The number of characters that are kept of a Kubernetes message.
-const LONGEST_WORDS: usize = 300;
+pub(super) const LONGEST_WORDS: usize = 300;
 /// The number of seconds from the first failed probe until the pod is not Ready any more.
 const A_FEW_PROBES: i64 = 30;
 /// The time after which a member that is not Ready, and shows no sign of progress, counts as hanging.

@@ -1,7 +1,7 @@
 //! Texts of ConfigMaps: which ones are needed.
 //!
-//! A text that finds no room is known by its name ([`Facts::cannot_read`]), and the verdict on its readers reports that
-//! it is missing (G00). Must not know: how a text is requested, or how many are kept
+//! A text for which there is no room is recorded under its name ([`Facts::cannot_read`]), and the verdict on an object
+//! that reads it reports that it is missing (G00). Must not know: how a text is requested, or how many are kept
 //! ([`TextRoom`](super::TextRoom)).
 
 use std::collections::BTreeSet;
@@ -51,15 +51,17 @@ impl Facts {
         matches!(problem, Unreadable::TooMuch(_)).then_some(problem)
     }
 
-    /// Returns whether this ConfigMap need not be read: its text is known, or found no room, or it did not exist when
-    /// the watches last reported, which counts unless it may be newer than that.
+    /// Returns whether this ConfigMap need not be looked up: its text is known, there is no room for it, or, unless
+    /// `may_be_new`, it did not exist when the watches last reported.
     pub(super) fn answers_for(&self, config_map: &Id, may_be_new: bool) -> bool {
-        let is_there = || self.without_room(config_map).is_some();
+        let is_without_room = || self.without_room(config_map).is_some();
         self.config_maps.contains_key(config_map)
-            || !self.awaited.contains(config_map) && self.reads(config_map) && (!may_be_new || is_there())
+            || !self.awaited.contains(config_map)
+                && self.reads(config_map)
+                && (!may_be_new || is_without_room())
     }
 
-    /// Returns the same problem, unless it is that the ConfigMap is missing, and it exists without room.
+    /// Returns the problem. If a ConfigMap only seems to be missing because there is no room for its text, returns that.
     pub(super) fn named(&self, namespace: &str, problem: Unknown) -> Unknown {
         match problem {
             Unknown::NotThere(name) => match self.without_room(&Id::new(namespace, &name)) {

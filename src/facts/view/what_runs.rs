@@ -1,6 +1,6 @@
 //! The StatefulSet as its pods show it, if it is gone: `kubectl delete --cascade=orphan` leaves the members running.
 //!
-//! They are still the cluster. Owns: which pods are such members ([`left_by`]), the StatefulSet that one of them shows
+//! The members without a StatefulSet still form the cluster. Owns: which pods are such members ([`left_by`]), the StatefulSet that one of them shows
 //! ([`shown_by`]), and what a StatefulSet that adopts them, or a ConfigMap that is created after its template, is
 //! compared with. Must not know: rules.
 
@@ -23,20 +23,21 @@ use objects::{
 pub(super) fn left_by(pod: &Pod) -> Option<&str> {
     let meta = &pod.metadata;
     let is_a_members =
-        |set: &str| ordinal(&meta.name, set).is_some_and(|it| (0..MOST_ORDINALS).contains(&it));
+        |set: &str| ordinal(&meta.name, set).is_some_and(|it| (0..ORDINAL_LIMIT).contains(&it));
     let (set, _) = meta.name.rsplit_once('-').filter(|(set, _)| is_a_members(set))?;
     let has_own_claim = || pod.spec.volumes.iter().any(|volume| is_from_a_template(volume, &meta.name));
     let is_labelled = meta.labels.get(POD_NAME) == Some(&meta.name);
-    let is_member = meta.controller().is_none() && !adopt::is_bootstrap(&meta.labels);
-    let is_member = is_member && (is_labelled || has_own_claim());
+    let is_member =
+        meta.controller().is_none() && !adopt::is_bootstrap(&meta.labels) && (is_labelled || has_own_claim());
     (is_member && server::in_pod(meta, &pod.spec).is_some()).then_some(set)
 }
 
-/// The highest ordinal of a member. Without this bound, the name of one pod could add thousands of missing members.
-const MOST_ORDINALS: i64 = 10_000;
+/// Ordinals from this number on are not those of a member. Without this bound, the name of one pod could add thousands
+/// of missing members.
+const ORDINAL_LIMIT: i64 = 10_000;
 
-/// The label that stays when the StatefulSet is deleted without its pods.
-const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+/// The label in which the StatefulSet controller repeats a pod's name. It stays when the StatefulSet is deleted without its pods.
+pub const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
 /// Returns whether the volume comes from a claim template: it has the template's name, and its claim is called
 /// TEMPLATE-POD.
@@ -188,8 +189,8 @@ impl View<'_> {
         Some(all.find(same).unwrap_or_else(|| as_it_was(&cluster.workload, &cluster.workload, new)))
     }
 
-    /// Returns what members read under the names that the template no longer has: a template may name a ConfigMap
-    /// before that exists.
+    /// Returns the earlier content for a ConfigMap that is created after the template that names it: what members read
+    /// under names that are gone, or that the template no longer has, in one ConfigMap.
     fn config_map_before(&self, review: &Review, new: &ConfigMap) -> Option<ConfigMap> {
         let ns = &*review.namespace;
         let cluster = self.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data())?;

@@ -31,8 +31,8 @@ pub enum Changed {
 pub struct Places {
     /// Namespaces in which anything may have changed.
     pub whole: BTreeSet<String>,
-    /// Clusters of which pods, claims, snapshots or the StatefulSet have changed, but not its specification: other clusters of the
-    /// namespace rarely depend on these.
+    /// Clusters whose pods, claims, snapshots or StatefulSet have changed, but not the specification of the StatefulSet: other
+    /// clusters of the namespace rarely depend on these.
     pub clusters: BTreeSet<Id>,
 }
 
@@ -65,8 +65,8 @@ pub struct WorldDiff {
 }
 
 impl WorldDiff {
-    /// Returns where something may have changed since the last look. Some things change by time
-    /// alone, so everything is looked at as often as `at_least_every` requires.
+    /// Returns where something may have changed since the last look. Some results depend on the time alone, so
+    /// [`Changed::Everywhere`] is returned at least once in each `at_least_every`.
     pub fn changed(&mut self, view: &View<'_>, now: Duration, at_least_every: Duration) -> Changed {
         let seen = (view.world.clone(), view.settings.clone(), view.freshness);
         let before = self.seen.replace(seen);
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Every kind that is held makes its own namespace due, and no other; what comes again as it was makes none.
+    /// A changed object of any kind makes only its own namespace due; one that is put again unchanged makes none due.
     #[test]
     fn what_changed_is_looked_at_and_nothing_else() {
         let template = r#","spec":{"template":{"metadata":{"labels":{"app":"galera","instance":"x"}}}}"#;

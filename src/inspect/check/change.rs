@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::What;
+use super::CheckFindingKind;
 use super::deployed::Deployed;
 use super::item::Item;
 use super::session::CheckSession;
@@ -69,9 +69,9 @@ fn secrets(items: &[Item]) -> Vec<Secret> {
     items.iter().filter_map(secret).collect()
 }
 
-fn unknown(item: &Item) -> (Place, What) {
+fn unknown(item: &Item) -> (Place, CheckFindingKind) {
     let words = format!("the earlier {} cannot be read, so the change was not judged", item.named().subject);
-    (item.document.start(), What::Unjudged(words))
+    (item.document.start(), CheckFindingKind::Unjudged(words))
 }
 
 /// Returns the mode that a namespace's label sets.
@@ -83,16 +83,20 @@ pub(super) fn mode(object: &Object) -> Option<Mode> {
 }
 
 /// Warns about a namespace in which rules refuse less than before.
-pub(super) fn milder(was: Option<&Object>, is: Option<&Object>, item: &Item) -> Option<(Place, What)> {
+pub(super) fn milder(
+    was: Option<&Object>,
+    is: Option<&Object>,
+    item: &Item,
+) -> Option<(Place, CheckFindingKind)> {
     let (from, to) = (was.and_then(mode).unwrap_or(Mode::Enforce), is.and_then(mode)?);
     (to < from).then(|| {
         let words = format!(
-            "{}: {MODE_LABEL} {} -> {}: from then on rules refuse less here; other changes were judged by the old mode",
+            "{}: {MODE_LABEL} {} -> {}: rules will refuse less in this namespace; the other changes were judged by the old mode",
             item.named().subject,
             from.name(),
             to.name()
         );
-        (item.document.find("metadata.labels"), What::Remark(words))
+        (item.document.find("metadata.labels"), CheckFindingKind::Remark(words))
     })
 }
 
@@ -125,13 +129,10 @@ impl<'a> Pairs<'a> {
                 *was = found.map(|at| candidates.remove(at));
             }
         }
-        let taken = |it: &&Item| {
-            it.key().is_some_and(|key| {
-                left.get(&key).is_some_and(|left| left.iter().any(|one| std::ptr::eq(*one, *it)))
-            })
-        };
+        let mut unpaired: Vec<_> = left.into_values().flatten().collect();
+        unpaired.sort_by_key(|it| (it.source, it.document.start()));
         let gaps = session.gaps();
-        let (unseen, gone) = before.iter().filter(taken).partition(|was| gaps.hold(session.text_of(was)));
+        let (unseen, gone) = unpaired.into_iter().partition(|was| gaps.hold(session.text_of(was)));
         Self { was, gone, unseen }
     }
 }
@@ -181,7 +182,7 @@ impl<'a> Stage<'a> {
         session: &mut CheckSession<'_>,
         (item, was): (&Item, Option<&Item>),
         review: &Review,
-        besides: Option<(Place, What)>,
+        besides: Option<(Place, CheckFindingKind)>,
     ) {
         let view = View::new(&self.world, session.question.now, session.question.settings);
         let secrets = self.secrets.each_ref().map(Vec::as_slice);

@@ -29,11 +29,11 @@ pub(super) struct Item {
 /// A document that is not an object.
 pub(super) enum NoItem {
     /// It does not look like a manifest, such as values of a chart or settings of a tool: its place and its apiVersion.
-    Stranger(Place, String),
-    /// It looks like a manifest, and something is missing.
-    Odd(Place, String),
-    /// It has no apiVersion, so its kind is unknown: where, and the message.
-    Unreadable(Place, String),
+    NotAManifest(Place, String),
+    /// It looks like a manifest but has no kind: its place, and the message.
+    WithoutKind(Place, String),
+    /// It has no apiVersion, so its kind is unknown: its place, and the message.
+    WithoutApiVersion(Place, String),
 }
 
 /// Reads the object of a document; one that names no namespace is in the default one.
@@ -48,18 +48,18 @@ pub(super) fn of(source: usize, document: Document, question: &Question<'_>) -> 
         let looks_like_one = has("metadata") && (has("apiVersion") || has("spec"));
         let words = "it has no kind, so it was not judged, and kubectl rejects it";
         return Err(if looks_like_one {
-            NoItem::Odd(document.start(), words.into())
+            NoItem::WithoutKind(document.start(), words.into())
         } else {
-            NoItem::Stranger(document.start(), version)
+            NoItem::NotAManifest(document.start(), version)
         });
     }
     if version.is_empty() {
         let looks_like_one = ["metadata", "spec"].iter().any(|key| json.get(*key).is_some());
         let words = "it has no apiVersion, so it cannot be judged, and kubectl rejects it";
         return Err(if looks_like_one {
-            NoItem::Unreadable(document.start(), words.into())
+            NoItem::WithoutApiVersion(document.start(), words.into())
         } else {
-            NoItem::Stranger(document.start(), version)
+            NoItem::NotAManifest(document.start(), version)
         });
     }
     let kind = question.rulebook.kinds().named(version.split_once('/').map_or("", |(group, _)| group), &kind);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::What;
+use super::CheckFindingKind;
 use super::change::mode;
 use super::item::Item;
 use super::session::CheckSession;
@@ -19,7 +19,7 @@ use facts::mode::Mode;
 use facts::review::{Operation, Origin, Review};
 use facts::revision;
 use facts::view::{Facts, Id, View, World};
-use objects::{Kind, Object};
+use objects::{Kind, Object, Workload};
 
 /// The current state of a cluster.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub enum Found {
 
 /// Returns the ConfigMaps that this workload would read.
 pub(super) fn reads(item: &Item) -> Vec<(Kind, Id)> {
-    let Some(Object::StatefulSet(it) | Object::Deployment(it)) = item.object() else { return Vec::new() };
+    let Some(it) = item.object().and_then(Object::get::<Workload>) else { return Vec::new() };
     let names = revision::reaching(&it.spec.template.spec).into_keys();
     names.map(|name| (Kind::ConfigMap, Id::new(&item.id.namespace, &name))).collect()
 }
@@ -59,7 +59,7 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], live: Live<'
         let ns = &*item.id.namespace;
         if !item.stands_alone() && !live.world.facts().has_namespace(ns) && !created.contains(ns) {
             let words = format!("there is no namespace {ns}, and none of these manifests creates it");
-            session.note_why(item, What::Unread(words));
+            session.note_why(item, CheckFindingKind::Unread(words));
             continue;
         }
         let (now, settings) = (session.question.now, session.question.settings);
@@ -68,7 +68,7 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], live: Live<'
             Becomes::Unknown(words) => {
                 let subject = item.named().subject;
                 let words = format!("the change of {subject} was not judged: {words}");
-                session.note_why(item, What::Unjudged(words));
+                session.note_why(item, CheckFindingKind::Unjudged(words));
             }
             Becomes::Created => {
                 let review = Review { origin: Origin::Live, ..item.created() };
@@ -124,13 +124,17 @@ fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
 }
 
 /// Returns a note about what the API server would know and is not known here.
-fn besides(item: &Item, live: Live<'_>, change: Option<&Change>) -> Option<(crate::manifest::Place, What)> {
+fn besides(
+    item: &Item,
+    live: Live<'_>,
+    change: Option<&Change>,
+) -> Option<(crate::manifest::Place, CheckFindingKind)> {
     if item.kind() == Kind::StatefulSet && !live.unseen.is_empty() {
         let words = format!(
             "{} could not be listed, so what depends on them was not judged",
             live.unseen.join(" and ")
         );
-        return Some((item.document.start(), What::Unjudged(words)));
+        return Some((item.document.start(), CheckFindingKind::Unjudged(words)));
     }
     let Change { review, first } = change?;
     if item.kind() == Kind::Namespace {
@@ -141,7 +145,7 @@ fn besides(item: &Item, live: Live<'_>, change: Option<&Change>) -> Option<(crat
             "{} was not created by kubectl apply, so fields that its manifest no longer has are assumed to stay; server-side apply or a Helm upgrade may remove them",
             item.named().subject
         );
-        (item.document.start(), What::Unjudged(words))
+        (item.document.start(), CheckFindingKind::Unjudged(words))
     })
 }
 

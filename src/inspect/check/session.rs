@@ -14,7 +14,7 @@ use super::item::{self, Item, NoItem};
 use super::stand_in::StandIns;
 use super::unjudged;
 use super::waiver::Waivers;
-use super::{CheckFinding, Checked, Input, Level, Location, NoText, Outcome, Question, What};
+use super::{CheckFinding, CheckFindingKind, Checked, Input, Level, Location, NoText, Outcome, Question};
 use crate::manifest::{self, Document, NoManifest, NoYaml, Place};
 use engine::rule::Rule;
 use engine::rules::UNREADABLE;
@@ -97,8 +97,8 @@ impl<'a> CheckSession<'a> {
 
     fn no_text(&mut self, source: usize, why: NoText) {
         let what = match why {
-            NoText::Unread(problem) => What::Unread(problem),
-            NoText::LeftOut(words) => What::Unjudged(words),
+            NoText::Unread(problem) => CheckFindingKind::Unread(problem),
+            NoText::LeftOut(words) => CheckFindingKind::Unjudged(words),
             NoText::Chart => return self.aside(source, Aside::Chart, None),
         };
         self.incomplete(source, None, what);
@@ -114,11 +114,13 @@ impl<'a> CheckSession<'a> {
                 }
                 return Some(item);
             }
-            Ok(Err(NoItem::Odd(..) | NoItem::Stranger(..))) if in_base => {}
-            Ok(Err(NoItem::Stranger(place, version))) => self.stranger(source, place, &version),
+            Ok(Err(NoItem::WithoutKind(..) | NoItem::NotAManifest(..))) if in_base => {}
+            Ok(Err(NoItem::NotAManifest(place, version))) => self.skip(source, place, &version),
             // The rest of the text could be read, so an object that is not in it was removed.
-            Ok(Err(NoItem::Odd(place, words))) => self.hit(source, Some(place), What::Unjudged(words)),
-            Ok(Err(NoItem::Unreadable(place, words))) => {
+            Ok(Err(NoItem::WithoutKind(place, words))) => {
+                self.add_finding(source, Some(place), CheckFindingKind::Unjudged(words));
+            }
+            Ok(Err(NoItem::WithoutApiVersion(place, words))) => {
                 self.incomplete(source, Some(place), unreadable(words, in_base));
             }
             // Only files that the user did not name are set aside: a file that is named is meant as a manifest.
@@ -146,14 +148,14 @@ impl<'a> CheckSession<'a> {
     }
 
     /// Counts a document that is not a manifest.
-    fn stranger(&mut self, source: usize, place: Place, version: &str) {
+    fn skip(&mut self, source: usize, place: Place, version: &str) {
         let file = self.sources[source].name.clone();
         if let Some(aside) = Aside::of(&file, version, "") {
             return self.aside(source, aside, Some(place));
         }
-        self.checked.strangers += 1;
-        if self.checked.foreign.last() != Some(&file) {
-            self.checked.foreign.push(file);
+        self.checked.skipped_documents += 1;
+        if self.checked.skipped_files.last() != Some(&file) {
+            self.checked.skipped_files.push(file);
         }
     }
 
@@ -186,34 +188,36 @@ impl<'a> CheckSession<'a> {
             let files: Vec<_> = found.iter().map(|(source, _)| &*self.sources[*source].name).collect();
             let words = aside.note(&files);
             if let Some((source, place)) = found.first() {
-                self.hit(*source, *place, What::Unjudged(words));
+                self.add_finding(*source, *place, CheckFindingKind::Unjudged(words));
             }
         }
     }
 
     /// Notes what could not be read of a text.
-    fn incomplete(&mut self, source: usize, place: Option<Place>, what: What) {
+    fn incomplete(&mut self, source: usize, place: Option<Place>, what: CheckFindingKind) {
         self.sources[source].incomplete = true;
-        self.hit(source, place, what);
+        self.add_finding(source, place, what);
     }
 
-    fn hit(&mut self, source: usize, place: Option<Place>, what: What) {
+    fn add_finding(&mut self, source: usize, place: Option<Place>, what: CheckFindingKind) {
         let it = &self.sources[source];
         let spot = Location { file: it.name.clone(), place, template: None, in_base: it.in_base, source };
-        self.checked.hits.push(CheckFinding::plain(spot, what));
+        self.checked.findings.push(CheckFinding::plain(spot, what));
     }
 
     /// Notes an object that is not found again where a text is not whole, unless something unreadable decides the result already.
     pub(super) fn unseen(&mut self, item: &Item) {
-        let unread = |hit: &CheckFinding| matches!(hit.what, What::Unread(_)) && !hit.spot.in_base;
-        if item.kind() == Kind::Other || self.checked.hits.iter().any(unread) {
+        let unread = |finding: &CheckFinding| {
+            matches!(finding.what, CheckFindingKind::Unread(_)) && !finding.spot.in_base
+        };
+        if item.kind() == Kind::Other || self.checked.findings.iter().any(unread) {
             return;
         }
         let words = format!(
             "{} is not found again, and a text that may hold it cannot be read whole: it is not known whether it was removed",
             item.named().subject
         );
-        self.note_why(item, What::Unread(words));
+        self.note_why(item, CheckFindingKind::Unread(words));
     }
 
     /// Notes objects that occur twice: patches for a kustomization, or a mistake. For other objects the last one
@@ -228,9 +232,9 @@ impl<'a> CheckSession<'a> {
             let words = format!(
                 "{subject} is also in {name} line {line}; to judge a kustomization, judge its output: kubectl kustomize DIR | gatera check -"
             );
-            self.checked.hits.push(CheckFinding::plain(
+            self.checked.findings.push(CheckFinding::plain(
                 self.sources[item.source].spot(item, place),
-                What::Unjudged(words),
+                CheckFindingKind::Unjudged(words),
             ));
         }
     }
@@ -255,7 +259,7 @@ impl<'a> CheckSession<'a> {
         was: Option<&Document>,
         review: &Review,
         view: &View<'_>,
-        besides: Option<(Place, What)>,
+        besides: Option<(Place, CheckFindingKind)>,
     ) {
         let decision = self.question.rulebook.evaluate(review, view);
         let source = &self.sources[item.source];
@@ -268,28 +272,29 @@ impl<'a> CheckSession<'a> {
             let excerpt =
                 source.lines.quoted(place, item.kind(), &judged.finding).filter(|_| !source.in_base);
             let waived = source.waivers.waives(judged.finding.rule, place, &item.document);
-            let what = What::Finding { judged: Box::new(judged), waived };
+            let what = CheckFindingKind::Finding { judged: Box::new(judged), waived };
             CheckFinding { excerpt, ..source.about(item, place, what) }
         };
         let mut found: Vec<_> = decision.judged.into_iter().filter(asked).map(finding).collect();
-        let remarks = decision.remarks.into_iter().map(|it| (item.document.start(), What::Remark(it)));
-        let version = unjudged::version(item).map(|(place, words)| (place, What::Remark(words)));
+        let remarks =
+            decision.remarks.into_iter().map(|it| (item.document.start(), CheckFindingKind::Remark(it)));
+        let version = unjudged::version(item).map(|(place, words)| (place, CheckFindingKind::Remark(words)));
         let odd = unjudged::of(item, review, view, self.question.rulebook.kinds())
-            .map(|(place, words)| (place, What::Unjudged(words)));
+            .map(|(place, words)| (place, CheckFindingKind::Unjudged(words)));
         let others = remarks.chain(version).chain(odd).chain(besides);
         found.extend(others.map(|(place, what)| source.about(item, place, what)));
         // A finding that is only recorded counts as allowed.
-        let recorded = |hit: &&CheckFinding| matches!(&hit.what, What::Finding { judged, .. } if judged.effect == Effect::Recorded);
-        let worst = found.iter().filter(|hit| !recorded(hit)).map(CheckFinding::level).max();
-        self.checked.hits.append(&mut found);
+        let recorded = |finding: &&CheckFinding| matches!(&finding.what, CheckFindingKind::Finding { judged, .. } if judged.effect == Effect::Recorded);
+        let worst = found.iter().filter(|finding| !recorded(finding)).map(CheckFinding::level).max();
+        self.checked.findings.append(&mut found);
         self.note(item, worst, false);
     }
 
     /// Notes why an object was not judged, or cannot be read.
-    pub(super) fn note_why(&mut self, item: &Item, what: What) {
-        let hit = self.sources[item.source].about(item, item.document.start(), what);
-        let worst = hit.level();
-        self.checked.hits.push(hit);
+    pub(super) fn note_why(&mut self, item: &Item, what: CheckFindingKind) {
+        let finding = self.sources[item.source].about(item, item.document.start(), what);
+        let worst = finding.level();
+        self.checked.findings.push(finding);
         self.note(item, Some(worst), false);
     }
 
@@ -306,17 +311,17 @@ impl<'a> CheckSession<'a> {
         let compared = self.sources.iter().any(|source| source.in_base);
         for source in (0..self.sources.len()).filter(|it| !self.sources[*it].in_base).collect::<Vec<_>>() {
             for (line, words) in self.sources[source].waivers.left(self.question.rules, compared) {
-                self.hit(source, Some(Place { line, column: 1 }), What::Comment(words));
+                self.add_finding(source, Some(Place { line, column: 1 }), CheckFindingKind::Comment(words));
             }
         }
         let Self { sources, mut checked, .. } = self;
-        checked.hits.sort_by_key(|hit| (hit.spot.source, hit.spot.place));
-        if checked.hits.iter().any(|hit| hit.spot.in_base) {
+        checked.findings.sort_by_key(|finding| (finding.spot.source, finding.spot.place));
+        if checked.findings.iter().any(|finding| finding.spot.in_base) {
             let new = sources.iter().filter(|source| !source.in_base);
             let stand_ins = StandIns::of(new.map(|source| (source.name.clone(), source.lines.count())));
-            for hit in checked.hits.iter_mut().filter(|hit| hit.spot.in_base) {
-                let line = hit.spot.place.map_or(1, |it| it.line);
-                hit.shown_at = stand_ins.of_removed(&hit.spot.file, line);
+            for finding in checked.findings.iter_mut().filter(|finding| finding.spot.in_base) {
+                let line = finding.spot.place.map_or(1, |it| it.line);
+                finding.shown_at = stand_ins.of_removed(&finding.spot.file, line);
             }
         }
         checked
@@ -325,11 +330,11 @@ impl<'a> CheckSession<'a> {
 
 /// Returns the finding for a document that cannot be read. In the base it is only a note, because the change may repair
 /// it.
-fn unreadable(words: String, in_base: bool) -> What {
+fn unreadable(words: String, in_base: bool) -> CheckFindingKind {
     if in_base {
-        What::Unjudged(format!("the earlier document was not compared: {words}"))
+        CheckFindingKind::Unjudged(format!("the earlier document was not compared: {words}"))
     } else {
-        What::Unread(words)
+        CheckFindingKind::Unread(words)
     }
 }
 
@@ -339,7 +344,7 @@ impl SourceFile<'_> {
     }
 
     /// Returns what was found at a place of this object.
-    fn about(&self, item: &Item, place: Place, what: What) -> CheckFinding {
+    fn about(&self, item: &Item, place: Place, what: CheckFindingKind) -> CheckFinding {
         CheckFinding { object: Some(item.named()), ..CheckFinding::plain(self.spot(item, place), what) }
     }
 

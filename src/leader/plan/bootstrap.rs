@@ -138,7 +138,7 @@ fn with_deployments<'a>(
     }
     let unmarked = due.iter().find_map(|target| {
         let meta = seen(cluster, view, target)?;
-        (!is_marked(meta, &cluster.workload.metadata.uid)).then(|| condemned(cluster, target, meta))
+        (!is_marked(meta, &cluster.workload.metadata.uid)).then(|| pending(cluster, target, meta))
     });
     if let Some(next) = unmarked {
         let says = format!("marking {}", next.target);
@@ -245,11 +245,11 @@ fn wait(what: String) -> Stage {
 }
 
 fn delete(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> Stage {
-    let step = Step::Delete(condemned(cluster, target, meta));
+    let step = Step::Delete(pending(cluster, target, meta));
     Stage::Going(format!("deleting {target}"), Some(Box::new(step)))
 }
 
-fn condemned(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> PendingDeletion {
+fn pending(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> PendingDeletion {
     let (owner, version) = (cluster.workload.metadata.uid.clone(), meta.resource_version.clone());
     PendingDeletion { id: cluster.id.clone(), owner, target: target.clone(), version }
 }

@@ -73,9 +73,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return unknown(new, &over);
     };
     let again: Vec<_> = changed.into_iter().filter(|name| version.plan_of(name) == DEPLOY).collect();
-    let found = |field: String, says: String, instead: WayOut| {
-        vec![RULE.finding(Verdict::Deny, field, says, WHY, instead)]
-    };
+    let found = |field: String, says: String, instead: WayOut| vec![RULE.deny(field, says, WHY, instead)];
     if let Some(first) = again.first() {
         let names = again.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", ");
         let runs = if again.len() == 1 { "runs" } else { "run" };

@@ -22,7 +22,7 @@ use objects::{Custom, CustomKind, Kind, Meta, Object, ReadCustom, Row};
 
 pub const PACK: Pack = Pack {
     name: "kudo",
-    protects: "a Galera cluster from a parameter of its KUDO Instance that would create it a second time or remove its majority, and from deletion with the Instance",
+    protects: "a Galera cluster from changes of its KUDO Instance that would create it a second time or remove its majority, and from being deleted with the Instance",
     kinds: &[INSTANCE_KIND, OPERATOR_VERSION_KIND],
     rules: &[deploy_again::RULE, node_count::RULE, anti_affinity::RULE, plain_password::RULE, end::RULE],
     entries: ENTRIES,

@@ -50,13 +50,13 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Ok(to) = count.look().parse::<i64>() else {
         let says = format!("{NAME} is not a whole number");
         let why = "KUDO reads a value that is not a number as 0, and 0 members stop the database";
-        return vec![RULE.finding(Verdict::Deny, field, says, why, "write a number in quotes: \"3\"")];
+        return vec![RULE.deny(field, says, why, "write a number in quotes: \"3\"")];
     };
     if to <= 0 {
         let says = format!("{NAME} {to} stops every member");
         let why = "after a full stop no member may start by itself, and KUDO starts none";
         let stop = say("to stop the cluster in order: ").run(Command::new("gatera stop"));
-        return vec![RULE.finding(Verdict::Deny, field, says, why, say("keep at least 1").or(stop))];
+        return vec![RULE.deny(field, says, why, say("keep at least 1").or(stop))];
     }
     let found = match view.cluster_called(&review.namespace, &new.metadata.name) {
         Some(cluster) if cluster.has_data() => scale_order::resized(review, cluster, to, view),

@@ -29,7 +29,7 @@ use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::rules::image::Place;
 use engine::verdict::Findings;
-use facts::review::{Change, Review};
+use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {
@@ -41,9 +41,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Change { old: Some(old), new: Some(new) } = review.change::<MariaDb>() else {
-        return Findings::new();
-    };
+    let Some((old, new)) = review.both::<MariaDb>() else { return Findings::new() };
     let [before, after] = [old, new].map(|it| it.spec.image.look());
     // An image that is not named is the operator's choice.
     let changes = before != after && !after.is_empty();

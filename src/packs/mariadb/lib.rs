@@ -20,7 +20,7 @@ use objects::{Custom, CustomKind, Kind, Meta, Row};
 
 pub const PACK: Pack = Pack {
     name: "mariadb",
-    protects: "a Galera cluster that mariadb-operator drives, and that was adopted, from being deleted, taken apart or founded anew by its MariaDB",
+    protects: "an adopted cluster of mariadb-operator from changes of its MariaDB that would delete it, take it apart or found it anew",
     kinds: &[MARIADB_KIND],
     rules: &[end::RULE, settings::RULE, replicas::RULE, image::RULE],
     entries: ENTRIES,

@@ -30,7 +30,7 @@ use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Verdict};
 use facts::galera::quorum::floor_of_one_step;
-use facts::review::{Change, Review};
+use facts::review::Review;
 use facts::view::{Member, View};
 use facts::way_out::run;
 use objects::Scale;
@@ -44,14 +44,14 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn written(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let Change { old: Some(old), new: Some(new) } = review.change::<MariaDb>() else { return None };
+    let (old, new) = review.both::<MariaDb>()?;
     // What is not a number, the definition's schema refuses.
     let [from, to] = [old, new].map(|it| it.spec.replicas.look().parse().ok());
     changed(from?, to?, review, view)
 }
 
 fn scaled(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Scale>() else { return None };
+    let (old, new) = review.both::<Scale>()?;
     changed(old.spec.replicas, new.spec.replicas, review, view)
 }
 

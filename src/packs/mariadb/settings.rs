@@ -30,8 +30,8 @@
 use super::{MARIADB, MariaDb, Spec, driven};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Findings, Verdict};
-use facts::review::{Change, Review};
+use engine::verdict::Findings;
+use facts::review::Review;
 use facts::view::View;
 use objects::scalar::Scalar;
 
@@ -44,9 +44,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Change { old: Some(old), new: Some(new) } = review.change::<MariaDb>() else {
-        return Findings::new();
-    };
+    let Some((old, new)) = review.both::<MariaDb>() else { return Findings::new() };
     let Some(cluster) = driven(review, view).filter(|it| it.has_data()) else { return Findings::new() };
     let (before, after) = (&old.spec.galera, &new.spec.galera);
     let turned_on = |it: [&Scalar; 2]| it.map(|it| it.look() == "true") == [false, true];
@@ -56,7 +54,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             format!("turning Galera off makes single servers of its members ({})", view.describe(cluster));
         let why = "each member keeps what it is sent, and they differ from the first write on";
         let instead = "leave it on; to move to a single server, restore a backup into another MariaDB";
-        found.push(RULE.finding(Verdict::Deny, "spec.galera.enabled", says, why, instead));
+        found.push(RULE.deny("spec.galera.enabled", says, why, instead));
     }
     let forced = |it: &super::Galera| it.recovery.force_cluster_bootstrap_in_pod.look().to_owned();
     if !forced(after).is_empty() && forced(after) != forced(before) && cluster.ready() > 0 {
@@ -67,7 +65,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let why = "a member that is named starts without its data being compared with the others', however old it is by then";
         let instead = "name a member only while no member is Ready, and empty the field when all are";
         let field = "spec.galera.recovery.forceClusterBootstrapInPod";
-        found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
+        found.push(RULE.deny(field, says, why, instead));
     }
     let least = |it: &Spec| least_members(it.galera.recovery.min_cluster_size.look(), it.replicas.look());
     if let Some(least) = least(&new.spec).filter(|it| *it > 1 && least(&old.spec) != Some(*it)) {
@@ -76,13 +74,13 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         );
         let why = "a member that serves has all data: stopping it is an outage, and gains nothing";
         let instead = "leave minClusterSize at 1";
-        found.push(RULE.finding(Verdict::Warn, "spec.galera.recovery.minClusterSize", says, why, instead));
+        found.push(RULE.warn("spec.galera.recovery.minClusterSize", says, why, instead));
     }
     if turned_on([&old.spec.suspend, &new.spec.suspend]) {
         let says = "while it is suspended, its operator does not start the cluster again when all members have stopped".to_owned();
         let why = "the guard leaves the recovery of such a cluster to its operator";
         let instead = "set suspend: false as soon as the maintenance is over";
-        found.push(RULE.finding(Verdict::Warn, "spec.suspend", says, why, instead));
+        found.push(RULE.warn("spec.suspend", says, why, instead));
     }
     found
 }

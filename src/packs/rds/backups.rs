@@ -26,7 +26,7 @@
 use super::{RDS, Write, contents, shown};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::Findings;
 use facts::review::Review;
 use facts::view::View;
 
@@ -47,19 +47,13 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let window = new.spec.window();
     if !is_window(window) {
         let says = format!("spec.backupstarttime {} is not an hour that begins at a quarter", shown(window));
-        found.push(RULE.finding(
-            Verdict::Deny,
-            "spec.backupstarttime",
-            says,
-            WHY,
-            "write 01:15-02:15, in UTC",
-        ));
+        found.push(RULE.deny("spec.backupstarttime", says, WHY, "write 01:15-02:15, in UTC"));
     }
     let least = i64::from(new.spec.engine() != "PostgreSQL");
     if !new.spec.keeps().is_some_and(|days| (least..=732).contains(&days)) {
         let says =
             format!("spec.backupkeepdays {} is not {least} to 732", contents(&new.spec.backupkeepdays));
-        found.push(RULE.finding(Verdict::Deny, "spec.backupkeepdays", says, WHY, "write backupkeepdays: 12"));
+        found.push(RULE.deny("spec.backupkeepdays", says, WHY, "write backupkeepdays: 12"));
     }
     found
 }

@@ -91,12 +91,12 @@ fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
         let says = "status.id is not set: no instance is deleted, and no last backup is taken";
         let why = "an instance that is being created, or whose id was removed here, stays in the cloud and keeps costing money";
         let instead = format!("look in the cloud for an instance called {namespace}_{name}");
-        return RULE.finding(Verdict::Warn, "status.id", says, why, instead);
+        return RULE.warn("status.id", says, why, instead);
     }
     if rds.status.active() {
         let says = "its instance in the cloud is deleted with it, after a last backup";
         let why = "the operator does not ask first; while it is down there is no last backup, and the instance stays and keeps costing money";
-        return RULE.finding(Verdict::Deny, "status.id", says, why, instead(review, view));
+        return RULE.deny("status.id", says, why, instead(review, view));
     }
     let says = format!(
         "its instance stays in the cloud, without an Rds: the status is {}, not ACTIVE",
@@ -111,7 +111,7 @@ fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
     } else {
         active.then("then take a backup of your own")
     };
-    RULE.finding(Verdict::Deny, "status.status", says, why, instead)
+    RULE.deny("status.status", says, why, instead)
 }
 
 /// Returns whether an Rds has no instance, because its operator has not set an id.
@@ -138,14 +138,14 @@ fn of_all(review: &Review, view: &View<'_>) -> Finding {
         view.seen()
     );
     let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
-    RULE.finding(Verdict::Deny, "metadata.name", says, why, instead(review, view))
+    RULE.deny("metadata.name", says, why, instead(review, view))
 }
 
 fn without_instances(deleted: &str) -> Finding {
     let says = format!("{deleted}, but none has a status.id");
     let why = "an instance that is being created, or whose id was removed here, stays in the cloud and keeps costing money";
     let instead = "look in the cloud for instances with their names, NAMESPACE_NAME";
-    RULE.finding(Verdict::Warn, "status.id", says, why, instead)
+    RULE.warn("status.id", says, why, instead)
 }
 
 fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
@@ -166,5 +166,5 @@ fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     );
     let why =
         "everything in a namespace is deleted with it, and the operator deletes the instances in the cloud";
-    Some(RULE.finding(Verdict::Deny, "", says, why, instead(review, view)))
+    Some(RULE.deny("", says, why, instead(review, view)))
 }

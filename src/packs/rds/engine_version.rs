@@ -32,7 +32,7 @@
 use super::{RDS, Spec, Write, shown};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Finding, Findings, Verdict};
+use engine::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::View;
 
@@ -56,7 +56,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn finding(field: &str, says: String, instead: &str) -> Finding {
     let why = "the cloud refuses it and the operator ignores the error: the instance is never created";
-    RULE.finding(Verdict::Deny, field, says, why, instead)
+    RULE.deny(field, says, why, instead)
 }
 
 fn version(spec: &Spec) -> Option<Finding> {

@@ -78,7 +78,7 @@ fn of_field(name: &str, was: &Scalar, is: &Scalar) -> Finding {
     let instead =
         say(format!("restore spec.{name}")).or("for another value create a second Rds and move the data");
     let why = "the operator ignores it, and the instance in the cloud keeps the old value";
-    RULE.finding(Verdict::Deny, format!("spec.{name}"), says, why, instead)
+    RULE.deny(format!("spec.{name}"), says, why, instead)
 }
 
 /// Returns a finding about a changed password. It is not known whether a mask hides the same password or another one.

@@ -56,13 +56,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             shown(write.new.spec.flavor())
         );
         let why = "the cloud moves the instance to another machine, and connections break";
-        found.push(RULE.finding(
-            Verdict::Warn,
-            "spec.flavorref",
-            says,
-            why,
-            "do it at a time when a restart is acceptable",
-        ));
+        found.push(RULE.warn("spec.flavorref", says, why, "do it at a time when a restart is acceptable"));
     }
     found
 }
@@ -99,13 +93,7 @@ fn unfit(spec: &Spec) -> Option<Finding> {
     };
     let why =
         "the cloud refuses it, and the operator repeats the request and does nothing else for this instance";
-    Some(RULE.finding(
-        Verdict::Deny,
-        "spec.flavorref",
-        format!("flavor {} {wrong}", shown(flavor)),
-        why,
-        instead,
-    ))
+    Some(RULE.deny("spec.flavorref", format!("flavor {} {wrong}", shown(flavor)), why, instead))
 }
 
 fn together(old: &Rds, new: &Rds) -> Option<Finding> {
@@ -114,7 +102,7 @@ fn together(old: &Rds, new: &Rds) -> Option<Finding> {
     let why = "an instance does one thing at a time, and the cloud refuses the second";
     let instead =
         "change spec.volumesize first, wait until the status is ACTIVE again, then change spec.flavorref";
-    both.then(|| RULE.finding(Verdict::Deny, "spec", says, why, instead))
+    both.then(|| RULE.deny("spec", says, why, instead))
 }
 
 fn too_early(new: &Rds, review: &Review) -> Option<Finding> {

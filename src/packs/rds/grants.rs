@@ -68,13 +68,7 @@ fn of(before: Option<&User>, user: &User) -> Findings {
     if before.is_some() {
         let says = format!("privileges of user {}, who exists already, are never changed", shown(name));
         let why = "the operator only checks whether a user of this name exists";
-        return vec![RULE.finding(
-            Verdict::Deny,
-            field,
-            says,
-            why,
-            "restore them here, and GRANT or REVOKE in SQL",
-        )];
+        return vec![RULE.deny(field, says, why, "restore them here, and GRANT or REVOKE in SQL")];
     }
     let judge = |it: &Scalar| {
         let (verdict, says, instead) = wrong(it.look(), user)?;

@@ -29,7 +29,7 @@
 use super::{RDS, Spec, Write, contents, shown};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Finding, Findings, Verdict};
+use engine::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::View;
 
@@ -54,7 +54,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 fn finding(field: &str, says: String, instead: &str) -> Finding {
     let why =
         "the cloud creates another instance than intended, or none, and only the operator's log shows it";
-    RULE.finding(Verdict::Deny, field, says, why, instead)
+    RULE.deny(field, says, why, instead)
 }
 
 fn zones(spec: &Spec) -> Option<Finding> {

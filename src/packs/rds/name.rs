@@ -26,7 +26,7 @@
 use super::{RDS, Write, shown};
 use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Finding, Verdict};
+use engine::verdict::Finding;
 use facts::review::Review;
 use facts::view::View;
 
@@ -57,5 +57,5 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
     let says = format!("the instance would be called {}, {problem}", shown(&instance));
     let why = "the cloud refuses it and the operator ignores the error: the instance is never created";
     let instead = "choose a shorter name of letters, digits and -, or a namespace that begins with a letter";
-    Some(RULE.finding(Verdict::Deny, "metadata.name", says, why, instead))
+    Some(RULE.deny("metadata.name", says, why, instead))
 }

@@ -31,7 +31,7 @@
 use super::{RDS, Write, shown};
 use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
-use engine::verdict::{Finding, Findings, Verdict};
+use engine::verdict::{Finding, Findings};
 use facts::review::{Origin, Review};
 use facts::view::View;
 use facts::way_out::say;
@@ -72,7 +72,7 @@ fn of_root(review: &Review, write: &Write<'_>) -> Option<Finding> {
         let instead =
             say("write a password").or(say("to take over an instance that exists, see ").page("R12"));
         let audit = review.origin == Origin::Audit;
-        return (!audit).then(|| RULE.finding(Verdict::Warn, field, says, why, instead));
+        return (!audit).then(|| RULE.warn(field, says, why, instead));
     }
     let says = match text.chars().count() {
         _ if password.is_empty() => "spec.password is not set",
@@ -85,7 +85,7 @@ fn of_root(review: &Review, write: &Write<'_>) -> Option<Finding> {
         _ => return None,
     };
     let why = "the cloud refuses it, or it is easy to guess: it is the root password of the database";
-    Some(RULE.finding(Verdict::Deny, field, says, why, NOT_APPLY))
+    Some(RULE.deny(field, says, why, NOT_APPLY))
 }
 
 fn classes(text: &str) -> usize {
@@ -109,5 +109,5 @@ fn of_users(write: &Write<'_>) -> Option<Finding> {
     let why =
         "every user who may read this object can log in as this user; the field cannot refer to a Secret";
     let instead = "create the user in SQL, or change its password in SQL afterwards";
-    Some(RULE.finding(Verdict::Warn, "spec.users", says, why, instead))
+    Some(RULE.warn("spec.users", says, why, instead))
 }

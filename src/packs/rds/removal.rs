@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use super::{RDS, Rds, Write, shown};
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Finding, Findings, Verdict};
+use engine::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::View;
 
@@ -58,7 +58,7 @@ fn users<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + use<
         let says = format!("user {} exists already: another password or host has no effect", shown(name));
         let why = "the operator only checks whether a user of this name exists, and never changes one";
         let instead = "restore it here, and change it in the database (ALTER USER, RENAME USER)";
-        (!same).then(|| RULE.finding(Verdict::Deny, field, says, why, instead))
+        (!same).then(|| RULE.deny(field, says, why, instead))
     })
 }
 
@@ -70,5 +70,5 @@ fn databases<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + 
 fn removed(what: &str, name: &str, field: String, statement: &str) -> Finding {
     let says = format!("removing {what} {} here does not drop it in the database", shown(name));
     let why = "the operator creates what is missing, and removes nothing";
-    RULE.finding(Verdict::Warn, field, says, why, format!("{statement} in the database"))
+    RULE.warn(field, says, why, format!("{statement} in the database"))
 }

@@ -63,7 +63,7 @@ fn wrong(says: impl Into<String>, instead: &str) -> Finding {
     let why =
         "a restore overwrites the instance, and a time that the operator cannot use stops its other work";
     // A confirmation does not make it valid.
-    RULE.finding(Verdict::Deny, TIME, says, why, instead).yielding_to(YieldsTo::BreakGlass)
+    RULE.deny(TIME, says, why, instead).yielding_to(YieldsTo::BreakGlass)
 }
 
 fn pending() -> Finding {
@@ -112,7 +112,7 @@ fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding 
     let why = "data that was written since then is lost, and the operator does not ask first";
     let confirmed = say("then ").and(confirmation(review, RULE.id, view));
     let instead = say("take a backup").then(confirmed.say(", and write the time again"));
-    RULE.finding(Verdict::Deny, "status.id", says, why, instead)
+    RULE.deny("status.id", says, why, instead)
 }
 
 /// Reads a time as the operator does: date, T, time with seconds, zone.

@@ -31,7 +31,7 @@ use super::{RDS, Write, patch};
 use engine::exceptions::confirmation;
 use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
-use engine::verdict::{Finding, Findings, Verdict};
+use engine::verdict::{Finding, Findings};
 use facts::review::{Origin, Review};
 use facts::view::View;
 use facts::way_out::{WayOut, say};
@@ -77,7 +77,7 @@ fn set(review: &Review, field: &str) -> Finding {
     let says = format!("{field} is set by the operator");
     let why = "with the id of another instance, deleting this Rds deletes that instance";
     let instead = say("leave status out; users may set only reboot and logs").or(for_operators(review));
-    RULE.finding(Verdict::Deny, field, says, why, instead)
+    RULE.deny(field, says, why, instead)
 }
 
 /// Returns more advice for a service account, which may be an unknown operator.
@@ -103,7 +103,7 @@ fn takes_over(review: &Review, view: &View<'_>, field: &str) -> Finding {
     let why = format!(
         "deleting the Rds then deletes that instance; and if it is not called {namespace}_{name} in the cloud, the operator crashes"
     );
-    RULE.finding(Verdict::Deny, field, says, why, confirmed(review, view).or(for_operators(review)))
+    RULE.deny(field, says, why, confirmed(review, view).or(for_operators(review)))
 }
 
 /// Returns the finding for an id that is removed, which keeps the instance when the Rds is deleted.
@@ -111,7 +111,7 @@ fn gives_up(review: &Review, view: &View<'_>) -> Finding {
     let says = "without status.id the instance stays in the cloud and belongs to no Rds";
     let why =
         "the operator then neither changes it nor takes a last backup of it, and it keeps costing money";
-    RULE.finding(Verdict::Deny, "status.id", says, why, confirmed(review, view))
+    RULE.deny("status.id", says, why, confirmed(review, view))
 }
 
 fn autopilot(review: &Review, new: &Rds) -> Finding {
@@ -122,5 +122,5 @@ fn autopilot(review: &Review, new: &Rds) -> Finding {
     } else {
         patch(review, r#"{"spec":{"endpoint":""}}"#).then("then delete the alarms in the cloud")
     };
-    RULE.finding(Verdict::Deny, "status.autopilot", says, why, instead)
+    RULE.deny("status.autopilot", says, why, instead)
 }

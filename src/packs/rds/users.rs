@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 
 use super::{RDS, Write, shown};
 use engine::rule::{Rule, WRITTEN};
-use engine::verdict::{Finding, Findings, Verdict};
+use engine::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::View;
 use objects::scalar::Listed;
@@ -56,7 +56,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if spec.engine() != "MySQL" && !none {
         let says = format!("databases and users of {} are not created", shown(spec.engine()));
         let why = "the operator creates them only with MySQL";
-        return vec![RULE.finding(Verdict::Warn, "spec.databases", says, why, "create them in SQL")];
+        return vec![RULE.warn("spec.databases", says, why, "create them in SQL")];
     }
     without_users(&write)
         .into_iter()
@@ -72,7 +72,7 @@ fn without_users(write: &Write<'_>) -> Option<Finding> {
     let why =
         "the operator expects users there, and crashes without them, for every tenant and at every start";
     let ends = !spec.databases.all().is_empty() && spec.users == Listed::Absent;
-    ends.then(|| RULE.finding(Verdict::Deny, "spec.users", says, why, "write users: [] beside databases"))
+    ends.then(|| RULE.deny("spec.users", says, why, "write users: [] beside databases"))
 }
 
 fn databases(write: &Write<'_>) -> Option<Finding> {
@@ -81,7 +81,7 @@ fn databases(write: &Write<'_>) -> Option<Finding> {
     let says =
         format!("the name of database {} has other characters than letters and digits", shown(odd.look()));
     let why = "the operator does not create such a database, and only its log says so";
-    Some(RULE.finding(Verdict::Deny, "spec.databases", says, why, "choose another name, or create it in SQL"))
+    Some(RULE.deny("spec.databases", says, why, "choose another name, or create it in SQL"))
 }
 
 fn users(write: &Write<'_>) -> Option<Finding> {
@@ -92,7 +92,7 @@ fn users(write: &Write<'_>) -> Option<Finding> {
     });
     let (what, name) = first?;
     let says = format!("the {what} of user {} has a quote, a backslash or a control character", shown(name));
-    Some(RULE.finding(Verdict::Deny, "spec.users", says, SQL, "choose another, or create the user in SQL"))
+    Some(RULE.deny("spec.users", says, SQL, "choose another, or create the user in SQL"))
 }
 
 /// Returns a warning about a second account of one name: the operator creates only the first, for any host.
@@ -105,5 +105,5 @@ fn twice(write: &Write<'_>) -> Option<Finding> {
     })?;
     let says = format!("user {} is listed twice, and only the first is created", shown(second.name.look()));
     let why = "the operator looks for a user of this name, with any host, and creates none if there is one";
-    Some(RULE.finding(Verdict::Warn, "spec.users.name", says, why, "create the second in SQL"))
+    Some(RULE.warn("spec.users.name", says, why, "create the second in SQL"))
 }

@@ -26,7 +26,7 @@
 use super::{RDS, Write, contents};
 use engine::rule::Check::One;
 use engine::rule::{Rule, WRITTEN};
-use engine::verdict::{Finding, Verdict};
+use engine::verdict::Finding;
 use facts::review::Review;
 use facts::view::View;
 
@@ -61,5 +61,5 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
             "choose a multiple of 10 from 40 to 4000: 50".to_owned(),
         ),
     };
-    Some(RULE.finding(Verdict::Deny, "spec.volumesize", says, why, instead))
+    Some(RULE.deny("spec.volumesize", says, why, instead))
 }

@@ -27,8 +27,8 @@
 use super::part;
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Findings, Verdict};
-use facts::review::{Change, Review};
+use engine::verdict::Findings;
+use facts::review::Review;
 use facts::view::View;
 use facts::way_out::say;
 use objects::{Claim, Kind, Quantity};
@@ -42,9 +42,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Claim>() else {
-        return Findings::new();
-    };
+    let Some((old, new)) = review.both::<Claim>() else { return Findings::new() };
     if part(&new.metadata).or(part(&old.metadata)).is_none() {
         return Findings::new();
     }
@@ -53,7 +51,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
         let why =
             "the API server refuses it, and deleting the claim to create a new one deletes the data on it";
         let instead = say("keep it").or(say("to move the data to another claim: ").page(RULE.id));
-        found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
+        found.push(RULE.deny(field, says, why, instead));
     };
     let [was, is] = [old, new].map(|it| &it.spec);
     if was.storage_class_name.is_some() && was.storage_class_name != is.storage_class_name {

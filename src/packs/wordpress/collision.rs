@@ -25,7 +25,7 @@
 use super::{WORDPRESS, part};
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::Findings;
 use facts::review::Review;
 use facts::view::View;
 use objects::{Kind, Workload};
@@ -48,7 +48,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let why =
             "the operator does not create its Deployment if one of this name exists: there would be no site";
         let instead = "use another name, or put it into another namespace";
-        RULE.finding(Verdict::Warn, "metadata.name", says, why, instead)
+        RULE.warn("metadata.name", says, why, instead)
     };
     view.named(WORDPRESS, &review.namespace).take(1).map(finding).collect()
 }

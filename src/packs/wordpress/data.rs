@@ -77,8 +77,7 @@ fn check(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 fn refused(says: String, instead: WayOut) -> Finding {
-    RULE.finding(
-        Verdict::Deny,
+    RULE.deny(
         "",
         says,
         "the data is deleted without another confirmation, and only a backup can bring it back",
@@ -114,7 +113,7 @@ fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
         let bare = owned.iter().any(|it| !it.labels.contains_key(LABEL));
         let says = format!("its claims stay, but are no longer guarded: {}", names.join(", "));
         let why = "without their owner only this label shows that they belong to a WordPress";
-        return bare.then(|| RULE.finding(Verdict::Warn, "metadata.labels", says, why, label));
+        return bare.then(|| RULE.warn("metadata.labels", says, why, label));
     }
     let orphan = Command::new(format!("kubectl -n {namespace} delete wordpress {name} --cascade=orphan"));
     let keep = say("to keep them: ").run(label).say(", then ").run(orphan);

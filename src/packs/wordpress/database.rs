@@ -78,7 +78,7 @@ fn several(replicas: i64) -> Option<Finding> {
     let why = "two servers that use one folder destroy the database";
     let instead =
         say("keep one").or("for several servers use a Galera cluster (charts/wordpress, database.galera)");
-    (replicas > 1).then(|| RULE.finding(Verdict::Deny, "spec.replicas", says, why, instead))
+    (replicas > 1).then(|| RULE.deny("spec.replicas", says, why, instead))
 }
 
 fn strategy(review: &Review, new: &Workload) -> Option<Finding> {
@@ -112,7 +112,7 @@ fn floats(new: &Workload) -> Option<Finding> {
     let server = server(new).filter(|it| Image::read(&it.image).floats())?;
     let says = format!("image {} can change at any restart", server.image);
     let why = "the next restart may start a version that converts the data, which cannot be undone";
-    Some(RULE.finding(Verdict::Warn, image_field(server), says, why, "name the version"))
+    Some(RULE.warn(image_field(server), says, why, "name the version"))
 }
 
 fn image_field(server: &Container) -> String {
@@ -152,7 +152,7 @@ fn another_server(was: &Container, is: &Container) -> Option<Finding> {
     let finding = |what: String, instead: String| {
         let says = format!("{} -> {}: {what}", was.image, is.image);
         let why = "a server does not start with data that it cannot read, or converts it and cannot go back";
-        RULE.finding(Verdict::Deny, image_field(is), says, why, instead)
+        RULE.deny(image_field(is), says, why, instead)
     };
     if vendor != other {
         let instead = "dump the database, and load it into a new one".to_owned();
@@ -199,5 +199,5 @@ fn over_old_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
     let why =
         "it is not known which version wrote it: a newer server converts the data, which cannot be undone";
     let instead = "start it with the image that wrote the data (the operator's was mysql:5.6), take a backup, and upgrade from series to series";
-    Some(RULE.finding(Verdict::Warn, image_field(server), says, why, instead))
+    Some(RULE.warn(image_field(server), says, why, instead))
 }

@@ -26,7 +26,7 @@
 use super::{Tier, part};
 use engine::rule::Check::All;
 use engine::rule::{Rule, WRITTEN};
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::Findings;
 use facts::review::Review;
 use facts::view::View;
 use facts::way_out::{Command, run, say};
@@ -58,7 +58,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
             review.namespace
         )));
         let instead = say("keep it headless; for access from outside: ").and(forward);
-        found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
+        found.push(RULE.deny(field, says, why, instead));
     };
     let kind = &it.spec.kind;
     if matches!(&**kind, "NodePort" | "LoadBalancer") {

@@ -26,7 +26,7 @@
 use super::{WORDPRESS, Wordpress};
 use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
-use engine::verdict::{Finding, Verdict};
+use engine::verdict::Finding;
 use facts::review::Review;
 use facts::view::View;
 
@@ -57,11 +57,5 @@ fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
         return None;
     };
     let why = "the operator creates the database, and then fails at its Service: there is never a site, and only its log says so";
-    Some(RULE.finding(
-        Verdict::Deny,
-        "metadata.name",
-        wrong,
-        why,
-        "use a shorter name, of letters and digits: blog",
-    ))
+    Some(RULE.deny("metadata.name", wrong, why, "use a shorter name, of letters and digits: blog"))
 }

@@ -26,7 +26,7 @@ use super::WORDPRESS;
 use engine::rule::Check::All;
 use engine::rule::{Rule, Verb};
 use engine::rules::unlisted::unlisted;
-use engine::verdict::{Findings, Verdict};
+use engine::verdict::Findings;
 use facts::review::{Origin, Review};
 use facts::view::View;
 
@@ -47,7 +47,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let finding = |other: &str| {
         let says = format!("namespace {ns} has Wordpress {other} already");
         let why = "their parts have the same names: both would share one site and one database, and deleting one deletes both";
-        RULE.finding(Verdict::Deny, "metadata.namespace", says, why, "give it a namespace of its own")
+        RULE.deny("metadata.namespace", says, why, "give it a namespace of its own")
     };
     // An audit reports every Wordpress except the first.
     let found: Findings = others

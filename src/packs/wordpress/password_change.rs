@@ -27,7 +27,7 @@ use super::{WORDPRESS, Wordpress, secret_ref};
 use engine::rule::Check::One;
 use engine::rule::{Rule, Verb};
 use engine::verdict::{Finding, Verdict};
-use facts::review::{Change, Review};
+use facts::review::Review;
 use facts::view::View;
 
 pub(super) const RULE: Rule = Rule {
@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, _: &View<'_>) -> Option<Finding> {
-    let Change { old: Some(old), new: Some(new) } = review.change::<Wordpress>() else { return None };
+    let (old, new) = review.both::<Wordpress>()?;
     let [was, is] = [old, new].map(|it| &it.spec.sqlrootpassword);
     if was == is {
         return None;

@@ -61,7 +61,7 @@ fn in_resource(review: &Review, _: &View<'_>) -> Option<Finding> {
         "spec.sqlrootpassword is written out"
     };
     let instead = "create a Secret, and write sqlrootpassword: secretRef:NAME/KEY";
-    Some(RULE.finding(Verdict::Deny, "spec.sqlrootpassword", says, WHY, instead))
+    Some(RULE.deny("spec.sqlrootpassword", says, WHY, instead))
 }
 
 const WHY: &str = "every user who may read this object, a Deployment made from it, or a backup has the root password of the database";

@@ -3,27 +3,27 @@
 use serde_json::{Value, json};
 
 use super::{code, fingerprints, headline, shown, whole_at_host};
-use inspect::check::{Checked, Level, What};
+use inspect::check::{CheckFindingKind, Checked, Level};
 
 pub(super) fn of(checked: &Checked) -> Value {
     let prints = fingerprints(checked);
-    let shown = checked.hits.iter().zip(prints).map(|(hit, print)| {
-        let severity = match hit.level() {
+    let shown = checked.findings.iter().zip(prints).map(|(finding, print)| {
+        let severity = match finding.level() {
             Level::Unread => "blocker",
             Level::Refused => "critical",
             Level::Warning => "minor",
             Level::Waived | Level::Note => "info",
         };
-        let instead = match &hit.what {
-            What::Finding { judged, .. } => format!("; {}", judged.finding.instead),
+        let instead = match &finding.what {
+            CheckFindingKind::Finding { judged, .. } => format!("; {}", judged.finding.instead),
             _ => String::new(),
         };
-        let (file, line) = shown(hit);
+        let (file, line) = shown(finding);
         json!({
             "type": "issue",
-            "check_name": code(hit),
-            "description": format!("{}{}", headline(hit), super::visible(&instead)),
-            "content": { "body": whole_at_host(hit) },
+            "check_name": code(finding),
+            "description": format!("{}{}", headline(finding), super::visible(&instead)),
+            "content": { "body": whole_at_host(finding) },
             "categories": ["Bug Risk"],
             "severity": severity,
             "fingerprint": print,

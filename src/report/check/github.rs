@@ -1,36 +1,37 @@
 //! Annotations of a GitHub Actions job: commands that its runner reads from the output of a step. It shows ten of each
 //! kind per step.
 
-use super::{code, findings, name, objects, shown, whole_at_host};
+use super::{code, finding_counts, name, objects, shown, whole_at_host};
 use inspect::check::{CheckFinding, Checked, Level};
 use objects::visible;
 
 pub(super) fn of(checked: &Checked) -> String {
-    let mut text: String = checked.hits.iter().map(|hit| annotation(checked, hit)).collect();
-    if !checked.hits.is_empty() {
-        text.push_str(&format!("{}\n", findings(checked)));
+    let mut text: String = checked.findings.iter().map(|finding| annotation(checked, finding)).collect();
+    if !checked.findings.is_empty() {
+        text.push_str(&format!("{}\n", finding_counts(checked)));
     }
     text + &format!("{}\n", objects(checked))
 }
 
-fn annotation(checked: &Checked, hit: &CheckFinding) -> String {
-    let kind = match hit.level() {
+fn annotation(checked: &Checked, finding: &CheckFinding) -> String {
+    let kind = match finding.level() {
         Level::Refused | Level::Unread => "error",
         Level::Warning => "warning",
         Level::Waived | Level::Note => "notice",
     };
-    let (file, line) = shown(hit);
-    let column = hit.spot.place.filter(|it| hit.shown_at.is_none() && it.line == line && it.column > 0);
+    let (file, line) = shown(finding);
+    let column =
+        finding.spot.place.filter(|it| finding.shown_at.is_none() && it.line == line && it.column > 0);
     let column = column.map(|it| format!(",col={}", it.column)).unwrap_or_default();
-    let title = match (code(hit), name(checked, code(hit))) {
+    let title = match (code(finding), name(checked, code(finding))) {
         (code, name) if code == name => format!("gatera: {name}"),
         (code, name) => format!("{code} {name}"),
     };
     let (file, title) = (property(&visible(file.strip_prefix("./").unwrap_or(file))), property(&title));
     // An annotation at a file that does not exist would not be shown; one without a file is listed beside the run.
-    let gone = hit.spot.in_base && hit.shown_at.is_none();
+    let gone = finding.spot.in_base && finding.shown_at.is_none();
     let at = if gone { String::new() } else { format!("file={file},line={line}{column},") };
-    format!("::{kind} {at}title={title}::{}\n", data(&whole_at_host(hit)))
+    format!("::{kind} {at}title={title}::{}\n", data(&whole_at_host(finding)))
 }
 
 /// Escapes a text as the runner decodes it.

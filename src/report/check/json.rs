@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::because;
 use crate::json::{ObjectName, VERSION, value};
 use facts::way_out::WayOut;
-use inspect::check::{CheckFinding, Checked, Level, Location, Outcome, What};
+use inspect::check::{CheckFinding, CheckFindingKind, Checked, Level, Location, Outcome};
 
 /// What was found in manifests.
 #[derive(Serialize, JsonSchema)]
@@ -76,9 +76,9 @@ struct PlaceItem<'a> {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct FindingItem<'a> {
-    /// `unread`: it could not be judged; `refused`: the webhook would refuse it; `warning`: it would be taken with a
-    /// warning; `waived`: a comment in the file says why it may be; `note`: something was not judged, or a comment waives
-    /// nothing.
+    /// `unread`: it could not be read or judged; `refused`: the webhook would refuse it; `warning`: the webhook would
+    /// allow it with a warning; `waived`: a comment in the file waives it, with a reason; `note`: a finding that the mode
+    /// only records, something that was not judged, or a comment that is invalid or waives nothing.
     #[schemars(extend("enum" = ["unread", "refused", "warning", "waived", "note"]))]
     level: &'static str,
     /// The id of a rule, or `remark`, `unjudged`, `waiver`, `unread`.
@@ -92,7 +92,7 @@ struct FindingItem<'a> {
     /// left.
     shown_at: Option<ShownAt<'a>>,
     object: Option<ObjectName<'a>>,
-    /// The same while lines move.
+    /// Stays the same when lines are added or removed elsewhere in the file.
     #[schemars(regex(pattern = "^[0-9a-f]{32}$"))]
     fingerprint: String,
     says: &'a str,
@@ -113,13 +113,13 @@ struct ShownAt<'a> {
 struct JudgedItem<'a> {
     #[schemars(extend("enum" = ["deny", "wait", "unknown", "amend", "warn"]))]
     verdict: &'static str,
-    /// Items of lists stand by their names: `containers[mariadb]`.
+    /// List items are identified by name: `containers[mariadb]`.
     field: &'a str,
     why: &'a str,
     /// What to do instead.
     #[schemars(with = "String")]
     instead: &'a WayOut,
-    /// Why it is milder than its verdict.
+    /// Why the finding has a milder effect than its verdict; null: it does not.
     softened: Option<String>,
     /// The reason of the comment that waives it.
     waived: Option<&'a str>,
@@ -140,7 +140,12 @@ pub(super) fn of(checked: &Checked) -> Value {
     let prints = super::fingerprints(checked);
     value(Document {
         version: VERSION,
-        findings: checked.hits.iter().zip(prints).map(|(hit, print)| finding(checked, hit, print)).collect(),
+        findings: checked
+            .findings
+            .iter()
+            .zip(prints)
+            .map(|(finding, print)| finding_item(checked, finding, print))
+            .collect(),
         objects: checked.objects.iter().map(object).collect(),
         summary: summary(checked),
     })
@@ -170,7 +175,7 @@ fn summary(checked: &Checked) -> Summary<'_> {
             fine: all - refused - warning - waived - not_judged - unchanged,
         },
         clusters: checked.clusters,
-        left_out: checked.strangers,
+        left_out: checked.skipped_documents,
         settings: checked.settings.as_deref(),
     }
 }
@@ -185,32 +190,33 @@ fn place(of: &Location) -> PlaceItem<'_> {
     }
 }
 
-fn finding<'a>(checked: &Checked, hit: &'a CheckFinding, fingerprint: String) -> FindingItem<'a> {
-    let (says, judged) = match &hit.what {
-        What::Finding { judged, waived } => {
-            let finding = &judged.finding;
+fn finding_item<'a>(checked: &Checked, finding: &'a CheckFinding, fingerprint: String) -> FindingItem<'a> {
+    let (says, judged) = match &finding.what {
+        CheckFindingKind::Finding { judged, waived } => {
+            let of_rule = &judged.finding;
             let item = JudgedItem {
-                verdict: finding.verdict.name(),
-                field: &finding.field,
-                why: &finding.why,
-                instead: &finding.instead,
+                verdict: of_rule.verdict.name(),
+                field: &of_rule.field,
+                why: &of_rule.why,
+                instead: &of_rule.instead,
                 softened: judged.softened.as_ref().map(because),
                 waived: waived.as_deref(),
             };
-            (&finding.says, Some(item))
+            (&of_rule.says, Some(item))
         }
-        What::Remark(words) | What::Unjudged(words) | What::Comment(words) | What::Unread(words) => {
-            (words, None)
-        }
+        CheckFindingKind::Remark(words)
+        | CheckFindingKind::Unjudged(words)
+        | CheckFindingKind::Comment(words)
+        | CheckFindingKind::Unread(words) => (words, None),
     };
-    let code = super::code(hit);
+    let code = super::code(finding);
     FindingItem {
-        level: hit.level().name(),
+        level: finding.level().name(),
         rule: code,
         name: super::name(checked, code),
-        place: place(&hit.spot),
-        shown_at: hit.shown_at.as_ref().map(|(file, line)| ShownAt { file, line: *line }),
-        object: hit.object.as_ref().map(|it| ObjectName::of(it.kind, &it.id)),
+        place: place(&finding.spot),
+        shown_at: finding.shown_at.as_ref().map(|(file, line)| ShownAt { file, line: *line }),
+        object: finding.object.as_ref().map(|it| ObjectName::of(it.kind, &it.id)),
         fingerprint,
         says,
         judged,
@@ -220,7 +226,7 @@ fn finding<'a>(checked: &Checked, hit: &'a CheckFinding, fingerprint: String) ->
 fn object(it: &Outcome) -> ObjectItem<'_> {
     let became = match it.worst {
         _ if it.unchanged => "unchanged",
-        _ if it.is_of_no_rule() => "notJudged",
+        _ if it.has_no_rule() => "notJudged",
         Some(Level::Note | Level::Unread) => "notJudged",
         worst => worst.map_or("fine", Level::name),
     };

@@ -10,7 +10,7 @@ use objects::visible;
 
 pub(super) fn of(checked: &Checked) -> String {
     let mut files: Vec<&str> = Vec::new();
-    let spots = checked.objects.iter().map(|it| &it.spot).chain(checked.hits.iter().map(|it| &it.spot));
+    let spots = checked.objects.iter().map(|it| &it.spot).chain(checked.findings.iter().map(|it| &it.spot));
     for spot in spots {
         if !files.contains(&&*spot.file) {
             files.push(&spot.file);
@@ -37,27 +37,27 @@ struct Suite {
 
 fn suite(checked: &Checked, file: &str) -> Suite {
     let objects: Vec<_> = checked.objects.iter().filter(|it| &*it.spot.file == file).collect();
-    let own: Vec<_> = checked.hits.iter().filter(|it| &*it.spot.file == file).collect();
+    let own: Vec<_> = checked.findings.iter().filter(|it| &*it.spot.file == file).collect();
     let mut of_objects = HashMap::<_, Vec<&CheckFinding>>::new();
-    for hit in &own {
-        if let Some(object) = &hit.object {
-            of_objects.entry((&object.subject, hit.spot.in_base)).or_default().push(hit);
+    for finding in &own {
+        if let Some(object) = &finding.object {
+            of_objects.entry((&object.subject, finding.spot.in_base)).or_default().push(finding);
         }
     }
     let unread: Vec<_> = own.iter().filter(|it| it.level() == Level::Unread).collect();
     let failures = objects.iter().filter(|it| it.worst == Some(Level::Refused)).count();
     let skipped = objects
         .iter()
-        .filter(|it| it.worst == Some(Level::Waived) || it.unchanged || it.is_of_no_rule())
+        .filter(|it| it.worst == Some(Level::Waived) || it.unchanged || it.has_no_rule())
         .count();
     let (tests, errors) = (objects.len() + unread.len(), unread.len());
     let mut text = format!(
         "  <testsuite name=\"{}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\">\n",
         xml(file)
     );
-    for hit in unread {
-        let line = hit.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
-        let (name, message) = (xml(&format!("{file}{line}")), xml(&headline(hit)));
+    for finding in unread {
+        let line = finding.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
+        let (name, message) = (xml(&format!("{file}{line}")), xml(&headline(finding)));
         let _ = writeln!(
             text,
             "    <testcase classname=\"{}\" name=\"{name}\"><error type=\"unread\" message=\"{message}\"/></testcase>",
@@ -65,8 +65,8 @@ fn suite(checked: &Checked, file: &str) -> Suite {
         );
     }
     for object in objects {
-        let hits = of_objects.get(&(&object.object.subject, object.spot.in_base));
-        test(&mut text, object, hits.map_or(&[], |hits| hits));
+        let findings = of_objects.get(&(&object.object.subject, object.spot.in_base));
+        test(&mut text, object, findings.map_or(&[], |findings| findings));
     }
     let apart: String = own
         .iter()
@@ -80,9 +80,9 @@ fn suite(checked: &Checked, file: &str) -> Suite {
     Suite { tests, failures, errors, text }
 }
 
-fn test(text: &mut String, outcome: &Outcome, hits: &[&CheckFinding]) {
+fn test(text: &mut String, outcome: &Outcome, findings: &[&CheckFinding]) {
     let Outcome { spot, object, .. } = outcome;
-    let of_this = |level: Level| hits.iter().filter(move |it| it.level() == level);
+    let of_this = |level: Level| findings.iter().filter(move |it| it.level() == level);
     let _ = write!(text, "    <testcase classname=\"{}\" name=\"{}\"", xml(&spot.file), xml(&object.subject));
     if outcome.is_fine() {
         text.push_str("/>\n");
@@ -97,7 +97,7 @@ fn test(text: &mut String, outcome: &Outcome, hits: &[&CheckFinding]) {
             writeln!(text, "      <failure type=\"{code}\" message=\"{message}\">{}</failure>", xml(&all));
     } else if outcome.unchanged {
         text.push_str("      <skipped message=\"unchanged\"/>\n");
-    } else if outcome.is_of_no_rule() {
+    } else if outcome.has_no_rule() {
         text.push_str("      <skipped message=\"no rule covers this kind\"/>\n");
     } else if outcome.worst == Some(Level::Waived) {
         let all: String = of_this(Level::Waived).map(|it| said(it)).collect();
@@ -110,9 +110,9 @@ fn test(text: &mut String, outcome: &Outcome, hits: &[&CheckFinding]) {
     text.push_str("    </testcase>\n");
 }
 
-fn said(hit: &CheckFinding) -> String {
-    let place = hit.spot.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
-    format!("{}{place}\n{}\n", visible(&hit.spot.file), whole(hit))
+fn said(finding: &CheckFinding) -> String {
+    let place = finding.spot.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
+    format!("{}{place}\n{}\n", visible(&finding.spot.file), whole(finding))
 }
 
 /// Escapes a text for XML, which has no control characters.

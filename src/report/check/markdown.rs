@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{code, findings, headline, name, objects, place, whole};
-use inspect::check::{CheckFinding, Checked, Level, What};
+use super::{code, finding_counts, headline, name, objects, place, whole};
+use inspect::check::{CheckFinding, CheckFindingKind, Checked, Level};
 use objects::visible;
 
 /// The most rows of the table; a comment has at most 65,536 characters.
@@ -20,50 +20,51 @@ pub(super) fn of(checked: &Checked) -> String {
         (unread, _) => format!("{} cannot be read", super::count(unread, "document")),
     };
     let mut text = format!("### gatera: {title}\n\n");
-    let mut hits: Vec<_> = checked.hits.iter().collect();
-    hits.sort_by_key(|hit| std::cmp::Reverse(hit.level()));
-    let shown = &hits[..hits.len().min(MOST)];
+    let mut findings: Vec<_> = checked.findings.iter().collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level()));
+    let shown = &findings[..findings.len().min(MOST)];
     if !shown.is_empty() {
         text.push_str("| | rule | where | what |\n|---|---|---|---|\n");
     }
-    for hit in shown {
-        let (file, line) = place(hit);
-        let (code, name) = (code(hit), name(checked, code(hit)));
+    for finding in shown {
+        let (file, line) = place(finding);
+        let (code, name) = (code(finding), name(checked, code(finding)));
         let rule = if code == name { code.to_owned() } else { format!("{code} {name}") };
-        let waived = match &hit.what {
-            What::Finding { waived: Some(reason), .. } => visible(&format!("; waived: {reason}")),
+        let waived = match &finding.what {
+            CheckFindingKind::Finding { waived: Some(reason), .. } => visible(&format!("; waived: {reason}")),
             _ => String::new(),
         };
         let cells = [
-            hit.level().name(),
+            finding.level().name(),
             &rule,
             &visible(&format!("{file}:{line}")),
-            &format!("{}{waived}", headline(hit)),
+            &format!("{}{waived}", headline(finding)),
         ]
         .map(cell);
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
-    if hits.len() > MOST {
-        let _ = writeln!(text, "\n{} more are not listed here.", hits.len() - MOST);
+    if findings.len() > MOST {
+        let _ = writeln!(text, "\n{} more are not listed here.", findings.len() - MOST);
     }
-    for hit in shown.iter().filter(|hit| hit.level() == Level::Refused) {
-        let details = details(hit);
+    for finding in shown.iter().filter(|finding| finding.level() == Level::Refused) {
+        let details = details(finding);
         if text.len() + details.len() < ROOM {
             text.push_str(&details);
         }
     }
-    if !hits.is_empty() {
-        let _ = writeln!(text, "\n{}  ", findings(checked));
+    if !findings.is_empty() {
+        let _ = writeln!(text, "\n{}  ", finding_counts(checked));
     }
     text + &format!("{}\n", objects(checked))
 }
 
-fn details(hit: &CheckFinding) -> String {
-    let (words, subject) = (whole(hit), hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default());
+fn details(finding: &CheckFinding) -> String {
+    let (words, subject) =
+        (whole(finding), finding.object.as_ref().map(|it| &*it.subject).unwrap_or_default());
     // The fence must be longer than any fence in the text.
     let within = words.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(within.max(2) + 1);
-    let summary = html(&visible(&format!("{} {subject}", code(hit))));
+    let summary = html(&visible(&format!("{} {subject}", code(finding))));
     format!("\n<details><summary>{summary}</summary>\n\n{fence}text\n{words}\n{fence}\n\n</details>\n")
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{OTHER_CODES, code, fingerprints, shown, whole_at_host};
 use engine::rules::UNREADABLE;
-use inspect::check::{CheckFinding, Checked, Level, What};
+use inspect::check::{CheckFinding, CheckFindingKind, Checked, Level};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -15,10 +15,11 @@ pub(super) fn of(checked: &Checked) -> Value {
     let index =
         |id: &str| driver["rules"].as_array().and_then(|all| all.iter().position(|rule| rule["id"] == id));
     let prints = fingerprints(checked);
-    let unread = |hit: &&CheckFinding| hit.level() == Level::Unread;
-    let results = checked.hits.iter().zip(&prints).filter(|(hit, _)| !unread(hit));
-    let results: Vec<_> = results.map(|(hit, print)| result(hit, print, index(code(hit)))).collect();
-    let problems: Vec<_> = checked.hits.iter().filter(unread).map(notification).collect();
+    let unread = |finding: &&CheckFinding| finding.level() == Level::Unread;
+    let results = checked.findings.iter().zip(&prints).filter(|(finding, _)| !unread(finding));
+    let results: Vec<_> =
+        results.map(|(finding, print)| result(finding, print, index(code(finding)))).collect();
+    let problems: Vec<_> = checked.findings.iter().filter(unread).map(notification).collect();
     json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -84,41 +85,41 @@ fn rules(checked: &Checked) -> Vec<Value> {
     of_rules.chain(others).collect()
 }
 
-fn result(hit: &CheckFinding, print: &str, index: Option<usize>) -> Value {
-    let level = match hit.level() {
+fn result(finding: &CheckFinding, print: &str, index: Option<usize>) -> Value {
+    let level = match finding.level() {
         Level::Refused | Level::Unread => "error",
         Level::Warning => "warning",
         Level::Waived | Level::Note => "note",
     };
     let mut result = json!({
-        "ruleId": code(hit),
+        "ruleId": code(finding),
         "ruleIndex": index,
         "level": level,
-        "message": { "text": whole_at_host(hit) },
-        "locations": [location(hit)],
+        "message": { "text": whole_at_host(finding) },
+        "locations": [location(finding)],
         "partialFingerprints": { "gatera/v1": print },
     });
-    if let What::Finding { waived: Some(reason), .. } = &hit.what {
+    if let CheckFindingKind::Finding { waived: Some(reason), .. } = &finding.what {
         result["suppressions"] = json!([{ "kind": "inSource", "justification": reason }]);
     }
     result
 }
 
-fn notification(hit: &CheckFinding) -> Value {
-    json!({ "level": "error", "message": { "text": whole_at_host(hit) }, "locations": [location(hit)] })
+fn notification(finding: &CheckFinding) -> Value {
+    json!({ "level": "error", "message": { "text": whole_at_host(finding) }, "locations": [location(finding)] })
 }
 
-fn location(hit: &CheckFinding) -> Value {
-    let (file, line) = shown(hit);
+fn location(finding: &CheckFinding) -> Value {
+    let (file, line) = shown(finding);
     let mut region = json!({ "startLine": line });
     if let Some(place) =
-        hit.spot.place.filter(|it| hit.shown_at.is_none() && it.line == line && it.column > 0)
+        finding.spot.place.filter(|it| finding.shown_at.is_none() && it.line == line && it.column > 0)
     {
         region["startColumn"] = json!(place.column);
     }
     let mut location =
         json!({ "physicalLocation": { "artifactLocation": { "uri": uri(file) }, "region": region } });
-    if let Some(object) = &hit.object {
+    if let Some(object) = &finding.object {
         location["logicalLocations"] = json!([{ "fullyQualifiedName": object.subject, "kind": "resource" }]);
     }
     location

@@ -2,25 +2,25 @@
 
 use std::collections::HashMap;
 
-use inspect::check::{CheckFinding, Checked, Excerpt, Level, Location, Outcome, What};
+use inspect::check::{CheckFinding, CheckFindingKind, Checked, Excerpt, Level, Location, Outcome};
 use objects::visible;
 
 use crate::paint::{BAD, CALM, GOOD, NOTABLE, Paint};
 
 /// Returns all findings in full, and the counts.
 pub(super) fn text(checked: &Checked, colour: bool) -> String {
-    hits(checked, colour) + &summary(checked)
+    findings(checked, colour) + &summary(checked)
 }
 
 /// Returns all findings in full. One that is found in several places is printed once, below all of them.
-pub(super) fn hits(checked: &Checked, colour: bool) -> String {
+pub(super) fn findings(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
     let mut text = String::new();
-    for (words, hits) in alike(checked) {
-        for hit in &hits {
-            text.push_str(&format!("{}: {}\n", paint.bold(&at(&hit.spot)), paint.level(hit.level())));
+    for (words, findings) in alike(checked) {
+        for finding in &findings {
+            text.push_str(&format!("{}: {}\n", paint.bold(&at(&finding.spot)), paint.level(finding.level())));
         }
-        text.push_str(&excerpt(hits[0], paint));
+        text.push_str(&excerpt(findings[0], paint));
         text.push_str(&format!("{words}\n\n"));
     }
     text
@@ -30,19 +30,19 @@ pub(super) fn hits(checked: &Checked, colour: bool) -> String {
 fn alike(checked: &Checked) -> Vec<(String, Vec<&CheckFinding>)> {
     let mut all: Vec<(String, Vec<&CheckFinding>)> = Vec::new();
     let mut known = HashMap::new();
-    for hit in &checked.hits {
-        let words = super::whole(hit);
-        let at = *known.entry((hit.level(), words.clone())).or_insert(all.len());
+    for finding in &checked.findings {
+        let words = super::whole(finding);
+        let at = *known.entry((finding.level(), words.clone())).or_insert(all.len());
         match all.get_mut(at) {
-            Some((_, hits)) => hits.push(hit),
-            None => all.push((words, vec![hit])),
+            Some((_, findings)) => findings.push(finding),
+            None => all.push((words, vec![finding])),
         }
     }
     all
 }
 
-fn excerpt(hit: &CheckFinding, paint: Paint) -> String {
-    let (Some(Excerpt { line, caret }), Some(place)) = (&hit.excerpt, hit.spot.place) else {
+fn excerpt(finding: &CheckFinding, paint: Paint) -> String {
+    let (Some(Excerpt { line, caret }), Some(place)) = (&finding.excerpt, finding.spot.place) else {
         return String::new();
     };
     let indent = line.len() - line.trim_start().len();
@@ -53,7 +53,7 @@ fn excerpt(hit: &CheckFinding, paint: Paint) -> String {
         "  {} {bar} {}\n  {empty} {bar} {caret}{}\n",
         paint.dim(&number),
         line.trim_start(),
-        paint.level_of("^", hit.level())
+        paint.level_of("^", finding.level())
     )
 }
 
@@ -69,7 +69,7 @@ pub(super) fn fine(checked: &Checked, colour: bool) -> String {
 
 /// Returns a line for each file that is not a manifest.
 pub(super) fn foreign(checked: &Checked) -> String {
-    checked.foreign.iter().map(|it| format!("{}: not a Kubernetes manifest\n", visible(it))).collect()
+    checked.skipped_files.iter().map(|it| format!("{}: not a Kubernetes manifest\n", visible(it))).collect()
 }
 
 /// Returns one line per finding, and the counts.
@@ -80,11 +80,16 @@ pub(super) fn concise(checked: &Checked, colour: bool) -> String {
 /// Returns one line per finding.
 pub(super) fn lines(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
-    let line = |hit: &CheckFinding| {
-        let rule = hit.rule().map_or(":".to_owned(), |rule| format!(" [{rule}]"));
-        format!("{}: {}{rule} {}\n", at(&hit.spot), paint.level(hit.level()), super::headline(hit))
+    let line = |finding: &CheckFinding| {
+        let rule = finding.rule().map_or(":".to_owned(), |rule| format!(" [{rule}]"));
+        format!(
+            "{}: {}{rule} {}\n",
+            at(&finding.spot),
+            paint.level(finding.level()),
+            super::headline(finding)
+        )
     };
-    checked.hits.iter().map(line).collect()
+    checked.findings.iter().map(line).collect()
 }
 
 /// Returns the place, as in "galera.yaml:97:50", which editors and terminals make a link.
@@ -100,20 +105,22 @@ fn at(spot: &Location) -> String {
 
 fn summary(checked: &Checked) -> String {
     let mut text = String::new();
-    let waived = checked.hits.iter().filter_map(|hit| match &hit.what {
-        What::Finding { judged, waived: Some(reason) } => Some((hit, judged.finding.rule, reason)),
+    let waived = checked.findings.iter().filter_map(|finding| match &finding.what {
+        CheckFindingKind::Finding { judged, waived: Some(reason) } => {
+            Some((finding, judged.finding.rule, reason))
+        }
         _ => None,
     });
-    for (number, (hit, rule, reason)) in waived.enumerate() {
+    for (number, (finding, rule, reason)) in waived.enumerate() {
         if number == 0 {
             text.push_str("waived in these files, which the API server does not see:\n");
         }
-        let subject = hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
-        text.push_str(&visible(&format!("  {}: {rule} {subject}: {reason}", at(&hit.spot))));
+        let subject = finding.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
+        text.push_str(&visible(&format!("  {}: {rule} {subject}: {reason}", at(&finding.spot))));
         text.push('\n');
     }
-    if !checked.hits.is_empty() {
-        text.push_str(&format!("{}\n", super::findings(checked)));
+    if !checked.findings.is_empty() {
+        text.push_str(&format!("{}\n", super::finding_counts(checked)));
     }
     text + &format!("{}\n", super::objects(checked))
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::verdict::Verdict;
 use facts::galera::address::{Address, Host};
 use facts::galera::adopt;
-use facts::view::View;
+use facts::view::{POD_NAME, View};
 use facts::way_out::{WayOut, say};
 use objects::{Labels, Service, Workload, ordinal};
 
@@ -155,7 +155,6 @@ fn who(host: &str, members: &Members<'_>, view: &View<'_>) -> Who {
 
 /// Returns what `SERVICE` or `SERVICE.NAMESPACE` leads to.
 fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<Who> {
-    const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
     let namespace =
         if rest.is_empty() { members.namespace } else { rest.split('.').next().unwrap_or_default() };
     let service = view.service(namespace, name)?;

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use super::super::recovery;
 use facts::marks::{self, PREFIX};
-use facts::review::{Operation, Origin, Review};
+use facts::review::{Change, Operation, Origin, Review};
 use facts::view::{Freshness, View, is_cluster};
-use objects::{Kind, Labels, Object, Workload};
+use objects::{Kind, Labels, Workload};
 
 /// An annotation that differs from its correct value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +26,11 @@ pub struct Correction {
 /// values. In a template the guard never writes annotations; but one that was there before stays, because removing it would
 /// restart the members.
 pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
-    let Some(new) = workload(review.new.as_ref()) else { return Vec::new() };
+    let Change { old, new: Some(new) } = review.change::<Workload>() else { return Vec::new() };
     // Before an object is adopted its marks are not protected, so the guard does not trust them afterwards.
     let galeras = |it: &&Workload| view.adoption().adopts(it.spec.template.as_ref());
     // A StatefulSet that is deleted has lost its marks.
-    let old = workload(review.old.as_ref()).filter(galeras).filter(|_| review.is_there());
+    let old = old.filter(galeras).filter(|_| review.is_there());
     if old.is_none() && !galeras(&new) {
         return Vec::new();
     }
@@ -68,13 +68,6 @@ pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
         written: true,
     });
     on_object.chain(taken_out).collect()
-}
-
-fn workload(object: Option<&Object>) -> Option<&Workload> {
-    match object? {
-        Object::StatefulSet(it) | Object::Deployment(it) => Some(it),
-        _ => None,
-    }
 }
 
 /// Returns the first data mark of a StatefulSet. A new cluster without existing claims begins with "none", and the leader sets it

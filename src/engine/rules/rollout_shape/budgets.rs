@@ -1,7 +1,7 @@
 //! The part of G14 about disruption budgets: how many members a drain may evict.
 
 use super::super::owners;
-use super::{deny, warn};
+use super::RULE;
 use crate::verdict::{Finding, Findings};
 use facts::review::Review;
 use facts::view::{Cluster, View};
@@ -96,7 +96,7 @@ pub(super) fn outgrown(
         (to > from && before < 2 && after >= 2).then(|| {
             let name = &budget.metadata.name;
             let says = format!("with {to} members PodDisruptionBudget {name} allows {after} evictions at once; with {from} it allowed {before}");
-            warn("spec.replicas", says, TOGETHER, format!("write maxUnavailable: 1 in PodDisruptionBudget {name}"))
+            RULE.warn("spec.replicas", says, TOGETHER, format!("write maxUnavailable: 1 in PodDisruptionBudget {name}"))
         })
     });
     found.collect()
@@ -120,13 +120,13 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
     let field =
         if budget.spec.max_unavailable.is_some() { "spec.maxUnavailable" } else { "spec.minAvailable" };
     let number = match budget.evictable(members) {
-        Some(count @ 2..) if members >= 2 => Some(deny(
+        Some(count @ 2..) if members >= 2 => Some(RULE.deny(
             field,
             format!("it allows eviction of {} of {members} members of {name} at once", count.min(members)),
             TOGETHER,
             "write maxUnavailable: 1",
         )),
-        Some(..=0) if members > 0 => Some(warn(
+        Some(..=0) if members > 0 => Some(RULE.warn(
             field,
             format!("it allows no eviction of members of {name}, so a drain never ends"),
             "an administrator who must empty a node then deletes the pods, which no budget prevents",
@@ -135,15 +135,15 @@ fn written(about: &Protected, budget: &Budget) -> Findings {
         _ => None,
     };
     let always = (budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow").then(|| {
-        warn(
+        RULE.warn(
             POLICY,
-            "AlwaysAllow lets a drain evict a member that is still joining".into(),
+            "AlwaysAllow lets a drain evict a member that is still joining",
             "a member that is joining is not Ready; if it is interrupted, it has half a database and starts again",
             "leave unhealthyPodEvictionPolicy out",
         )
     });
     let several = (about.names.len() > 1).then(|| {
-        warn(
+        RULE.warn(
             "spec.selector",
             format!("it counts the members of {name} together"),
             "while a member of one is missing, a drain evicts none of the other, and a number that fits one is wrong for both",
@@ -178,7 +178,7 @@ fn unprotected(review: &Review, cluster: &Cluster, deleted: bool, view: &View<'_
             format!("it no longer protects the members of cluster {name}, and no other budget does"),
         )
     };
-    Some(deny(
+    Some(RULE.deny(
         field,
         says,
         "without a budget a drain evicts all members on its node at once while the guard does not answer",

@@ -1,6 +1,6 @@
 //! The part of G14 about a template that no longer runs a server.
 
-use super::deny;
+use super::RULE;
 use crate::verdict::Finding;
 use facts::galera::runs;
 use facts::galera::server;
@@ -21,8 +21,8 @@ pub(super) fn judge(
     let program = runs::no_server(now)?;
     let member = cluster.members.first().map_or(&cluster.id.name, |it| &it.name);
     let shell = format!("kubectl -n {} exec -it {member} -c {} -- bash", cluster.id.namespace, now.name);
-    Some(deny(
-        &format!("spec.template.spec.containers[{}].command", now.name),
+    Some(RULE.deny(
+        format!("spec.template.spec.containers[{}].command", now.name),
         format!(
             "container {} would run {program} instead of the server: the database stops ({})",
             now.name,

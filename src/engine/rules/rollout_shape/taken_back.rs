@@ -1,6 +1,6 @@
 //! The part of G14 about undoing a template with which a member hangs.
 
-use super::{TEMPLATE, warn};
+use super::{RULE, TEMPLATE};
 use crate::verdict::Finding;
 use facts::galera::start_report::JoinPhase;
 use facts::view::{Cluster, HANGS, PodFact, State, View};
@@ -40,7 +40,7 @@ fn hanging<'c>(
 pub(super) fn judge(cluster: &Cluster, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let known = view.revision_of(&cluster.id, &new.spec.template)?;
     let (hangs, all_others_run_it) = hanging(cluster, known, new.parallel(), view)?;
-    Some(warn(
+    Some(RULE.warn(
         TEMPLATE,
         format!(
             "its pod template changes back to that of the Ready members; allowed, although {} is not Ready ({})",

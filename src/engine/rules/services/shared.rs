@@ -2,7 +2,7 @@
 //!
 //! Must not know: budgets, which G14 judges.
 
-use super::{RULE, SELECTOR, leads_to, members};
+use super::{RULE, SELECTOR, leads_to};
 use crate::verdict::{Finding, Findings, Verdict};
 use facts::review::Review;
 use facts::view::{Cluster, View};
@@ -12,8 +12,10 @@ const WHY: &str = "a connection through it reaches a member of either cluster at
 
 /// Returns a finding about a Service whose selector leads to two clusters.
 pub(super) fn by_selector(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
-    let led_to: Vec<_> =
-        view.clusters_for(ns, &service.spec.selector).filter(|it| service.selects(members(it))).collect();
+    let led_to: Vec<_> = view
+        .clusters_for(ns, &service.spec.selector)
+        .filter(|it| service.selects(it.member_labels()))
+        .collect();
     let [one, other, ..] = led_to[..] else { return None };
     let verdict = led_to.iter().find_map(|cluster| verdict(ns, service, cluster, view))?;
     let (one, other) = (&one.id.name, &other.id.name);
@@ -35,7 +37,7 @@ pub(super) fn by_labels(review: &Review, new: &Workload, view: &View<'_>) -> Fin
     let labels = &new.spec.template.metadata.labels;
     let found = view.services_for(ns, labels).filter(|it| it.selects(labels)).filter_map(|service| {
         let others = view.clusters_for(ns, &service.spec.selector);
-        let other = others.filter(|it| it.id.name != review.name).find(|it| service.selects(members(it)))?;
+        let other = others.filter(|it| it.id.name != review.name).find(|it| service.selects(it.member_labels()))?;
         let verdict = verdict(ns, service, other, view)?;
         let (name, other) = (&service.metadata.name, &other.id.name);
         Some(RULE.finding(

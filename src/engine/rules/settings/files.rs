@@ -38,8 +38,7 @@ pub(super) fn judge(file: &str, text: &str, sets: &Sets<'_>) -> Findings {
 }
 
 fn broken(file: &str, line: usize, what: &str) -> Finding {
-    RULE.finding(
-        Verdict::Deny,
+    RULE.deny(
         format!("data[{file}].{}", options::STOPS),
         format!("{file} line {line}: the server stops reading at {what}"),
         "a server skips the rest of such a file, or does not start at all; in both cases the \
@@ -50,8 +49,7 @@ fn broken(file: &str, line: usize, what: &str) -> Finding {
 }
 
 fn include(file: &str, line: usize) -> Finding {
-    RULE.finding(
-        Verdict::Warn,
+    RULE.warn(
         format!("data[{file}].{}", options::INCLUDES),
         format!("{file} line {line} includes other files, which gatera cannot see"),
         "gatera cannot judge options that it cannot see",
@@ -65,8 +63,7 @@ fn unread_group(file: &str, group: &str, line: usize, key: &str, count: usize) -
         1 => "has no effect".to_owned(),
         more => format!("and {} more have no effect", more - 1),
     };
-    RULE.finding(
-        Verdict::Deny,
+    RULE.deny(
         format!("data[{file}][{group}]"),
         format!("[{group}] in {file} is a group that no server reads: {key} on line {line} {more}"),
         "mariadbd reads [server], [mysqld], [mariadb], [mariadbd], [client-server] and \
@@ -84,8 +81,7 @@ pub(super) fn lost(settings: &Effective<'_>) -> Findings {
             [one] => format!("{one} is"),
             some => format!("{} are", some.join(" and ")),
         };
-        RULE.finding(
-            Verdict::Deny,
+        RULE.deny(
             format!("data[{file}].wsrep_provider_options"),
             format!("a later wsrep_provider_options replaces {file} line {line}: {options} lost"),
             "all provider options are one value, and the server uses only the last line",

@@ -1,7 +1,7 @@
 //! A server whose memory limit is smaller than its buffer pool.
 
 use super::RULE;
-use crate::verdict::{Finding, Verdict};
+use crate::verdict::Finding;
 use facts::galera::options;
 use facts::galera::server;
 use facts::view::View;
@@ -23,9 +23,7 @@ pub(super) fn judge(ns: &str, workload: &Workload, view: &View<'_>) -> Option<Fi
     };
     let pool = by_flag.cloned().or_else(by_file)?;
     (options::number(pool.look())? > u128::from(limit.bytes()?)).then(|| {
-        RULE.finding(
-            Verdict::Warn,
-            format!("spec.template.spec.containers[{}].resources.limits.memory", server.name),
+        RULE.warn(format!("spec.template.spec.containers[{}].resources.limits.memory", server.name),
             format!(
                 "container {} has a memory limit of {limit}, but {POOL} is {}",
                 server.name,

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::RULE;
-use crate::verdict::{Finding, Verdict};
+use crate::verdict::Finding;
 use facts::galera::options::{Include, includes};
 use facts::galera::reading::{Reading, places, reading};
 use facts::galera::server;
@@ -89,8 +89,7 @@ impl<'a> Sets<'a> {
     pub(super) fn unknown(&self) -> Option<Finding> {
         let place = self.chosen_from.as_ref()?;
         Some(
-            RULE.finding(
-                Verdict::Warn,
+            RULE.warn(
                 "data",
                 format!(
                     "it is not known which of its option files a server reads (mounted at {place}), so \

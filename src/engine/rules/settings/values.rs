@@ -81,7 +81,7 @@ impl<'a> Setting<'a> {
         };
         let says = format!("{}, which {by}{more}", self.says(file, line, &format!("sets {key}")));
         let why = "a server does not start with an option that it does not know, so a member fails at its next start";
-        RULE.finding(Verdict::Warn, self.field(key, file), says, why, instead)
+        RULE.warn(self.field(key, file), says, why, instead)
     }
 
     /// Returns findings about changes that this cluster with data does not allow.
