@@ -224,7 +224,7 @@ fn it_is_opened_seen_and_closed() {
     );
     let status = glass.gatera(&["status", "--namespace", &glass.ns]);
     assert!(status.stdout.contains("node-2 burns"), "{status}");
-    eventually("everybody to be told", || (glass.events("GlassBroken").len() == 1).then_some(()));
+    eventually("the Event", || (glass.events("GlassBroken").len() == 1).then_some(()));
 
     // A second call, with less time, reports the existing break-glass and that the guard honours it as it is.
     let again = glass.break_it(&["--for", "5m", "--reason", "still", "--yes"]);
@@ -239,7 +239,7 @@ fn it_is_opened_seen_and_closed() {
     assert!(again.status == 0 && again.stdout == nothing, "{again}");
     assert_eq!(glass.mark(), "");
     assert_eq!(glass.scale().status, 1);
-    eventually("everybody to be told of the end", || (!glass.events("GlassMended").is_empty()).then_some(()));
+    eventually("the Event about the end", || (!glass.events("GlassMended").is_empty()).then_some(()));
 }
 
 /// Break-glass ends although no command closes it: its end is in the annotation of the namespace.

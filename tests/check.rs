@@ -39,15 +39,15 @@ fn judged(new: &[Input], base: Option<&[Input]>) -> Checked {
 }
 
 /// Returns a finding as "refused G01 line 91: the words", without the parts that it does not have.
-fn line(hit: &CheckFinding) -> String {
-    let words = report::check::headline(hit);
-    let place = hit.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
-    let base = if hit.spot.in_base { " of the base" } else { "" };
-    format!("{} {}{place}{base}: {words}", hit.level().name(), hit.rule().unwrap_or("-"))
+fn line(finding: &CheckFinding) -> String {
+    let words = report::check::headline(finding);
+    let place = finding.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
+    let base = if finding.spot.in_base { " of the base" } else { "" };
+    format!("{} {}{place}{base}: {words}", finding.level().name(), finding.rule().unwrap_or("-"))
 }
 
 fn lines(checked: &Checked) -> Vec<String> {
-    checked.hits.iter().map(line).collect()
+    checked.findings.iter().map(line).collect()
 }
 
 /// Asserts that every object and every finding is counted exactly once.
@@ -58,5 +58,5 @@ fn adds_up(checked: &Checked) {
     let said = of(Level::Refused) + of(Level::Warning) + of(Level::Waived) + checked.not_judged();
     assert_eq!(said + unchanged + silent, checked.objects.len());
     let levels = [Level::Note, Level::Waived, Level::Warning, Level::Refused, Level::Unread];
-    assert_eq!(levels.iter().map(|level| checked.count(*level)).sum::<usize>(), checked.hits.len());
+    assert_eq!(levels.iter().map(|level| checked.count(*level)).sum::<usize>(), checked.findings.len());
 }

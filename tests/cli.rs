@@ -165,7 +165,9 @@ fn a_start_that_cannot_be_says_why() {
         (&["serve", "--kubeconfig", path], format!("{path} is not a kubeconfig\n")),
         (
             &["status", "--kubeconfig", contexts],
-            format!("{contexts} has no current context; --context names one: far, lost, nowhere, told\n"),
+            format!(
+                "{contexts} has no current context; choose one with --context: far, lost, nowhere, told\n"
+            ),
         ),
         (
             &["--context", "near", "status", "--kubeconfig", contexts],
@@ -173,7 +175,7 @@ fn a_start_that_cannot_be_says_why() {
         ),
         (
             &["status", "--context=lost", "--kubeconfig", contexts],
-            format!("context lost of {contexts}: it names the cluster gone, which is not there\n"),
+            format!("context lost of {contexts}: it names the cluster gone, which is not defined\n"),
         ),
         (
             &["status", "--context=nowhere", "--kubeconfig", contexts],
@@ -249,7 +251,7 @@ fn rules_are_listed_and_explained() {
     assert_eq!(lines.len(), rulebook().rules().len());
     for rule in rulebook().rules() {
         let page = gatera(&["explain", &rule.id.to_lowercase()], b"").out;
-        assert_eq!(without_times(&page), without_times(&format!("{}\n", rule.manual())));
+        assert_eq!(without_times(&page), without_times(&format!("{}\n", rule.page().text())));
     }
     let ran = gatera(&["explain", "G99"], b"");
     let lists = "`gatera explain` lists them\n";

@@ -131,7 +131,8 @@ fn packs(text: &str) -> String {
     let text = with_lines(text, "They protect:\n\n", |line| line.starts_with("* "), protects);
     rulebook().packs().iter().fold(text, |text, pack| {
         let section = format!("\n## {}\n", pack.name);
-        let rows = pack.rules.iter().map(|it| format!("| [{0}](rules/{0}.md) | {1} |", it.id, it.summary()));
+        let rows =
+            pack.rules.iter().map(|it| format!("| [{0}](rules/{0}.md) | {1} |", it.id, it.page().summary()));
         let text = with_table(&text, &section, "| rule | in short |", rows);
         with_table(&text, &section, ENTRY_COLUMNS, pack.entries.iter().map(entry_row))
     })
@@ -148,8 +149,8 @@ fn entry_row(entry: &Entry) -> String {
         Selects::OtherNamespaces => "everything in other namespaces",
         Selects::ModeLabel => "namespaces with the mode label",
         Selects::NoModeLabel => "other namespaces",
-        Selects::AnyNamespace => "namespaces that are opened",
-        Selects::Anywhere => "every namespace that is ever guarded",
+        Selects::AnyNamespace => "namespaces whose break-glass annotation changes",
+        Selects::Anywhere => "every namespace but those that are never guarded",
     };
     let without = if entry.fail_closed { "refused" } else { "allowed" };
     format!("| {} | {asks} | {of} | {without} |", entry.name)

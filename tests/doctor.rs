@@ -18,12 +18,12 @@ use crate::scene::{self, Scene};
 const GALERA: &str = include_str!("fixtures/galera.yaml");
 
 /// A control plane, and the output of every `gatera doctor` that examined it.
-struct Patient {
+struct Examined {
     plane: ControlPlane,
     page: String,
 }
 
-impl Patient {
+impl Examined {
     fn asks(&mut self, what: &str, arguments: &[&str]) -> Output {
         let kubeconfig = self.plane.kubeconfig(User::Admin);
         let output = guarded::ask(&kubeconfig, &[&["doctor"], arguments].concat());
@@ -46,7 +46,7 @@ impl Patient {
 
 #[test]
 fn each_thing_that_is_broken_is_named() {
-    let mut it = Patient { plane: ControlPlane::start(), page: String::new() };
+    let mut it = Examined { plane: ControlPlane::start(), page: String::new() };
     let nothing = it.asks("no guard", &[]);
     assert!(
         nothing.status == 1 && nothing.stdout.contains("nothing in this cluster is guarded"),
@@ -87,7 +87,7 @@ fn each_thing_that_is_broken_is_named() {
     it.admin(&["delete", "statefulset", "other", "--wait=false"]).succeeded();
 
     it.admin(&["label", "namespace", "db", "gatera.dev/mode=warn", "--overwrite"]).succeeded();
-    let warned = it.until("a namespace where rules only warn", "warned, as the settings have it");
+    let warned = it.until("a namespace where rules only warn", "warned, as the settings say");
     assert!(
         warned.status == 0 && warned.stdout.contains("is in mode warn, so nothing is refused there"),
         "{warned}"
@@ -154,7 +154,7 @@ fn each_thing_that_is_broken_is_named() {
 }
 
 /// Damages the webhook configurations while no guard runs, so that every change stays.
-fn without_a_guard(it: &mut Patient) {
+fn without_a_guard(it: &mut Examined) {
     let away = it.until("a guard that is down", "the API server asked it and got no answer");
     assert_eq!(away.status, 1, "{away}");
 

@@ -84,11 +84,11 @@ fn what_follows_from_what_members_reported() {
             assert_eq!(found, expected, "{what}");
         };
     let first = world(ASKED, "", same);
-    conclude("all told the same", &first, &all(THIS), Some((THIS, true, &[0, 1, 2])));
-    conclude("most told the same", &first, &all(THIS)[..2], Some((THIS, true, &[0, 1])));
+    conclude("all reported the same", &first, &all(THIS), Some((THIS, true, &[0, 1, 2])));
+    conclude("most reported the same", &first, &all(THIS)[..2], Some((THIS, true, &[0, 1])));
     conclude("one is not enough", &first, &all(THIS)[..1], None);
-    conclude("nobody told anything", &first, &[], None);
-    conclude("all told that it has none", &first, &all("none"), Some(("none", true, &[0, 1, 2])));
+    conclude("no member reported anything", &first, &[], None);
+    conclude("all reported that it has none", &first, &all("none"), Some(("none", true, &[0, 1, 2])));
     conclude("one alone tells that it has none", &first, &all("none")[..1], None);
     conclude("an id, and none", &first, &[("pod-0", THIS), ("pod-1", "none"), ("pod-2", "none")], None);
     let without = world(["none", "unknown", "none"], "none", same);
@@ -125,12 +125,12 @@ fn what_follows_from_what_members_reported() {
     let founded = world(["founds", THIS, THIS], THIS, unready);
     conclude("founded anew, and nobody else serves", &founded, &all(OTHER)[..1], Some((OTHER, true, &[0])));
     conclude("founded with the old data", &founded, &all(THIS)[..1], Some((THIS, false, &[0])));
-    conclude("it founds, and has not told", &founded, &[], None);
+    conclude("it founds, and has not reported", &founded, &[], None);
     let view_of_earlier = reported_at("2026-12-01T08:59:59Z", &all(THIS));
     let settings = Settings::default();
     let cluster = first.cluster(NAMESPACE, STATEFUL_SET).unwrap();
     let found = concluded(cluster, &View::new(&first, scene::now(), &settings), &view_of_earlier);
-    assert_eq!(found, None, "what servers told in an earlier run may be over");
+    assert_eq!(found, None, "what servers reported in an earlier run may be over");
 }
 
 /// Returns the planned steps that concern the identity, as text.
@@ -153,7 +153,7 @@ fn members_are_asked_until_the_identity_is_known_and_then_get_it() {
     assert_eq!(seen([""; 3], ""), [""; 0], "pods of an earlier guard tell nothing");
     assert_eq!(seen([THIS; 3], THIS), [""; 0]);
     let reported = |ordinal| format!("{STATEFUL_SET}-{ordinal} is {THIS}");
-    assert_eq!(seen(["founds", THIS, ""], THIS), ask, "what it founded is heard before it is told anything");
+    assert_eq!(seen(["founds", THIS, ""], THIS), ask, "what it founded is recorded before anything else");
     assert_eq!(seen(["unknown", THIS, OTHER], THIS), [reported(2), ask[0].clone()]);
     assert_eq!(seen([THIS; 3], ""), ask, "the record was lost");
     assert_eq!(seen(["free", THIS, THIS], THIS), [format!("{STATEFUL_SET}-0 is unknown")]);

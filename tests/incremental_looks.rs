@@ -143,7 +143,7 @@ fn what_is_news_is_reported_once_wherever_else_something_changes() {
     few.set(1, Some(&scenes[2]));
     assert_eq!(next(&mut few, 1, 1), (vec!["G11 a".to_owned()], 1), "one at a time");
     assert_eq!(next(&mut few, 2, 0), (nothing.clone(), 1));
-    assert_eq!(next(&mut few, 3, 9), (vec!["G11 b".to_owned()], 0), "nothing changed, and it is told");
+    assert_eq!(next(&mut few, 3, 9), (vec!["G11 b".to_owned()], 0), "nothing changed, and it is reported");
     few.set(2, Some(&scenes[0]));
     assert_eq!(next(&mut few, 4, 9), (nothing.clone(), 0));
     few.world.freshness = Freshness::Loading;

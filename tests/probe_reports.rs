@@ -32,7 +32,7 @@ fn what_members_and_their_controller_tell_reaches_people() {
 }
 
 fn most_members_decide_which_cluster_it_is() {
-    let alive = Alive::cluster("told");
+    let alive = Alive::cluster("reported");
     let members = alive.members();
     let knows = |what: &str| {
         let object: Value =
@@ -56,7 +56,7 @@ fn most_members_decide_which_cluster_it_is() {
     eventually("it to be recorded", || {
         (knows(set) == ID && knows(&pods[0]) == ID && knows(&pods[1]) == ID).then_some(())
     });
-    assert_eq!(knows(&pods[2]), "unknown", "it has not told");
+    assert_eq!(knows(&pods[2]), "unknown", "it has not reported");
 }
 
 fn a_refusal_says_what_became_of_members() {

@@ -187,7 +187,8 @@ fn a_recovery_is_reported_when_it_is_granted_and_when_it_is_over() {
         Vec::<String>::new(),
         "none was granted"
     );
-    let reported_at = |seqno| format!("told position {ID}:{seqno}, stopped in order, safe_to_bootstrap 0");
+    let reported_at =
+        |seqno| format!("reported position {ID}:{seqno}, stopped in order, safe_to_bootstrap 0");
     let down = Scene { members: [375, 363, 360].map(reported_at).to_vec(), ..Scene::default() };
     let down = down.world(&Settings::default());
     let [reported_of_it] = &reported(&down, &change(&granted, &with(json!({}))), true)[..] else { panic!() };

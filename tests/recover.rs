@@ -22,7 +22,7 @@ const REFUSED: &str = "refused there are prepared transactions, and somebody has
 const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
 
 fn at(id: &str, seqno: u64) -> String {
-    format!("told position {id}:{seqno}, stopped in order, safe_to_bootstrap 0")
+    format!("reported position {id}:{seqno}, stopped in order, safe_to_bootstrap 0")
 }
 
 fn away(node: usize) -> serde_json::Value {
@@ -91,7 +91,7 @@ fn what_a_person_reads() {
         ),
         ("a pod is missing", members([&old, "absent", &newer]), Want::default(), 0),
         ("one is yet to tell", members([&old, "starting", &newer]), Want::default(), 0),
-        ("one told nothing for long", members([&old, &newest, "starting"]), Want::default(), 600),
+        ("one reported nothing for long", members([&old, &newest, "starting"]), Want::default(), 600),
         ("the newest", down(), Want::default(), 0),
         ("an older one by name", down(), from("0", None), 0),
         ("an older one and its price", down(), from("0", Some("12 transactions")), 0),
@@ -100,13 +100,13 @@ fn what_a_person_reads() {
         ("two histories", members([&other, &newest, &newer]), Want::default(), 0),
         (
             "one is empty",
-            members(["told empty, safe_to_bootstrap unknown", &newest, &newer]),
+            members(["reported empty, safe_to_bootstrap unknown", &newest, &newer]),
             Want::default(),
             0,
         ),
         (
             "half a copy",
-            members(["told a state transfer was not finished, safe_to_bootstrap 0", &newest, &newer]),
+            members(["reported a state transfer was not finished, safe_to_bootstrap 0", &newest, &newer]),
             Want::default(),
             0,
         ),

@@ -29,7 +29,7 @@ fn modes_count_at_once_and_adoption_when_it_is_listed() {
     let settings = guard.settings.load_full();
     assert_eq!((settings.mode("G01"), &settings.adoption), (Mode::Warn, &Adoption::default()));
     let both = Adoption::default().and(Adoption::from_texts(["team=db"]).unwrap());
-    assert_eq!(*adoption.borrow(), both, "the watches are told");
+    assert_eq!(*adoption.borrow(), both, "the watches know");
 
     reload::take(Err("no settings: here".into()), &guard, &adopted);
     assert_eq!(*guard.settings.load_full(), *settings, "the last good ones stay");

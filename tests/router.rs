@@ -74,7 +74,7 @@ async fn bad_bodies_get_proper_answers() {
             "application/yaml",
             review(json!({ "uid": "u" })),
             400,
-            "application/json only",
+            "the Content-Type must be application/json",
         ),
         (
             "without a request",

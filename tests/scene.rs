@@ -32,7 +32,7 @@ pub fn now() -> Timestamp {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scene {
     /// One entry per member: ready, unverified, starting, gives (it has started, but is not Ready at the moment), pending,
-    /// stuck, preparing (in vain), unpulled, going or absent; or "told" and the report of its step script, or "refused" and
+    /// stuck, preparing (in vain), unpulled, going or absent; or "reported" and the report of its step script, or "refused" and
     /// the reason why it did not start.
     pub members: Vec<String>,
     /// The number of replicas, if it is not the number of entries in `members`.

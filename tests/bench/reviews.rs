@@ -1,7 +1,7 @@
 //! The AdmissionReviews that are sent, byte for byte as an API server would write them.
 //!
-//! Owns: their shapes and sizes, the HTTP head, and the uid, which differs in every request so that answers can be told
-//! apart. Must not know: sockets, servers.
+//! Owns: their shapes and sizes, the HTTP head, and the uid, which differs in every request so that answers can be
+//! distinguished. Must not know: sockets, servers.
 
 use serde_json::{Value, json};
 

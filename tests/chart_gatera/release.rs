@@ -183,7 +183,7 @@ fn what_the_guard_writes_survives_upgrade_and_rollback(plane: &ControlPlane) {
 
         let (code, words) = release.selftest();
         assert_eq!(code, 0, "{words}");
-        assert!(words.contains(": refused, as it must be: [G"), "{words}");
+        assert!(words.contains(": refused, as expected: [G"), "{words}");
         drop(guard);
         release.uninstall();
     }
@@ -210,7 +210,7 @@ fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads(plane: &Cont
     assert_eq!(warned.status, 0, "{warned}");
     let (code, words) = release.selftest_by(Some(&settings));
     assert_eq!(code, 0, "{words}");
-    assert!(words.contains(": warned, as the settings have it: [G"), "{words}");
+    assert!(words.contains(": warned, as the settings say: [G"), "{words}");
 
     release.helm("upgrade", &["guard", CHART, "--reuse-values", "--set=mode=enforce"]).succeeded();
     mount();

@@ -147,7 +147,7 @@ fn a_secret_under_another_name_is_judged_as_the_same_change_in_place() {
     };
     let judged = |before: &str, after: &str| -> Vec<(Level, String)> {
         let checked = judged(&[input("new.yaml", after)], Some(&[input("old.yaml", before)]));
-        let said = checked.hits.iter().map(|hit| (hit.level(), format!("{:?}", hit.rule())));
+        let said = checked.findings.iter().map(|finding| (finding.level(), format!("{:?}", finding.rule())));
         let mut said: Vec<_> = said.filter(|(_, rule)| rule.contains("G12")).collect();
         said.dedup();
         let shown = lines(&checked).join("\n");
@@ -271,7 +271,7 @@ fn a_namespace_that_is_made_milder_hides_nothing_else() {
         assert!(
             said.contains("refused G01 ")
                 && said.contains(&format!(
-                    "Namespace db: gatera.dev/mode enforce -> {mode}: from then on rules refuse less here"
+                    "Namespace db: gatera.dev/mode enforce -> {mode}: rules will refuse less in this namespace"
                 )),
             "{said}"
         );

@@ -297,7 +297,7 @@ fn annotations_are_commands_of_a_runner() {
     let checked = one_of_everything();
     let text = lay_out(&checked, Format::Github, false);
     let commands: Vec<_> = text.lines().filter(|line| line.starts_with("::")).collect();
-    assert_eq!(commands.len(), checked.hits.len());
+    assert_eq!(commands.len(), checked.findings.len());
     for line in commands {
         let (head, _) = line[2..].split_once("::").unwrap();
         let (kind, properties) = head.split_once(' ').unwrap();

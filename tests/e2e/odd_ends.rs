@@ -120,7 +120,7 @@ fn a_clean_up_outlives_its_leaders() {
         if now.starts_with("removed") { Ok(()) } else { Err(now) }
     });
     let reported = events(&galera, "BootstrapRemoved");
-    assert_eq!(reported.len(), 1, "it is told once: {reported:?}");
+    assert_eq!(reported.len(), 1, "it is reported once: {reported:?}");
     galera.until_synced(3, 3);
     assert_eq!(lives(&galera), before, "nobody restarts for it");
     for ordinal in 0..3 {
@@ -178,7 +178,7 @@ fn a_namespace_goes_in_the_middle_of_a_clean_up() {
         if deleted.status == 0 { Ok(()) } else { Err(deleted.to_string()) }
     });
     hold(&galera, &service, false);
-    patiently("everybody is told, where it can be told", || {
+    patiently("it is reported wherever it can be", || {
         let reported = [
             "get",
             "events",

@@ -90,7 +90,7 @@ fn a_plain_cluster_moves_to_tls_is_renewed_and_goes_back_and_no_row_is_lost() {
         let new = seen.filter(|text| text.trim() == wanted.trim()).count();
         if new == 3 { Ok(()) } else { Err(format!("{new} of 3 have it")) }
     });
-    assert_eq!(ends(&galera, 0), before, "a server that runs reads it when it is told to");
+    assert_eq!(ends(&galera, 0), before, "a server that runs reads it when it is asked to");
     run(reload);
     for ordinal in 0..3 {
         assert_ne!(ends(&galera, ordinal), before);

@@ -47,7 +47,7 @@ impl ControlPlane {
             self.bind_pod(namespace, pod, &node);
         }
         let patch = json!({ "status": running(&object, ready) });
-        self.patch(&format!("/api/v1/namespaces/{namespace}/pods/{pod}/status"), &patch);
+        self.merge(&format!("/api/v1/namespaces/{namespace}/pods/{pod}/status"), &patch);
     }
 
     fn bind_pod(&self, namespace: &str, pod: &str, node: &str) {
@@ -61,9 +61,9 @@ impl ControlPlane {
         self.do_send(Request { method: "POST", path, headers: JSON, body: &binding.to_string() });
     }
 
-    fn patch(&self, path: &str, patch: &Value) {
+    fn merge(&self, path: &str, change: &Value) {
         let headers = "Content-Type: application/merge-patch+json\r\n";
-        self.do_send(Request { method: "PATCH", path, headers, body: &patch.to_string() });
+        self.do_send(Request { method: "PATCH", path, headers, body: &change.to_string() });
     }
 
     /// Creates a Node that is Ready, unless the plane already has it.
@@ -85,7 +85,7 @@ impl ControlPlane {
             },
         }));
         // Admission gives every new node this taint; the controller that would remove it is switched off here.
-        self.patch(&format!("/api/v1/nodes/{name}"), &json!({ "spec": { "taints": null } }));
+        self.merge(&format!("/api/v1/nodes/{name}"), &json!({ "spec": { "taints": null } }));
         nodes.insert(name.to_owned());
     }
 

@@ -77,7 +77,7 @@ impl Reported {
             for Matcher { label, values: wanted } in own {
                 let there = values.get(label).ok_or_else(|| format!("{metric} has no {label}"))?;
                 if let Some(value) = wanted.iter().find(|value| !there.contains(*value)) {
-                    return Err(format!("{metric} is never told with {label}={value}"));
+                    return Err(format!("{metric} is never reported with {label}={value}"));
                 }
             }
         }
@@ -127,7 +127,7 @@ async fn what_is_reported_is_known_and_nothing_else() {
     for (expression, words) in [
         ("gatera_view", "no guard tells gatera_view"),
         (r#"gatera_clusters{stage="DOWN"}"#, "gatera_clusters has no stage"),
-        (r#"gatera_clusters{state=~"DOWN|GONE"}"#, "gatera_clusters is never told with state=GONE"),
+        (r#"gatera_clusters{state=~"DOWN|GONE"}"#, "gatera_clusters is never reported with state=GONE"),
         ("sum by (rule) (gatera_leader)", "nothing has a label rule"),
     ] {
         assert_eq!(reported.knows(&asked(expression)), Err(words.to_owned()));

@@ -120,7 +120,7 @@ fn what_a_person_reads() {
         ("one is still leaving", half(["ready", "ready", "going"])),
         ("one of those that stayed fell", half(["ready", "stuck", "absent"])),
         ("all those that stayed fell", half(["stuck", "stuck", "absent"])),
-        ("all told, and nothing changed", reported([363, 360, 351])),
+        ("all reported, and nothing changed", reported([363, 360, 351])),
         ("one has gone on by itself", reported([363, 370, 351])),
         ("all volumes are older", reported([300, 300, 300])),
         ("all are back", Scene { ended: vec![363, 360, 351], ..members(["ready"; 3]) }),

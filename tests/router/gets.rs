@@ -85,5 +85,5 @@ async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
     let mut more = set.clone();
     more["spec"]["replicas"] = json!(5);
     changed(set.clone(), more).await;
-    assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "and what the watches have not told of");
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "and what the watches have not reported");
 }

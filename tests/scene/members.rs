@@ -61,8 +61,8 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
         }
         "going" => pod["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z"),
         "absent" => return None,
-        reported if reported.starts_with("told ") => {
-            starts(&mut pod, &format!("start of 2026-12-01T09:29:00Z: {}", &reported["told ".len()..]));
+        reported if reported.starts_with("reported ") => {
+            starts(&mut pod, &format!("start of 2026-12-01T09:29:00Z: {}", &reported["reported ".len()..]));
         }
         refused if refused.starts_with("refused ") || refused.starts_with("ended ") => {
             let words = match refused.split_once(' ') {

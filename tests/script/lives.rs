@@ -289,7 +289,7 @@ fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
         let reported = said.split_once("Z: ").unwrap().1;
         assert_eq!(reported.starts_with(&format!("position {ID}:41,")), whole, "its position: {story}");
     } else {
-        assert!(refused, "nothing is told: {story}");
+        assert!(refused, "nothing is reported: {story}");
     }
     if refused {
         truth.led |= right && whole;

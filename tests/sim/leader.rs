@@ -254,7 +254,7 @@ impl Sim {
         };
         let found = self.guard.look(index, now, look);
         let Some((Concluded { is, new, unannotated, beside }, word, version)) = found else {
-            return Err("they have not told, or not the same".to_owned());
+            return Err("they have not reported, or their reports differ".to_owned());
         };
         if new {
             let mark = inject::identity::mark(is.as_ref()).to_owned();
