@@ -126,7 +126,7 @@ impl ControlPlane {
 /// Returns an answer as kubectl prints it: items have their kind, and fields have no managers.
 fn as_printed(mut answer: Value) -> Value {
     let (version, kind) = (answer["apiVersion"].clone(), answer["kind"].clone());
-    if let Some(items) = answer["items"].as_array_mut() {
+    if let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) {
         for item in items {
             item["apiVersion"] = version.clone();
             item["kind"] = kind.as_str().unwrap_or_default().trim_end_matches("List").into();
@@ -138,7 +138,7 @@ fn as_printed(mut answer: Value) -> Value {
 }
 
 fn without_managers(object: &mut Value) {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
 }
