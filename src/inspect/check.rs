@@ -1,7 +1,8 @@
 //! Manifests before they reach a cluster: what would be refused, and what was not judged.
 //!
-//! Owns: the result of a check ([`Checked`]), and how texts lead to it. The verdicts come from the same `evaluate` as the webhook's, on
-//! a World that is built from the texts: what is not in them is not known. Must not know: files, revisions, formats.
+//! Owns: the result of a check ([`Checked`]), and how texts lead to it. The verdicts come from the same `evaluate` as the
+//! webhook's, on a World that is built from the texts: what is not in them is not known. Must not know: files, revisions,
+//! formats.
 //! Data: texts -> items -> requests -> decisions -> [`Checked`], which `report/check.rs` lays out.
 
 mod aside;

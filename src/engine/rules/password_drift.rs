@@ -327,7 +327,8 @@ fn is_certificate(key: &str) -> bool {
 
 /// Returns the finding for a removed key without a password: a pod that refers to it cannot start.
 fn taken_away(key: &str, cluster: &Cluster) -> Finding {
-    RULE.deny(format!("data[{key}]"),
+    RULE.deny(
+        format!("data[{key}]"),
         format!("key {key} is removed, but the members of {} refer to it", cluster.id.name),
         "Kubernetes does not start a container whose variables or files refer to a missing key: the next member that restarts stays down",
         "keep the key, or first remove the references from the template and wait until all members have restarted",
@@ -335,7 +336,8 @@ fn taken_away(key: &str, cluster: &Cluster) -> Finding {
 }
 
 fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {
-    RULE.deny(format!("data[{key}]"),
+    RULE.deny(
+        format!("data[{key}]"),
         format!("{key} holds encryption keys of {}, and {how}", cluster.id.name),
         "pages can only be read with the key that encrypted them: a member that restarts without it loses those tables, and no \
          statement restores them",

@@ -237,7 +237,8 @@ fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding
     let other = view.cluster_of(&review.namespace, labels).filter(|it| it.id.name != review.name)?;
     let key = INSTANCE_LABELS.into_iter().find(|key| labels.contains_key(key))?;
     let Data { says, .. } = data_of(other, view)?;
-    Some(RULE.deny(format!("spec.template.metadata.labels[{key}]"),
+    Some(RULE.deny(
+        format!("spec.template.metadata.labels[{key}]"),
         format!("{says}, and its label {key} is the same"),
         "bootstrap nodes and claims belong to a cluster by that label; the bootstrap node of the new \
          one reaches the members of the other, and wipes them",

@@ -1,8 +1,8 @@
 //! The StatefulSet as its pods show it, if it is gone: `kubectl delete --cascade=orphan` leaves the members running.
 //!
-//! The members without a StatefulSet still form the cluster. Owns: which pods are such members ([`left_by`]), the StatefulSet that one of them shows
-//! ([`shown_by`]), and what a StatefulSet that adopts them, or a ConfigMap that is created after its template, is
-//! compared with. Must not know: rules.
+//! The members without a StatefulSet still form the cluster. Owns: which pods are such members ([`left_by`]), the
+//! StatefulSet that one of them shows ([`shown_by`]), and what a StatefulSet that adopts them, or a ConfigMap that is
+//! created after its template, is compared with. Must not know: rules.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
