@@ -8,10 +8,28 @@ use std::time::Duration;
 use std::{env, thread};
 
 use rustix::process::{Pid, test_kill_process_group};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::control_plane::Site;
 use super::{ControlPlane, User, eventually, shared};
+
+/// The lab's own requests replace `kubectl get --output=json`.
+#[test]
+fn what_the_lab_reads_is_what_kubectl_prints() {
+    let plane = shared();
+    let namespace = plane.namespace("read");
+    for (what, kind) in [("serviceaccount/default", "ServiceAccount"), ("rolebindings", "List")] {
+        let get = ["get", what, "--namespace", &namespace, "--output=json"];
+        let printed: Value = serde_json::from_str(&plane.kubectl(User::Admin, &get).succeeded()).unwrap();
+        assert_eq!(printed["kind"], kind);
+        let read = plane.get(&namespace, what);
+        let parts =
+            if kind == "List" { &["items"][..] } else { &["kind", "apiVersion", "metadata", "items"] };
+        for part in parts {
+            assert_eq!(read.get(part), printed.get(part), "{part} of {what}");
+        }
+    }
+}
 
 #[test]
 fn an_editor_edits_their_namespace_and_nothing_else() {
