@@ -144,11 +144,11 @@ impl ControlPlane {
     ) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
-            if let Some(dead) = self.components.iter_mut().find_map(|one| one.has_ended().then_some(&*one)) {
-                return Err(Error::Ended { component: dead.name.clone(), last_lines: dead.last_lines() });
-            }
             if is_there(self) {
                 return Ok(());
+            }
+            if let Some(dead) = self.components.iter_mut().find_map(|one| one.has_ended().then_some(&*one)) {
+                return Err(Error::Ended { component: dead.name.clone(), last_lines: dead.last_lines() });
             }
             if let (true, Some(newest)) = (begun.elapsed() > PATIENCE, self.components.last()) {
                 let (component, last_lines) = (newest.name.clone(), newest.last_lines());
@@ -264,8 +264,8 @@ fn etcd_flags() -> Vec<String> {
         format!("--initial-advertise-peer-urls=unix://{PEER_SOCKET}"),
         format!("--initial-cluster=default=unix://{PEER_SOCKET}"),
         // A single etcd elects itself, so waiting a second for others would only lose time.
-        "--heartbeat-interval=10".to_owned(),
-        "--election-timeout=100".to_owned(),
+        "--heartbeat-interval=100".to_owned(),
+        "--election-timeout=1000".to_owned(),
     ]
 }
 

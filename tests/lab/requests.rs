@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -65,10 +66,14 @@ pub(super) struct Request<'a> {
 impl ControlPlane {
     /// Sends a request. Returns the status code and the body of the answer.
     pub(super) fn send(&self, user: User, request: Request<'_>) -> io::Result<(u16, String)> {
+        self.send_within(PATIENCE, user, request)
+    }
+
+    fn send_within(&self, patience: Duration, user: User, request: Request<'_>) -> io::Result<(u16, String)> {
         let Request { method, path, headers, body } = request;
         let kubeconfig: Value = serde_json::from_str(&fs::read_to_string(self.kubeconfig(user))?)?;
         let token = kubeconfig["users"][0]["user"]["token"].as_str().unwrap_or_default();
-        let mut stream = self.connection()?;
+        let mut stream = self.connection(patience)?;
         // Of HTTP 1.0 the answer comes in one piece, and the connection ends with it.
         write!(
             stream,
@@ -83,7 +88,7 @@ impl ControlPlane {
         Ok((code.ok_or(io::ErrorKind::InvalidData)?, body.to_owned()))
     }
 
-    fn connection(&self) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    fn connection(&self, patience: Duration) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
         let mut roots = RootCertStore::empty();
         for ca in CertificateDer::pem_file_iter(self.files().authority()).map_err(io::Error::other)? {
             roots.add(ca.map_err(io::Error::other)?).map_err(io::Error::other)?;
@@ -93,7 +98,7 @@ impl ControlPlane {
         let config = config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth();
         let socket = TcpStream::connect(self.address())?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(patience))?;
         let name = ServerName::IpAddress(self.address().ip().into());
         let tls = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
         Ok(StreamOwned::new(tls, socket))
@@ -107,9 +112,10 @@ impl ControlPlane {
         }
     }
 
-    /// Returns whether this path can be read by the user.
+    /// Returns whether this path can be read by the user. What has the API server's port may be another program, which never answers.
     pub(super) fn can_read(&self, user: User, path: &str) -> bool {
-        matches!(self.send(user, Request { method: "GET", path, ..Request::default() }), Ok((200, _)))
+        let request = Request { method: "GET", path, ..Request::default() };
+        matches!(self.send_within(Duration::from_secs(5), user, request), Ok((200, _)))
     }
 
     /// Reads an object or a list, as kubectl prints it. A failure is returned as if kubectl had failed.
