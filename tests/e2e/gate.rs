@@ -9,12 +9,10 @@ use crate::install::formed;
 
 const KNOWS: &str = "gatera.dev/identity";
 
-#[test]
-fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
-    let (galera, cluster) = known("gate");
-    let members: Vec<_> = (0..3).map(|it| format!("{}.gate-hs", galera.member(it))).collect();
-    let list = format!("gcomm://{}", members.join(","));
-    let create = ["create", "secret", "generic", "switch", &format!("--from-literal=address={list}")];
+/// Makes the members read their address from a Secret.
+pub fn takes_its_address_from_a_secret(galera: &Galera<'_>) {
+    let create =
+        ["create", "secret", "generic", "switch", &format!("--from-literal=address={}", addresses(galera))];
     galera.kubectl(&create).succeeded();
     let container = json!({
         "name": "mariadb",
@@ -22,16 +20,18 @@ fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
         "env": [{ "name": "ADDRESS", "valueFrom": { "secretKeyRef": { "name": "switch", "key": "address" } } }],
     });
     let patch = json!({ "spec": { "template": { "spec": { "containers": [container] } } } }).to_string();
-    galera.kubectl(&["patch", "statefulset", "gate-galera", "--patch", &patch]).succeeded();
-    galera.kubectl(&["rollout", "status", "statefulset/gate-galera", "--timeout=300s"]).succeeded();
-    galera.until_ready(3);
-    assert_eq!(galera.until_synced(3, 3), cluster);
+    galera
+        .kubectl(&["patch", "statefulset", &format!("{}-galera", galera.name), "--patch", &patch])
+        .succeeded();
+}
 
+/// Checks that a member whose address becomes that of a new cluster is stopped in its pod, and joins with the right one.
+pub fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(galera: &Galera<'_>, cluster: &str) {
     let lonely = galera.member(1);
-    switch(&galera, "gcomm://");
+    switch(galera, "gcomm://");
     galera.kubectl(&["delete", "pod", &lonely]).succeeded();
     let words = patiently("the step to refuse it", || {
-        let words = last_words(&galera, &lonely);
+        let words = last_words(galera, &lonely);
         if words.starts_with("gatera did not start the server") { Ok(words) } else { Err(words) }
     });
     let says = format!(
@@ -39,17 +39,22 @@ fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
     );
     assert!(words.contains(&says), "{words}");
     println!("{words}");
-    let reported = status(&galera);
+    let reported = status(galera);
     assert!(reported.contains(&format!("REFUSED {lonely}: it would found a new cluster")), "{reported}");
     for ordinal in [0, 2] {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }
 
     // As the message says: the member gets the addresses of the members, and joins.
-    switch(&galera, &list);
+    switch(galera, &addresses(galera));
     galera.kubectl(&["delete", "pod", &lonely]).succeeded();
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster);
+}
+
+fn addresses(galera: &Galera<'_>) -> String {
+    let members: Vec<_> = (0..3).map(|it| format!("{}.{}-hs", galera.member(it), galera.name)).collect();
+    format!("gcomm://{}", members.join(","))
 }
 
 /// Returns a cluster of three with three rows, whose id is recorded everywhere.

@@ -219,6 +219,7 @@ fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
     galera.until_gone(&set);
     let installed = helm(galera, "install", &["--set=bootstrap.enabled=false"]);
     println!("{uninstalled}\n{installed}");
+    gate::takes_its_address_from_a_secret(galera);
     let began = Instant::now();
     let (code, text) = outcome(walk("start", galera, &["--yes"]));
     println!("{text}after {:.1} s", began.elapsed().as_secs_f64());
@@ -358,4 +359,5 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("back: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    gate::a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod(&galera, &cluster);
 }
