@@ -4,19 +4,40 @@
 //! beginning, and an early signal is seen later.
 
 use anyhow::Context as _;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+#[cfg(windows)]
+use tokio::signal::windows::{
+    CtrlC as Interrupt, CtrlShutdown as Terminate, ctrl_c as interrupt, ctrl_shutdown as terminate,
+};
+#[cfg(unix)]
+use unix::{Signal as Interrupt, Signal as Terminate, interrupt, terminate};
+
+#[cfg(unix)]
+mod unix {
+    use std::io;
+
+    pub(super) use tokio::signal::unix::Signal;
+    use tokio::signal::unix::{SignalKind, signal};
+
+    pub(super) fn interrupt() -> io::Result<Signal> {
+        signal(SignalKind::interrupt())
+    }
+
+    pub(super) fn terminate() -> io::Result<Signal> {
+        signal(SignalKind::terminate())
+    }
+}
 
 /// The handlers of both signals.
 pub(super) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
+    terminate: Terminate,
+    interrupt: Interrupt,
 }
 
 impl Signals {
     /// Handles both signals from now on.
     pub(super) fn listen() -> anyhow::Result<Self> {
-        let terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-        let interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+        let terminate = terminate().context("listening for SIGTERM")?;
+        let interrupt = interrupt().context("listening for SIGINT")?;
         Ok(Self { terminate, interrupt })
     }
 
