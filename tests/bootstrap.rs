@@ -13,7 +13,7 @@ use facts::settings::Settings;
 use facts::view::View;
 use inspect::status::ClusterStatus;
 use leader::plan::bootstrap::{self, Stage};
-use leader::plan::{self, Step};
+use leader::plan::{self, LeaderStep};
 use report::status;
 use serde_json::{Value, json};
 
@@ -131,10 +131,10 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
         let small = Small::of(&scene);
         assert_eq!(kept(&small), why);
         let note = format!("the bootstrap node stays: {why}");
-        let reported = |step: &Step| matches!(step, Step::Announce(reported) if reported.reason == "BootstrapKept" && reported.note == note);
+        let reported = |step: &LeaderStep| matches!(step, LeaderStep::Announce(reported) if reported.reason == "BootstrapKept" && reported.note == note);
         let steps = small.look(plan::next);
         assert!(steps.iter().any(reported), "{steps:?}");
-        assert!(!steps.iter().any(Step::destroys), "{steps:?}");
+        assert!(!steps.iter().any(LeaderStep::destroys), "{steps:?}");
     }
     assert!(matches!(stage(&Small::of(&Scene { stateful_set: on_delete, ..formed() })), Stage::Going(..)));
 }
@@ -211,7 +211,7 @@ fn what_was_applied_again_stays_and_is_not_reported_again() {
 fn what_others_need_stays() {
     let reads = |map: &str| json!({ "spec": { "template": { "spec": { "volumes": [{ "name": "config", "configMap": { "name": map } }] } } } });
     let targets = |small: &Small| {
-        let Some(Step::Mark(mark)) = small.look(plan::next).into_iter().next() else {
+        let Some(LeaderStep::Mark(mark)) = small.look(plan::next).into_iter().next() else {
             panic!("{:?}", stage(small))
         };
         let note = mark.bootstrap.unwrap();

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use facts::settings::Settings;
 use gatera::rulebook;
-use inspect::check::{self, CheckFinding, Checked, Input, Level, Question};
+use inspect::check::{self, CheckFinding, CheckOptions, Checked, Input, Level};
 
 use crate::scene;
 
@@ -26,14 +26,14 @@ fn input(name: &str, text: &str) -> Input {
 
 fn judged(new: &[Input], base: Option<&[Input]>) -> Checked {
     let settings = Settings::default();
-    let question = Question {
+    let options = CheckOptions {
         rulebook: rulebook(),
         settings: &settings,
         namespace: "db",
         now: scene::now(),
         rules: &[],
     };
-    let checked = check::run(new, base, &question);
+    let checked = check::run(new, base, &options);
     adds_up(&checked);
     checked
 }

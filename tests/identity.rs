@@ -7,7 +7,7 @@ use facts::settings::Settings;
 use facts::view::{Freshness, View, World};
 use gatera::rulebook;
 use leader::plan::identity::{Answers, Concluded, concluded};
-use leader::plan::{self, Step};
+use leader::plan::{self, LeaderStep};
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
@@ -135,9 +135,9 @@ fn what_follows_from_what_members_reported() {
 
 /// Returns the planned steps that concern the identity, as text.
 fn steps(world: &World, settings: &Settings) -> Vec<String> {
-    let words = |step: Step| match step {
-        Step::Ask { id, .. } => Some(format!("ask {}", id.name)),
-        Step::Identity { pod, is, .. } => Some(format!("{} is {is}", pod.name)),
+    let words = |step: LeaderStep| match step {
+        LeaderStep::Ask { id, .. } => Some(format!("ask {}", id.name)),
+        LeaderStep::Identity { pod, is, .. } => Some(format!("{} is {is}", pod.name)),
         _ => None,
     };
     plan::next(&View::new(world, scene::now(), settings)).into_iter().filter_map(words).collect()

@@ -12,7 +12,7 @@ use facts::marks::recovery::Recovery;
 use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
-use leader::recovery::{self, Step, Want};
+use leader::recovery::{self, RecoveryStep, Want};
 use report::recovery as report;
 use serde_json::json;
 
@@ -40,11 +40,13 @@ fn reads(scene: &Scene, want: &Want, still: i64) -> String {
     let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
     let table = report::table(cluster, &view);
     match recovery::next(cluster, &view, want, SignedDuration::from_secs(still)) {
-        Step::Serves => report::serves(cluster, &view),
-        Step::Refuse { data_loss, from } => table + &report::refusal(cluster, &data_loss, from.as_deref()),
-        step @ Step::Ask { .. } => table + &report::proposal(cluster, &step),
-        Step::ByHand(why) => report::by_hand(cluster, why, view.now),
-        Step::Cannot(why) => why,
+        RecoveryStep::Serves => report::serves(cluster, &view),
+        RecoveryStep::Refuse { data_loss, from } => {
+            table + &report::refusal(cluster, &data_loss, from.as_deref())
+        }
+        step @ RecoveryStep::Ask { .. } => table + &report::proposal(cluster, &step),
+        RecoveryStep::ByHand(why) => report::by_hand(cluster, why, view.now),
+        RecoveryStep::Cannot(why) => why,
         step => report::says(&step),
     }
 }
@@ -232,13 +234,14 @@ fn what_was_reported_in_a_run_that_is_over_is_not_where_the_data_ends() {
             let want = Want { before: before.iter().map(|&uid| uid.to_owned()).collect(), ..Want::default() };
             recovery::next(cluster, &view, &want, SignedDuration::from_secs(still))
         };
-        let asks = matches!(step(0, &[]), Step::Ask { .. });
+        let asks = matches!(step(0, &[]), RecoveryStep::Ask { .. });
         assert_eq!(asks, believed, "{what}: {:?}", step(0, &[]));
         // The kubelet may back off for minutes, so the pod is re-created once.
         let member = format!("{STATEFUL_SET}-0");
-        let anew = matches!(step(20, &["pod-0"]), Step::Restart { member: again, .. } if again == member);
+        let anew =
+            matches!(step(20, &["pod-0"]), RecoveryStep::Restart { member: again, .. } if again == member);
         assert_eq!(anew, !believed, "{what}: {:?}", step(20, &["pod-0"]));
-        let refuses = matches!(step(600, &["pod-of-before"]), Step::Refuse { from: Some(_), .. });
+        let refuses = matches!(step(600, &["pod-of-before"]), RecoveryStep::Refuse { from: Some(_), .. });
         assert_eq!(refuses, !believed, "{what}: {:?}", step(600, &["pod-of-before"]));
     }
 }

@@ -11,7 +11,7 @@ use facts::view::{Freshness, View, World};
 use gatera::act::events;
 use gatera::rulebook;
 use inspect::audit;
-use inspect::check::{self, Input, Question};
+use inspect::check::{self, CheckOptions, Input};
 use inspect::status::ClusterStatus;
 use objects::{Kind, Object};
 use proptest::prelude::*;
@@ -176,7 +176,7 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     // The StatefulSet stands beside a Secret because a Secret is judged by its readers.
     let beside = text("beside.yaml", &Scene::default().stateful_set());
     let input = |it: &Value| [text("object.yaml", it), beside.clone()];
-    let question = Question {
+    let options = CheckOptions {
         rulebook: rulebook(),
         settings: &settings,
         namespace: NAMESPACE,
@@ -184,12 +184,12 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
         rules: &[],
     };
     for checked in [
-        check::run(&[file("line.json", object.to_string())], None, &question),
-        check::run(&input(object), None, &question),
-        check::run(&input(object), Some(&input(before)), &question),
-        check::run(&input(before), Some(&input(object)), &question),
-        check::run(&[], Some(&input(object)), &question),
-        check::run(&flow(object), None, &question),
+        check::run(&[file("line.json", object.to_string())], None, &options),
+        check::run(&input(object), None, &options),
+        check::run(&input(object), Some(&input(before)), &options),
+        check::run(&input(before), Some(&input(object)), &options),
+        check::run(&[], Some(&input(object)), &options),
+        check::run(&flow(object), None, &options),
     ] {
         for (format, ..) in Format::ALL {
             let text = lay_out(&checked, format, true);

@@ -217,18 +217,18 @@ fn what_was_reported_before_the_last_run_does_not_count() {
         StartReport::read(&line).unwrap()
     };
     let seqno =
-        |fact: &PodFact| fact.start_note.as_deref().and_then(StartReport::position).map(|it| it.seqno);
+        |fact: &PodFact| fact.start_report.as_deref().and_then(StartReport::position).map(|it| it.seqno);
     let pod = member(0, &reported(&format!("position {ID}:1, recovered after a crash, safe_to_bootstrap 0")));
     for (at, heard) in [("2026-12-01T09:19:59Z", 1), ("2026-12-01T09:20:00Z", 7), ("2026-12-01T09:21:00Z", 7)]
     {
         let mut fact = self::fact(&pod);
-        fact.heard(note(at, 7));
+        fact.take_report(note(at, 7));
         assert_eq!(seqno(&fact), Some(heard), "{at}");
     }
     let mut started = pod.clone();
     started["status"]["containerStatuses"][0]["started"] = json!(true);
     let mut fact = self::fact(&started);
-    fact.heard(note("2026-12-01T09:21:00Z", 7));
+    fact.take_report(note("2026-12-01T09:21:00Z", 7));
     assert_eq!(seqno(&fact), None, "it has joined since");
 
     // With other probes nothing clears the report that an earlier start left.
@@ -239,8 +239,8 @@ fn what_was_reported_before_the_last_run_does_not_count() {
     // A refusal in an earlier run no longer counts once the next run reports a start.
     let refused = member(0, "gatera did not start the server: a reason\n");
     let mut fact = self::fact(&refused);
-    assert!(matches!(fact.start_note.as_deref(), Some(StartReport::Refused(_))));
-    fact.heard(note("2026-12-01T09:21:00Z", 7));
+    assert!(matches!(fact.start_report.as_deref(), Some(StartReport::Refused(_))));
+    fact.take_report(note("2026-12-01T09:21:00Z", 7));
     assert_eq!(seqno(&fact), Some(7));
 }
 

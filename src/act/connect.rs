@@ -16,7 +16,7 @@ use kube::{Api, Client, Config};
 use tower::BoxError;
 use tower::util::MapErrLayer;
 
-use self::kubeconfig::Found;
+use self::kubeconfig::ClientConfig;
 
 /// The time for opening a connection, including TLS.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
         None => {
             let config = Config::incluster()
                 .context("no --kubeconfig, and this is not a pod with a service account")?;
-            Found { config, origin: "the pod's service account".to_owned() }
+            ClientConfig { config, origin: "the pod's service account".to_owned() }
         }
     };
     found.config.connect_timeout = Some(CONNECT);
@@ -73,7 +73,7 @@ pub async fn person(by: &Person) -> anyhow::Result<Client> {
     client(found)
 }
 
-fn client(Found { mut config, origin }: Found) -> anyhow::Result<Client> {
+fn client(ClientConfig { mut config, origin }: ClientConfig) -> anyhow::Result<Client> {
     // The read timeout counts from the request, not from the last use of its connection.
     config.reset_reader_on_write = true;
     // The client must not retry: an eviction that is refused for now could succeed later, when it is no longer wanted. The

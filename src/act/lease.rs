@@ -35,11 +35,11 @@ const TERM: Duration = Duration::from_secs(10);
 /// The time that a step begun at the last moment may take: about half of what is left until another replica may lead.
 const STEP_GRACE: Duration = Duration::from_millis(2_500);
 /// The interval at which the record is renewed, or read by a candidate.
-const EVERY: Duration = Duration::from_secs(3);
+const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 /// The deadline of a turn, after which it is tried again: three turns fit into the time for which a holder acts.
 const TURN_DEADLINE: Duration = Duration::from_secs(3);
 /// The pause after a turn that failed.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// The error that is logged for a turn without an answer.
 const NO_ANSWER: &str = "no answer";
@@ -91,11 +91,11 @@ impl<S: LeaseStore> Election<S> {
             let pause = match seat.stepping_down_in_time(outcome).await {
                 Ok(Ok(true)) => {
                     seat.take(asked + TERM);
-                    EVERY
+                    RENEW_INTERVAL
                 }
                 Ok(Ok(false)) => {
                     seat.leave();
-                    EVERY
+                    RENEW_INTERVAL
                 }
                 failed => {
                     let error = match failed {
@@ -105,7 +105,7 @@ impl<S: LeaseStore> Election<S> {
                     if let Some(times) = repeated::times("lease", &error) {
                         warn!(error, times, "the lease could not be read or written and is tried again");
                     }
-                    AGAIN
+                    RETRY_PAUSE
                 }
             };
             let closes = async {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use facts::view::View;
 use kube::Client;
-use leader::plan::{self, Announcement, IncrementalPlanner, Step, StepScheduler};
+use leader::plan::{self, Announcement, IncrementalPlanner, LeaderStep, StepScheduler};
 use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
@@ -36,27 +36,27 @@ const LONGEST_PASS: Duration = Duration::from_secs(2);
 
 /// Carries out the plan while this replica leads, each time the world has `changed` or a step may have become due.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
-    let (mut pace, mut lookout, began) =
+    let (mut scheduler, mut planner, began) =
         (StepScheduler::default(), IncrementalPlanner::default(), Instant::now());
     let context = StepContext { client, guard, leading: leading.clone() };
     loop {
         if !leading.holds() {
             // Another leader may change the world now, so steps that were planned from an older world are dropped.
-            lookout = IncrementalPlanner::default();
+            planner = IncrementalPlanner::default();
         }
         if !leading.elected().await {
             return;
         }
         changed.mark_unchanged();
         let looked = Instant::now();
-        let steps = context.look(|view| lookout.next(view, began.elapsed()));
-        let planned = Instant::now();
-        let rest = (planned - looked) * PAUSE_FACTOR;
+        let steps = context.look(|view| planner.next(view, began.elapsed()));
+        let ended = Instant::now();
+        let rest = (ended - looked) * PAUSE_FACTOR;
         // Clusters whose next steps must be planned again, because a step that destroys changes their world.
         let mut changed_by_us = BTreeSet::new();
         let mut more = false;
-        for step in pace.due(&steps, began.elapsed()) {
-            more = planned.elapsed() > LONGEST_PASS;
+        for step in scheduler.due(&steps, began.elapsed()) {
+            more = ended.elapsed() > LONGEST_PASS;
             if more {
                 break;
             }
@@ -68,7 +68,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
                 changed_by_us.insert(cluster);
             }
             if context.may(step) {
-                one(&context, &mut pace, step, began).await;
+                one(&context, &mut scheduler, step, began).await;
             }
         }
         if more || !changed_by_us.is_empty() {
@@ -78,7 +78,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
         }
         // In a storm of watch events, worlds follow each other within a millisecond.
         tokio::time::sleep(rest).await;
-        let again = tokio::time::sleep(pace.again(&steps, began.elapsed()));
+        let again = tokio::time::sleep(scheduler.again(&steps, began.elapsed()));
         tokio::select! {
             changed = changed.changed() => if changed.is_err() { return },
             () = again => {}
@@ -86,22 +86,24 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
     }
 }
 
-async fn one(context: &StepContext, pace: &mut StepScheduler, step: &Step, began: Instant) {
+async fn one(context: &StepContext, scheduler: &mut StepScheduler, step: &LeaderStep, began: Instant) {
     let Some(time) = context.leading.time_for_a_step() else { return };
     let outcome = timeout(time, apply::step(context, step)).await;
     match &outcome {
-        Ok(Err(error)) if conflict(error) => pace.missed(step, began.elapsed()),
+        Ok(Err(error)) if conflict(error) => scheduler.missed(step, began.elapsed()),
         // An Event that could not be written stays due.
-        Ok(Err(_)) | Err(_) if matches!(step, Step::Announce(_)) => pace.failed(step, began.elapsed()),
-        _ => pace.did(step, began.elapsed()),
+        Ok(Err(_)) | Err(_) if matches!(step, LeaderStep::Announce(_)) => {
+            scheduler.failed(step, began.elapsed());
+        }
+        _ => scheduler.did(step, began.elapsed()),
     }
     log(step, &outcome);
     if let Ok(Ok(Done::Refused(event))) = outcome
-        && pace.is_news(step, &event.note)
+        && scheduler.is_news(step, &event.note)
         && let Some(time) = context.leading.time_for_a_step()
     {
         let error = match timeout(time, apply::announce(&context.client, &event)).await {
-            Ok(Ok(())) => return pace.published(step, event.note),
+            Ok(Ok(())) => return scheduler.published(step, event.note),
             Ok(Err(error)) => chain(&error),
             Err(_) => NO_ANSWER.to_owned(),
         };
@@ -114,7 +116,7 @@ async fn one(context: &StepContext, pace: &mut StepScheduler, step: &Step, began
 const NO_ANSWER: &str = "no answer in the time that the lease leaves";
 
 /// Logs the outcome of a step, as sentences instead of debug structures.
-fn log(step: &Step, outcome: &StepOutcome) {
+fn log(step: &LeaderStep, outcome: &StepOutcome) {
     let object = step.object();
     match outcome {
         Ok(Ok(Done::Yes)) => info!(%step, object, "a step is done"),
@@ -158,7 +160,7 @@ struct StepContext {
 impl StepContext {
     /// Returns whether the step may begin: this replica holds the lease, which no step outlasts, and a step that destroys still
     /// follows from the current world. This is checked again before every single call that deletes.
-    fn may(&self, step: &Step) -> bool {
+    fn may(&self, step: &LeaderStep) -> bool {
         self.leading.holds() && (!step.destroys() || self.look(|view| plan::still_due(step, view)))
     }
 
@@ -204,7 +206,7 @@ mod tests {
         let writer = page.clone();
         let lines = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
         let pod = Id::new("db", "galera-1");
-        let step = Step::Address { pod, uid: "u".to_owned(), text: "[mysqld]".to_owned() };
+        let step = LeaderStep::Address { pod, uid: "u".to_owned(), text: "[mysqld]".to_owned() };
         tracing::subscriber::with_default(lines.finish(), || {
             log(&step, &Ok(Ok(Done::NotNow("another one starts".to_owned()))));
         });

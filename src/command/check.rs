@@ -18,7 +18,9 @@ use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCandidates;
 use facts::mode::Mode;
 use facts::settings::Settings;
-use inspect::check::{self, CheckFinding, CheckFindingKind, Checked, Input, Level, Live, NoText, Question};
+use inspect::check::{
+    self, CheckFinding, CheckFindingKind, CheckOptions, Checked, Input, Level, Live, NoText,
+};
 use jiff::Timestamp;
 use objects::visible;
 use report::check::{Format, in_brief, in_full, lay_out};
@@ -198,21 +200,22 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     };
     let mut checked = if options.live.live {
         let names = |chosen: &Chosen, namespace: &str, now| {
-            check::names(&new, &options.question(&with_mode(&chosen.settings), namespace, now))
+            check::names(&new, &options.check_options(&with_mode(&chosen.settings), namespace, now))
         };
         let cluster = live::look(options, chosen, names, &progress)?;
         let live::Cluster { world, objects, unseen, namespace, now, .. } = &cluster;
         judging();
         let settings = with_mode(&cluster.chosen.settings);
         let live = Live { world, objects, unseen };
-        let checked = check::run_live(&new, live, &options.question(&settings, namespace, *now));
+        let checked = check::run_live(&new, live, &options.check_options(&settings, namespace, *now));
         chosen = cluster.chosen;
         checked
     } else {
         judging();
         let settings = with_mode(&chosen.settings);
         let namespace = options.namespace.as_deref().unwrap_or(DEFAULT);
-        let mut checked = check::run(&new, base.as_deref(), &options.question(&settings, namespace, now));
+        let mut checked =
+            check::run(&new, base.as_deref(), &options.check_options(&settings, namespace, now));
         checked.advise_edits();
         checked
     };
@@ -294,8 +297,13 @@ impl Options {
         }
     }
 
-    fn question<'a>(&'a self, settings: &'a Settings, namespace: &'a str, now: Timestamp) -> Question<'a> {
-        Question { rulebook: rulebook(), settings, namespace, now, rules: &self.rule }
+    fn check_options<'a>(
+        &'a self,
+        settings: &'a Settings,
+        namespace: &'a str,
+        now: Timestamp,
+    ) -> CheckOptions<'a> {
+        CheckOptions { rulebook: rulebook(), settings, namespace, now, rules: &self.rule }
     }
 
     fn exit(&self, checked: &Checked) -> Exit {

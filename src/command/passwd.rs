@@ -19,7 +19,7 @@ use facts::galera::accounts::Password;
 use facts::view::Cluster;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use leader::password::{self, Change, Step, Which};
+use leader::password::{self, Change, PasswordStep, Which};
 use report::password as report;
 use tokio::time::sleep;
 
@@ -158,11 +158,11 @@ impl PasswordRun<'_> {
         }
         actions::act(seen, &looked, &step).await?;
         self.begun = true;
-        Ok((step == Step::Finish).then(|| (Exit::Clean, report::finished(cluster, change))))
+        Ok((step == PasswordStep::Finish).then(|| (Exit::Clean, report::finished(cluster, change))))
     }
 
     /// Returns how the run ends, if there is nothing to do.
-    fn ends(&self, cluster: &Cluster, looked: &Looked, step: &Step) -> Option<Ending> {
+    fn ends(&self, cluster: &Cluster, looked: &Looked, step: &PasswordStep) -> Option<Ending> {
         let Change { account, old, new, underway, .. } = &looked.observed.change;
         let (abort, keep_old) = (self.abort, self.options.keep_old);
         let refused = match (step, underway) {
@@ -172,11 +172,13 @@ impl PasswordRun<'_> {
             (_, Some(it)) if (abort || keep_old) && it.sealed && it.target == Which::New => {
                 report::too_late(cluster, account)
             }
-            (Step::Cannot(why), _) => {
+            (PasswordStep::Cannot(why), _) => {
                 report::cannot(cluster, why, looked.own.as_ref().map(Secret::name_any).as_deref())
             }
-            (Step::Begin, _) if old == new => format!("that is the password of {account} already\n"),
-            (Step::Both, _) if keep_old => return Some((Exit::Clean, report::both(cluster, account))),
+            (PasswordStep::Begin, _) if old == new => format!("that is the password of {account} already\n"),
+            (PasswordStep::Both, _) if keep_old => {
+                return Some((Exit::Clean, report::both(cluster, account)));
+            }
             _ => return None,
         };
         Some((Exit::Refused, refused))

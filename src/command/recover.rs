@@ -15,7 +15,7 @@ use clap::Args;
 use facts::marks::RECOVER;
 use facts::view::{Cluster, View};
 use jiff::SignedDuration;
-use leader::recovery::{self, Step, Want};
+use leader::recovery::{self, RecoveryStep, Want};
 use objects::visible;
 use report::recovery as report;
 use tokio::time::{sleep, timeout};
@@ -156,7 +156,7 @@ impl RecoverRun<'_> {
                 if let Some(exit) = self.options.of.unless_confirmed(&proposal, out)? {
                     return Ok(exit);
                 }
-                self.agreed |= matches!(step, Step::Ask { .. });
+                self.agreed |= matches!(step, RecoveryStep::Ask { .. });
                 self.begun = true;
                 // The confirmation may have taken a while, so the cluster is looked at again.
                 continue;
@@ -178,22 +178,24 @@ impl RecoverRun<'_> {
     }
 
     /// Returns how the run ends, if there is nothing to do.
-    fn ends(&self, step: &Step, cluster: &Cluster, view: &View<'_>) -> Option<(Exit, String)> {
+    fn ends(&self, step: &RecoveryStep, cluster: &Cluster, view: &View<'_>) -> Option<(Exit, String)> {
         let table = &self.table;
         match step {
             // The run waits for members that it recreated.
-            Step::Serves if self.acted && recovery::next_in_turn(cluster, view, self.still()).is_some() => {
+            RecoveryStep::Serves
+                if self.acted && recovery::next_in_turn(cluster, view, self.still()).is_some() =>
+            {
                 None
             }
-            Step::Serves => Some((Exit::Clean, format!("{}\n", report::serves(cluster, view)))),
-            Step::Cannot(why) => {
+            RecoveryStep::Serves => Some((Exit::Clean, format!("{}\n", report::serves(cluster, view)))),
+            RecoveryStep::Cannot(why) => {
                 let what = if self.want.all { "started" } else { "recovered" };
                 Some((Exit::Refused, format!("{} cannot be {what}: {}\n", cluster.id, visible(why))))
             }
-            Step::ByHand(why) => {
+            RecoveryStep::ByHand(why) => {
                 Some((Exit::Refused, format!("{table}{}", report::by_hand(cluster, why, view.now))))
             }
-            Step::Refuse { data_loss, from } => {
+            RecoveryStep::Refuse { data_loss, from } => {
                 let refusal = report::refusal(cluster, data_loss, from.as_deref());
                 Some((Exit::Refused, format!("{table}{refusal}")))
             }
@@ -202,33 +204,33 @@ impl RecoverRun<'_> {
     }
 
     /// Returns whether a person has to confirm before this step. A dry run shows any step in this way.
-    fn needs_confirmation(&self, step: &Step, cluster: &Cluster) -> bool {
-        let agreed = if matches!(step, Step::Ask { .. }) { self.agreed } else { self.begun };
+    fn needs_confirmation(&self, step: &RecoveryStep, cluster: &Cluster) -> bool {
+        let agreed = if matches!(step, RecoveryStep::Ask { .. }) { self.agreed } else { self.begun };
         !agreed && (self.options.of.dry_run || is_asked(step, cluster.recovery().is_some()))
     }
 
     async fn act(
         &mut self,
-        step: &Step,
+        step: &RecoveryStep,
         seen: &ObservedCluster,
         out: &mut impl Write,
     ) -> anyhow::Result<Option<Exit>> {
-        self.acted |= !matches!(step, Step::Wait(_) | Step::Serves);
+        self.acted |= !matches!(step, RecoveryStep::Wait(_) | RecoveryStep::Serves);
         match actions::act(seen, step).await {
             Ok(()) => {
                 self.failing = None;
-                if let Step::Finish { without } = step {
+                if let RecoveryStep::Finish { without } = step {
                     writeln!(out, "{}", report::back(seen.cluster()?, without))?;
                     return Ok(Some(Exit::Clean));
                 }
                 if self.is_looping(step) {
-                    if let Step::Read { uid, .. } = step {
+                    if let RecoveryStep::Read { uid, .. } = step {
                         // Another pod has the name of the reader pod, so this member cannot be read.
                         self.want.unreadable.push(uid.clone());
                         return Ok(None);
                     }
                     let logs = match step {
-                        Step::Restart { member, .. } => {
+                        RecoveryStep::Restart { member, .. } => {
                             format!("; `kubectl -n {} logs {member}` shows why", seen.id.namespace)
                         }
                         _ => String::new(),
@@ -239,7 +241,7 @@ impl RecoverRun<'_> {
             }
             Err(problem) => {
                 self.transcript.problem(&problem, out)?;
-                if let Step::Read { uid, .. } = step
+                if let RecoveryStep::Read { uid, .. } = step
                     && !is_away(&problem)
                 {
                     self.want.unreadable.push(uid.clone());
@@ -259,10 +261,10 @@ impl RecoverRun<'_> {
     }
 
     /// Counts a try of the step. Returns whether it was tried too often without a change.
-    fn is_looping(&mut self, step: &Step) -> bool {
+    fn is_looping(&mut self, step: &RecoveryStep) -> bool {
         let what = match step {
-            Step::Restart { member, .. } | Step::Read { member, .. } => member,
-            Step::TakeBack(why) => why,
+            RecoveryStep::Restart { member, .. } | RecoveryStep::Read { member, .. } => member,
+            RecoveryStep::TakeBack(why) => why,
             _ => return false,
         };
         let tries = self.tries.entry(what.clone()).or_default();
@@ -273,19 +275,19 @@ impl RecoverRun<'_> {
 
 /// Returns whether a step needs confirmation: before anything is created, and before a member may start the cluster. A person has
 /// agreed to a recovery that is granted.
-fn is_asked(step: &Step, granted: bool) -> bool {
+fn is_asked(step: &RecoveryStep, granted: bool) -> bool {
     match step {
-        Step::Ask { .. } | Step::Scale { .. } => true,
-        Step::Create { .. } | Step::Read { .. } | Step::Restart { .. } => !granted,
+        RecoveryStep::Ask { .. } | RecoveryStep::Scale { .. } => true,
+        RecoveryStep::Create { .. } | RecoveryStep::Read { .. } | RecoveryStep::Restart { .. } => !granted,
         _ => false,
     }
 }
 
 /// Returns whether a refusal is final, because it has lasted for a minute. The guard sees a little later what servers report, so
 /// for a request the minute counts from the last change of the table. A refusal of another step by the guard may still change.
-fn lasts(step: &Step, problem: &anyhow::Error, still: Duration, failing: Duration) -> bool {
+fn lasts(step: &RecoveryStep, problem: &anyhow::Error, still: Duration, failing: Duration) -> bool {
     match step {
-        Step::Ask { .. } => still > GUARD_CATCH_UP,
+        RecoveryStep::Ask { .. } => still > GUARD_CATCH_UP,
         _ => failing > GUARD_CATCH_UP && !is_by_the_guard(problem),
     }
 }
@@ -318,13 +320,13 @@ mod tests {
     fn a_person_is_asked_before_a_pod_is_made() {
         let (member, uid, why) = ("g-1".to_owned(), "1".to_owned(), String::new());
         for step in [
-            Step::Create { member: member.clone(), ordinal: 1, why: why.clone() },
-            Step::Read { member: member.clone(), uid: uid.clone() },
-            Step::Restart { member, uid, why },
+            RecoveryStep::Create { member: member.clone(), ordinal: 1, why: why.clone() },
+            RecoveryStep::Read { member: member.clone(), uid: uid.clone() },
+            RecoveryStep::Restart { member, uid, why },
         ] {
             assert!(is_asked(&step, false) && !is_asked(&step, true), "{step:?}");
         }
-        assert!(is_asked(&Step::Scale { to: 3 }, true) && !is_asked(&Step::Serves, false));
+        assert!(is_asked(&RecoveryStep::Scale { to: 3 }, true) && !is_asked(&RecoveryStep::Serves, false));
     }
 
     #[test]
@@ -335,7 +337,7 @@ mod tests {
         let by_a_rule = refused(
             "admission webhook \"pods.gatera.dev\" denied the request: [G02] Pod db/g-1: it serves\n  why: it does",
         );
-        let create = Step::Create { member: "g-1".to_owned(), ordinal: 1, why: String::new() };
+        let create = RecoveryStep::Create { member: "g-1".to_owned(), ordinal: 1, why: String::new() };
         let [short, long] = [GUARD_CATCH_UP, GUARD_CATCH_UP + Duration::from_secs(1)];
         assert!(!lasts(&create, &no_right, long, short));
         assert!(lasts(&create, &no_right, short, long));

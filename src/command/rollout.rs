@@ -19,7 +19,7 @@ use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
 use objects::visible;
-use report::rollout::{self as laid_out, Copy};
+use report::rollout::{self as laid_out, KeptSnapshot};
 use serde_json::json;
 
 use super::guided::{Printout, print_changes};
@@ -145,19 +145,19 @@ async fn status(of: &status::ClusterChoice, watch: bool, out: &mut impl Write) -
 
 async fn history(of: &RolloutArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let asked = of.seen().await?;
-    let copies = asked.copies().await?;
+    let snapshots = asked.snapshots().await?;
     let cluster = asked.cluster()?;
-    Ok(out.write_all(laid_out::history(cluster, &copies).as_bytes())?)
+    Ok(out.write_all(laid_out::history(cluster, &snapshots).as_bytes())?)
 }
 
 async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyhow::Result<()> {
     let asked = of.seen().await?;
-    let (cluster, copies) = (asked.cluster()?, asked.copies().await?);
+    let (cluster, snapshots) = (asked.cluster()?, asked.snapshots().await?);
     let live = cluster.live.as_ref().map_err(|unknown| anyhow::anyhow!("{unknown}"))?;
     let revision = match to {
         Some(text) => Revision::read(text)
             .with_context(|| format!("{text} is no revision; `gatera rollout history` lists them"))?,
-        None => earlier(cluster, &copies)
+        None => earlier(cluster, &snapshots)
             .context("no earlier revision is kept; `gatera rollout history` lists those that are")?,
     };
     if revision == *live {
@@ -165,9 +165,11 @@ async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyho
             "the ConfigMap holds that revision already; `gatera rollout resume` has members run it"
         );
     }
-    let known = |name: String| copies.iter().any(|copy| copy.name == name);
-    if !revision.copies().all(known) {
-        anyhow::bail!("there is no copy of {revision}; `gatera rollout history` lists those that are kept");
+    let known = |name: String| snapshots.iter().any(|snapshot| snapshot.name == name);
+    if !revision.snapshots().all(known) {
+        anyhow::bail!(
+            "there is no snapshot of {revision}; `gatera rollout history` lists those that are kept"
+        );
     }
     let wish = RolloutRequest::Keep { revision: revision.clone(), instead_of: live.clone() };
     asked.wish(Some(wish)).await?;
@@ -178,17 +180,17 @@ async fn undo(of: &RolloutArgs, to: Option<&str>, out: &mut impl Write) -> anyho
 }
 
 /// Returns the revision for an undo: the good one while another is on its way, otherwise the newest one before the good one.
-fn earlier(cluster: &Cluster, copies: &[Copy]) -> Option<Revision> {
-    let note = cluster.note.as_ref()?;
+fn earlier(cluster: &Cluster, snapshots: &[KeptSnapshot]) -> Option<Revision> {
+    let record = cluster.rollout.as_ref()?;
     let live = cluster.live.as_ref().ok();
-    if live.is_some_and(|live| *live != note.good) {
-        return Some(note.good.clone());
+    if live.is_some_and(|live| *live != record.good) {
+        return Some(record.good.clone());
     }
     // The earlier revision differs from the good one in one ConfigMap.
-    copies.iter().find_map(|copy| {
-        let digest = Digest::of_copy(&copy.name)?;
-        let other = note.good.with(&copy.source, digest);
-        (other != note.good).then_some(other)
+    snapshots.iter().find_map(|snapshot| {
+        let digest = Digest::of_snapshot(&snapshot.name)?;
+        let other = record.good.with(&snapshot.source, digest);
+        (other != record.good).then_some(other)
     })
 }
 
@@ -196,22 +198,22 @@ impl ObservedCluster {
     /// Returns why the present content of the ConfigMaps was given up, if it was.
     fn given_up(&self) -> Option<&str> {
         let cluster = self.cluster().ok()?;
-        let stopped = cluster.note.as_ref()?.stopped.as_ref()?;
+        let stopped = cluster.rollout.as_ref()?.stopped.as_ref()?;
         cluster.live.as_ref().is_ok_and(|live| *live == stopped.revision).then_some(&*stopped.why)
     }
 
     /// Returns the snapshots of the cluster's ConfigMaps, newest first.
-    async fn copies(&self) -> anyhow::Result<Vec<Copy>> {
+    async fn snapshots(&self) -> anyhow::Result<Vec<KeptSnapshot>> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.id.namespace);
         let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, self.id.name));
-        let list = api.list_metadata(&ours).await.context("listing the copies of its ConfigMaps")?;
-        let copy = |it: PartialObjectMeta<ConfigMap>| Copy {
+        let list = api.list_metadata(&ours).await.context("listing the snapshots of its ConfigMaps")?;
+        let snapshot = |it: PartialObjectMeta<ConfigMap>| KeptSnapshot {
             name: it.name_any(),
             source: it.annotations().get(&format!("{PREFIX}{}", marks::KEEPS)).cloned().unwrap_or_default(),
             made: it.creation_timestamp().map(|time| time.0),
         };
-        let mut all: Vec<_> = list.items.into_iter().map(copy).collect();
-        all.sort_by_key(|copy| std::cmp::Reverse(copy.made));
+        let mut all: Vec<_> = list.items.into_iter().map(snapshot).collect();
+        all.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.made));
         Ok(all)
     }
 

@@ -211,9 +211,9 @@ fn start(
     tasks.start("events", events::publish(client.clone(), me.clone(), notices));
     tasks.start(LEASE, lease::hold(client, registration.namespace, registration.release, me, seat, closing));
 
-    let speech = TlsOptions::new(leaf, options.client_ca.clone());
-    let tls = speech.config()?;
-    tasks.start("client-ca", speech.follow(Arc::clone(&tls)));
+    let tls_options = TlsOptions::new(leaf, options.client_ca.clone());
+    let tls = tls_options.config()?;
+    tasks.start("client-ca", tls_options.follow(Arc::clone(&tls)));
     let port = Port::operations(probes, operations(Arc::clone(&guard)));
     // Probes are answered until the process ends.
     let (to_the_end, never) = channel::channel(Lifecycle::Serving);

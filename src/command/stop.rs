@@ -15,7 +15,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{WatchEvent, WatchParams};
-use leader::stop::{self, Step};
+use leader::stop::{self, StopStep};
 use objects::visible;
 use report::stop as report;
 use serde_json::json;
@@ -53,7 +53,7 @@ async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
         let (cluster, view) = (seen.cluster()?, seen.view());
         let step = stop::next(cluster, &view);
         match &step {
-            Step::Stopped => {
+            StopStep::Stopped => {
                 take_off(&seen, replaced.as_deref()).await?;
                 write!(out, "{}", report::stopped(cluster))?;
                 return Ok(Exit::Clean);
@@ -62,7 +62,7 @@ async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
                 writeln!(out, "{}", report::healed(cluster, fewest))?;
                 return Ok(Exit::Refused);
             }
-            Step::Cannot(why) => {
+            StopStep::Cannot(why) => {
                 writeln!(out, "{} cannot be stopped: {}", seen.id, visible(why))?;
                 return Ok(Exit::Refused);
             }
@@ -85,7 +85,7 @@ async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
             return Ok(Exit::Undecided);
         }
         match (act(&seen, &step, &mut replaced).await, &step) {
-            (Ok(()), Step::Leave { to, .. }) => fewest = *to,
+            (Ok(()), StopStep::Leave { to, .. }) => fewest = *to,
             (Ok(()), _) => {}
             (Err(problem), _) => transcript.problem(&problem, out)?,
         }
@@ -93,20 +93,20 @@ async fn go(of: &ClusterArgs, out: &mut impl Write) -> anyhow::Result<Exit> {
     }
 }
 
-async fn act(seen: &ObservedCluster, step: &Step, replaced: &mut Option<String>) -> anyhow::Result<()> {
+async fn act(seen: &ObservedCluster, step: &StopStep, replaced: &mut Option<String>) -> anyhow::Result<()> {
     match step {
-        Step::Record { claims } => record(seen, claims, None).await,
-        Step::Leave { member, claims, to } => {
+        StopStep::Record { claims } => record(seen, claims, None).await,
+        StopStep::Leave { member, claims, to } => {
             // The member's last message is seen only by a watch that is open before the member ends.
             let Some(last) = LeavingPod::of(seen, member).await? else { return Ok(()) };
             leave(seen, *to, replaced).await?;
             ended(seen, claims, last).await
         }
-        Step::Follow { member, claims, .. } => match LeavingPod::of(seen, member).await? {
+        StopStep::Follow { member, claims, .. } => match LeavingPod::of(seen, member).await? {
             Some(last) => ended(seen, claims, last).await,
             None => Ok(()),
         },
-        Step::Stopped | Step::Wait(_) | Step::Cannot(_) => Ok(()),
+        StopStep::Stopped | StopStep::Wait(_) | StopStep::Cannot(_) => Ok(()),
     }
 }
 
@@ -323,10 +323,10 @@ mod tests {
 
     #[test]
     fn words_that_change_are_no_step() {
-        let wait = |why: &str| Step::Wait(why.to_owned()).without_words();
+        let wait = |why: &str| StopStep::Wait(why.to_owned()).without_words();
         assert_eq!(wait("galera-1 is joining for 5 s"), wait("galera-1 is joining for 7 s"));
         let follow = |member: &str, kept: &str| {
-            Step::Follow { member: member.to_owned(), claims: vec![], kept: Some(kept.to_owned()) }
+            StopStep::Follow { member: member.to_owned(), claims: vec![], kept: Some(kept.to_owned()) }
                 .without_words()
         };
         assert_eq!(follow("g-1", "a"), follow("g-1", "b"));

@@ -171,7 +171,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) {
 }
 
 /// Returns the snapshots of ConfigMaps that a new pod needs and that do not exist yet.
-pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
+pub fn snapshots(review: &Review, view: &View<'_>) -> Vec<Value> {
     let new = review.operation == Operation::Create && review.subresource.is_empty();
     let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new) else { return Vec::new() };
     InjectTarget::of(read, &review.namespace, view)

@@ -24,7 +24,7 @@ pub enum Snapshot {
 /// Returns the snapshot of a content of this source, for a cluster.
 pub fn snapshot(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Digest) -> Snapshot {
     let ns = &*cluster.id.namespace;
-    if view.copy_of(ns, source, digest).is_some() {
+    if view.snapshot_of(ns, source, digest).is_some() {
         return Snapshot::There;
     }
     let says = |live: &Revision| live.get(source).is_some_and(|live| live.says_the_same(digest));
@@ -58,7 +58,7 @@ fn made(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest) ->
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": digest.copy_name(source),
+            "name": digest.snapshot_name(source),
             "namespace": cluster.id.namespace,
             "labels": labels,
             "annotations": { format!("{PREFIX}{}", marks::KEEPS): source },

@@ -2,7 +2,7 @@
 //! again.
 //!
 //! Owns: which keys a server container reads ([`sources`]), their digest ([`Contents`], [`Revision`]), and the name of
-//! the snapshot that keeps a revision ([`Digest::copy_name`]). Must not know: clusters, pods that run, or what is done
+//! the snapshot that keeps a revision ([`Digest::snapshot_name`]). Must not know: clusters, pods that run, or what is done
 //! with a revision. Only ConfigMaps with an option file among the keys count; scripts and the like reach pods as they
 //! always did. Two texts with the same meaning are one revision (`galera/options/meaning.rs`).
 
@@ -140,14 +140,14 @@ const LONGEST_NAME: usize = 253;
 
 impl Digest {
     /// Returns the name of the snapshot with this content of a ConfigMap.
-    pub fn copy_name(&self, source: &str) -> String {
+    pub fn snapshot_name(&self, source: &str) -> String {
         let room = LONGEST_NAME - KEEPS.len() - LETTERS;
         let begin: String = source.chars().take(room).collect();
         format!("{begin}{KEEPS}{}", self.0)
     }
 
     /// Returns the content that a snapshot of this name keeps.
-    pub fn of_copy(name: &str) -> Option<Self> {
+    pub fn of_snapshot(name: &str) -> Option<Self> {
         Self::read(name.rsplit_once(KEEPS)?.1)
     }
 
@@ -252,8 +252,8 @@ impl Revision {
     }
 
     /// Returns the names of the snapshots that keep it.
-    pub fn copies(&self) -> impl Iterator<Item = String> {
-        self.iter().map(|(source, digest)| digest.copy_name(source))
+    pub fn snapshots(&self) -> impl Iterator<Item = String> {
+        self.iter().map(|(source, digest)| digest.snapshot_name(source))
     }
 
     /// Returns whether no ConfigMap is read as an option file.
@@ -325,8 +325,8 @@ mod tests {
         let revision = of(&read_by(WHOLE, ""), r#""data":{"a.cnf":"[mysqld]\nport=1\n"}"#).unwrap();
         assert_eq!(Revision::read(&revision.to_string()), Some(revision.clone()));
         let (name, digest) = revision.iter().next().unwrap();
-        assert_eq!(Digest::of_copy(&digest.copy_name(name)), Some(digest.clone()));
-        assert_eq!(digest.copy_name(&"n".repeat(253)).len(), 253);
+        assert_eq!(Digest::of_snapshot(&digest.snapshot_name(name)), Some(digest.clone()));
+        assert_eq!(digest.snapshot_name(&"n".repeat(253)).len(), 253);
         let data = r#""data":{"a.cnf":"[mariadb]\nport = 1\nwsrep_cluster_address=gcomm://a\n"}"#;
         let kept = Contents::of(&map(data));
         assert!(!kept.is(digest) && !Contents::default().is(digest));

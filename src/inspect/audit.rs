@@ -117,7 +117,7 @@ fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind
     all(Kind::StatefulSet, ns, &facts.stateful_sets, any, |it| Object::StatefulSet(Box::new(it)), take);
     all(Kind::Deployment, ns, &facts.deployments, any, |it| Object::Deployment(Box::new(it)), take);
     // A snapshot repeats what its ConfigMap holds or held.
-    let original = |id: &Id| Digest::of_copy(&id.name).is_none();
+    let original = |id: &Id| Digest::of_snapshot(&id.name).is_none();
     all(Kind::ConfigMap, ns, &facts.config_maps, original, Object::ConfigMap, take);
     for (kind, kept) in facts.kept.all() {
         all(kind, ns, kept, any, |it| it, take);

@@ -34,7 +34,7 @@ use facts::view::Id;
 use objects::Kind;
 
 pub use excerpt::Excerpt;
-pub use live::{Found, Live};
+pub use live::{Live, LiveObject};
 pub use unjudged::is_galera;
 
 /// A text to judge, or why there is none.
@@ -60,7 +60,7 @@ pub enum NoText {
 
 /// What a check needs besides its texts.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct CheckOptions<'a> {
     /// The rules that judge.
     pub rulebook: &'a Rulebook,
     pub settings: &'a Settings,
@@ -94,7 +94,7 @@ pub struct Checked {
 #[derive(Debug)]
 pub struct Outcome {
     pub spot: Location,
-    pub object: Named,
+    pub object: NamedObject,
     /// The worst finding, if there is any.
     pub worst: Option<Level>,
     /// Whether the object did not change, so that it was not judged.
@@ -117,7 +117,7 @@ impl Outcome {
 #[derive(Debug)]
 pub struct CheckFinding {
     pub spot: Location,
-    pub object: Option<Named>,
+    pub object: Option<NamedObject>,
     pub what: CheckFindingKind,
     /// The line, without values that could be secret.
     pub excerpt: Option<Excerpt>,
@@ -140,7 +140,7 @@ pub struct Location {
 
 /// An object by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedObject {
     pub kind: Kind,
     pub id: Id,
     /// The object as every message names it, as in "StatefulSet db/galera".
@@ -258,8 +258,8 @@ impl Checked {
 }
 
 /// Judges every document as if it were applied now; with a base, only what changes.
-pub fn run(new: &[Input], base: Option<&[Input]>, question: &Question<'_>) -> Checked {
-    let mut session = CheckSession::new(question);
+pub fn run(new: &[Input], base: Option<&[Input]>, options: &CheckOptions<'_>) -> Checked {
+    let mut session = CheckSession::new(options);
     let items = session.read(new, false);
     match base {
         None => session.judge_as_created(&items),
@@ -272,15 +272,15 @@ pub fn run(new: &[Input], base: Option<&[Input]>, question: &Question<'_>) -> Ch
 }
 
 /// Returns the objects in these texts that a cluster may have, and those that they would read, to look them up there.
-pub fn names(new: &[Input], question: &Question<'_>) -> BTreeSet<(Kind, Id)> {
-    let items = CheckSession::new(question).read(new, false);
+pub fn names(new: &[Input], options: &CheckOptions<'_>) -> BTreeSet<(Kind, Id)> {
+    let items = CheckSession::new(options).read(new, false);
     let own = |item: &Item| item.key().map(|(kind, id)| (kind, id.clone()));
     items.iter().flat_map(|item| own(item).into_iter().chain(live::reads(item))).collect()
 }
 
 /// Judges what these texts would change in a live cluster.
-pub fn run_live(new: &[Input], live: Live<'_>, question: &Question<'_>) -> Checked {
-    let mut session = CheckSession::new(question);
+pub fn run_live(new: &[Input], live: Live<'_>, options: &CheckOptions<'_>) -> Checked {
+    let mut session = CheckSession::new(options);
     let items = session.read(new, false);
     live::judge(&mut session, &items, live);
     session.cleared()

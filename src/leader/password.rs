@@ -114,7 +114,7 @@ pub struct Observed {
 
 /// The next step of a change, for `gatera passwd` to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PasswordStep {
     Wait(String),
     Cannot(String),
     /// Record both passwords in a Secret of the command's own.
@@ -139,19 +139,19 @@ pub enum Step {
 }
 
 /// Returns the next step.
-pub fn next(seen: &Observed, now: Timestamp) -> Step {
+pub fn next(seen: &Observed, now: Timestamp) -> PasswordStep {
     if let Some(why) = &seen.not_now {
-        return Step::Wait(why.clone());
+        return PasswordStep::Wait(why.clone());
     }
     if let Some(why) = seen.cannot() {
-        return Step::Cannot(why);
+        return PasswordStep::Cannot(why);
     }
-    let Some(underway) = &seen.change.underway else { return Step::Begin };
+    let Some(underway) = &seen.change.underway else { return PasswordStep::Begin };
     let target = underway.target;
     if target == Which::Old && !underway.touched && !underway.sealed {
         // No reader ever held the new password. The account is written even if no member accepts it: a statement of
         // another run that adds it may be on its way, and changes nothing once the account was written again.
-        return Step::End(seen.clauses(&[target]));
+        return PasswordStep::End(seen.clauses(&[target]));
     }
     let at = seen.kept.written.as_ref().filter(|(turn, _)| *turn == underway.turn).map(|(_, at)| *at);
     let written = seen.kept.holds == Some(target) && (at.is_some() || underway.sealed);
@@ -160,31 +160,31 @@ pub fn next(seen: &Observed, now: Timestamp) -> Step {
     let (all_hold_it, other) = (written && stale.is_empty(), target.other());
     match () {
         () if !seen.accepts(target) || !all_hold_it && !seen.accepts(other) => {
-            Step::AcceptBoth(seen.clauses(&[target, other]))
+            PasswordStep::AcceptBoth(seen.clauses(&[target, other]))
         }
-        () if !written => Step::Write,
+        () if !written => PasswordStep::Write,
         () if !all_hold_it => restart(&stale, at, now),
-        () if !underway.sealed && seen.accepts(other) => Step::Both,
-        () if !underway.sealed => Step::Seal,
-        () if seen.accepted_anywhere(other) => Step::End(seen.clauses(&[target])),
-        () => Step::Finish,
+        () if !underway.sealed && seen.accepts(other) => PasswordStep::Both,
+        () if !underway.sealed => PasswordStep::Seal,
+        () if seen.accepted_anywhere(other) => PasswordStep::End(seen.clauses(&[target])),
+        () => PasswordStep::Finish,
     }
 }
 
-fn restart(stale: &[&ReadingPod], at: Option<Timestamp>, now: Timestamp) -> Step {
+fn restart(stale: &[&ReadingPod], at: Option<Timestamp>, now: Timestamp) -> PasswordStep {
     // A pod of the restart would be created too early as well.
     if at.is_some_and(|at| now <= at + SETTLED) {
-        return Step::Wait("kubelets are given a few seconds to see the Secret".to_owned());
+        return PasswordStep::Wait("kubelets are given a few seconds to see the Secret".to_owned());
     }
     let workloads: BTreeSet<_> = stale.iter().filter_map(|pod| pod.workload.clone()).collect();
     let pods = stale.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>();
     if workloads.is_empty() {
         let names = pods.join(", ");
-        return Step::Wait(format!(
+        return PasswordStep::Wait(format!(
             "{names} may hold the other password, and no controller restarts it: delete it, and create it again if it is needed"
         ));
     }
-    Step::Restart { workloads, pods }
+    PasswordStep::Restart { workloads, pods }
 }
 
 impl Observed {
@@ -272,7 +272,7 @@ pub fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
         let ways_out: Vec<_> = conditions.iter().map(ToString::to_string).collect();
         return Some([&[view.describe(cluster)][..], &ways_out].concat().join("; "));
     }
-    let candidate = cluster.note.as_ref().and_then(|note| note.next.as_ref());
+    let candidate = cluster.rollout.as_ref().and_then(|record| record.next.as_ref());
     match cluster.bootstrap.pods.first() {
         _ if cluster.rolls() => {
             Some(format!("a rollout of its template is under way ({})", view.count(cluster)))

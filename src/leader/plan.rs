@@ -1,6 +1,6 @@
 //! What the leader does next: a pure function of the view.
 //!
-//! Owns: [`Step`] and [`next`]. Must not know: clients; `reconcile.rs` applies the steps. A step that is done is not
+//! Owns: [`LeaderStep`] and [`next`]. Must not know: clients; `reconcile.rs` applies the steps. A step that is done is not
 //! planned again, so in steady state there is nothing to do and no API call is made. `plan/bootstrap.rs` decides when
 //! the bootstrap node is removed, `plan/warrant.rs` which objects may be deleted that the view does not show.
 
@@ -24,11 +24,11 @@ use rollout::Configure;
 
 pub use incremental::IncrementalPlanner;
 pub use scheduler::StepScheduler;
-pub use warrant::{Found, Warrant, is_marked, warrant};
+pub use warrant::{LookedUp, Warrant, is_marked, warrant};
 
 /// One step of the plan, which the leader carries out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum LeaderStep {
     /// Write the marks of a cluster that holds data.
     Mark(Mark),
     /// Write a new option file for a member that runs.
@@ -74,7 +74,7 @@ pub enum Step {
     Announce(Announcement),
 }
 
-impl Step {
+impl LeaderStep {
     /// Returns whether the step deletes or restarts something, or decides what does; such a step begins only if it still
     /// follows from the world.
     pub fn destroys(&self) -> bool {
@@ -123,7 +123,7 @@ impl Step {
 }
 
 /// Prints what the step does, for logs that name the object beside it.
-impl fmt::Display for Step {
+impl fmt::Display for LeaderStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mark(Mark { bootstrap: None, .. }) => f.write_str("record that the cluster holds data"),
@@ -183,7 +183,7 @@ impl Finish {
 
     /// Returns the mark that records the end of the clean-up.
     pub fn mark(&self) -> Mark {
-        let bootstrap = Some(Removal::Done.note(&self.uid));
+        let bootstrap = Some(Removal::Done.record(&self.uid));
         Mark { id: self.id.clone(), uid: self.uid.clone(), version: String::new(), bootstrap }
     }
 }
@@ -208,7 +208,7 @@ impl Mark {
 
     fn with(cluster: &Cluster, removal: &Removal) -> Self {
         let mark = Self::of(cluster);
-        Self { bootstrap: Some(removal.note(&mark.uid)), ..mark }
+        Self { bootstrap: Some(removal.record(&mark.uid)), ..mark }
     }
 }
 
@@ -229,27 +229,32 @@ impl Announcement {
 }
 
 /// Returns all steps that are due, always in the same order: by namespace, then by name.
-pub fn next(view: &View<'_>) -> Vec<Step> {
+pub fn next(view: &View<'_>) -> Vec<LeaderStep> {
     view.world.clusters().flat_map(|cluster| of(cluster, view)).chain(no_longer_adopted(view)).collect()
 }
 
 /// Returns whether this step of a cluster still follows from the view.
-pub fn still_due(step: &Step, view: &View<'_>) -> bool {
+pub fn still_due(step: &LeaderStep, view: &View<'_>) -> bool {
     let Id { namespace, name } = step.cluster();
     view.cluster(&namespace, &name).is_some_and(|cluster| of(cluster, view).contains(step))
 }
 
 /// Returns the Events about clusters that the settings no longer adopt. Their number is limited, because an editor of a
 /// namespace can write the mark on any number of StatefulSets.
-fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = Step> {
+fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = LeaderStep> {
     let current = view.freshness == Freshness::Current;
     view.no_longer_adopted().filter(move |_| current).take(MOST_NO_LONGER_GUARDED).map(|(id, uid)| {
         let note = format!("{}; {}", once_guarded::SAYS, once_guarded::instead(id));
-        Step::Announce(Announcement { id: id.clone(), uid: uid.to_owned(), reason: NO_LONGER_GUARDED, note })
+        LeaderStep::Announce(Announcement {
+            id: id.clone(),
+            uid: uid.to_owned(),
+            reason: NO_LONGER_GUARDED,
+            note,
+        })
     })
 }
 
-fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
+fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<LeaderStep> {
     let ns = &*cluster.id.namespace;
     let view = &view.of_namespace(ns);
     // Members of a deleted StatefulSet are not created again, so nothing is planned for them.
@@ -266,31 +271,31 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
         Stage::Absent | Stage::LeftAlone(_) | Stage::Removed | Stage::Going(_, None) => {}
         Stage::Kept(why) => {
             let note = format!("the bootstrap node stays: {why}");
-            steps.push(Step::Announce(Announcement::about(cluster, KEPT, note)));
+            steps.push(LeaderStep::Announce(Announcement::about(cluster, KEPT, note)));
         }
         Stage::Going(_, Some(step)) => {
-            marks &= !matches!(*step, Step::Mark(_));
+            marks &= !matches!(*step, LeaderStep::Mark(_));
             steps.push(*step);
         }
     }
     if marks {
-        steps.insert(0, Step::Mark(Mark::of(cluster)));
+        steps.insert(0, LeaderStep::Mark(Mark::of(cluster)));
     }
     let outdated = inject::outdated(cluster, view).into_iter();
-    steps.extend(outdated.map(|(pod, text)| Step::Address {
+    steps.extend(outdated.map(|(pod, text)| LeaderStep::Address {
         pod: Id::new(&cluster.id.namespace, &pod.name),
         uid: pod.uid.clone(),
         text,
     }));
     let outdated = inject::identity::outdated(cluster, view).into_iter();
-    steps.extend(outdated.map(|(pod, is)| Step::Identity {
+    steps.extend(outdated.map(|(pod, is)| LeaderStep::Identity {
         pod: Id::new(&cluster.id.namespace, &pod.name),
         uid: pod.uid.clone(),
         is: is.to_owned(),
     }));
     steps.extend(rollout::stage(cluster, view).step());
     if identity::asks(cluster, view) {
-        steps.push(Step::Ask { id: cluster.id.clone(), uid: cluster.workload.metadata.uid.clone() });
+        steps.push(LeaderStep::Ask { id: cluster.id.clone(), uid: cluster.workload.metadata.uid.clone() });
     }
     steps
 }

@@ -21,7 +21,7 @@ mod steps;
 pub use by_hand::starts_by_the_step;
 pub use pod::{at_revision, member_pod};
 pub use reader::{NoReader, reader_pod};
-pub use steps::{Step, Want, next, next_in_turn};
+pub use steps::{RecoveryStep, Want, next, next_in_turn};
 
 use engine::grant::serves;
 use facts::view::{Cluster, Member, State, View};

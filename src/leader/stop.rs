@@ -17,7 +17,7 @@ use objects::Kind;
 
 /// The next step of a stop, for `gatera stop` to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum StopStep {
     /// Nothing: no member is left.
     Stopped,
     Wait(String),
@@ -42,7 +42,7 @@ pub enum Step {
     },
 }
 
-impl Step {
+impl StopStep {
     /// Returns the step without the texts that change while nothing happens.
     #[must_use]
     pub fn without_words(&self) -> Self {
@@ -57,7 +57,7 @@ impl Step {
 }
 
 /// Returns the next step.
-pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
+pub fn next(cluster: &Cluster, view: &View<'_>) -> StopStep {
     let recorded =
         |name: &String| cluster.claims.iter().any(|claim| claim.name == *name && claim.stopped.is_some());
     if let Some(pod) = cluster.leaving.first() {
@@ -65,23 +65,23 @@ pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
         // A member that was removed before the stop is not one of those that are stopped.
         let stopped = ordinal.map_or_else(Vec::new, |it| claims(cluster, it)).into_iter();
         let claims = stopped.filter(recorded).collect();
-        return Step::Follow { member: pod.name.clone(), claims, kept: node_away(pod, view) };
+        return StopStep::Follow { member: pod.name.clone(), claims, kept: node_away(pod, view) };
     }
-    let Some(last) = cluster.members.last() else { return Step::Stopped };
+    let Some(last) = cluster.members.last() else { return StopStep::Stopped };
     if let Some(owner) = driver::of(&cluster.workload) {
-        return Step::Cannot(format!("{owner} drives it, and its operator would start it again"));
+        return StopStep::Cannot(format!("{owner} drives it, and its operator would start it again"));
     }
     if let Some(why) = cannot(cluster, view) {
-        return Step::Cannot(why);
+        return StopStep::Cannot(why);
     }
     if let Some(step) = not_now(cluster, view) {
         return step;
     }
     let all = || cluster.members.iter().flat_map(|member| claims(cluster, member.ordinal));
     if all().any(|name| !recorded(&name)) {
-        return Step::Record { claims: all().filter(|name| !recorded(name)).collect() };
+        return StopStep::Record { claims: all().filter(|name| !recorded(name)).collect() };
     }
-    Step::Leave {
+    StopStep::Leave {
         member: last.name.clone(),
         claims: claims(cluster, last.ordinal),
         to: cluster.workload.replicas() - 1,
@@ -185,18 +185,18 @@ fn released(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 }
 
 /// Returns what the stop waits for, or why waiting does not help.
-fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Step> {
+fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<StopStep> {
     if view.state(cluster) == State::Unknown || !cluster.members.iter().all(Member::ready) {
         let ways_out: Vec<_> = condition::matters(cluster, view).iter().map(ToString::to_string).collect();
         let all = [&[view.describe(cluster)][..], &ways_out].concat();
-        return Some(Step::Wait(all.join("; ")));
+        return Some(StopStep::Wait(all.join("; ")));
     }
     if cluster.rolls() {
-        return Some(Step::Wait("a rollout of its template is under way".to_owned()));
+        return Some(StopStep::Wait("a rollout of its template is under way".to_owned()));
     }
     let pod = cluster.bootstrap.pods.first().map(|pod| &pod.name)?;
     Some(match bootstrap::kept_by_more_than_time(cluster, view) {
-        Some(why) => Step::Cannot(format!("{pod}, its bootstrap node, still exists and stays: {why}")),
-        None => Step::Wait(format!("{pod} still exists; the guard removes it when no member needs it")),
+        Some(why) => StopStep::Cannot(format!("{pod}, its bootstrap node, still exists and stays: {why}")),
+        None => StopStep::Wait(format!("{pod} still exists; the guard removes it when no member needs it")),
     })
 }

@@ -57,7 +57,7 @@ const NAMES: &[&str] = &[
     "whenScaled",
 ];
 /// Keys below which all values are private, under any name.
-const FREE: &[&str] = &["volumeAttributes", "options", "parameters", "nodeSelector", "flexVolume", "csi"];
+const PRIVATE: &[&str] = &["volumeAttributes", "options", "parameters", "nodeSelector", "flexVolume", "csi"];
 /// Annotations of the guard that hold whole scripts, which every release contains.
 const SCRIPTS: &[&str] = &["script", "start-script", "my-cnf"];
 /// The placeholder for a text that is not shown.
@@ -75,7 +75,7 @@ fn at(key: &str, value: &Value) -> Value {
         Value::Object(fields) if key == "annotations" => marks(fields),
         // Selectors and labels are how objects find each other.
         Value::Object(fields) if matches!(key, "labels" | "matchLabels") => plain(fields),
-        Value::Object(fields) if FREE.contains(&key) => {
+        Value::Object(fields) if PRIVATE.contains(&key) => {
             Value::Object(fields.keys().map(|key| (visible(key), json!(TEXT))).collect())
         }
         Value::Object(fields) => {

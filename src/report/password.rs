@@ -6,7 +6,7 @@ use std::mem;
 
 use facts::view::Cluster;
 use facts::way_out::Command;
-use leader::password::{Change, Observed, Step, Which};
+use leader::password::{Change, Observed, PasswordStep, Which};
 use objects::visible;
 
 /// A change of a password that a person is asked to confirm.
@@ -18,7 +18,7 @@ pub struct Proposed<'a> {
     pub goes_back: bool,
     /// Whether `--keep-old` was given.
     pub keeps_old: bool,
-    pub step: &'a Step,
+    pub step: &'a PasswordStep,
 }
 
 /// Returns what will be done.
@@ -66,14 +66,14 @@ pub fn proposal(cluster: &Cluster, it: &Proposed<'_>) -> String {
 }
 
 /// Returns what is being done.
-pub fn says(step: &Step, account: &str, held_back: Option<&str>) -> String {
+pub fn says(step: &PasswordStep, account: &str, held_back: Option<&str>) -> String {
     let text = match step {
-        Step::Wait(what) => format!("waiting: {what}"),
-        Step::Cannot(why) => why.clone(),
-        Step::Begin => "writing down both passwords in a Secret of the command's own".to_owned(),
-        Step::AcceptBoth(_) => format!("MariaDB: {account} accepts the old and the new password"),
-        Step::Write => "writing the Secret".to_owned(),
-        Step::Restart { workloads, pods } => {
+        PasswordStep::Wait(what) => format!("waiting: {what}"),
+        PasswordStep::Cannot(why) => why.clone(),
+        PasswordStep::Begin => "writing down both passwords in a Secret of the command's own".to_owned(),
+        PasswordStep::AcceptBoth(_) => format!("MariaDB: {account} accepts the old and the new password"),
+        PasswordStep::Write => "writing the Secret".to_owned(),
+        PasswordStep::Restart { workloads, pods } => {
             let workloads: Vec<_> = workloads.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
             let held_back = held_back.map(|why| format!("; {why}")).unwrap_or_default();
             format!(
@@ -82,19 +82,19 @@ pub fn says(step: &Step, account: &str, held_back: Option<&str>) -> String {
                 pods.join(", ")
             )
         }
-        Step::Both | Step::Seal => {
+        PasswordStep::Both | PasswordStep::Seal => {
             "noting that the other password is about to end: after that, --abort is too late".to_owned()
         }
-        Step::End(_) => format!("MariaDB: {account} accepts the other password no longer"),
-        Step::Finish => "removing the mark, and the Secret of the command's own".to_owned(),
+        PasswordStep::End(_) => format!("MariaDB: {account} accepts the other password no longer"),
+        PasswordStep::Finish => "removing the mark, and the Secret of the command's own".to_owned(),
     };
     visible(&text)
 }
 
 /// Returns the step without texts that change while nothing happens.
-pub fn without_words(step: &Step, says: &str) -> String {
+pub fn without_words(step: &PasswordStep, says: &str) -> String {
     let kind = format!("{:?}", mem::discriminant(step));
-    if matches!(step, Step::Wait(_)) { kind } else { kind + says }
+    if matches!(step, PasswordStep::Wait(_)) { kind } else { kind + says }
 }
 
 /// Returns why nothing is done; `own` is the Secret of a change that is under way.

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 use engine::grant::{DataLoss, Newer, rows};
 use facts::galera::start_report::Position;
 use facts::view::{Cluster, View};
-use leader::recovery::Step;
+use leader::recovery::RecoveryStep;
 use objects::visible;
 
 /// Returns a line for each member.
@@ -42,9 +42,9 @@ pub fn serves(cluster: &Cluster, view: &View<'_>) -> String {
 }
 
 /// Returns what will be done next.
-pub fn proposal(cluster: &Cluster, step: &Step) -> String {
+pub fn proposal(cluster: &Cluster, step: &RecoveryStep) -> String {
     match step {
-        Step::Ask { member, at, loss, .. } => start(cluster, member, at, loss.as_deref()),
+        RecoveryStep::Ask { member, at, loss, .. } => start(cluster, member, at, loss.as_deref()),
         step => {
             format!("next step: {}\nYou are asked again before a member starts the cluster.\n", says(step))
         }
@@ -152,32 +152,32 @@ pub fn back(cluster: &Cluster, without: &[String]) -> String {
 }
 
 /// Returns what is being done.
-pub fn says(step: &Step) -> String {
+pub fn says(step: &RecoveryStep) -> String {
     let text = match step {
-        Step::Wait(what) => format!("waiting: {what}"),
-        Step::Scale { to } => {
+        RecoveryStep::Wait(what) => format!("waiting: {what}"),
+        RecoveryStep::Scale { to } => {
             format!("setting the replicas to {to}, back to the number before gatera stop, step by step")
         }
-        Step::Create { member, why, .. } => format!("{member}: creating its pod, {why}"),
-        Step::Read { member, .. } => {
+        RecoveryStep::Create { member, why, .. } => format!("{member}: creating its pod, {why}"),
+        RecoveryStep::Read { member, .. } => {
             format!("{member}: its pod does not run, so another pod reads its data")
         }
-        Step::StopReading { member, reader, .. } => {
+        RecoveryStep::StopReading { member, reader, .. } => {
             format!("{member}: deleting {reader}, the pod that was to read its data")
         }
-        Step::Restart { member, why, .. } => format!("{member}: re-creating its pod, {why}"),
-        Step::Ask { member, at, .. } => {
+        RecoveryStep::Restart { member, why, .. } => format!("{member}: re-creating its pod, {why}"),
+        RecoveryStep::Ask { member, at, .. } => {
             format!("{member}: asking the guard whether it may start the cluster from {at}")
         }
-        Step::TakeBack(why) => format!("taking back the request: {why}"),
-        Step::Finish { without } if without.is_empty() => {
+        RecoveryStep::TakeBack(why) => format!("taking back the request: {why}"),
+        RecoveryStep::Finish { without } if without.is_empty() => {
             "every member is Ready: removing the request".to_owned()
         }
-        Step::Finish { without } => {
+        RecoveryStep::Finish { without } => {
             format!("every member but {} is Ready: removing the request", without.join(", "))
         }
-        Step::Serves => "waiting: the others are not Ready yet".to_owned(),
-        Step::Cannot(_) | Step::ByHand(_) | Step::Refuse { .. } => String::new(),
+        RecoveryStep::Serves => "waiting: the others are not Ready yet".to_owned(),
+        RecoveryStep::Cannot(_) | RecoveryStep::ByHand(_) | RecoveryStep::Refuse { .. } => String::new(),
     };
     visible(&text)
 }

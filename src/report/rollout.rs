@@ -13,7 +13,7 @@ use objects::visible;
 
 /// A snapshot of a ConfigMap that members read, or have read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copy {
+pub struct KeptSnapshot {
     pub name: String,
     /// The ConfigMap that it is a snapshot of.
     pub source: String,
@@ -61,40 +61,40 @@ pub fn status(cluster_status: &ClusterStatus<'_>) -> String {
 
 /// Returns what a revision is to a cluster, as one word.
 fn word(cluster: &Cluster, revision: &Revision) -> Option<&'static str> {
-    let note = cluster.note.as_ref()?;
+    let record = cluster.rollout.as_ref()?;
     match () {
-        () if note.next.as_ref().is_some_and(|next| next.revision == *revision) => Some("new"),
-        () if note.good == *revision => Some("good"),
-        () if note.stopped.as_ref().is_some_and(|it| it.revision == *revision) => Some("failed"),
+        () if record.next.as_ref().is_some_and(|next| next.revision == *revision) => Some("new"),
+        () if record.good == *revision => Some("good"),
+        () if record.stopped.as_ref().is_some_and(|it| it.revision == *revision) => Some("failed"),
         () => None,
     }
 }
 
 /// Returns the snapshots, newest first, what each one is now, and which members run it.
-pub fn history(cluster: &Cluster, copies: &[Copy]) -> String {
+pub fn history(cluster: &Cluster, snapshots: &[KeptSnapshot]) -> String {
     let mut text = String::new();
-    for copy in copies {
-        let is = |revision: &Revision| revision.copies().any(|name| name == copy.name);
+    for snapshot in snapshots {
+        let is = |revision: &Revision| revision.snapshots().any(|name| name == snapshot.name);
         let runs = cluster
             .members
             .iter()
             .filter(|it| it.pod.as_ref().is_some_and(|pod| pod.revision.as_ref().is_some_and(is)));
         let runs: Vec<_> = runs.map(|it| &*it.name).collect();
         let mut words = Vec::new();
-        if let Some(note) = &cluster.note {
-            words.extend(is(&note.good).then_some("good"));
-            words.extend(note.next.as_ref().is_some_and(|it| is(&it.revision)).then_some("new"));
-            words.extend(note.stopped.as_ref().is_some_and(|it| is(&it.revision)).then_some("failed"));
+        if let Some(record) = &cluster.rollout {
+            words.extend(is(&record.good).then_some("good"));
+            words.extend(record.next.as_ref().is_some_and(|it| is(&it.revision)).then_some("new"));
+            words.extend(record.stopped.as_ref().is_some_and(|it| is(&it.revision)).then_some("failed"));
         }
         words.extend(cluster.live.as_ref().is_ok_and(is).then_some("in the ConfigMap"));
-        let made = copy.made.map(|made| made.to_string()).unwrap_or_default();
-        let digest = copy.name.rsplit('-').next().unwrap_or_default();
+        let made = snapshot.made.map(|made| made.to_string()).unwrap_or_default();
+        let digest = snapshot.name.rsplit('-').next().unwrap_or_default();
         let runs = if runs.is_empty() { String::new() } else { format!("  run by {}", runs.join(", ")) };
-        let line = format!("{}={digest}  {made}  {}{runs}", copy.source, words.join(", "));
+        let line = format!("{}={digest}  {made}  {}{runs}", snapshot.source, words.join(", "));
         text.push_str(visible(&line).trim_end());
         text.push('\n');
     }
-    if copies.is_empty() {
+    if snapshots.is_empty() {
         text.push_str("no snapshots are kept\n");
     }
     text

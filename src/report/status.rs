@@ -142,7 +142,7 @@ fn membership(behind: &[&str]) -> PlanStep {
 fn configuration(cluster_status: &ClusterStatus<'_>) -> PlanStep {
     use rollout::Stage;
     let Id { namespace, name } = &cluster_status.cluster.id;
-    let given_up = cluster_status.cluster.note.as_ref().and_then(|it| it.stopped.as_ref());
+    let given_up = cluster_status.cluster.rollout.as_ref().and_then(|it| it.stopped.as_ref());
     let (status, says) = match (&cluster_status.configuration, given_up) {
         (Stage::Absent, _) => (SKIPPED, "members read no option file from a ConfigMap".to_owned()),
         (Stage::Settled, _) => (COMPLETE, String::new()),

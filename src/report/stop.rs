@@ -1,7 +1,7 @@
 //! An orderly stop as text: what will be done, what is being done, and how to start the cluster again.
 
 use facts::view::{Cluster, View};
-use leader::stop::Step;
+use leader::stop::StopStep;
 use objects::visible;
 
 /// Returns the text that announces a stop before it begins.
@@ -17,16 +17,18 @@ pub fn proposal(cluster: &Cluster, view: &View<'_>) -> String {
 }
 
 /// Returns the line that reports this step; empty: there is nothing to report.
-pub fn says(step: &Step) -> String {
+pub fn says(step: &StopStep) -> String {
     let text = match step {
-        Step::Wait(what) => format!("waiting: {what}"),
-        Step::Record { .. } => {
+        StopStep::Wait(what) => format!("waiting: {what}"),
+        StopStep::Record { .. } => {
             "recording on the members' claims that they are about to be stopped".to_owned()
         }
-        Step::Leave { member, to, .. } => format!("{member}: leaving (replicas: {to})"),
-        Step::Follow { member, kept: None, .. } => format!("{member}: waiting until it is gone"),
-        Step::Follow { member, kept: Some(why), .. } => format!("{member}: waiting until it is gone; {why}"),
-        Step::Stopped | Step::Cannot(_) => String::new(),
+        StopStep::Leave { member, to, .. } => format!("{member}: leaving (replicas: {to})"),
+        StopStep::Follow { member, kept: None, .. } => format!("{member}: waiting until it is gone"),
+        StopStep::Follow { member, kept: Some(why), .. } => {
+            format!("{member}: waiting until it is gone; {why}")
+        }
+        StopStep::Stopped | StopStep::Cannot(_) => String::new(),
     };
     visible(&text)
 }

@@ -2,7 +2,7 @@
 //! they are. In small worlds; `forged_live.rs` has the attack on a control plane.
 
 use facts::view::{Id, RemovalTarget};
-use leader::plan::{self, Finish, Found, Step, Warrant};
+use leader::plan::{self, Finish, LeaderStep, LookedUp, Warrant};
 use objects::{Kind, Object, Reader};
 use serde_json::{Value, json};
 
@@ -284,7 +284,7 @@ fn in_doubt_a_config_map_stays() {
         ),
         ("a pod of another owner", Some(map(json!({}))), Ok(pod()), stays("Pod theirs reads it")),
     ] {
-        let found = Found { map, readers };
+        let found = LookedUp { map, readers };
         assert_eq!(small.judged(&finish, &finish.rest[1], &found), warrant, "{case}");
     }
 }
@@ -321,7 +321,7 @@ fn a_clean_up_rests_where_gatera_only_looks() {
             kept(&small),
             format!("namespace db is in mode {mode}, in which gatera removes and restarts nothing")
         );
-        assert!(small.look(plan::next).iter().all(|step| matches!(step, Step::Announce(_))));
+        assert!(small.look(plan::next).iter().all(|step| matches!(step, LeaderStep::Announce(_))));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use facts::view::{Freshness, RemovalTarget, View, World};
 use gatera::rulebook;
-use leader::plan::{self, Announcement, Finish, Found, Mark, PendingDeletion, Step, Warrant};
+use leader::plan::{self, Announcement, Finish, LeaderStep, LookedUp, Mark, PendingDeletion, Warrant};
 use objects::{Kind, Object, Reader};
 use serde_json::{Value, json};
 
@@ -90,14 +90,14 @@ impl Small {
     }
 
     /// Carries out the first planned step.
-    pub(super) fn step(&mut self) -> Option<Step> {
-        let step = self.look(plan::next).into_iter().find(|step| !matches!(step, Step::Announce(_)))?;
+    pub(super) fn step(&mut self) -> Option<LeaderStep> {
+        let step = self.look(plan::next).into_iter().find(|step| !matches!(step, LeaderStep::Announce(_)))?;
         self.apply(&step);
         Some(step)
     }
 
     /// Carries out each planned step this many times, until nothing is planned.
-    pub(super) fn run(&mut self, times: usize) -> Vec<Step> {
+    pub(super) fn run(&mut self, times: usize) -> Vec<LeaderStep> {
         let mut done = Vec::new();
         while let Some(step) = self.step() {
             (1..times).for_each(|_| self.apply(&step));
@@ -107,26 +107,29 @@ impl Small {
         done
     }
 
-    fn apply(&mut self, step: &Step) {
+    fn apply(&mut self, step: &LeaderStep) {
         match step {
-            Step::Mark(mark) => self.mark(mark),
-            Step::Address { pod, uid, text } => {
+            LeaderStep::Mark(mark) => self.mark(mark),
+            LeaderStep::Address { pod, uid, text } => {
                 let pod = self.object("Pod", &pod.name).unwrap();
                 assert_eq!(uid_of(pod), uid);
                 pod["metadata"]["annotations"]["gatera.dev/my-cnf"] = json!(text);
             }
-            Step::Condemn(it) => self.condemn(it),
-            Step::Delete(it) => self.delete(it),
-            Step::Correct { events, mark } => {
+            LeaderStep::Condemn(it) => self.condemn(it),
+            LeaderStep::Delete(it) => self.delete(it),
+            LeaderStep::Correct { events, mark } => {
                 for reported in events {
                     self.tell(reported);
                 }
                 self.mark(mark);
             }
-            Step::Finish(it) => self.finish(it),
-            Step::Announce(reported) => self.tell(reported),
+            LeaderStep::Finish(it) => self.finish(it),
+            LeaderStep::Announce(reported) => self.tell(reported),
             // In this model no member reports its cluster (`identity.rs`) or changes its configuration (`rollout.rs`).
-            Step::Ask { .. } | Step::Identity { .. } | Step::Configure(_) | Step::Evict { .. } => {}
+            LeaderStep::Ask { .. }
+            | LeaderStep::Identity { .. }
+            | LeaderStep::Configure(_)
+            | LeaderStep::Evict { .. } => {}
         }
     }
 
@@ -165,10 +168,10 @@ impl Small {
             Object::ConfigMap(map) => map,
             other => panic!("{other:?}"),
         });
-        self.judged(finish, target, &Found { map, readers: Ok(readers.collect()) })
+        self.judged(finish, target, &LookedUp { map, readers: Ok(readers.collect()) })
     }
 
-    pub(super) fn judged(&self, finish: &Finish, target: &RemovalTarget, found: &Found) -> Warrant {
+    pub(super) fn judged(&self, finish: &Finish, target: &RemovalTarget, found: &LookedUp) -> Warrant {
         self.look(|view| {
             let cluster = view.cluster(&finish.id.namespace, &finish.id.name).unwrap();
             plan::warrant(cluster, view, finish, target, found)
@@ -259,20 +262,22 @@ fn bump(object: &mut Value) {
 }
 
 /// Describes a step in a few words.
-pub(super) fn word(step: &Step) -> String {
+pub(super) fn word(step: &LeaderStep) -> String {
     let all =
         |targets: &[RemovalTarget]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match step {
-        Step::Mark(mark) => format!("mark {}", mark.bootstrap.as_deref().unwrap_or("data")),
-        Step::Address { pod, .. } => format!("address {}", pod.name),
-        Step::Condemn(it) => format!("mark {}", it.target),
-        Step::Delete(it) => format!("delete {}", it.target),
-        Step::Correct { mark, .. } => format!("correct {}", mark.bootstrap.as_deref().unwrap_or("nothing")),
-        Step::Finish(it) => format!("finish {}", all(&it.rest)),
-        Step::Announce(reported) => format!("tell {}", reported.reason),
-        Step::Ask { .. } => "ask".to_owned(),
-        Step::Configure(it) => format!("configure {}", it.note.text()),
-        Step::Evict { pod, .. } => format!("evict {pod}"),
-        Step::Identity { is, .. } => format!("tell a pod that it is {is}"),
+        LeaderStep::Mark(mark) => format!("mark {}", mark.bootstrap.as_deref().unwrap_or("data")),
+        LeaderStep::Address { pod, .. } => format!("address {}", pod.name),
+        LeaderStep::Condemn(it) => format!("mark {}", it.target),
+        LeaderStep::Delete(it) => format!("delete {}", it.target),
+        LeaderStep::Correct { mark, .. } => {
+            format!("correct {}", mark.bootstrap.as_deref().unwrap_or("nothing"))
+        }
+        LeaderStep::Finish(it) => format!("finish {}", all(&it.rest)),
+        LeaderStep::Announce(reported) => format!("tell {}", reported.reason),
+        LeaderStep::Ask { .. } => "ask".to_owned(),
+        LeaderStep::Configure(it) => format!("configure {}", it.record.text()),
+        LeaderStep::Evict { pod, .. } => format!("evict {pod}"),
+        LeaderStep::Identity { is, .. } => format!("tell a pod that it is {is}"),
     }
 }

@@ -12,7 +12,7 @@ use facts::settings::Settings;
 use facts::view::View;
 use gatera::rulebook;
 use inspect::audit;
-use inspect::check::{self, CheckFindingKind, Input, Level, Question};
+use inspect::check::{self, CheckFindingKind, CheckOptions, Input, Level};
 use objects::Kind;
 use serde_json::Value;
 
@@ -89,7 +89,7 @@ fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
         others.enumerate().map(|(number, it)| input(&format!("{number}.yaml"), &it)).collect();
     files.push(input(THIS, object));
     let question =
-        Question { rulebook: rulebook(), settings, namespace: NAMESPACE, now: scene::now(), rules: &[] };
+        CheckOptions { rulebook: rulebook(), settings, namespace: NAMESPACE, now: scene::now(), rules: &[] };
     let checked = check::run(&files, None, &question);
     let of_this = checked.findings.iter().filter(|finding| *finding.spot.file == *THIS);
     let said = of_this.filter_map(|finding| match &finding.what {

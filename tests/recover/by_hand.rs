@@ -4,7 +4,7 @@
 use facts::settings::Settings;
 use facts::view::View;
 use jiff::SignedDuration;
-use leader::recovery::{self, Step, Want};
+use leader::recovery::{self, RecoveryStep, Want};
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn with(members: [&str; 3], template: &Value) -> Scene {
     Scene { members, stateful_set: json!({ "spec": { "template": template } }), ..Scene::default() }
 }
 
-fn next(scene: &Scene, want: &Want) -> Step {
+fn next(scene: &Scene, want: &Want) -> RecoveryStep {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
@@ -55,31 +55,31 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
                 let mut scene = with(members, &template);
                 let want = Want { all, ..Want::default() };
                 assert!(
-                    matches!(next(&scene, &want), Step::ByHand(_)),
+                    matches!(next(&scene, &want), RecoveryStep::ByHand(_)),
                     "{what} {members:?}: {:?}",
                     next(&scene, &want)
                 );
                 // The right to start was granted before the template was changed.
                 scene.stateful_set["metadata"]["annotations"] = granted.clone();
-                assert!(matches!(next(&scene, &want), Step::TakeBack(_)), "{what} {members:?}");
+                assert!(matches!(next(&scene, &want), RecoveryStep::TakeBack(_)), "{what} {members:?}");
             }
         }
     }
     // That the members were stopped in order makes no difference.
     let stopped = Scene { replicas: Some(0), ended: vec![363, 360, 351], ..with(["absent"; 3], &bitnamis) };
-    assert!(matches!(next(&stopped, &Want { all: true, ..Want::default() }), Step::ByHand(_)));
+    assert!(matches!(next(&stopped, &Want { all: true, ..Want::default() }), RecoveryStep::ByHand(_)));
     // Deleting the pods by scaling would delete their claims.
     let mut deletes = with(["starting", "absent", "absent"], &bitnamis);
     deletes.stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({ "whenScaled": "Delete" });
-    let Step::Cannot(why) = next(&deletes, &Want::default()) else {
+    let RecoveryStep::Cannot(why) = next(&deletes, &Want::default()) else {
         panic!("{:?}", next(&deletes, &Want::default()))
     };
     assert!(why.contains("whenScaled is Delete"), "{why}");
     // Where a member serves, or none ever held data, none of this is said.
-    assert_eq!(next(&with(["ready", "absent", "absent"], &bitnamis), &Want::default()), Step::Serves);
+    assert_eq!(next(&with(["ready", "absent", "absent"], &bitnamis), &Want::default()), RecoveryStep::Serves);
     let new =
         Scene { data: "none".into(), claims: false, ..with(["starting", "absent", "absent"], &bitnamis) };
-    assert!(matches!(next(&new, &Want::default()), Step::Cannot(_)));
+    assert!(matches!(next(&new, &Want::default()), RecoveryStep::Cannot(_)));
     let text = reads(&with(["starting", "absent", "absent"], &bitnamis), &Want::default(), 0);
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("by_hand", text);
@@ -122,7 +122,7 @@ fn who_starts_keeps_its_node() {
         unreadable: vec!["pod-2".to_owned()],
         ..Want::default()
     };
-    let Step::Ask { node, .. } = next(&down, &lost) else { panic!("{:?}", next(&down, &lost)) };
+    let RecoveryStep::Ask { node, .. } = next(&down, &lost) else { panic!("{:?}", next(&down, &lost)) };
     assert_eq!(node.as_deref(), Some("node-0"));
     let text = reads(&down, &Want::default(), 0);
     assert_eq!(text, format!("waiting: {STATEFUL_SET}-2: its pod does not run: {says}"));

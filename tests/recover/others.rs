@@ -3,7 +3,7 @@
 use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
-use leader::recovery::{self, Step, Want};
+use leader::recovery::{self, RecoveryStep, Want};
 use serde_json::json;
 
 use super::{OTHER, at};
@@ -49,7 +49,7 @@ fn who_copies_from_nobody_is_made_anew() {
         let pod = format!("{STATEFUL_SET}-0");
         let step = recovery::next(cluster, &view, &Want::default(), SignedDuration::ZERO);
         (
-            matches!(step, Step::Restart { member, .. } if member == pod),
+            matches!(step, RecoveryStep::Restart { member, .. } if member == pod),
             engine::grant::restarts(cluster, &pod, &view),
         )
     };
@@ -97,7 +97,7 @@ fn who_is_in_another_cluster_is_reported_and_not_waited_for() {
         "{STATEFUL_SET}-1, {STATEFUL_SET}-2 are Synced in another cluster than the recorded one, and may hold rows that the others lack: \
          gatera explain G04, \"A member in another cluster\", explains how to compare the tables and keep the right one"
     );
-    assert_eq!(says(&at(ID, 363), false), Step::Cannot(why));
+    assert_eq!(says(&at(ID, 363), false), RecoveryStep::Cannot(why));
     let away = [1, 2].map(|ordinal| format!("{STATEFUL_SET}-{ordinal}")).to_vec();
-    assert_eq!(says("ready", true), Step::Finish { without: away }, "the first one serves");
+    assert_eq!(says("ready", true), RecoveryStep::Finish { without: away }, "the first one serves");
 }

@@ -8,7 +8,7 @@ use facts::marks::recovery::Recovery;
 use facts::settings::Settings;
 use facts::view::View;
 use jiff::{SignedDuration, Timestamp};
-use leader::recovery::{self, Step, Want};
+use leader::recovery::{self, RecoveryStep, Want};
 
 use super::model::{Does, FRESH, Pod, Reader, State};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET};
@@ -26,12 +26,12 @@ impl State {
         let moves = self.forms().is_some() || self.pods.iter().flatten().any(|pod| pod.does == Does::Gives);
         let still = if moves { 0 } else { 30 + 300 * i64::from(patient) };
         match recovery::next(cluster, &view, want, SignedDuration::from_secs(still)) {
-            Step::Serves
+            RecoveryStep::Serves
                 if self.pods.iter().all(|pod| pod.as_ref().is_some_and(|pod| pod.does == Does::Serves)) =>
             {
                 return Ok(None);
             }
-            Step::Finish { without } => {
+            RecoveryStep::Finish { without } => {
                 let held = |name: &String| self.does(ordinal(name)) == Some(Does::Held);
                 assert!(without.iter().all(held), "{self:?}");
                 (after.granted, after.kept) = (None, false);
@@ -40,27 +40,27 @@ impl State {
                 }
                 return Ok((after != *self).then_some(after));
             }
-            Step::Serves | Step::Wait(_) => {}
-            Step::Scale { .. } => panic!("nobody changes its replicas: {self:?}"),
-            Step::Create { ordinal, .. } => {
+            RecoveryStep::Serves | RecoveryStep::Wait(_) => {}
+            RecoveryStep::Scale { .. } => panic!("nobody changes its replicas: {self:?}"),
+            RecoveryStep::Create { ordinal, .. } => {
                 let ordinal = usize::try_from(ordinal).unwrap();
                 after.pods[ordinal].get_or_insert_with(|| self.fresh(ordinal));
             }
-            Step::Read { member, .. } => {
+            RecoveryStep::Read { member, .. } => {
                 after.pods[ordinal(&member)].as_mut().unwrap().read = Some(Reader::Runs);
             }
-            Step::StopReading { member, .. } => {
+            RecoveryStep::StopReading { member, .. } => {
                 let pod = after.pods[ordinal(&member)].as_mut().unwrap();
                 assert!(pod.does != Does::Held || self.serves(), "it is still needed: {self:?}");
                 pod.read = None;
             }
-            Step::Restart { member, .. } => {
+            RecoveryStep::Restart { member, .. } => {
                 if let Some(pod) = &mut after.pods[ordinal(&member)] {
                     assert!(!pod.does.serves(), "{member} serves, and is made anew: {self:?}");
                     pod.does = Does::Leaves;
                 }
             }
-            Step::Ask { member, at, node, loss } => {
+            RecoveryStep::Ask { member, at, node, loss } => {
                 assert_eq!(loss, None, "{self:?}");
                 let until: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
                 let kept = node.is_some();
@@ -70,8 +70,8 @@ impl State {
                 }
                 (after.granted, after.kept) = (Some((ordinal(&member), at.seqno)), kept);
             }
-            Step::TakeBack(_) => (after.granted, after.kept) = (None, false),
-            step @ (Step::Refuse { .. } | Step::Cannot(_) | Step::ByHand(_)) => {
+            RecoveryStep::TakeBack(_) => (after.granted, after.kept) = (None, false),
+            step @ (RecoveryStep::Refuse { .. } | RecoveryStep::Cannot(_) | RecoveryStep::ByHand(_)) => {
                 return Err(format!("{step:?}"));
             }
         }

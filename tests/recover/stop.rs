@@ -6,7 +6,7 @@ use facts::view::View;
 use gatera::rulebook;
 use jiff::SignedDuration;
 use leader::recovery::{self, Want};
-use leader::stop::{self, Step};
+use leader::stop::{self, StopStep};
 use report::stop as report;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn members(words: [&str; 3]) -> Scene {
 }
 
 /// Returns the next step.
-fn next(scene: &Scene) -> Step {
+fn next(scene: &Scene) -> StopStep {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
@@ -32,8 +32,8 @@ fn says(scene: &Scene) -> String {
     let view = View::new(&world, scene::now(), &settings);
     let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
     match stop::next(cluster, &view) {
-        Step::Stopped => report::stopped(cluster),
-        Step::Cannot(why) => why,
+        StopStep::Stopped => report::stopped(cluster),
+        StopStep::Cannot(why) => why,
         step => report::proposal(cluster, &view) + &report::says(&step),
     }
 }
@@ -162,7 +162,7 @@ fn the_guard_permits_what_the_commands_do() {
         }) {
             let scene =
                 Scene { replicas: Some(replicas), ended, parallel, ..members([does(0), does(1), does(2)]) };
-            if let Step::Leave { member, to, .. } = next(&scene) {
+            if let StopStep::Leave { member, to, .. } = next(&scene) {
                 let kept = usize::try_from(replicas).unwrap();
                 assert_eq!((member, to), (format!("{STATEFUL_SET}-{to}"), replicas - 1), "{scene:?}");
                 assert!(scene.members[..kept].iter().all(|it| it == "ready"), "{scene:?}");
@@ -175,7 +175,8 @@ fn the_guard_permits_what_the_commands_do() {
             let view = View::new(&world, scene::now(), &settings);
             let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
             let want = Want { all: true, ..Want::default() };
-            if let recovery::Step::Scale { to } = recovery::next(cluster, &view, &want, SignedDuration::ZERO)
+            if let recovery::RecoveryStep::Scale { to } =
+                recovery::next(cluster, &view, &want, SignedDuration::ZERO)
             {
                 assert!(permits(&scene, to), "to {to}: {scene:?}");
                 scaled += 1;

@@ -3,7 +3,7 @@
 use facts::settings::Settings;
 use facts::view::{Freshness, Id, View, World};
 use inspect::status::ClusterStatus;
-use leader::plan::Step;
+use leader::plan::LeaderStep;
 use leader::plan::rollout::{self, Stage};
 use objects::{Kind, Unreadable};
 use serde_json::{Value, json};
@@ -182,13 +182,15 @@ impl Situation {
         };
         let done = match step.as_deref() {
             None => String::new(),
-            Some(Step::Configure(it)) => {
+            Some(LeaderStep::Configure(it)) => {
                 let reported: Vec<_> =
                     it.events.iter().map(|it| format!(" tell {}: {}", it.reason, it.note)).collect();
-                format!("note {} after {}s{}", it.note.text(), it.patience.as_secs(), reported.concat())
+                format!("note {} after {}s{}", it.record.text(), it.patience.as_secs(), reported.concat())
             }
-            Some(Step::Evict { pod, patience, .. }) => format!("evict {pod} after {}s", patience.as_secs()),
-            Some(Step::Announce(it)) => format!("tell {}: {}", it.reason, it.note),
+            Some(LeaderStep::Evict { pod, patience, .. }) => {
+                format!("evict {pod} after {}s", patience.as_secs())
+            }
+            Some(LeaderStep::Announce(it)) => format!("tell {}: {}", it.reason, it.note),
             Some(other) => panic!("{other:?}"),
         };
         (short(&says), short(&done))

@@ -116,7 +116,7 @@ pub fn copy(text: &str) -> (String, Value) {
     let map = json!({ "metadata": { "name": SOURCE }, "data": data }).to_string();
     let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &map) else { panic!("it is one") };
     let digest = Contents::of(&map).digest(SOURCE, &Keys::ALL).unwrap().expect("an option file");
-    let (name, keeps) = (digest.copy_name(SOURCE), json!({ "gatera.dev/keeps": SOURCE }));
+    let (name, keeps) = (digest.snapshot_name(SOURCE), json!({ "gatera.dev/keeps": SOURCE }));
     let metadata = json!({ "name": name, "namespace": NAMESPACE, "annotations": keeps });
     let copy = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data });
     (format!("{SOURCE}={digest}"), copy)

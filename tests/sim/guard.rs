@@ -169,7 +169,7 @@ impl Guard {
         }
         let incoming = review::read(body.as_bytes(), origin, rulebook().kinds())
             .expect("an API server writes readable reviews");
-        self.look(index, now, |view| inject::copies(&incoming.review, view))
+        self.look(index, now, |view| inject::snapshots(&incoming.review, view))
     }
 
     /// Answers one review, from text to answer. `reachable`: the API server accepts the guard's own writes.

@@ -254,7 +254,7 @@ impl Sim {
         let broken = self.guard.look(index, now, |view| {
             let cluster = view.world.clusters().next()?;
             let stage = rollout::stage(cluster, view);
-            let good = cluster.note.as_ref().map(|note| &note.good);
+            let good = cluster.rollout.as_ref().map(|note| &note.good);
             let runs = cluster.members.iter().filter_map(|it| it.pod.as_ref()?.revision.as_ref());
             match stage {
                 Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => {

@@ -13,7 +13,7 @@ use facts::marks::{self, PREFIX};
 use facts::view::{Id, RemovalTarget, View};
 use leader::plan::identity::{self, Concluded};
 use leader::plan::rollout::Configure;
-use leader::plan::{self, Announcement, Finish, Found, Mark, PendingDeletion, Step, Warrant};
+use leader::plan::{self, Announcement, Finish, LeaderStep, LookedUp, Mark, PendingDeletion, Warrant};
 use objects::{ConfigMap, Kind, Object, Reader};
 use serde_json::{Value, json};
 
@@ -62,27 +62,27 @@ impl Sim {
     }
 
     /// Carries out a step at the API server; the error says why it did nothing.
-    fn effect(&mut self, step: &Step) -> Result<(), String> {
+    fn effect(&mut self, step: &LeaderStep) -> Result<(), String> {
         match step {
-            Step::Mark(it) => self.write_mark(it),
-            Step::Address { pod, uid, text } => {
+            LeaderStep::Mark(it) => self.write_mark(it),
+            LeaderStep::Address { pod, uid, text } => {
                 self.annotate(Kind::Pod, &pod.name, uid, "", marks::MY_CNF, Some(text))
             }
-            Step::Ask { id, uid } => self.ask_members(id, uid),
-            Step::Identity { pod, uid, is } => {
+            LeaderStep::Ask { id, uid } => self.ask_members(id, uid),
+            LeaderStep::Identity { pod, uid, is } => {
                 self.annotate(Kind::Pod, &pod.name, uid, "", marks::IDENTITY, Some(is))
             }
-            Step::Configure(it) => self.configure_members(it),
-            Step::Evict { pod, uid: wanted, .. } => {
+            LeaderStep::Configure(it) => self.configure_members(it),
+            LeaderStep::Evict { pod, uid: wanted, .. } => {
                 let there = self.store.get(Kind::Pod, pod).is_some_and(|it| uid(it) == wanted);
                 if !there {
                     return Err("it is another pod by now".to_owned());
                 }
                 self.evict(super::guard::OWN_USER, pod).map_err(|refusal| refusal.words)
             }
-            Step::Condemn(it) => self.set_removing(it, Some(&it.owner)),
-            Step::Delete(it) => self.delete_condemned(it),
-            Step::Correct { mark, events } => {
+            LeaderStep::Condemn(it) => self.set_removing(it, Some(&it.owner)),
+            LeaderStep::Delete(it) => self.delete_condemned(it),
+            LeaderStep::Correct { mark, events } => {
                 for reported in events {
                     self.tell_everybody(reported);
                 }
@@ -92,8 +92,8 @@ impl Sim {
                     None => self.annotate(Kind::StatefulSet, &id.name, uid, version, marks::BOOTSTRAP, None),
                 }
             }
-            Step::Finish(it) => self.finish(it),
-            Step::Announce(reported) => {
+            LeaderStep::Finish(it) => self.finish(it),
+            LeaderStep::Announce(reported) => {
                 self.tell_everybody(reported);
                 Ok(())
             }
@@ -103,8 +103,8 @@ impl Sim {
     /// Writes the snapshots that a recorded configuration names, and then the record.
     fn configure_members(&mut self, it: &Configure) -> Result<(), String> {
         let (index, now) = (self.guard.leader, self.agenda.now);
-        let next = it.note.next.iter().map(|next| &next.revision);
-        for revision in next.chain([&it.note.good]) {
+        let next = it.record.next.iter().map(|next| &next.revision);
+        for revision in next.chain([&it.record.good]) {
             for (source, digest) in revision.iter() {
                 let copy = self.guard.look(index, now, |view| {
                     let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
@@ -112,7 +112,7 @@ impl Sim {
                 });
                 match copy {
                     Some(Snapshot::Make(copy)) => self.make_copy(copy),
-                    Some(Snapshot::Lost) if *revision != it.note.good => {
+                    Some(Snapshot::Lost) if *revision != it.record.good => {
                         return Err("it has changed".to_owned());
                     }
                     _ => {}
@@ -128,7 +128,7 @@ impl Sim {
             &it.uid,
             "",
             marks::CONFIGURATION,
-            Some(&it.note.text()),
+            Some(&it.record.text()),
         )
     }
 
@@ -218,7 +218,7 @@ impl Sim {
     }
 
     /// Returns the ConfigMap as it is now, and everything that may read it.
-    fn look_up(&self, target: &RemovalTarget) -> Found {
+    fn look_up(&self, target: &RemovalTarget) -> LookedUp {
         let map = self.store.get(target.kind, &target.name).filter(|_| target.kind == Kind::ConfigMap);
         let map: Option<ConfigMap> =
             map.and_then(|it| match Object::read(Kind::ConfigMap, &it.to_string()) {
@@ -229,7 +229,7 @@ impl Sim {
         let kinds = [Kind::Pod, Kind::StatefulSet, Kind::Deployment].into_iter();
         let all = kinds.flat_map(|kind| of(kind).into_iter().map(move |it| (kind.name(), it.to_string())));
         let readers = all.map(|(kind, it)| Reader::read(kind, &it).unwrap()).collect();
-        Found { map, readers: Ok(readers) }
+        LookedUp { map, readers: Ok(readers) }
     }
 
     /// Asks the Ready servers for their cluster's id, as their probes report it, and writes down the conclusion.
@@ -276,18 +276,18 @@ impl Sim {
 }
 
 /// Describes a step in a few words.
-fn brief(step: &Step) -> String {
+fn brief(step: &LeaderStep) -> String {
     match step {
-        Step::Mark(it) => format!("Mark {}", it.bootstrap.as_deref().unwrap_or("data")),
-        Step::Address { pod, .. } => format!("Address of {}", pod.name),
-        Step::Ask { .. } => "Ask".to_owned(),
-        Step::Identity { pod, is, .. } => format!("Identity of {}: {is}", pod.name),
-        Step::Configure(it) => format!("Configure {}", it.note.text()),
-        Step::Evict { pod, .. } => format!("Evict {pod}"),
-        Step::Condemn(it) => format!("Condemn {}", it.target),
-        Step::Delete(it) => format!("Delete {}", it.target),
-        Step::Correct { .. } => "Correct".to_owned(),
-        Step::Finish(_) => "Finish".to_owned(),
-        Step::Announce(reported) => format!("Tell {}", reported.reason),
+        LeaderStep::Mark(it) => format!("Mark {}", it.bootstrap.as_deref().unwrap_or("data")),
+        LeaderStep::Address { pod, .. } => format!("Address of {}", pod.name),
+        LeaderStep::Ask { .. } => "Ask".to_owned(),
+        LeaderStep::Identity { pod, is, .. } => format!("Identity of {}: {is}", pod.name),
+        LeaderStep::Configure(it) => format!("Configure {}", it.record.text()),
+        LeaderStep::Evict { pod, .. } => format!("Evict {pod}"),
+        LeaderStep::Condemn(it) => format!("Condemn {}", it.target),
+        LeaderStep::Delete(it) => format!("Delete {}", it.target),
+        LeaderStep::Correct { .. } => "Correct".to_owned(),
+        LeaderStep::Finish(_) => "Finish".to_owned(),
+        LeaderStep::Announce(reported) => format!("Tell {}", reported.reason),
     }
 }

@@ -128,7 +128,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let (decision, reservations) = judge(guard, review, &known).await;
     let view = known.after(&reservations);
     let wanted = if endpoint == Endpoint::Mutate && decision.allowed() && !review.dry_run {
-        inject::copies(review, &view)
+        inject::snapshots(review, &view)
     } else {
         Vec::new()
     };

@@ -11,14 +11,14 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 
 /// A configuration, and its origin.
-pub(super) struct Found {
+pub(super) struct ClientConfig {
     pub(super) config: Config,
     /// The context and the files, for error messages.
     pub(super) origin: String,
 }
 
 /// Returns the configuration from this file, or from where kubectl would look; for this context, or for the current one.
-pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> anyhow::Result<Found> {
+pub(super) async fn find(named: Option<&Path>, context: Option<&str>) -> anyhow::Result<ClientConfig> {
     let files = match named {
         Some(path) => vec![path.to_owned()],
         None => of_the_environment(),
@@ -46,17 +46,17 @@ fn usual() -> Option<PathBuf> {
 }
 
 /// Returns the configuration of a pod, which has a service account instead of a file.
-fn in_a_pod(home: Option<PathBuf>) -> anyhow::Result<Found> {
+fn in_a_pod(home: Option<PathBuf>) -> anyhow::Result<ClientConfig> {
     let home =
         home.map_or("there is no home folder".to_owned(), |it| format!("{} does not exist", it.display()));
     // Which part of a service account is missing does not matter to a person outside of the cluster.
     let config = Config::incluster().map_err(|_| {
         anyhow!("there is no kubeconfig: --kubeconfig and KUBECONFIG are not given, and {home}; this is not a pod with a service account, either")
     })?;
-    Ok(Found { config, origin: "the pod's service account".to_owned() })
+    Ok(ClientConfig { config, origin: "the pod's service account".to_owned() })
 }
 
-async fn read(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<Found> {
+async fn read(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<ClientConfig> {
     let shown = files.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(" and ");
     let mut merged = Kubeconfig::default();
     for path in files {
@@ -73,7 +73,7 @@ async fn read(files: &[PathBuf], context: Option<&str>) -> anyhow::Result<Found>
     let origin = format!("context {} of {shown}", wanted.as_deref().unwrap_or_default());
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     match Config::from_custom_kubeconfig(merged, &options).await {
-        Ok(config) => Ok(Found { config, origin }),
+        Ok(config) => Ok(ClientConfig { config, origin }),
         Err(KubeconfigError::CurrentContextNotSet) => {
             Err(anyhow!("{shown} has no current context; choose one with --context: {known}"))
         }

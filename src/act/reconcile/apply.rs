@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use leader::plan::{Announcement, Mark, PendingDeletion, Step};
+use leader::plan::{Announcement, LeaderStep, Mark, PendingDeletion};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -23,18 +23,18 @@ use crate::act::guard::FIELD_MANAGER;
 use crate::act::watch::resource;
 
 /// Carries out one step.
-pub(super) async fn step(context: &StepContext, step: &Step) -> kube::Result<Done> {
+pub(super) async fn step(context: &StepContext, step: &LeaderStep) -> kube::Result<Done> {
     let client = &context.client;
     match step {
-        Step::Mark(it) => mark(client, it).await?,
-        Step::Address { pod, uid, text } => annotate_addresses(client, pod, uid, text).await?,
-        Step::Ask { id, uid } => return identity::record_identity(context, id, uid).await,
-        Step::Identity { pod, uid, is } => identity::annotate_identity(client, pod, uid, is).await?,
-        Step::Configure(it) => return configure::configure(context, step, it).await,
-        Step::Evict { id, pod, uid, .. } => return configure::evict(context, id, pod, uid).await,
-        Step::Condemn(it) => set_removing(client, it, Some(&it.owner)).await?,
-        Step::Delete(it) => delete(client, it).await?,
-        Step::Correct { events, mark: note } => {
+        LeaderStep::Mark(it) => mark(client, it).await?,
+        LeaderStep::Address { pod, uid, text } => annotate_addresses(client, pod, uid, text).await?,
+        LeaderStep::Ask { id, uid } => return identity::record_identity(context, id, uid).await,
+        LeaderStep::Identity { pod, uid, is } => identity::annotate_identity(client, pod, uid, is).await?,
+        LeaderStep::Configure(it) => return configure::configure(context, step, it).await,
+        LeaderStep::Evict { id, pod, uid, .. } => return configure::evict(context, id, pod, uid).await,
+        LeaderStep::Condemn(it) => set_removing(client, it, Some(&it.owner)).await?,
+        LeaderStep::Delete(it) => delete(client, it).await?,
+        LeaderStep::Correct { events, mark: note } => {
             for event in events {
                 announce(client, event).await?;
             }
@@ -44,8 +44,8 @@ pub(super) async fn step(context: &StepContext, step: &Step) -> kube::Result<Don
                 remove_bootstrap_mark(client, note).await?;
             }
         }
-        Step::Finish(it) => return finish::finish(context, step, it).await,
-        Step::Announce(event) => announce(client, event).await?,
+        LeaderStep::Finish(it) => return finish::finish(context, step, it).await,
+        LeaderStep::Announce(event) => announce(client, event).await?,
     }
     Ok(Done::Yes)
 }

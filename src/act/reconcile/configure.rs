@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use leader::plan::rollout::{self, Configure};
-use leader::plan::{Announcement, Step};
+use leader::plan::{Announcement, LeaderStep};
 use serde_json::{Value, json};
 
 use super::apply::{annotate, announce};
@@ -25,10 +25,14 @@ use crate::act::telemetry::chain;
 const UNUSED_SNAPSHOTS_KEPT: usize = 5;
 
 /// Makes the snapshots that the record names and that are missing, then writes the record.
-pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure) -> kube::Result<Done> {
+pub(super) async fn configure(
+    context: &StepContext,
+    step: &LeaderStep,
+    it: &Configure,
+) -> kube::Result<Done> {
     let (client, ns) = (&context.client, &it.id.namespace);
-    let next = it.note.next.iter().map(|next| &next.revision);
-    for revision in next.chain([&it.note.good]) {
+    let next = it.record.next.iter().map(|next| &next.revision);
+    for revision in next.chain([&it.record.good]) {
         for (source, digest) in revision.iter() {
             let copy = context.look(|view| {
                 let cluster = view.cluster(ns, &it.id.name)?;
@@ -37,12 +41,12 @@ pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure
             match copy {
                 Some(Snapshot::Make(value)) => {
                     if let Some(refused) =
-                        refused(make(client, ns, value).await, it, &digest.copy_name(source))?
+                        refused(make(client, ns, value).await, it, &digest.snapshot_name(source))?
                     {
                         return Ok(refused);
                     }
                 }
-                Some(Snapshot::Lost) if *revision != it.note.good => {
+                Some(Snapshot::Lost) if *revision != it.record.good => {
                     return Ok(Done::NotNow(format!("ConfigMap {source} has changed")));
                 }
                 _ => {}
@@ -57,15 +61,15 @@ pub(super) async fn configure(context: &StepContext, step: &Step, it: &Configure
     }
     let known = context.look(|view| {
         let cluster = view.cluster(ns, &it.id.name)?;
-        Some((cluster.workload.metadata.resource_version.clone(), cluster.note.is_some()))
+        Some((cluster.workload.metadata.resource_version.clone(), cluster.rollout.is_some()))
     });
-    let ((version, has_record), text) = (known.unwrap_or_default(), it.note.text());
+    let ((version, has_record), text) = (known.unwrap_or_default(), it.record.text());
     let api: Api<StatefulSet> = Api::namespaced(client.clone(), ns);
     annotate(&api, &it.id.name, &it.uid, &version, marks::CONFIGURATION, Some(&text)).await?;
     // Before the first record there was nothing to keep, and an API server lists the snapshots of one cluster by looking at all
     // ConfigMaps of its namespace.
-    if has_record && it.note.next.is_none() {
-        sweep(context, &it.id, &it.note).await?;
+    if has_record && it.record.next.is_none() {
+        sweep(context, &it.id, &it.record).await?;
     }
     Ok(Done::Yes)
 }
@@ -99,14 +103,14 @@ fn first_line(error: &kube::Error) -> String {
 }
 
 /// Deletes the snapshots that neither the record nor a pod names, except for the newest [`UNUSED_SNAPSHOTS_KEPT`].
-async fn sweep(context: &StepContext, id: &Id, note: &RolloutRecord) -> kube::Result<()> {
+async fn sweep(context: &StepContext, id: &Id, record: &RolloutRecord) -> kube::Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &id.namespace);
     let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, id.name));
     let mut all: Vec<_> = api.list_metadata(&ours).await?.items;
     let used = context.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name);
         let run = cluster.iter().flat_map(|it| it.pods()).filter_map(|pod| pod.revision.as_ref());
-        run.chain(note.revisions()).flat_map(|it| it.copies().collect::<Vec<_>>()).collect::<Vec<_>>()
+        run.chain(record.revisions()).flat_map(|it| it.snapshots().collect::<Vec<_>>()).collect::<Vec<_>>()
     });
     all.retain(|map| !used.contains(&map.name_any()));
     all.sort_by_key(|map| std::cmp::Reverse(map.creation_timestamp()));

@@ -6,7 +6,7 @@
 use facts::view::{Id, RemovalTarget};
 use kube::Client;
 use kube::api::ListParams;
-use leader::plan::{self, Finish, Found, PendingDeletion, Step, Warrant};
+use leader::plan::{self, Finish, LeaderStep, LookedUp, PendingDeletion, Warrant};
 use objects::{Kind, Meta, Reader};
 
 use crate::act::api::Fault;
@@ -21,7 +21,7 @@ use super::{Done, StepContext};
 const MOST_READER_BYTES: usize = 8 << 20;
 
 /// Deletes the objects that may be deleted, publishes Events about what became of each, and records the end of the clean-up.
-pub(super) async fn finish(context: &StepContext, step: &Step, it: &Finish) -> kube::Result<Done> {
+pub(super) async fn finish(context: &StepContext, step: &LeaderStep, it: &Finish) -> kube::Result<Done> {
     let client = &context.client;
     let mut left = it.left.clone();
     for target in &it.rest {
@@ -71,7 +71,7 @@ async fn unmark(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Met
 }
 
 /// Looks up a ConfigMap and everything that may read it, or the Deployments of the namespace if the target is a Deployment.
-async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> kube::Result<Found> {
+async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> kube::Result<LookedUp> {
     let map = if target.kind == Kind::ConfigMap {
         config_maps::get(client, &Id::new(namespace, &target.name)).await?
     } else {
@@ -90,10 +90,10 @@ async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> ku
         }
         match readers(client, namespace, &target.name, (kind, api, plural)).await? {
             Ok(readers) => all.extend(readers),
-            Err(why) => return Ok(Found { map, readers: Err(why) }),
+            Err(why) => return Ok(LookedUp { map, readers: Err(why) }),
         }
     }
-    Ok(Found { map, readers: unreadable.map_or(Ok(all), Err) })
+    Ok(LookedUp { map, readers: unreadable.map_or(Ok(all), Err) })
 }
 
 /// Lists the objects of one kind that read this ConfigMap, or that create objects which may; or returns why they are unknown.

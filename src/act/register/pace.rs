@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The period in which writes are counted, and the longest pause.
-const WINDOW: Duration = Duration::from_secs(60);
-/// The number of writes within [`WINDOW`] that need no pause: a person who experiments does not wait, and two writers that
+const COUNTED_PERIOD: Duration = Duration::from_secs(60);
+/// The number of writes within [`COUNTED_PERIOD`] that need no pause: a person who experiments does not wait, and two writers that
 /// compete reach it within seconds.
-const FREE: usize = 100;
+const UNPAUSED_WRITES: usize = 100;
 /// The first pause between two writes.
-const FIRST: Duration = super::LOOK;
+const FIRST_PAUSE: Duration = super::LOOK;
 
 /// The writes of the last minute, and the pause that follows from them.
 #[derive(Debug, Default)]
@@ -27,24 +27,25 @@ pub(super) struct Pace {
 impl Pace {
     /// Returns how long the next write has to wait: not for long if there are no entries, because then nothing is guarded.
     pub(super) fn wait(&self, now: Duration, empty: bool) -> Duration {
-        let pause = if empty { self.pause.min(FIRST) } else { self.pause };
+        let pause = if empty { self.pause.min(FIRST_PAUSE) } else { self.pause };
         let due = self.writes.back().map_or(Duration::ZERO, |last| *last + pause);
         due.saturating_sub(now)
     }
 
-    /// Records a write. After [`FREE`] writes within a minute the pause is [`FIRST`], and each further write doubles it.
+    /// Records a write. After [`UNPAUSED_WRITES`] writes within a minute the pause is [`FIRST_PAUSE`], and each further write doubles it.
     pub(super) fn wrote(&mut self, now: Duration) {
         self.rest(now);
-        self.writes.retain(|write| now.saturating_sub(*write) < WINDOW);
+        self.writes.retain(|write| now.saturating_sub(*write) < COUNTED_PERIOD);
         self.writes.push_back(now);
-        if !self.pause.is_zero() || self.writes.len() >= FREE {
-            self.pause = (self.pause * 2).clamp(FIRST, WINDOW);
+        if !self.pause.is_zero() || self.writes.len() >= UNPAUSED_WRITES {
+            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, COUNTED_PERIOD);
         }
     }
 
     /// Resets the pace if the other writer has stopped: nothing had to be written for a minute after the pause.
     pub(super) fn rest(&mut self, now: Duration) {
-        let over = self.writes.back().is_none_or(|last| now.saturating_sub(*last) > self.pause + WINDOW);
+        let over =
+            self.writes.back().is_none_or(|last| now.saturating_sub(*last) > self.pause + COUNTED_PERIOD);
         if over {
             *self = Self::default();
         }
@@ -121,15 +122,15 @@ mod tests {
                 now = next;
             }
             for first in &writes {
-                let within = writes.iter().filter(|it| **it >= *first && **it < *first + WINDOW).count();
-                let looks = usize::try_from(WINDOW.as_secs() / FIRST.as_secs()).unwrap();
-                prop_assert!(within <= FREE + looks, "{within} writes in the minute after {first:?}");
+                let within = writes.iter().filter(|it| **it >= *first && **it < *first + COUNTED_PERIOD).count();
+                let looks = usize::try_from(COUNTED_PERIOD.as_secs() / FIRST_PAUSE.as_secs()).unwrap();
+                prop_assert!(within <= UNPAUSED_WRITES + looks, "{within} writes in the minute after {first:?}");
             }
             if entries == Entries::Deleted {
                 entries = Entries::Empty;
             }
             let mut stopped = now;
-            while stopped <= now + WINDOW + super::super::LOOK && entries != Entries::Ours {
+            while stopped <= now + COUNTED_PERIOD + super::super::LOOK && entries != Entries::Ours {
                 look(&mut entries, &mut pace, stopped, &mut writes);
                 stopped += super::super::LOOK;
             }
@@ -140,17 +141,17 @@ mod tests {
     #[test]
     fn pauses_grow_to_a_minute_and_end_with_the_contest() {
         let (mut pace, mut now, mut waits) = (Pace::default(), Duration::from_secs(7), Vec::new());
-        for _ in 1..FREE + 6 {
+        for _ in 1..UNPAUSED_WRITES + 6 {
             pace.wrote(now);
             waits.push(pace.wait(now, false).as_secs());
-            assert!(pace.wait(now, true) <= FIRST, "nothing is guarded");
+            assert!(pace.wait(now, true) <= FIRST_PAUSE, "nothing is guarded");
             now += pace.wait(now, false);
         }
-        assert_eq!(waits[FREE - 2..], [0, 5, 10, 20, 40, 60, 60]);
+        assert_eq!(waits[UNPAUSED_WRITES - 2..], [0, 5, 10, 20, 40, 60, 60]);
         assert!(pace.news() && !pace.news(), "once");
-        pace.rest(now + WINDOW);
+        pace.rest(now + COUNTED_PERIOD);
         assert!(pace.contested());
-        pace.rest(now + WINDOW + Duration::from_secs(1));
+        pace.rest(now + COUNTED_PERIOD + Duration::from_secs(1));
         assert!(!pace.contested() && pace.wait(now, false).is_zero());
     }
 }

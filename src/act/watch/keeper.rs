@@ -30,7 +30,7 @@ const AT_MOST_EVERY: Duration = Duration::from_millis(1);
 /// The pause after a World, as a multiple of the time that building it took: building takes at most a fifth of the time.
 const REST: u32 = 4;
 /// The shortest interval at which kinds with objects that had no room are listed again.
-const AGAIN: Duration = Duration::from_secs(60);
+const RELIST_INTERVAL: Duration = Duration::from_secs(60);
 
 /// One list and watch, and the objects that it holds.
 pub(super) struct Source {
@@ -137,7 +137,7 @@ impl Keeper {
         for id in &late {
             self.facts.cannot_read(Kind::ConfigMap, id.clone(), LATE);
         }
-        if self.looked.elapsed() >= AGAIN {
+        if self.looked.elapsed() >= RELIST_INTERVAL {
             self.looked = Instant::now();
             let kinds = self.facts.that_may_fit();
             for source in self.sources.iter().filter(|it| kinds.contains(&it.kind)) {

@@ -24,7 +24,7 @@ use crate::act::guard::Guard;
 use crate::act::telemetry::{chain, repeated};
 
 /// The interval at which the Events of a member that is not Ready are listed at first: a recovery waits for its reports.
-const EVERY: Duration = Duration::from_secs(10);
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// The number of listings at that interval. After them it grows.
 const EAGER: u32 = 4;
 /// The longest interval between two listings for the same member.
@@ -115,7 +115,7 @@ fn event(event: Event) -> Option<MemberEvent> {
 
 /// Lists the Events of members that are not Ready or are missing, while there are any, and sends them to the keeper.
 pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Sender<(usize, Message)>) {
-    let mut look = interval(EVERY);
+    let mut look = interval(LOOK_INTERVAL);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut pauses: HashMap<WatchedRun, ListingPause> = HashMap::new();
     loop {
@@ -126,7 +126,7 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Send
             let first = if run.about == Topic::Creation { MISSING_POD_DELAY } else { Duration::ZERO };
             let rest = pauses.entry(run.clone()).or_insert_with(|| ListingPause {
                 until: Instant::now() + first,
-                pause: EVERY,
+                pause: LOOK_INTERVAL,
                 looks: 0,
             });
             if Instant::now() < rest.until {
@@ -138,7 +138,7 @@ pub(super) async fn listen(client: Client, guard: Arc<Guard>, sender: mpsc::Send
                 rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
             }
             let listing = events_of(&client, run.about, &namespace, &run.uid);
-            let error = match timeout(EVERY, listing).await {
+            let error = match timeout(LOOK_INTERVAL, listing).await {
                 // Index 0 has no meaning here: these Events belong to no source of the keeper.
                 Ok(Ok(events)) => {
                     if sender.send((0, Message::MemberEvents(run.about, events))).await.is_err() {

@@ -27,7 +27,7 @@ const PAGE_DEADLINE: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(10);
 /// The number of objects in the first page. API servers hold a whole page in memory, so the number grows only while pages
 /// are small.
-const FIRST: u32 = 64;
+const FIRST_LIMIT: u32 = 64;
 /// The largest number of objects in a page.
 const MOST: u32 = 500;
 /// The size of a page in bytes below which the next page has more objects; above four times this size it has fewer.
@@ -82,7 +82,7 @@ struct Page {
 impl Pages {
     /// Prepares a list. The first request is sent by `next`.
     pub(crate) fn of(client: &Client, url: String, params: ListParams) -> Self {
-        let (client, params) = (client.clone(), params.limit(FIRST));
+        let (client, params) = (client.clone(), params.limit(FIRST_LIMIT));
         Self { client, url, params, metadata_only: false, page: None, version: None }
     }
 
@@ -182,11 +182,12 @@ mod tests {
 
     #[test]
     fn pages_grow_while_they_are_small_and_shrink_when_they_are_large() {
-        let small = std::iter::successors(Some(FIRST), |limit| Some(next_limit(*limit, 1000)));
+        let small = std::iter::successors(Some(FIRST_LIMIT), |limit| Some(next_limit(*limit, 1000)));
         assert_eq!(small.take(5).collect::<Vec<_>>(), [64, 128, 256, 500, 500]);
         // Objects of a megabyte and a half.
-        let large =
-            std::iter::successors(Some(FIRST), |limit| Some(next_limit(*limit, *limit as usize * 1_500_000)));
+        let large = std::iter::successors(Some(FIRST_LIMIT), |limit| {
+            Some(next_limit(*limit, *limit as usize * 1_500_000))
+        });
         assert_eq!(large.take(8).collect::<Vec<_>>(), [64, 32, 16, 8, 4, 2, 2, 2]);
     }
 }

@@ -17,7 +17,7 @@ impl<'a> RawObject<'a> {
     /// Reads the name and version. Fails if the text is not an object of Kubernetes.
     pub(super) fn of(text: &'a str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
-        struct Named {
+        struct ObjectHead {
             metadata: Metadata,
         }
         #[derive(Deserialize)]
@@ -27,7 +27,8 @@ impl<'a> RawObject<'a> {
             namespace: Option<String>,
             resource_version: Option<String>,
         }
-        let Named { metadata: Metadata { name, namespace, resource_version } } = serde_json::from_str(text)?;
+        let ObjectHead { metadata: Metadata { name, namespace, resource_version } } =
+            serde_json::from_str(text)?;
         let id = Id::new(namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
         Ok(Self { id, version: resource_version.unwrap_or_default(), text })
     }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use facts::view::{Freshness, Id, World};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use inspect::check::Found;
+use inspect::check::LiveObject;
 use jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
@@ -41,7 +41,7 @@ pub(super) struct LiveArgs {
 /// The current state of the cluster.
 pub(super) struct Cluster {
     pub(super) world: World,
-    pub(super) objects: BTreeMap<(Kind, Id), Found>,
+    pub(super) objects: BTreeMap<(Kind, Id), LiveObject>,
     /// The kinds that could not be listed.
     pub(super) unseen: Vec<&'static str>,
     /// The namespace of objects that name none.
@@ -87,11 +87,11 @@ pub(super) fn look(
 }
 
 /// Reads one object. If that is forbidden, the other objects are still judged.
-async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kind, Id), Found)>> {
+async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kind, Id), LiveObject)>> {
     // Other characters would have another meaning in the path of the request.
     if !id.name.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._:".contains(&it)) {
         let words = format!("{:?} is not a name that an API server takes", id.name);
-        return Ok(Some(((kind, id), Found::Unseen(words))));
+        return Ok(Some(((kind, id), LiveObject::Unseen(words))));
     }
     let resource = ApiResource::from_gvk_with_plural(
         &GroupVersionKind::gvk(kind.group(), kind.version(), kind.name()),
@@ -103,8 +103,8 @@ async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kin
     };
     let found = match api.get_opt(&id.name).await {
         Ok(None) => return Ok(None),
-        Ok(Some(object)) => Found::There(serde_json::to_value(object)?),
-        Err(error) if Fault::of(&error) == Fault::Forbidden => Found::Unseen(chain(&error)),
+        Ok(Some(object)) => LiveObject::There(serde_json::to_value(object)?),
+        Err(error) if Fault::of(&error) == Fault::Forbidden => LiveObject::Unseen(chain(&error)),
         Err(error) => return Err(error).with_context(|| format!("reading {} {id}", kind.name())),
     };
     Ok(Some(((kind, id), found)))

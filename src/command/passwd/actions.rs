@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ApiResource, DynamicObject, Patch, PostParams};
 use kube::{Api, ResourceExt as _};
-use leader::password::{Observed, OnMember, Step, Which};
+use leader::password::{Observed, OnMember, PasswordStep, Which};
 use serde_json::{Value, json};
 
 use super::change::{bytes, new_turn, text, written_down};
@@ -28,15 +28,15 @@ use crate::command::look::ObservedCluster;
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 
 /// Does this step.
-pub(super) async fn act(seen: &ObservedCluster, looked: &Looked, step: &Step) -> anyhow::Result<()> {
+pub(super) async fn act(seen: &ObservedCluster, looked: &Looked, step: &PasswordStep) -> anyhow::Result<()> {
     match step {
-        Step::Begin => begin(seen, looked).await,
-        Step::AcceptBoth(clauses) => alter(seen, looked, clauses).await,
-        Step::End(clauses) => {
+        PasswordStep::Begin => begin(seen, looked).await,
+        PasswordStep::AcceptBoth(clauses) => alter(seen, looked, clauses).await,
+        PasswordStep::End(clauses) => {
             alter(seen, looked, clauses).await?;
             if looked.underway()?.sealed { Ok(()) } else { note(seen, looked, &[("sealed", "yes")]).await }
         }
-        Step::Write => {
+        PasswordStep::Write => {
             let underway = looked.underway()?;
             if !underway.touched {
                 // Noted before the write, so that a run that reverses the change sees it. The note fails if one has done so.
@@ -44,13 +44,13 @@ pub(super) async fn act(seen: &ObservedCluster, looked: &Looked, step: &Step) ->
             }
             write(seen, looked, underway.target, &underway.turn).await
         }
-        Step::Restart { workloads, .. } => {
+        PasswordStep::Restart { workloads, .. } => {
             let at = looked.observed.kept.written.as_ref().context("the Secret has no mark")?.1;
             restart(seen, workloads, at).await
         }
-        Step::Both | Step::Seal => note(seen, looked, &[("sealed", "yes")]).await,
-        Step::Finish => finish(seen, looked).await,
-        Step::Wait(_) | Step::Cannot(_) => Ok(()),
+        PasswordStep::Both | PasswordStep::Seal => note(seen, looked, &[("sealed", "yes")]).await,
+        PasswordStep::Finish => finish(seen, looked).await,
+        PasswordStep::Wait(_) | PasswordStep::Cannot(_) => Ok(()),
     }
 }
 

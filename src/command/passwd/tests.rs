@@ -8,7 +8,7 @@ use facts::settings::Settings;
 use facts::view::{Freshness, Id, World};
 use kube::Client;
 use kube::client::Body;
-use leader::password::{Step, Underway, Which};
+use leader::password::{PasswordStep, Underway, Which};
 use objects::{Kind, Object};
 use serde_json::{Value, json};
 use tower::service_fn;
@@ -179,7 +179,7 @@ fn underway(touched: bool) -> Underway {
 #[tokio::test]
 async fn each_write_names_the_version_that_was_looked_at() {
     let (seen, asked, looked) = looked(&underway(false)).await;
-    actions::act(&seen, &looked, &Step::Write).await.unwrap();
+    actions::act(&seen, &looked, &PasswordStep::Write).await.unwrap();
     let writes = asked.lock().unwrap().clone();
     let [(_, own, noted), (method, path, written)] = &writes[..] else { panic!("{writes:?}") };
     assert!(own.ends_with("/secrets/gatera-passwd-g"));

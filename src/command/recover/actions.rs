@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::{Api, Resource, ResourceExt as _};
-use leader::recovery::{self, Step};
+use leader::recovery::{self, RecoveryStep};
 use serde_json::{Value, json};
 
 use crate::act::api::{self, Exactly};
@@ -25,26 +25,30 @@ const VALID: SignedDuration = SignedDuration::from_mins(30);
 const ASKED: SignedDuration = SignedDuration::from_mins(5);
 
 /// Does this step.
-pub(super) async fn act(seen: &ObservedCluster, step: &Step) -> anyhow::Result<()> {
+pub(super) async fn act(seen: &ObservedCluster, step: &RecoveryStep) -> anyhow::Result<()> {
     match step {
-        Step::Scale { to } => seen.scale(*to).await,
-        Step::Create { ordinal, .. } => create(seen, *ordinal).await,
-        Step::Read { member, .. } => read(seen, member).await,
-        Step::StopReading { reader, uid, .. } => delete(seen, reader, uid).await,
-        Step::Restart { member, uid, .. } => restart(seen, member, uid).await,
-        Step::Ask { member, at, node, loss } => {
+        RecoveryStep::Scale { to } => seen.scale(*to).await,
+        RecoveryStep::Create { ordinal, .. } => create(seen, *ordinal).await,
+        RecoveryStep::Read { member, .. } => read(seen, member).await,
+        RecoveryStep::StopReading { reader, uid, .. } => delete(seen, reader, uid).await,
+        RecoveryStep::Restart { member, uid, .. } => restart(seen, member, uid).await,
+        RecoveryStep::Ask { member, at, node, loss } => {
             let (member, position, node, loss) = (member.clone(), at.clone(), node.clone(), loss.clone());
             let asked = Recovery { member, position, node, until: seen.in_time(VALID)?, loss };
             ask(seen, &asked.to_string()).await
         }
-        Step::TakeBack(_) => take_off(seen).await,
-        Step::Finish { .. } => {
+        RecoveryStep::TakeBack(_) => take_off(seen).await,
+        RecoveryStep::Finish { .. } => {
             // The request is removed last: until then a recovery is under way, and a later run continues it.
             let recorded = seen.cluster()?.claims.iter().filter(|claim| claim.stopped.is_some());
             seen.record(&recorded.map(|claim| claim.name.clone()).collect::<Vec<_>>(), None).await?;
             take_off(seen).await
         }
-        Step::Serves | Step::Wait(_) | Step::Refuse { .. } | Step::Cannot(_) | Step::ByHand(_) => Ok(()),
+        RecoveryStep::Serves
+        | RecoveryStep::Wait(_)
+        | RecoveryStep::Refuse { .. }
+        | RecoveryStep::Cannot(_)
+        | RecoveryStep::ByHand(_) => Ok(()),
     }
 }
 
@@ -232,7 +236,7 @@ mod tests {
                 .map(|it| (it.1.contains("dryRun=All"), it.2.clone()))
                 .collect::<Vec<_>>()
         };
-        let step = Step::Create { member: "g-1".to_owned(), ordinal: 1, why: String::new() };
+        let step = RecoveryStep::Create { member: "g-1".to_owned(), ordinal: 1, why: String::new() };
         let (unguarded, asked) = seen(&set(), &made, &[]);
         let refused = act(&unguarded, &step).await.unwrap_err().to_string();
         assert!(

@@ -63,11 +63,11 @@ impl<'a> DataEnd<'a> {
             _ => {}
         }
         if let Some(reader) = member.reader.as_deref() {
-            return match reader.start_note.as_deref() {
+            return match reader.start_report.as_deref() {
                 _ if reader.going => {
                     Self::NotYet(format!("is checked again when pod {} is deleted", reader.name))
                 }
-                Some(note) => Self::by(note),
+                Some(report) => Self::by(report),
                 None if reader.stuck => Self::Nothing(format!(
                     "has a pod that does not run, and pod {} could not read its data (kubectl describe pod and kubectl logs say why)",
                     reader.name
@@ -78,8 +78,8 @@ impl<'a> DataEnd<'a> {
                 )),
             };
         }
-        match pod.start_note.as_deref() {
-            Some(note) => Self::by(note),
+        match pod.start_report.as_deref() {
+            Some(report) => Self::by(report),
             None if !pod.step => {
                 Self::Nothing("starts without gatera's step script, so its position is not known".to_owned())
             }
@@ -92,8 +92,8 @@ impl<'a> DataEnd<'a> {
         }
     }
 
-    fn by(note: &'a StartReport) -> Self {
-        match note {
+    fn by(report: &'a StartReport) -> Self {
+        match report {
             StartReport::Refused(why) => Self::Nothing(format!("was not started by its step script: {why}")),
             StartReport::Started(Start { from, safe_to_bootstrap, .. }) => match from {
                 StartPosition::Position(position, how) => {

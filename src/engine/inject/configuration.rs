@@ -22,7 +22,7 @@ fn read(target: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
     let sources = revision::sources(&read.spec, server);
     // After a second injection the volumes already refer to the snapshots.
     let is_read = |source: &str, digest: &Digest| {
-        sources.contains_key(source) || sources.contains_key(&digest.copy_name(source))
+        sources.contains_key(source) || sources.contains_key(&digest.snapshot_name(source))
     };
     Some(revision.only(is_read)).filter(|it| !it.is_empty())
 }
@@ -31,14 +31,14 @@ fn read(target: &InjectTarget<'_>, server: &Container) -> Option<Revision> {
 pub(super) fn add(pod: &mut Value, target: &InjectTarget<'_>, server: &Container) {
     let all_there = |read: &Revision| read.iter().all(|(source, digest)| is_there(target, source, digest));
     if let Some(read) = read(target, server).filter(all_there) {
-        point_at_copies(pod, &read, server);
+        point_at_snapshots(pod, &read, server);
         edit::annotate(pod, marks::REVISION, &read.to_string());
     }
 }
 
 fn is_there(target: &InjectTarget<'_>, source: &str, digest: &Digest) -> bool {
-    let made = || target.view.made.contains(&digest.copy_name(source));
-    target.view.copy_of(target.namespace, source, digest).is_some() || made()
+    let made = || target.view.made.contains(&digest.snapshot_name(source));
+    target.view.snapshot_of(target.namespace, source, digest).is_some() || made()
 }
 
 /// Returns the snapshots that this pod needs and that have to be created.
@@ -51,7 +51,7 @@ pub(super) fn wanted(target: &InjectTarget<'_>, server: &Container) -> Vec<Value
     revision.iter().filter_map(copy).collect()
 }
 
-fn point_at_copies(pod: &mut Value, revision: &Revision, server: &Container) {
+fn point_at_snapshots(pod: &mut Value, revision: &Revision, server: &Container) {
     let mounted = |volume: &Value| server.volume_mounts.iter().any(|mount| volume["name"] == *mount.name);
     let volumes = pod["spec"]["volumes"].as_array_mut().into_iter().flatten();
     for volume in volumes.filter(|volume| mounted(volume)) {
@@ -65,14 +65,14 @@ fn point_at_copies(pod: &mut Value, revision: &Revision, server: &Container) {
 
 fn rename(source: Option<&mut Value>, revision: &Revision) {
     let Some(name) = source.and_then(|source| source.get_mut("name")) else { return };
-    let copy = name.as_str().and_then(|name| Some(revision.get(name)?.copy_name(name)));
+    let copy = name.as_str().and_then(|name| Some(revision.get(name)?.snapshot_name(name)));
     if let Some(copy) = copy {
         *name = json!(copy);
     }
 }
 
 /// Returns whether the server of this pod reads the snapshots of this revision.
-pub(super) fn reads_copies(pod: &Pod, server: &Container, mark: &str) -> bool {
+pub(super) fn reads_snapshots(pod: &Pod, server: &Container, mark: &str) -> bool {
     let read = revision::sources(&pod.spec, server);
-    Revision::read(mark).is_some_and(|it| it.copies().all(|copy| read.contains_key(&copy)))
+    Revision::read(mark).is_some_and(|it| it.snapshots().all(|copy| read.contains_key(&copy)))
 }

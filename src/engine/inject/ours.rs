@@ -59,7 +59,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     if !meta.mark(IDENTITY).is_some_and(identity::is_known) {
         return forged(IDENTITY, "the id of its cluster is not this guard's");
     }
-    if meta.mark(REVISION).is_some_and(|mark| !configuration::reads_copies(pod, server, mark)) {
+    if meta.mark(REVISION).is_some_and(|mark| !configuration::reads_snapshots(pod, server, mark)) {
         return forged(REVISION, "its volumes refer to other snapshots of its ConfigMaps");
     }
     if !files::are_there(server, &pod.spec) || files::conflict(server, &pod.spec, None).is_some() {

@@ -17,7 +17,7 @@ pub fn remark(review: &Review, view: &View<'_>) -> Option<String> {
     }
     let ns = &*review.namespace;
     // Files have no record of a rollout: there it is assumed that the guard has seen the cluster.
-    let guarded = |it: &&Cluster| (it.note.is_some() || view.supposed) && it.has_data();
+    let guarded = |it: &&Cluster| (it.rollout.is_some() || view.supposed) && it.has_data();
     let mut read = view.readers_of(ns, &new.metadata.name).filter(guarded);
     read.find_map(|cluster| of(cluster, old, new, view))
 }
@@ -36,7 +36,7 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
         }
     };
     // The members run with this content already, or the change does not affect it.
-    let good = cluster.note.as_ref().and_then(|note| note.good.get(name));
+    let good = cluster.rollout.as_ref().and_then(|record| record.good.get(name));
     if after.as_ref() == good {
         return None;
     }

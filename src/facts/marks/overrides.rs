@@ -27,7 +27,7 @@ pub(super) fn is_placeholder(text: &str) -> bool {
 }
 
 /// The text in place of the rules' ids in a break-glass.
-const EVERY: &str = "every rule";
+const EVERY_RULE: &str = "every rule";
 
 /// An override: one or several rules that are suspended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,14 @@ impl Override {
     /// Reads the annotation of a namespace under break-glass.
     pub fn of_all(text: &str, now: Timestamp) -> Result<Self, Invalid> {
         let term = text.trim().strip_prefix("until=").ok_or(Invalid::FormOfAll)?;
-        Self::within(vec![EVERY.to_owned()], text, term, now, LONGEST_OVERRIDE + SKEW, Invalid::FormOfAll)
+        Self::within(
+            vec![EVERY_RULE.to_owned()],
+            text,
+            term,
+            now,
+            LONGEST_OVERRIDE + SKEW,
+            Invalid::FormOfAll,
+        )
     }
 
     /// Reads an override; `term` is what follows `until=`.
@@ -102,7 +109,7 @@ impl Override {
 
     /// Returns whether it is a break-glass, which suspends every rule.
     pub fn is_of_all(&self) -> bool {
-        self.rules.iter().any(|id| id == EVERY)
+        self.rules.iter().any(|id| id == EVERY_RULE)
     }
 
     /// Returns whether it suspends this rule.

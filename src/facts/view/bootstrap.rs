@@ -69,8 +69,8 @@ pub enum Removal {
 impl Removal {
     /// Reads the record of this StatefulSet, if there is one about it.
     pub fn of(meta: &Meta) -> Option<Self> {
-        let note = meta.mark(marks::BOOTSTRAP)?;
-        let mut words = note.split_ascii_whitespace();
+        let record = meta.mark(marks::BOOTSTRAP)?;
+        let mut words = record.split_ascii_whitespace();
         let (state, uid) = (words.next()?, words.next());
         Some(match (state, uid) {
             ("removing" | "removed", Some(uid)) if uid != meta.uid => return None,
@@ -83,10 +83,10 @@ impl Removal {
     }
 
     /// Returns the record for the StatefulSet of this uid.
-    pub fn note(&self, uid: &str) -> String {
+    pub fn record(&self, uid: &str) -> String {
         match self {
-            Self::Going(targets) => targets.iter().fold(format!("removing {uid}"), |note, it| {
-                format!("{note} {}/{}/{}", it.kind.name(), it.name, it.uid)
+            Self::Going(targets) => targets.iter().fold(format!("removing {uid}"), |text, it| {
+                format!("{text} {}/{}/{}", it.kind.name(), it.name, it.uid)
             }),
             Self::Done => format!("removed {uid}"),
             Self::Odd => String::new(),
@@ -231,9 +231,9 @@ fn leads(selector: &Labels, instance: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn meta(uid: &str, note: &str) -> Meta {
+    fn meta(uid: &str, record: &str) -> Meta {
         let mark = format!("{}{}", marks::PREFIX, marks::BOOTSTRAP);
-        Meta { uid: uid.into(), marks: [(mark, note.into())].into(), ..Meta::default() }
+        Meta { uid: uid.into(), marks: [(mark, record.into())].into(), ..Meta::default() }
     }
 
     #[test]
@@ -242,8 +242,8 @@ mod tests {
         let targets =
             vec![target(Kind::Deployment, "a"), target(Kind::Service, "b"), target(Kind::ConfigMap, "c")];
         for removal in [Removal::Going(targets), Removal::Going(Vec::new()), Removal::Done] {
-            assert_eq!(Removal::of(&meta("1", &removal.note("1"))), Some(removal.clone()));
-            assert_eq!(Removal::of(&meta("2", &removal.note("1"))), None, "another cluster's");
+            assert_eq!(Removal::of(&meta("1", &removal.record("1"))), Some(removal.clone()));
+            assert_eq!(Removal::of(&meta("2", &removal.record("1"))), None, "another cluster's");
         }
         for nothing in ["", " "] {
             assert_eq!(Removal::of(&meta("1", nothing)), None);

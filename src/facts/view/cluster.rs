@@ -91,7 +91,7 @@ pub struct Cluster {
     /// The revision that a server would read from its ConfigMaps if it started now.
     pub live: Result<Revision, Unknown>,
     /// The record of its rollout.
-    pub note: Option<RolloutRecord>,
+    pub rollout: Option<RolloutRecord>,
     identity: Option<Identity>,
     recovery: Option<Box<Recovery>>,
 }
@@ -148,7 +148,7 @@ impl Cluster {
         let (bootstrap, arbitrators) = beside::of(&id, &workload, facts);
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
         let live = live(&id, &workload, facts);
-        let note = workload.metadata.mark(marks::CONFIGURATION).and_then(RolloutRecord::read);
+        let rollout = workload.metadata.mark(marks::CONFIGURATION).and_then(RolloutRecord::read);
         let recovery = recovery(&workload).map(Box::new);
         Self {
             id,
@@ -161,7 +161,7 @@ impl Cluster {
             bootstrap,
             arbitrators,
             live,
-            note,
+            rollout,
             identity,
             recovery,
         }
@@ -228,7 +228,7 @@ impl Cluster {
     /// Returns members that are not Ready, with the start that each reported.
     pub fn starts(&self) -> impl Iterator<Item = (&str, &StartReport)> {
         let waits = self.members.iter().filter(|member| !member.ready());
-        waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_deref()?)))
+        waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_report.as_deref()?)))
     }
 
     /// Returns the number of Ready members.

@@ -19,7 +19,7 @@ impl<'a> View<'a> {
             Kind::Deployment => self.bootstrapped_by(ns, name).into_iter().collect(),
             Kind::Claim => self.clusters_of_claim(ns, name).collect(),
             Kind::ConfigMap => {
-                let copies = Digest::of_copy(name).is_some().then(|| self.clusters_in(ns));
+                let copies = Digest::of_snapshot(name).is_some().then(|| self.clusters_in(ns));
                 let start = copies.into_iter().flatten().filter(|it| it.starts_with(name));
                 self.readers_of(ns, name).chain(start).collect()
             }
@@ -261,9 +261,9 @@ impl Cluster {
 
     /// Returns whether its members start with this snapshot of a ConfigMap.
     fn starts_with(&self, copy: &str) -> bool {
-        let noted = self.note.iter().flat_map(RolloutRecord::revisions);
+        let recorded = self.rollout.iter().flat_map(RolloutRecord::revisions);
         let run = self.pods().filter_map(|pod| pod.revision.as_ref());
-        noted.chain(run).any(|it| it.copies().any(|name| name == copy))
+        recorded.chain(run).any(|it| it.snapshots().any(|name| name == copy))
     }
 
     /// Returns whether its members run as this ServiceAccount.

@@ -106,7 +106,7 @@ impl Condition {
     pub fn of(member: &Member, view: &View<'_>) -> Option<Self> {
         let Some(pod) = &member.pod else { return Some(Self::Missing) };
         let away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.answers());
-        let note = pod.start_note.as_deref();
+        let report = pod.start_report.as_deref();
         Some(match pod.seen {
             _ if pod.ready => return None,
             _ if away => Self::NodeAway,
@@ -120,8 +120,8 @@ impl Condition {
             Some(JoinPhase::Receives) => Self::Transfer,
             Some(JoinPhase::Strays) => Self::Elsewhere,
             Some(JoinPhase::Freezes) => Self::Frozen,
-            None if matches!(note, Some(StartReport::Refused(_))) => Self::Refused,
-            None => match note.and_then(StartReport::doing) {
+            None if matches!(report, Some(StartReport::Refused(_))) => Self::Refused,
+            None => match report.and_then(StartReport::doing) {
                 Some(JoinPhase::Full) => Self::DiskFull,
                 _ if pod.stuck => Self::Fails,
                 Some(JoinPhase::Looks) => Self::Looks,
@@ -230,16 +230,16 @@ impl<'a> Scene<'a> {
 
     /// Returns whether it has run for so long that it would have found a peer.
     fn has_looked(&self, member: &Member) -> bool {
-        let note = member.pod.as_ref().and_then(|pod| pod.start_note.as_deref());
-        matches!(note, Some(StartReport::Started(start)) if self.now.duration_since(start.at) > ENOUGH)
+        let report = member.pod.as_ref().and_then(|pod| pod.start_report.as_deref());
+        matches!(report, Some(StartReport::Started(start)) if self.now.duration_since(start.at) > ENOUGH)
     }
 
     /// Returns the condition of the whole cluster.
     fn whole(&self) -> Option<(Condition, WayOut)> {
-        let notes: Vec<_> = self.cluster.starts().map(|(_, note)| note).collect();
+        let reports: Vec<_> = self.cluster.starts().map(|(_, report)| report).collect();
         // Members that join a re-founded cluster report the same about the data that they bring.
         let unrecorded = self.cluster.identity().is_none();
-        let reported = unrecorded && notes.iter().any(|note| note.has_no_identity());
+        let reported = unrecorded && reports.iter().any(|report| report.has_no_identity());
         if reported && self.serves() {
             let instead = say("a member comes with data of a cluster without an identity: if the members that serve show zeros, too (SHOW STATUS LIKE \
                                'wsrep_cluster_state_uuid'), restart no other member, and follow ")
@@ -255,7 +255,7 @@ impl<'a> Scene<'a> {
                 .say(" describes (a cluster without an identity)");
             return Some((Condition::NoIdentity, instead));
         }
-        let mut ids = notes.iter().filter_map(|note| note.position()).map(|it| &it.id);
+        let mut ids = reports.iter().filter_map(|report| report.position()).map(|it| &it.id);
         let first = ids.next()?;
         let differ = !self.serves() && ids.any(|id| id != first);
         differ.then(|| {

@@ -110,14 +110,14 @@ impl<'de> Deserialize<'de> for Revision {
 }
 
 /// Returns the snapshots that a StatefulSet's annotations name.
-pub(super) fn copies_named(meta: &Meta) -> impl Iterator<Item = String> {
-    let wish = match RolloutRequest::of(meta) {
+pub(super) fn snapshots_named(meta: &Meta) -> impl Iterator<Item = String> {
+    let kept = match RolloutRequest::of(meta) {
         Some(RolloutRequest::Keep { revision, .. }) => Some(revision),
         _ => None,
     };
-    let note = meta.mark(marks::CONFIGURATION).and_then(RolloutRecord::read);
-    let noted = note.into_iter().flat_map(|note| note.revisions().cloned().collect::<Vec<_>>());
-    noted.chain(wish).flat_map(|it| it.copies().collect::<Vec<_>>())
+    let record = meta.mark(marks::CONFIGURATION).and_then(RolloutRecord::read);
+    let recorded = record.into_iter().flat_map(|record| record.revisions().cloned().collect::<Vec<_>>());
+    recorded.chain(kept).flat_map(|it| it.snapshots().collect::<Vec<_>>())
 }
 
 impl<'a> View<'a> {
@@ -128,8 +128,8 @@ impl<'a> View<'a> {
 
     /// Returns the snapshot with this content of a ConfigMap, if it exists, is the guard's, and holds what its name
     /// says.
-    pub fn copy_of(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
-        let name = digest.copy_name(source);
+    pub fn snapshot_of(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
+        let name = digest.snapshot_name(source);
         let kept = self.contents(namespace, &name)?.is(digest);
         let ours =
             |map: &&ConfigMap| map.metadata.mark(marks::KEEPS) == Some(source) && !map.metadata.going();
@@ -138,16 +138,16 @@ impl<'a> View<'a> {
 
     /// Returns whether all snapshots of this revision exist.
     pub fn is_kept(&self, namespace: &str, revision: &Revision) -> bool {
-        revision.iter().all(|(source, digest)| self.copy_of(namespace, source, digest).is_some())
+        revision.iter().all(|(source, digest)| self.snapshot_of(namespace, source, digest).is_some())
     }
 
     /// Returns whether a snapshot of this revision does not exist. One whose text found no room, or did not arrive, exists.
     pub fn lacks_snapshot(&self, namespace: &str, revision: &Revision) -> bool {
         let exists = |source: &str, digest: &Digest| {
-            self.world.facts.without_room(&Id::new(namespace, &digest.copy_name(source))).is_some()
+            self.world.facts.without_room(&Id::new(namespace, &digest.snapshot_name(source))).is_some()
         };
         let missing = |(source, digest): (&str, &Digest)| {
-            self.copy_of(namespace, source, digest).is_none() && !exists(source, digest)
+            self.snapshot_of(namespace, source, digest).is_none() && !exists(source, digest)
         };
         revision.iter().any(missing)
     }
@@ -170,7 +170,7 @@ impl<'a> View<'a> {
     pub fn text_of(&self, cluster: &Cluster, revision: &Revision, source: &str) -> Option<&'a ConfigMap> {
         let (ns, digest) = (&*cluster.id.namespace, revision.get(source)?);
         let is_live = cluster.live.as_ref().is_ok_and(|live| live.get(source) == Some(digest));
-        self.copy_of(ns, source, digest).or_else(|| self.config_map(ns, source).filter(|_| is_live))
+        self.snapshot_of(ns, source, digest).or_else(|| self.config_map(ns, source).filter(|_| is_live))
     }
 
     /// Returns the options, and the other keys of ConfigMaps, in which two revisions of a cluster differ, as far as
@@ -193,24 +193,24 @@ impl<'a> View<'a> {
 }
 
 fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -> Option<&'a Revision> {
-    let Some(note) = &cluster.note else { return live };
+    let Some(record) = &cluster.rollout else { return live };
     let (meta, workload) = (&pod.metadata, &cluster.workload);
     let current = &*workload.status.current_revision;
     let template = meta.labels.get(TEMPLATE).map_or("", String::as_str);
     let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
     // If the guard restarts no members, a user who restarts one intends it.
     let by_hand = workload.spec.update_strategy.on_delete() || workload.replicas() == 1;
-    let wished = match RolloutRequest::of(&workload.metadata) {
+    let requested = match RolloutRequest::of(&workload.metadata) {
         Some(RolloutRequest::Paused) => true,
         Some(RolloutRequest::Keep { instead_of, .. }) => live.is_some_and(|live| *live == instead_of),
         Some(RolloutRequest::Odd | RolloutRequest::Retry(_)) | None => false,
     };
-    if (of_a_new_template || by_hand) && !wished || !cluster.has_data() {
-        let may = |live: &&Revision| !note.has_given_up(live, &workload.metadata);
-        return live.filter(may).or(Some(&note.good));
+    if (of_a_new_template || by_hand) && !requested || !cluster.has_data() {
+        let may = |live: &&Revision| !record.has_given_up(live, &workload.metadata);
+        return live.filter(may).or(Some(&record.good));
     }
     let ordinal = ordinal(&meta.name, &cluster.id.name)?;
-    Some(note.revision_of(ordinal))
+    Some(record.revision_of(ordinal))
 }
 
 /// The StatefulSet controller's label for the template that a pod was created from.
@@ -226,10 +226,10 @@ mod tests {
         let next = Candidate { canary: Some(2), ..Candidate::of(&revision("b")) };
         let stopped =
             Stopped { revision: revision("c"), why: "galera-2 keeps failing".to_owned(), retried: None };
-        let note = RolloutRecord { good: revision("a"), next: Some(next), stopped: Some(stopped) };
-        assert_eq!(RolloutRecord::read(&note.text()), Some(note.clone()));
-        assert_eq!(note.text().find("\"good\":\"conf=aaaaaaaaaaaaaaaa"), Some(1));
-        assert_eq!((note.revision_of(1), note.revision_of(2)), (&revision("a"), &revision("b")));
+        let record = RolloutRecord { good: revision("a"), next: Some(next), stopped: Some(stopped) };
+        assert_eq!(RolloutRecord::read(&record.text()), Some(record.clone()));
+        assert_eq!(record.text().find("\"good\":\"conf=aaaaaaaaaaaaaaaa"), Some(1));
+        assert_eq!((record.revision_of(1), record.revision_of(2)), (&revision("a"), &revision("b")));
         for odd in [
             "",
             "{}",

@@ -354,7 +354,7 @@ impl Facts {
         let Some(known) = self.pods.get(pod).filter(|pod| pod.uid == uid) else { return false };
         let mut fact = PodFact::clone(known);
         match StartReport::read(message) {
-            Some(note) => fact.heard(note),
+            Some(report) => fact.take_report(report),
             None if message.starts_with("Readiness probe ") => fact.seen(JoinPhase::read(message), at),
             None => {}
         }

@@ -21,7 +21,7 @@ pub(super) enum By {
     /// A StatefulSet, by a ConfigMap that its template refers to.
     SetThatReads,
     /// A StatefulSet, by a snapshot of a ConfigMap that its annotations name.
-    SetThatNotes,
+    SetWithRollout,
     /// A Deployment, by the cluster that its template names.
     DeploymentOfInstance,
     /// A Deployment, by a ConfigMap that its template refers to.
@@ -114,7 +114,8 @@ impl Facts {
             Kind::StatefulSet => self.stateful_set(id).map(|it| {
                 let template = &it.spec.template;
                 let reads = template.spec.config_maps().map(|name| (By::SetThatReads, name.to_owned()));
-                let notes = configuration::copies_named(&it.metadata).map(|name| (By::SetThatNotes, name));
+                let recorded =
+                    configuration::snapshots_named(&it.metadata).map(|name| (By::SetWithRollout, name));
                 let labels = instance_labels(&template.metadata.labels).map(|label| (By::SetOfLabel, label));
                 let pulls = template.spec.image_pull_secrets.iter().map(|it| &*it.name);
                 let secrets = template.spec.secrets().chain(pulls);
@@ -122,7 +123,7 @@ impl Facts {
                 instance(By::SetOfInstance, &template.metadata.labels)
                     .into_iter()
                     .chain(reads)
-                    .chain(notes)
+                    .chain(recorded)
                     .chain(labels)
                     .chain(secrets)
                     .chain([(By::SetOfService, it.spec.service_name.clone())])
@@ -149,7 +150,7 @@ impl Facts {
                 };
                 let owner = owner.map(|owner| (By::PodOfSet, owner));
                 let shown = self.shown.get(id).into_iter().flat_map(|it| it.spec.template.spec.config_maps());
-                let copies = it.revision.iter().flat_map(Revision::copies);
+                let copies = it.revision.iter().flat_map(Revision::snapshots);
                 let reads = copies.chain(shown.map(str::to_owned));
                 let reads = reads.map(|name| (By::PodThatReads, name));
                 instance.into_iter().chain(owner).chain(reads).collect()

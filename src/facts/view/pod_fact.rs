@@ -83,7 +83,7 @@ pub struct PodFact {
     /// The guard does not change its cluster address.
     pub keeps_address: bool,
     /// The report of its server's start, while it has not joined.
-    pub start_note: Option<Box<StartReport>>,
+    pub start_report: Option<Box<StartReport>>,
     /// The phase that a probe last reported of a server that has joined and is not Ready.
     pub seen: Option<JoinPhase>,
     /// The time of the last start of the server's container, if it has not started well.
@@ -139,12 +139,12 @@ impl PodFact {
 
     /// Returns the phase of a server that has not joined: as a probe last reported, or as the server reported.
     pub fn doing(&self) -> Option<JoinPhase> {
-        self.seen.or_else(|| self.start_note.as_deref()?.doing())
+        self.seen.or_else(|| self.start_report.as_deref()?.doing())
     }
 
     /// Returns why its server ended at its last start, if the cause is an option that it does not accept.
     pub fn ended(&self) -> Option<&str> {
-        self.start_note.as_deref()?.ended()
+        self.start_report.as_deref()?.ended()
     }
 
     /// Returns whether the pod has not been Ready for [`HANGS`], and does not report a state transfer.
@@ -164,8 +164,8 @@ impl PodFact {
     /// Stores a report of its server that did not come with the pod. A report counts only in the run in which it was
     /// made: an older one is out of date. Once that run has ended, only the termination message counts, which is
     /// emptied when the server joins. Of one start the last report counts: reports arrive in order.
-    pub fn heard(&mut self, note: StartReport) {
-        let (StartReport::Started(start), Some(began), true) = (&note, self.began, self.running) else {
+    pub fn take_report(&mut self, report: StartReport) {
+        let (StartReport::Started(start), Some(began), true) = (&report, self.began, self.running) else {
             return;
         };
         let newer = |known: &StartReport| match known {
@@ -175,8 +175,8 @@ impl PodFact {
         };
         // Kubelets write whole seconds.
         let of_this_run = start.at.as_second() >= began.as_second();
-        if !self.ready && of_this_run && self.start_note.as_deref().is_none_or(newer) {
-            self.start_note = Some(Box::new(note));
+        if !self.ready && of_this_run && self.start_report.as_deref().is_none_or(newer) {
+            self.start_report = Some(Box::new(report));
         }
     }
 
@@ -196,7 +196,7 @@ impl PodFact {
         let Self { name, uid, owner, instance, node, image, my_cnf, identity, template, .. } = self;
         let owner = owner.as_ref().map_or(0, |(kind, name)| kind.len() + name.len());
         let marks = [instance, my_cnf, identity].into_iter().flatten().map(String::len).sum::<usize>();
-        let copies = self.revision.iter().flat_map(Revision::copies).map(|name| name.len()).sum::<usize>();
+        let copies = self.revision.iter().flat_map(Revision::snapshots).map(|name| name.len()).sum::<usize>();
         let claims = self.reads.iter().flat_map(|it| &it.claims).map(String::len).sum::<usize>();
         let texts = [name, uid, node, image, template].map(String::len).into_iter().sum::<usize>();
         size_of::<Self>() + size_of_val(&*self.labels) + texts + owner + marks + copies + claims
@@ -204,7 +204,7 @@ impl PodFact {
 
     /// Returns what the server reported: its phase, and its start.
     pub fn words(&self) -> (Option<JoinPhase>, Option<&StartReport>) {
-        (self.seen, self.start_note.as_deref())
+        (self.seen, self.start_report.as_deref())
     }
 
     /// Keeps the reports of the pod's earlier version that are still true.
@@ -215,7 +215,7 @@ impl PodFact {
         }
         Self {
             seen: before.seen,
-            start_note: before.start_note.clone().or_else(|| self.start_note.clone()),
+            start_report: before.start_report.clone().or_else(|| self.start_report.clone()),
             ..self
         }
     }
@@ -267,7 +267,7 @@ impl PodFact {
             revision: meta.mark(marks::REVISION).and_then(Revision::read),
             template: meta.labels.get(TEMPLATE).cloned().unwrap_or_default(),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
-            start_note: server.and_then(|server| start_note(pod, server, reads.is_some())).map(Box::new),
+            start_report: server.and_then(|server| start_report(pod, server, reads.is_some())).map(Box::new),
             reads,
             seen: None,
             began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),
@@ -282,18 +282,18 @@ fn fingerprint(key: &str, value: &str) -> Fingerprint {
 
 /// Returns the termination message of the server's container. Only our probes empty it after a join; elsewhere it may
 /// be old, except where no server joins.
-fn start_note(pod: &Pod, server: &Container, reads: bool) -> Option<StartReport> {
+fn start_report(pod: &Pod, server: &Container, reads: bool) -> Option<StartReport> {
     let words = pod.last_words(&server.name)?;
     // If a server writes no termination message, Kubernetes fills in the end of its log, where the step script may have
     // reported this start, too: by now that report is old.
     let ours =
         ["start of ", "Startup probe failed: ", START_REFUSED].iter().any(|begins| words.starts_with(begins));
-    let mut note = StartReport::read(words).filter(|_| ours && words.trim_end().lines().count() == 1)?;
+    let mut report = StartReport::read(words).filter(|_| ours && words.trim_end().lines().count() == 1)?;
     // What it did in its last run is out of date when it runs again.
     if pod.runs(&server.name) {
-        note = note.without_doing();
+        report = report.without_doing();
     }
-    Some(note).filter(|note| reads || has_our_probe(server) || matches!(note, StartReport::Refused(_)))
+    Some(report).filter(|report| reads || has_our_probe(server) || matches!(report, StartReport::Refused(_)))
 }
 
 fn has_our_probe(server: &Container) -> bool {

@@ -285,21 +285,21 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum Move {
         Take(usize, usize, Vec<usize>),
         Leave(usize, usize),
         Changed(usize, usize),
         Fits,
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<Move>> {
         let (namespace, name) = (0..3_usize, 0..5_usize);
         let texts = proptest::collection::vec(0..6_usize, 0..4);
         let step = prop_oneof![
-            4 => (namespace.clone(), name.clone(), texts).prop_map(|(of, name, texts)| Step::Take(of, name, texts)),
-            2 => (namespace.clone(), name.clone()).prop_map(|(of, name)| Step::Leave(of, name)),
-            1 => (namespace, name).prop_map(|(of, name)| Step::Changed(of, name)),
-            2 => Just(Step::Fits),
+            4 => (namespace.clone(), name.clone(), texts).prop_map(|(of, name, texts)| Move::Take(of, name, texts)),
+            2 => (namespace.clone(), name.clone()).prop_map(|(of, name)| Move::Leave(of, name)),
+            1 => (namespace, name).prop_map(|(of, name)| Move::Changed(of, name)),
+            2 => Just(Move::Fits),
         ];
         proptest::collection::vec(step, 1..60)
     }
@@ -325,23 +325,23 @@ mod tests {
             };
             for step in steps {
                 match step {
-                    Step::Take(namespace, name, texts) => {
+                    Move::Take(namespace, name, texts) => {
                         let texts: Vec<_> = texts.into_iter().map(text).collect();
                         let Id { namespace, name } = id(namespace, name);
                         let map = of(&namespace, &name, &texts);
                         known.insert(Id::of(&map.metadata), map.clone());
                         put(&mut room, &mut kept, map);
                     }
-                    Step::Leave(namespace, name) => {
+                    Move::Leave(namespace, name) => {
                         room.leave(&id(namespace, name));
                         kept.remove(&id(namespace, name));
                         known.remove(&id(namespace, name));
                     }
-                    Step::Changed(namespace, name) => {
+                    Move::Changed(namespace, name) => {
                         let id = id(namespace, name);
                         prop_assert_eq!(room.try_again(&id), known.contains_key(&id) && !kept.contains_key(&id));
                     }
-                    Step::Fits => while let Some(id) = room.that_fits() {
+                    Move::Fits => while let Some(id) = room.that_fits() {
                         put(&mut room, &mut kept, known[&id].clone());
                     },
                 }

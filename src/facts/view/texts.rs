@@ -12,7 +12,7 @@ use crate::revision::Unknown;
 use objects::{Kind, Unreadable};
 
 /// The index entries of readers of ConfigMaps.
-const READS: [By; 4] = [By::SetThatReads, By::SetThatNotes, By::DeploymentThatReads, By::PodThatReads];
+const READS: [By; 4] = [By::SetThatReads, By::SetWithRollout, By::DeploymentThatReads, By::PodThatReads];
 
 impl Facts {
     /// Returns the ConfigMaps whose text this object needs: those that a template refers to, and snapshots that are in

@@ -145,8 +145,8 @@ fn take_back_injection(spec: &mut PodSpec, server: &str) {
 /// Points references to snapshots back at their ConfigMaps.
 fn point_at_sources(spec: &mut PodSpec, revision: &Revision) {
     let source = |copy: &str| {
-        let digest = Digest::of_copy(copy)?;
-        revision.iter().find(|(source, it)| **it == digest && it.copy_name(source) == copy)
+        let digest = Digest::of_snapshot(copy)?;
+        revision.iter().find(|(source, it)| **it == digest && it.snapshot_name(source) == copy)
     };
     for volume in &mut spec.volumes {
         let projected = volume.projected.iter_mut().flat_map(|it| &mut it.sources);
@@ -198,7 +198,7 @@ impl View<'_> {
         let named = revision::sources(spec, server);
         let pods = || cluster.members.iter().filter_map(|it| it.pod.as_deref());
         let ran = pods().filter(|pod| pod.ready).chain(pods()).find_map(|pod| pod.revision.as_ref());
-        let ran = ran.or_else(|| Some(&cluster.note.as_ref()?.good))?;
+        let ran = ran.or_else(|| Some(&cluster.rollout.as_ref()?.good))?;
         // If several ConfigMaps came in place of others, one of them cannot be compared alone.
         if named.keys().any(|name| *name != new.metadata.name && ran.get(name).is_none()) {
             return None;

@@ -104,7 +104,7 @@ impl World {
         let sets = |kind, id: &Id| old.sets_of(kind, id).into_iter().chain(new.sets_of(kind, id));
         each(&new.pods, &old.pods, |id| places.add(&id.namespace, sets(Kind::Pod, id)));
         each(&new.claims, &old.claims, |id| places.add(&id.namespace, sets(Kind::Claim, id)));
-        let is_snapshot = |id: &Id| Digest::of_copy(&id.name).is_some();
+        let is_snapshot = |id: &Id| Digest::of_snapshot(&id.name).is_some();
         each(&new.config_maps, &old.config_maps, |id| {
             let sets = is_snapshot(id).then(|| sets(Kind::ConfigMap, id));
             places.add(&id.namespace, sets.into_iter().flatten());
@@ -128,7 +128,7 @@ impl Facts {
         if kind == Kind::ConfigMap {
             let named =
                 |by| self.index.names(by, &id.namespace, &id.name).map(|name| Id::new(&id.namespace, name));
-            sets.extend(named(By::SetThatNotes));
+            sets.extend(named(By::SetWithRollout));
             sets.extend(named(By::PodThatReads).flat_map(|pod| self.sets_of(Kind::Pod, &pod)));
         }
         sets

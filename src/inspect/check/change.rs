@@ -148,7 +148,7 @@ struct Stage<'a> {
 impl<'a> Stage<'a> {
     /// Builds the new state of all objects except namespaces. New clusters have no members yet.
     fn new(session: &CheckSession<'a>, items: &[Item], pairs: &Pairs<'_>) -> Self {
-        let adoption = &session.question.settings.adoption;
+        let adoption = &session.options.settings.adoption;
         let mut facts = Facts::of(adoption);
         for (item, was) in items.iter().zip(&pairs.was) {
             if item.kind() == Kind::Namespace {
@@ -184,7 +184,7 @@ impl<'a> Stage<'a> {
         review: &Review,
         besides: Option<(Place, CheckFindingKind)>,
     ) {
-        let view = View::new(&self.world, session.question.now, session.question.settings);
+        let view = View::new(&self.world, session.options.now, session.options.settings);
         let secrets = self.secrets.each_ref().map(Vec::as_slice);
         session.judge(
             item,

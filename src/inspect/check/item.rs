@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::Question;
+use super::CheckOptions;
 use crate::manifest::{Document, Place};
 use crate::stored::{self, complete};
 use facts::galera::adopt::Adoption;
@@ -12,7 +12,7 @@ use facts::review::{self, Origin, Review};
 use facts::view::{self, Facts, Id};
 use objects::{Kind, Object, Unreadable};
 
-use super::Named;
+use super::NamedObject;
 
 /// An object in a text.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) enum NoItem {
 }
 
 /// Reads the object of a document; one that names no namespace is in the default one.
-pub(super) fn of(source: usize, document: Document, question: &Question<'_>) -> Result<Item, NoItem> {
+pub(super) fn of(source: usize, document: Document, options: &CheckOptions<'_>) -> Result<Item, NoItem> {
     let mut json = document.json();
     let text = |json: &Value, pointer: &str| {
         json.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -62,12 +62,12 @@ pub(super) fn of(source: usize, document: Document, question: &Question<'_>) -> 
             NoItem::NotAManifest(document.start(), version)
         });
     }
-    let kind = question.rulebook.kinds().named(version.split_once('/').map_or("", |(group, _)| group), &kind);
+    let kind = options.rulebook.kinds().named(version.split_once('/').map_or("", |(group, _)| group), &kind);
     let namespace = match (kind, text(&json, "/metadata/namespace")) {
         // As in a request, the namespace of a Namespace is its own name.
         (Kind::Namespace, _) => text(&json, "/metadata/name"),
         (kind, _) if kind.is_cluster_wide() => String::new(),
-        (_, own) if own.is_empty() => question.namespace.to_owned(),
+        (_, own) if own.is_empty() => options.namespace.to_owned(),
         (_, own) => own,
     };
     complete(&mut json, kind, &namespace);
@@ -112,9 +112,9 @@ impl Item {
         self.kind.is_cluster_wide() || self.kind == Kind::Other
     }
 
-    pub(super) fn named(&self) -> Named {
+    pub(super) fn named(&self) -> NamedObject {
         let subject = review::subject(self.kind, &self.id.namespace, &self.id.name);
-        Named { kind: self.kind, id: self.id.clone(), subject }
+        NamedObject { kind: self.kind, id: self.id.clone(), subject }
     }
 
     pub(super) fn created(&self) -> Review {

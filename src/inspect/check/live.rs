@@ -27,14 +27,14 @@ pub struct Live<'a> {
     /// The view that a guard would have of it.
     pub world: &'a World,
     /// The objects of the manifests, and those that they read, as far as they exist.
-    pub objects: &'a BTreeMap<(Kind, Id), Found>,
+    pub objects: &'a BTreeMap<(Kind, Id), LiveObject>,
     /// Kinds that rules depend on and that the person running the command may not list.
     pub unseen: &'a [&'static str],
 }
 
 /// An object that was looked up.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum LiveObject {
     /// The object exists.
     There(Value),
     /// It is unknown whether it exists, for this reason.
@@ -62,7 +62,7 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], live: Live<'
             session.note_why(item, CheckFindingKind::Unread(words));
             continue;
         }
-        let (now, settings) = (session.question.now, session.question.settings);
+        let (now, settings) = (session.options.now, session.options.settings);
         match becomes {
             Becomes::Unchanged => session.note(item, None, true),
             Becomes::Unknown(words) => {
@@ -99,7 +99,7 @@ pub(super) fn judge(session: &mut CheckSession<'_>, items: &[Item], live: Live<'
 fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
     let mut facts = live.world.facts().clone();
     for found in live.objects.iter().filter(|((kind, _), _)| *kind == Kind::ConfigMap) {
-        if let (_, Found::There(json)) = found
+        if let (_, LiveObject::There(json)) = found
             && let Ok(object) = Object::read(Kind::ConfigMap, &json.to_string())
         {
             facts.put(object);
@@ -168,8 +168,8 @@ impl Becomes {
         let found = item.key().and_then(|(kind, id)| live.objects.get(&(kind, id.clone())));
         let before = match found {
             None => return Self::Created,
-            Some(Found::Unseen(words)) => return Self::Unknown(words.clone()),
-            Some(Found::There(before)) => before,
+            Some(LiveObject::Unseen(words)) => return Self::Unknown(words.clone()),
+            Some(LiveObject::There(before)) => before,
         };
         let after = applied(before, &item.json());
         if after == *before {

@@ -14,7 +14,7 @@ use super::item::{self, Item, NoItem};
 use super::stand_in::StandIns;
 use super::unjudged;
 use super::waiver::Waivers;
-use super::{CheckFinding, CheckFindingKind, Checked, Input, Level, Location, NoText, Outcome, Question};
+use super::{CheckFinding, CheckFindingKind, CheckOptions, Checked, Input, Level, Location, NoText, Outcome};
 use crate::manifest::{self, Document, NoManifest, NoYaml, Place};
 use engine::rule::Rule;
 use engine::rules::UNREADABLE;
@@ -25,7 +25,7 @@ use objects::Kind;
 
 /// The texts of a check, while their objects are judged.
 pub(super) struct CheckSession<'a> {
-    pub(super) question: &'a Question<'a>,
+    pub(super) options: &'a CheckOptions<'a>,
     sources: Vec<SourceFile<'a>>,
     checked: Checked,
     asides: BTreeMap<Aside, Vec<(usize, Option<Place>)>>,
@@ -43,12 +43,12 @@ struct SourceFile<'a> {
 }
 
 impl<'a> CheckSession<'a> {
-    pub(super) fn new(question: &'a Question<'a>) -> Self {
+    pub(super) fn new(options: &'a CheckOptions<'a>) -> Self {
         let checked = Checked {
-            rules: question.rulebook.rules().iter().map(Rule::page).collect(),
+            rules: options.rulebook.rules().iter().map(Rule::page).collect(),
             ..Checked::default()
         };
-        Self { question, sources: Vec::new(), checked, asides: BTreeMap::new() }
+        Self { options, sources: Vec::new(), checked, asides: BTreeMap::new() }
     }
 
     /// Returns the texts that could not be read whole.
@@ -83,7 +83,7 @@ impl<'a> CheckSession<'a> {
 
     fn add(&mut self, input: &'a Input, in_base: bool) -> usize {
         let text = input.text.as_deref();
-        let waivers = text.map(|text| Waivers::read(text, self.question.rulebook)).unwrap_or_default();
+        let waivers = text.map(|text| Waivers::read(text, self.options.rulebook)).unwrap_or_default();
         self.sources.push(SourceFile {
             name: input.name.clone(),
             below: input.below.clone(),
@@ -107,7 +107,7 @@ impl<'a> CheckSession<'a> {
     /// Returns the object of a document, or notes why there is none.
     fn item(&mut self, source: usize, document: Result<Document, NoYaml>) -> Option<Item> {
         let in_base = self.sources[source].in_base;
-        match document.map(|it| item::of(source, it, self.question)) {
+        match document.map(|it| item::of(source, it, self.options)) {
             Ok(Ok(item)) => {
                 if item.kind() == Kind::Other {
                     self.look_for_kustomization(source, &item);
@@ -241,12 +241,12 @@ impl<'a> CheckSession<'a> {
 
     /// Judges each object as if it were created beside all others.
     pub(super) fn judge_as_created(&mut self, items: &[Item]) {
-        let mut facts = self.question.rulebook.facts(&self.question.settings.adoption);
+        let mut facts = self.options.rulebook.facts(&self.options.settings.adoption);
         for item in items {
             item.put_into(&mut facts);
         }
         let world = World::build(facts, Freshness::Current);
-        let view = View::new(&world, self.question.now, self.question.settings);
+        let view = View::new(&world, self.options.now, self.options.settings);
         for item in items {
             self.judge(item, None, &item.created(), &view, None);
         }
@@ -261,10 +261,10 @@ impl<'a> CheckSession<'a> {
         view: &View<'_>,
         besides: Option<(Place, CheckFindingKind)>,
     ) {
-        let decision = self.question.rulebook.evaluate(review, view);
+        let decision = self.options.rulebook.evaluate(review, view);
         let source = &self.sources[item.source];
         let asked = |judged: &Judged| {
-            let (rule, rules) = (judged.finding.rule, self.question.rules);
+            let (rule, rules) = (judged.finding.rule, self.options.rules);
             rules.is_empty() || rules.contains(&rule) || rule == UNREADABLE
         };
         let finding = |judged: Judged| {
@@ -279,7 +279,7 @@ impl<'a> CheckSession<'a> {
         let remarks =
             decision.remarks.into_iter().map(|it| (item.document.start(), CheckFindingKind::Remark(it)));
         let version = unjudged::version(item).map(|(place, words)| (place, CheckFindingKind::Remark(words)));
-        let odd = unjudged::of(item, review, view, self.question.rulebook.kinds())
+        let odd = unjudged::of(item, review, view, self.options.rulebook.kinds())
             .map(|(place, words)| (place, CheckFindingKind::Unjudged(words)));
         let others = remarks.chain(version).chain(odd).chain(besides);
         found.extend(others.map(|(place, what)| source.about(item, place, what)));
@@ -301,7 +301,7 @@ impl<'a> CheckSession<'a> {
     /// Notes the result for an object.
     pub(super) fn note(&mut self, item: &Item, worst: Option<Level>, unchanged: bool) {
         let spot = self.sources[item.source].spot(item, item.document.start());
-        self.checked.clusters += usize::from(item.is_cluster(&self.question.settings.adoption));
+        self.checked.clusters += usize::from(item.is_cluster(&self.options.settings.adoption));
         self.checked.objects.push(Outcome { spot, object: item.named(), worst, unchanged });
     }
 
@@ -310,7 +310,7 @@ impl<'a> CheckSession<'a> {
         self.note_asides();
         let compared = self.sources.iter().any(|source| source.in_base);
         for source in (0..self.sources.len()).filter(|it| !self.sources[*it].in_base).collect::<Vec<_>>() {
-            for (line, words) in self.sources[source].waivers.left(self.question.rules, compared) {
+            for (line, words) in self.sources[source].waivers.left(self.options.rules, compared) {
                 self.add_finding(source, Some(Place { line, column: 1 }), CheckFindingKind::Comment(words));
             }
         }

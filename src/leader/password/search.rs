@@ -45,7 +45,7 @@ struct Run {
     secret_version: u64,
     own_version: u64,
     read: u32,
-    step: Step,
+    step: PasswordStep,
     turns_round: bool,
     /// The first of two writes is done.
     half: bool,
@@ -186,37 +186,37 @@ impl Model {
             return None;
         }
         match (&run.step, underway) {
-            (Step::Begin, _) if !self.began() && run.secret_version == self.secret_version => {
+            (PasswordStep::Begin, _) if !self.began() && run.secret_version == self.secret_version => {
                 self.own_version += 1;
                 self.own =
                     Some(Underway { target: Which::New, turn: self.turn(), touched: false, sealed: false });
             }
-            (Step::AcceptBoth(_), _) => {
+            (PasswordStep::AcceptBoth(_), _) => {
                 self.alter(&run, [true, true]);
             }
-            (Step::Write, Some(underway)) if underway.touched || run.half => {
+            (PasswordStep::Write, Some(underway)) if underway.touched || run.half => {
                 self.write(&run, underway.target, &underway.turn);
             }
-            (Step::Write, Some(underway)) => {
+            (PasswordStep::Write, Some(underway)) => {
                 run.half = self.note(&run, Some(Underway { touched: true, ..underway }));
                 return run.half.then_some(run);
             }
-            (Step::Restart { .. }, _) => self.restarting = true,
-            (Step::Both | Step::Seal, Some(underway)) => {
+            (PasswordStep::Restart { .. }, _) => self.restarting = true,
+            (PasswordStep::Both | PasswordStep::Seal, Some(underway)) => {
                 self.note(&run, Some(Underway { sealed: true, ..underway }));
             }
-            (Step::End(_), Some(underway)) if run.half => {
+            (PasswordStep::End(_), Some(underway)) if run.half => {
                 self.note(&run, Some(Underway { sealed: true, ..underway }));
             }
-            (Step::End(_), Some(underway)) => {
+            (PasswordStep::End(_), Some(underway)) => {
                 let accepts = [underway.target == Which::Old, underway.target == Which::New];
                 run.half = self.alter(&run, accepts) && !underway.sealed;
                 return run.half.then_some(run);
             }
-            (Step::Finish, _) if run.half => {
+            (PasswordStep::Finish, _) if run.half => {
                 self.note(&run, None);
             }
-            (Step::Finish, _) if run.secret_version == self.secret_version => {
+            (PasswordStep::Finish, _) if run.secret_version == self.secret_version => {
                 self.secret_version += 1;
                 self.mark = None;
                 run.half = true;

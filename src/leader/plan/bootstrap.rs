@@ -9,7 +9,7 @@
 //! delete pods.
 
 use super::warrant::is_marked;
-use super::{Announcement, Finish, Mark, NOT_REMOVED, PendingDeletion, Step, not_removed};
+use super::{Announcement, Finish, LeaderStep, Mark, NOT_REMOVED, PendingDeletion, not_removed};
 use engine::inject;
 use facts::view::{Cluster, PodFact, Removal, RemovalTarget, View, transfer};
 use objects::{Kind, Meta, Service, Workload};
@@ -23,7 +23,7 @@ pub enum Stage {
     /// The node stays for now, for this reason.
     Kept(String),
     /// The node is being removed: what is being done, and the next step unless it only waits.
-    Going(String, Option<Box<Step>>),
+    Going(String, Option<Box<LeaderStep>>),
     Removed,
 }
 
@@ -60,7 +60,7 @@ fn taken_out(cluster: &Cluster, why: &str) -> Stage {
     let events = vec![Announcement::about(cluster, NOT_REMOVED, note)];
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { bootstrap: None, version, ..Mark::of(cluster) };
-    Stage::Going(says, Some(Box::new(Step::Correct { events, mark })))
+    Stage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
 }
 
 fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
@@ -91,7 +91,7 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     let removal = Removal::Going(view.goes_with(cluster, &running));
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { version, ..Mark::with(cluster, &removal) };
-    Stage::Going("all members are Synced".to_owned(), Some(Box::new(Step::Mark(mark))))
+    Stage::Going("all members are Synced".to_owned(), Some(Box::new(LeaderStep::Mark(mark))))
 }
 
 fn going<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> Stage {
@@ -142,7 +142,7 @@ fn with_deployments<'a>(
     });
     if let Some(next) = unmarked {
         let says = format!("marking {}", next.target);
-        return Stage::Going(says, Some(Box::new(Step::Condemn(next))));
+        return Stage::Going(says, Some(Box::new(LeaderStep::Condemn(next))));
     }
     let first = due.iter().find(|it| it.kind == Kind::Deployment);
     first.and_then(|it| Some((it, seen(cluster, view, it)?))).map_or_else(
@@ -169,7 +169,7 @@ fn corrected<'a>(
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { version, ..Mark::with(cluster, &Removal::Going(due)) };
     let says = "recording again what is to be removed".to_owned();
-    Stage::Going(says, Some(Box::new(Step::Correct { events, mark })))
+    Stage::Going(says, Some(Box::new(LeaderStep::Correct { events, mark })))
 }
 
 /// Returns why an object that the record names stays, as far as the view shows; `None`: it is removed or gone.
@@ -237,7 +237,7 @@ fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget,
         Some((target, why)) => format!("{target} is not removed: {why}"),
         None => "looking up what is left, then writing Events".to_owned(),
     };
-    Stage::Going(says, Some(Box::new(Step::Finish(finish))))
+    Stage::Going(says, Some(Box::new(LeaderStep::Finish(finish))))
 }
 
 fn wait(what: String) -> Stage {
@@ -245,7 +245,7 @@ fn wait(what: String) -> Stage {
 }
 
 fn delete(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> Stage {
-    let step = Step::Delete(pending(cluster, target, meta));
+    let step = LeaderStep::Delete(pending(cluster, target, meta));
     Stage::Going(format!("deleting {target}"), Some(Box::new(step)))
 }
 

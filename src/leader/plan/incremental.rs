@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Step, no_longer_adopted, of};
+use super::{LeaderStep, no_longer_adopted, of};
 use facts::view::{Changed, Cluster, Freshness, Id, Places, View, WorldDiff};
 
 /// The time after which all clusters are planned again: some steps follow from time alone, such as the end of a
@@ -18,12 +18,12 @@ const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 pub struct IncrementalPlanner {
     last: WorldDiff,
     /// The steps of each cluster that has any.
-    steps: BTreeMap<Id, Vec<Step>>,
+    steps: BTreeMap<Id, Vec<LeaderStep>>,
 }
 
 impl IncrementalPlanner {
     /// Returns all steps that are due, in the order of [`super::next`].
-    pub fn next(&mut self, view: &View<'_>, now: Duration) -> Vec<Step> {
+    pub fn next(&mut self, view: &View<'_>, now: Duration) -> Vec<LeaderStep> {
         if view.freshness != Freshness::Current {
             *self = Self::default();
             return Vec::new();

@@ -12,7 +12,7 @@ mod turn;
 
 use std::time::Duration;
 
-use super::{Announcement, Step};
+use super::{Announcement, LeaderStep};
 use facts::galera::driver;
 use facts::revision::Revision;
 use facts::view::{Candidate, Cluster, Member, RolloutRecord, RolloutRequest, State, View};
@@ -47,9 +47,9 @@ pub enum Stage {
     /// The rollout continues when something else ends, which is named here.
     Waits(String),
     /// The rollout continues: what is done, and the next step unless it only waits.
-    Rolls(String, Option<Box<Step>>),
+    Rolls(String, Option<Box<LeaderStep>>),
     /// The rollout was given up: why, and the next step of the way back.
-    Stopped(String, Option<Box<Step>>),
+    Stopped(String, Option<Box<LeaderStep>>),
 }
 
 impl Stage {
@@ -69,7 +69,7 @@ impl Stage {
         }
     }
 
-    pub(super) fn step(self) -> Option<Step> {
+    pub(super) fn step(self) -> Option<LeaderStep> {
         match self {
             Self::Rolls(_, step) | Self::Stopped(_, step) => step.map(|step| *step),
             Self::Absent | Self::Settled | Self::Held(_) | Self::Waits(_) => None,
@@ -85,7 +85,7 @@ pub struct Configure {
     /// The generation of the StatefulSet: after another change the step is judged again.
     pub generation: i64,
     /// The record that is written on the StatefulSet.
-    pub note: RolloutRecord,
+    pub record: RolloutRecord,
     pub events: Vec<Announcement>,
     /// The step must be due for this long before it is done.
     pub patience: Duration,
@@ -100,7 +100,7 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
         return Stage::Absent;
     }
     if let Some(why) = super::looks_only(cluster, view) {
-        return if cluster.note.is_some() { Stage::Held(why) } else { Stage::Absent };
+        return if cluster.rollout.is_some() { Stage::Held(why) } else { Stage::Absent };
     }
     match back::of_an_earlier_template(cluster, view) {
         None => of_configuration(cluster, view),
@@ -114,15 +114,15 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
 }
 
 fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
-    let Some(note) = &cluster.note else { return first(cluster, view) };
-    let it = Rollout { cluster, view, note };
-    match (&note.next, it.wanted()) {
+    let Some(record) = &cluster.rollout else { return first(cluster, view) };
+    let it = Rollout { cluster, view, record };
+    match (&record.next, it.wanted()) {
         // A member that fails is restarted, whatever holds up the others.
         (Some(next), Err(why)) => it.ill_of(&next.revision).unwrap_or(Stage::Held(why)),
         (None, Err(why)) => it.put_back(true).unwrap_or(Stage::Held(why)),
         (Some(next), Ok(wanted)) if next.revision == wanted => it.goes_on(next),
         (Some(_), Ok(wanted)) => it.turns_to(&wanted),
-        (None, Ok(wanted)) if wanted == note.good => it.is_good(),
+        (None, Ok(wanted)) if wanted == record.good => it.is_good(),
         (None, Ok(wanted)) => it.begins(&wanted),
     }
 }
@@ -141,17 +141,18 @@ fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
         (None, Ok(live)) => live,
         (None, Err(unknown)) => return Stage::Held(unknown.to_string()),
     };
-    let step = Step::Configure(Box::new(configure(cluster, RolloutRecord::settled(good.clone()), None)));
+    let step =
+        LeaderStep::Configure(Box::new(configure(cluster, RolloutRecord::settled(good.clone()), None)));
     Stage::Rolls("writing down which configuration members run".to_owned(), Some(Box::new(step)))
 }
 
-fn configure(cluster: &Cluster, note: RolloutRecord, event: Option<Announcement>) -> Configure {
+fn configure(cluster: &Cluster, record: RolloutRecord, event: Option<Announcement>) -> Configure {
     let meta = &cluster.workload.metadata;
     Configure {
         id: cluster.id.clone(),
         uid: meta.uid.clone(),
         generation: meta.generation,
-        note,
+        record,
         events: event.into_iter().collect(),
         patience: Duration::ZERO,
     }
@@ -160,7 +161,7 @@ fn configure(cluster: &Cluster, note: RolloutRecord, event: Option<Announcement>
 struct Rollout<'a, 'v> {
     cluster: &'a Cluster,
     view: &'v View<'a>,
-    note: &'a RolloutRecord,
+    record: &'a RolloutRecord,
 }
 
 impl Rollout<'_, '_> {
@@ -195,7 +196,7 @@ impl Rollout<'_, '_> {
     }
 
     fn is_given_up(&self, revision: &Revision) -> bool {
-        self.note.has_given_up(revision, &self.cluster.workload.metadata)
+        self.record.has_given_up(revision, &self.cluster.workload.metadata)
     }
 
     fn runs(member: &Member) -> Option<&Revision> {
@@ -207,10 +208,10 @@ impl Rollout<'_, '_> {
         !members.is_empty() && members.iter().all(|it| it.ready() && Self::runs(it) == Some(revision))
     }
 
-    fn evict(&self, member: &Member, patience: Duration) -> Option<Box<Step>> {
+    fn evict(&self, member: &Member, patience: Duration) -> Option<Box<LeaderStep>> {
         let pod = member.pod.as_ref().filter(|pod| !pod.going)?;
         let (id, pod, uid) = (self.cluster.id.clone(), pod.name.clone(), pod.uid.clone());
-        Some(Box::new(Step::Evict { id, pod, uid, patience }))
+        Some(Box::new(LeaderStep::Evict { id, pod, uid, patience }))
     }
 
     /// Returns how long a restarted member must be Ready before the next one restarts.
@@ -222,13 +223,13 @@ impl Rollout<'_, '_> {
     fn write(
         &self,
         says: impl Into<String>,
-        note: RolloutRecord,
+        record: RolloutRecord,
         event: Option<(&'static str, String)>,
         patience: Duration,
     ) -> Stage {
-        let event = event.map(|(reason, note)| Announcement::about(self.cluster, reason, note));
-        let step = Configure { patience, ..configure(self.cluster, note, event) };
-        Stage::Rolls(says.into(), Some(Box::new(Step::Configure(Box::new(step)))))
+        let event = event.map(|(reason, text)| Announcement::about(self.cluster, reason, text));
+        let step = Configure { patience, ..configure(self.cluster, record, event) };
+        Stage::Rolls(says.into(), Some(Box::new(LeaderStep::Configure(Box::new(step)))))
     }
 
     /// Returns the stage that records this revision as the good one.
@@ -237,7 +238,7 @@ impl Rollout<'_, '_> {
     }
 
     fn names(&self, revision: &Revision) -> String {
-        let all = self.view.differences(self.cluster, &self.note.good, revision);
+        let all = self.view.differences(self.cluster, &self.record.good, revision);
         match all.len() {
             0 => "the changed files".to_owned(),
             1..=MOST => all.join(", "),
@@ -250,13 +251,13 @@ impl Rollout<'_, '_> {
         if let Some(back) = self.put_back(false) {
             return back;
         }
-        let live = self.cluster.live.as_ref().ok().filter(|live| **live == self.note.good);
+        let live = self.cluster.live.as_ref().ok().filter(|live| **live == self.record.good);
         // Equal revisions may be spelled in two ways, and snapshots are named by the one in the record.
-        let lacks_snapshot = || self.view.lacks_snapshot(&self.cluster.id.namespace, &self.note.good);
+        let lacks_snapshot = || self.view.lacks_snapshot(&self.cluster.id.namespace, &self.record.good);
         match live.filter(|_| lacks_snapshot()) {
             // The revision that failed is not wanted any more.
-            _ if self.note.stopped.is_some() => {
-                self.settles("clearing the record of what failed", &self.note.good)
+            _ if self.record.stopped.is_some() => {
+                self.settles("clearing the record of what failed", &self.record.good)
             }
             Some(live) => self.settles("making a missing snapshot again", live),
             None => Stage::Settled,
@@ -266,7 +267,7 @@ impl Rollout<'_, '_> {
     /// Begins a rollout, because a new revision is wanted.
     fn begins(&self, wanted: &Revision) -> Stage {
         if self.is_given_up(wanted) {
-            let why = self.note.stopped.iter().map(|it| it.why.clone()).collect::<String>();
+            let why = self.record.stopped.iter().map(|it| it.why.clone()).collect::<String>();
             return self.put_back(false).unwrap_or(Stage::Stopped(why, None));
         }
         // All members run it: the template changed with it, or no member held data yet.
@@ -297,17 +298,17 @@ impl Rollout<'_, '_> {
             "{names}: {name} restarts with the new configuration, then the others, one at a time ({wanted})"
         );
         let next = Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) };
-        let note = RolloutRecord { next: Some(next), stopped: None, ..self.note.clone() };
-        self.write(format!("{names}: {name} is the first"), note, Some((ROLLS, event)), QUIET)
+        let record = RolloutRecord { next: Some(next), stopped: None, ..self.record.clone() };
+        self.write(format!("{names}: {name} is the first"), record, Some((ROLLS, event)), QUIET)
     }
 
     /// Redirects a rollout that is under way, because another revision is wanted now.
     fn turns_to(&self, wanted: &Revision) -> Stage {
         let took = self.cluster.members.iter().any(|it| self.is_astray(it));
-        let first = self.next_for(wanted).filter(|_| took && *wanted != self.note.good);
+        let first = self.next_for(wanted).filter(|_| took && *wanted != self.record.good);
         let next = first.map(|first| Candidate { canary: Some(first.ordinal), ..Candidate::of(wanted) });
-        let note = RolloutRecord { next, ..self.note.clone() };
-        self.write("the configuration changed again", note, None, QUIET)
+        let record = RolloutRecord { next, ..self.record.clone() };
+        self.write("the configuration changed again", record, None, QUIET)
     }
 
     /// Continues a rollout that is under way.
@@ -326,13 +327,13 @@ impl Rollout<'_, '_> {
             // The canary is healthy: other members that restart now may take the revision, too.
             Some(member) if taken(&member) => {
                 let next = Candidate { canary: None, ..next.clone() };
-                let note = RolloutRecord { next: Some(next), ..self.note.clone() };
+                let record = RolloutRecord { next: Some(next), ..self.record.clone() };
                 let says = format!(
                     "{} is Ready with {}, and is watched for some seconds",
                     member.name,
                     self.names(revision)
                 );
-                return self.write(says, note, None, PROVES.max(self.between_two()));
+                return self.write(says, record, None, PROVES.max(self.between_two()));
             }
             Some(member) => return self.restarts(member, revision),
             None if next.canary.is_some() => return self.turns_to(revision),
@@ -360,7 +361,7 @@ impl Rollout<'_, '_> {
         }
         let name = &member.name;
         let without = member.pod.as_ref().filter(|pod| pod.revision.is_none());
-        match (without, self.note.next.as_ref().and_then(|next| next.healed.as_ref())) {
+        match (without, self.record.next.as_ref().and_then(|next| next.healed.as_ref())) {
             // The pod was created without the guard. It is created again once; if that does not help, another restart
             // does not either.
             (Some(pod), Some((healed, uid))) if healed == name && *uid != pod.uid => {
@@ -369,12 +370,12 @@ impl Rollout<'_, '_> {
             }
             (Some(pod), healed) if healed.is_none_or(|(healed, _)| healed != name) => {
                 let next = self
-                    .note
+                    .record
                     .next
                     .clone()
                     .map(|next| Candidate { healed: Some((name.clone(), pod.uid.clone())), ..next });
-                let note = RolloutRecord { next, ..self.note.clone() };
-                self.write(format!("{says}; {name} is next"), note, None, Duration::ZERO)
+                let record = RolloutRecord { next, ..self.record.clone() };
+                self.write(format!("{says}; {name} is next"), record, None, Duration::ZERO)
             }
             _ => Stage::Rolls(
                 format!("{says}; {name} is next"),
@@ -386,7 +387,7 @@ impl Rollout<'_, '_> {
     fn is_done(&self, revision: &Revision) -> Stage {
         let event =
             format!("all {} members run {} ({revision})", self.cluster.members.len(), self.names(revision));
-        let note = RolloutRecord::settled(revision.clone());
-        self.write("every member runs the new configuration", note, Some((ROLLED, event)), Duration::ZERO)
+        let record = RolloutRecord::settled(revision.clone());
+        self.write("every member runs the new configuration", record, Some((ROLLED, event)), Duration::ZERO)
     }
 }

@@ -1,7 +1,7 @@
 //! The permission to delete one object of a bootstrap node, derived from the world and not from a record.
 //!
 //! Deployments and Services are in the view, so `plan/bootstrap.rs` derives their permission. A ConfigMap is in it only
-//! while a guarded workload reads it, and its other readers never are: both are looked up right before ([`Found`]).
+//! while a guarded workload reads it, and its other readers never are: both are looked up right before ([`LookedUp`]).
 
 use super::Finish;
 use super::bootstrap::UNMARKED;
@@ -11,14 +11,14 @@ use objects::{ConfigMap, Kind, Meta, Reader};
 
 /// The objects that the API server showed right before the decision.
 #[derive(Debug)]
-pub struct Found {
+pub struct LookedUp {
     /// The ConfigMap of the target's name, if the target is one and it is there.
     pub map: Option<ConfigMap>,
     /// Everything that may read it; or why that could not be looked up.
     pub readers: Result<Vec<Reader>, String>,
 }
 
-impl Found {
+impl LookedUp {
     /// Returns the metadata of the object itself, if it was found.
     pub fn meta(&self, target: &RemovalTarget) -> Option<&Meta> {
         let map = self.map.iter().map(|map| (Kind::ConfigMap, &map.metadata));
@@ -47,7 +47,7 @@ pub fn warrant(
     view: &View<'_>,
     finish: &Finish,
     target: &RemovalTarget,
-    found: &Found,
+    found: &LookedUp,
 ) -> Warrant {
     let readers = match &found.readers {
         Ok(readers) => readers,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::steps::{PATIENCE, SETTLED, Step, Want, has_lost_the_others, restart};
+use super::steps::{PATIENCE, RecoveryStep, SETTLED, Want, has_lost_the_others, restart};
 use super::{by_hand, held_up};
 use engine::grant::{DataEnd, MemberData, has_a_right, serves};
 use facts::galera::start_report::{JoinPhase, StartReport};
@@ -29,17 +29,17 @@ pub(super) fn next(
     view: &View<'_>,
     want: &Want,
     still: SignedDuration,
-) -> Option<Step> {
+) -> Option<RecoveryStep> {
     let bound =
         |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
     if let Some(MemberData { member, .. }) =
         rows.iter().find(|row| row.member.pod.is_none() && bound(row.member))
     {
         if let Some(why) = by_hand::beside(cluster, view) {
-            return Some(Step::Cannot(why));
+            return Some(RecoveryStep::Cannot(why));
         }
         let why = "so that it reports where its data ends".to_owned();
-        return Some(Step::Create { member: member.name.clone(), ordinal: member.ordinal, why });
+        return Some(RecoveryStep::Create { member: member.name.clone(), ordinal: member.ordinal, why });
     }
     // A member that still has the permission of an earlier recovery might use it beside the next.
     let with_a_right =
@@ -77,7 +77,7 @@ pub(super) fn next(
         row.data_end == DataEnd::Served || runs && matches!(row.data_end, DataEnd::NotYet(_))
     };
     if let Some(silent) = silent.filter(|_| still < PATIENCE || rows.iter().any(asked)) {
-        return Some(Step::Wait(silent));
+        return Some(RecoveryStep::Wait(silent));
     }
     let forms = rows.iter().find(|row| {
         matches!(
@@ -87,7 +87,7 @@ pub(super) fn next(
     });
     forms.filter(|_| still < SETTLED).map(|row| {
         let name = &row.member.name;
-        Step::Wait(format!(
+        RecoveryStep::Wait(format!(
             "{name} has restored its last view: once all members of that view are back, they form the cluster by themselves"
         ))
     })
@@ -112,7 +112,7 @@ fn is_asked_again(
     if pod.going || !reachable || !stays {
         return false;
     }
-    let refused = !pod.running && matches!(pod.start_note.as_deref(), Some(StartReport::Refused(_)));
+    let refused = !pod.running && matches!(pod.start_report.as_deref(), Some(StartReport::Refused(_)));
     let silent =
         matches!(row.data_end, DataEnd::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
     refused || silent && still >= if pod.running { LOST_REPORT } else { SETTLED }
@@ -127,7 +127,7 @@ fn read_by_another_pod(
     cluster: &Cluster,
     want: &Want,
     still: SignedDuration,
-) -> Option<Step> {
+) -> Option<RecoveryStep> {
     let member = row.member;
     let pod = member.pod.as_deref().filter(|pod| pod.step && !want.unreadable.contains(&pod.uid))?;
     let others = rows.iter().any(|row| row.member.pod.is_some() && !row.member.does_not_run());
@@ -136,19 +136,19 @@ fn read_by_another_pod(
     let read = cluster.readers.iter().any(|it| it.reads.as_ref().is_some_and(|it| it.member == member.name));
     let silent = !read && matches!(row.data_end, DataEnd::NotYet(_));
     let reads = silent && others && there && member.does_not_run() && still >= SETTLED;
-    reads.then(|| Step::Read { member: member.name.clone(), uid: pod.uid.clone() })
+    reads.then(|| RecoveryStep::Read { member: member.name.clone(), uid: pod.uid.clone() })
 }
 
 /// Deletes a reader pod that is of no use: the cluster serves; the member's own pod runs by now, or is another one; or
 /// the reader failed before the person asked, and the cause may be repaired.
-pub(super) fn no_longer_read(cluster: &Cluster, want: &Want) -> Option<Step> {
+pub(super) fn no_longer_read(cluster: &Cluster, want: &Want) -> Option<RecoveryStep> {
     let useless = |reader: &&Arc<PodFact>| {
         let reads =
             cluster.members.iter().find(|it| it.reader.as_ref().is_some_and(|it| it.uid == reader.uid));
-        let failed = reader.stuck || matches!(reader.start_note.as_deref(), Some(StartReport::Refused(_)));
+        let failed = reader.stuck || matches!(reader.start_report.as_deref(), Some(StartReport::Refused(_)));
         !reader.going && (serves(cluster) || reads.is_none() || failed && want.before.contains(&reader.uid))
     };
     let reader = cluster.readers.iter().find(useless)?;
     let member = reader.reads.as_ref().map(|it| it.member.clone())?;
-    Some(Step::StopReading { member, reader: reader.name.clone(), uid: reader.uid.clone() })
+    Some(RecoveryStep::StopReading { member, reader: reader.name.clone(), uid: reader.uid.clone() })
 }

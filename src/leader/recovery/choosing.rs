@@ -3,34 +3,38 @@
 //! Must not know: what happens to that member next.
 
 use super::held_up;
-use super::steps::{Step, Want};
+use super::steps::{RecoveryStep, Want};
 use engine::grant::{DataLoss, MemberData, best, data_loss};
 use facts::view::{Cluster, Member};
 
 /// Chooses the newest member, or the one that the person names.
-pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> Step {
+pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> RecoveryStep {
     let best = best(rows, cluster);
     let chosen = match &want.from {
         None => best,
         Some(name) => {
             match rows.iter().find(|row| row.member.name == *name || row.member.ordinal.to_string() == *name)
             {
-                None => return Step::Cannot(format!("{name} is not a member of it")),
+                None => return RecoveryStep::Cannot(format!("{name} is not a member of it")),
                 row => row,
             }
         }
     };
     let why_not = |member: &Member| format!("{}: {}", member.name, held_up(cluster, member));
     match chosen {
-        Some(MemberData { member, .. }) if member.does_not_run() => return Step::Cannot(why_not(member)),
+        Some(MemberData { member, .. }) if member.does_not_run() => {
+            return RecoveryStep::Cannot(why_not(member));
+        }
         None if rows.iter().all(|row| row.member.does_not_run()) => {
-            return Step::Cannot(rows.iter().map(|row| why_not(row.member)).collect::<Vec<_>>().join("; "));
+            return RecoveryStep::Cannot(
+                rows.iter().map(|row| why_not(row.member)).collect::<Vec<_>>().join("; "),
+            );
         }
         _ => {}
     }
     let Some(row) = chosen else {
         let why = rows.iter().map(|row| format!("{} {}", row.member.name, row.data_end)).collect();
-        return Step::Refuse { data_loss: DataLoss::Unknown(why), from: None };
+        return RecoveryStep::Refuse { data_loss: DataLoss::Unknown(why), from: None };
     };
     let data_loss = data_loss(rows, row, cluster);
     let accepted =
@@ -38,7 +42,7 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> S
     match row.data_end.position() {
         Some(at) if accepted => {
             let (member, node) = (row.member.name.clone(), place_to_keep(cluster, row.member));
-            Step::Ask { member, at: at.clone(), node, loss: data_loss.loss() }
+            RecoveryStep::Ask { member, at: at.clone(), node, loss: data_loss.loss() }
         }
         at => {
             // Of two histories the longer one need not be the right one: a person has to decide.
@@ -46,7 +50,7 @@ pub(super) fn next(cluster: &Cluster, rows: &[MemberData<'_>], want: &Want) -> S
             let one = cluster.identity().is_some()
                 || want.from.is_some()
                 || ids().all(|id| Some(id) == ids().next());
-            Step::Refuse { data_loss, from: at.filter(|_| one).map(|_| row.member.name.clone()) }
+            RecoveryStep::Refuse { data_loss, from: at.filter(|_| one).map(|_| row.member.name.clone()) }
         }
     }
 }

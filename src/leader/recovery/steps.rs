@@ -40,7 +40,7 @@ pub struct Want {
 
 /// The next step of a recovery, for `gatera recover` to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RecoveryStep {
     /// Nothing: the cluster serves.
     Serves,
     Wait(String),
@@ -104,12 +104,12 @@ pub enum Step {
 }
 
 /// Returns what comes next. `still` is how long the members' reports have not changed.
-pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDuration) -> Step {
+pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDuration) -> RecoveryStep {
     if let Some(step) = asking::no_longer_read(cluster, want) {
         return step;
     }
     if let Some(owner) = driver::of(&cluster.workload) {
-        return Step::Cannot(format!(
+        return RecoveryStep::Cannot(format!(
             "{owner} drives it, and its operator recovers it; its field spec.galera.recovery.forceClusterBootstrapInPod chooses the member that \
              starts first"
         ));
@@ -118,7 +118,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         return led(cluster, recovery, view, still);
     }
     if let Some(asked) = cluster.workload.metadata.mark(RECOVER) {
-        return Step::TakeBack(format!(
+        return RecoveryStep::TakeBack(format!(
             "the guard has not verified this request ({asked}); it may have been down when it was written"
         ));
     }
@@ -127,35 +127,38 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         // A recovery may have been taken back when its first member served already.
         return left_behind(cluster, first, view, still)
             .or_else(|| want.all.then(|| all_of_it(cluster, fewer)).flatten())
-            .unwrap_or(Step::Serves);
+            .unwrap_or(RecoveryStep::Serves);
     }
     if serves(cluster) {
-        return Step::Serves;
+        return RecoveryStep::Serves;
     }
     if let Some(why) = by_hand::why(cluster).filter(|_| cluster.has_data()) {
-        return stop::loses_data(cluster, view).map_or(Step::ByHand(why), Step::Cannot);
+        return stop::loses_data(cluster, view).map_or(RecoveryStep::ByHand(why), RecoveryStep::Cannot);
     }
     match fewer {
         Some(_) if want.all && !cluster.leaving.is_empty() => {
-            return Step::Wait("members are still leaving".to_owned());
+            return RecoveryStep::Wait("members are still leaving".to_owned());
         }
-        Some(to) if want.all => return Step::Scale { to },
+        Some(to) if want.all => return RecoveryStep::Scale { to },
         Some(_) if cluster.members.is_empty() => {
-            return Step::Cannot(format!("it was stopped in order: {} starts it", cluster.start_command()));
+            return RecoveryStep::Cannot(format!(
+                "it was stopped in order: {} starts it",
+                cluster.start_command()
+            ));
         }
         None if cluster.members.is_empty() => {
             let why = "it has 0 replicas, and its claims do not record how many it had: set the former number, with the override of G01 (gatera explain G01), and run this again";
-            return Step::Cannot(why.to_owned());
+            return RecoveryStep::Cannot(why.to_owned());
         }
         _ => {}
     }
     if !cluster.has_data() {
         let why =
             "none of its members ever held data: it is a first install, which waits for its bootstrap node";
-        return Step::Cannot(why.to_owned());
+        return RecoveryStep::Cannot(why.to_owned());
     }
     if let Some(why) = strays(cluster, view) {
-        return Step::Cannot(why);
+        return RecoveryStep::Cannot(why);
     }
     let rows = rows(cluster, view);
     asking::next(cluster, &rows, view, want, still).unwrap_or_else(|| choosing::next(cluster, &rows, want))
@@ -177,78 +180,85 @@ fn strays(cluster: &Cluster, view: &View<'_>) -> Option<String> {
 }
 
 /// Takes back a stop that was not finished, and the record of one that is over.
-fn all_of_it(cluster: &Cluster, fewer: Option<i64>) -> Option<Step> {
+fn all_of_it(cluster: &Cluster, fewer: Option<i64>) -> Option<RecoveryStep> {
     if cluster.claims.iter().all(|claim| claim.stopped.is_none()) {
         return None;
     }
     let settled = cluster.leaving.is_empty() && cluster.members.iter().all(Member::ready);
     Some(match fewer {
-        _ if !settled => Step::Wait(cluster.describe()),
+        _ if !settled => RecoveryStep::Wait(cluster.describe()),
         // All members would copy what they lack at the same moment.
-        Some(_) if cluster.workload.parallel() => Step::Scale { to: cluster.workload.replicas() + 1 },
-        Some(to) => Step::Scale { to },
-        None => Step::Finish { without: Vec::new() },
+        Some(_) if cluster.workload.parallel() => RecoveryStep::Scale { to: cluster.workload.replicas() + 1 },
+        Some(to) => RecoveryStep::Scale { to },
+        None => RecoveryStep::Finish { without: Vec::new() },
     })
 }
 
 /// Continues a recovery that the guard allowed: the first member, then the others.
-fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDuration) -> Step {
+fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDuration) -> RecoveryStep {
     let Some(first) = cluster.member(&recovery.member) else {
-        return Step::TakeBack(format!("{} is not a member any more", recovery.member));
+        return RecoveryStep::TakeBack(format!("{} is not a member any more", recovery.member));
     };
     if first.ready() {
         return others(cluster, first, view, still);
     }
     if serves(cluster) {
-        return Step::TakeBack("the cluster serves without it".to_owned());
+        return RecoveryStep::TakeBack("the cluster serves without it".to_owned());
     }
     if recovery.until <= view.now {
-        return Step::TakeBack(format!("the request expired at {}", recovery.until));
+        return RecoveryStep::TakeBack(format!("the request expired at {}", recovery.until));
     }
     if let Some(why) = by_hand::why(cluster) {
-        return Step::TakeBack(format!("its servers no longer start by gatera's step script ({why})"));
+        return RecoveryStep::TakeBack(format!(
+            "its servers no longer start by gatera's step script ({why})"
+        ));
     }
     let why = || "so that it starts the cluster".to_owned();
     let Some(pod) = first.pod.as_deref() else {
         let (member, ordinal) = (first.name.clone(), first.ordinal);
         return if still_true(recovery, cluster, view) {
-            Step::Create { member, ordinal, why: why() }
+            RecoveryStep::Create { member, ordinal, why: why() }
         } else {
             gone_on()
         };
     };
     let carries = pod.identity.as_ref() == Some(&recovery.of_pod());
-    let report = pod.start_note.as_deref();
+    let report = pod.start_report.as_deref();
     // The member led once and failed: its step does not do so again, but a new pod may, if no other member has
     // continued since.
     let fell = pod.restarts > 0 && report.is_some_and(|note| note.position().is_some());
     match report {
-        _ if pod.going => Step::Wait(format!("{} is being deleted", first.name)),
-        _ if first.does_not_run() && waited_enough(first, view, still) => Step::TakeBack(format!(
+        _ if pod.going => RecoveryStep::Wait(format!("{} is being deleted", first.name)),
+        _ if first.does_not_run() && waited_enough(first, view, still) => RecoveryStep::TakeBack(format!(
             "{} was to start the cluster, and {}",
             first.name,
             held_up(cluster, first)
         )),
         _ if Condition::of(first, view) == Some(Condition::NodeAway) => {
             let (name, node) = (&first.name, &pod.node);
-            Step::TakeBack(format!("{name} was to start the cluster, and its node {node} does not answer"))
+            RecoveryStep::TakeBack(format!(
+                "{name} was to start the cluster, and its node {node} does not answer"
+            ))
         }
-        _ if has_served(first) && !has_lost_the_others(first, cluster, view, still) => {
-            Step::Wait(format!("{} has started the cluster and is not Ready at the moment", first.name))
-        }
-        _ if has_served(first) => {
-            Step::TakeBack(format!("{} started the cluster and has lost the others since", first.name))
-        }
+        _ if has_served(first) && !has_lost_the_others(first, cluster, view, still) => RecoveryStep::Wait(
+            format!("{} has started the cluster and is not Ready at the moment", first.name),
+        ),
+        _ if has_served(first) => RecoveryStep::TakeBack(format!(
+            "{} started the cluster and has lost the others since",
+            first.name
+        )),
         Some(StartReport::Refused(why)) if carries => {
-            Step::TakeBack(format!("{} was not started: {why}", first.name))
+            RecoveryStep::TakeBack(format!("{} was not started: {why}", first.name))
         }
         Some(note) if fell && note.position() != Some(&recovery.position) => gone_on(),
         _ if (!carries || fell) && !still_true(recovery, cluster, view) => gone_on(),
         _ if !carries || fell => restart(cluster, first, why()),
-        _ if first.does_not_run() => {
-            Step::Wait(format!("{} is to start the cluster, and {}", first.name, held_up(cluster, first)))
-        }
-        _ => Step::Wait(format!("{} starts the cluster from {}", first.name, recovery.position)),
+        _ if first.does_not_run() => RecoveryStep::Wait(format!(
+            "{} is to start the cluster, and {}",
+            first.name,
+            held_up(cluster, first)
+        )),
+        _ => RecoveryStep::Wait(format!("{} starts the cluster from {}", first.name, recovery.position)),
     }
 }
 
@@ -277,15 +287,17 @@ pub(super) fn has_lost_the_others(
     still >= SETTLED && (alone || still >= PATIENCE && !cluster.members.iter().any(copies))
 }
 
-fn gone_on() -> Step {
-    Step::TakeBack("members have changed since, or are away: all of them are examined again".to_owned())
+fn gone_on() -> RecoveryStep {
+    RecoveryStep::TakeBack(
+        "members have changed since, or are away: all of them are examined again".to_owned(),
+    )
 }
 
 /// Brings back the other members in turn, once the first one serves, until all are Ready that can be.
-fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDuration) -> Step {
+fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDuration) -> RecoveryStep {
     let Some(member) = next_in_turn(cluster, view, still) else {
         let away = cluster.members.iter().filter(|member| !member.ready());
-        return Step::Finish { without: away.map(|member| member.name.clone()).collect() };
+        return RecoveryStep::Finish { without: away.map(|member| member.name.clone()).collect() };
     };
     left_behind(cluster, first, view, still).unwrap_or_else(|| {
         let name = &member.name;
@@ -294,13 +306,15 @@ fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDurat
             // The StatefulSet would wait for the member that stays away.
             None if cluster.members.iter().any(|other| lower(&other)) && !cluster.workload.parallel() => {
                 let why = format!("so that it joins {}", first.name);
-                Step::Create { member: name.clone(), ordinal: member.ordinal, why }
+                RecoveryStep::Create { member: name.clone(), ordinal: member.ordinal, why }
             }
-            None => Step::Wait(format!("its StatefulSet creates {name}")),
-            Some(_) if member.does_not_run() => Step::Wait(format!("{name}: {}", held_up(cluster, member))),
+            None => RecoveryStep::Wait(format!("its StatefulSet creates {name}")),
+            Some(_) if member.does_not_run() => {
+                RecoveryStep::Wait(format!("{name}: {}", held_up(cluster, member)))
+            }
             Some(_) => {
                 let does = Condition::of(member, view).map_or("is not Ready yet", Condition::says);
-                Step::Wait(format!("{name} {does}"))
+                RecoveryStep::Wait(format!("{name} {does}"))
             }
         }
     })
@@ -327,7 +341,12 @@ fn stays_away(cluster: &Cluster, member: &Member, view: &View<'_>) -> bool {
 /// Restarts the next member in turn if it looks for addresses that are gone: it started before the first one did, or it
 /// failed and is in back-off; or it is about to copy, and receives nothing. One that served and lost the others a
 /// moment ago may find them again.
-fn left_behind(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDuration) -> Option<Step> {
+fn left_behind(
+    cluster: &Cluster,
+    first: &Member,
+    view: &View<'_>,
+    still: SignedDuration,
+) -> Option<RecoveryStep> {
     let member = next_in_turn(cluster, view, still)?;
     let pod = member.pod.as_deref().filter(|pod| !pod.going)?;
     let rests = !pod.running && pod.restarts > 0;
@@ -341,20 +360,20 @@ fn left_behind(cluster: &Cluster, first: &Member, view: &View<'_>, still: Signed
 }
 
 /// Re-creates the pod of this member, if its data stays.
-pub(super) fn restart(cluster: &Cluster, member: &Member, why: String) -> Step {
+pub(super) fn restart(cluster: &Cluster, member: &Member, why: String) -> RecoveryStep {
     let name = &member.name;
-    let Some(pod) = member.pod.as_deref() else { return Step::Wait(format!("{name} has no pod")) };
+    let Some(pod) = member.pod.as_deref() else { return RecoveryStep::Wait(format!("{name} has no pod")) };
     let mut claims = cluster.claims.iter().filter(|claim| claim.ordinal == member.ordinal).peekable();
     if claims.peek().is_none() {
-        return Step::Cannot(format!(
+        return RecoveryStep::Cannot(format!(
             "{name} has no claim of its own for its data, which would be lost with its pod"
         ));
     }
     if let Some(claim) = claims.find(|claim| claim.going) {
         let claim = &claim.name;
-        return Step::Cannot(format!(
+        return RecoveryStep::Cannot(format!(
             "claim {claim} is being deleted and is lost with its pod: copy its data first"
         ));
     }
-    Step::Restart { member: name.clone(), uid: pod.uid.clone(), why }
+    RecoveryStep::Restart { member: name.clone(), uid: pod.uid.clone(), why }
 }

@@ -97,7 +97,7 @@ pub struct Instance {
 #[serde(default, rename_all = "camelCase")]
 struct InstanceSpec {
     #[serde(deserialize_with = "scalar::map")]
-    operator_version: Named,
+    operator_version: OperatorRef,
     #[serde(deserialize_with = "scalar::map")]
     parameters: BTreeMap<String, Scalar>,
     #[serde(deserialize_with = "scalar::map")]
@@ -106,7 +106,7 @@ struct InstanceSpec {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-struct Named {
+struct OperatorRef {
     name: Scalar,
 }
 

@@ -74,13 +74,13 @@ pub struct ClusterRoleBinding {
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
     #[serde(deserialize_with = "scalar::map")]
-    role_ref: Named,
-    subjects: Listed<Named>,
+    role_ref: RoleRef,
+    subjects: Listed<RoleRef>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-struct Named {
+struct RoleRef {
     kind: Scalar,
     name: Scalar,
 }

@@ -139,7 +139,7 @@ impl<'a> MemberItem<'a> {
             seen: pod.and_then(|pod| pod.seen).map(JoinPhase::name),
             start: pod
                 .filter(|_| !member.ready())
-                .and_then(|pod| pod.start_note.as_deref())
+                .and_then(|pod| pod.start_report.as_deref())
                 .map(StartItem::of),
         }
     }

@@ -85,13 +85,13 @@ fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
     };
     let (one, two) = ("a".repeat(32), "b".repeat(32));
     let keeps = format!("keep conf={one} instead of conf={two}");
-    let copies: Vec<_> = Revision::read(&format!("conf={one}")).unwrap().copies().collect();
+    let copies: Vec<_> = Revision::read(&format!("conf={one}")).unwrap().snapshots().collect();
     let revision = format!(r#"{{"gatera.dev/revision":"other={one}"}}"#);
     let labels = r#"{"gatera.dev/cluster":"a"}"#;
     let pod = format!(
         r#"{{"metadata":{{"name":"a-0","namespace":"db","labels":{labels},"annotations":{revision}}}}}"#
     );
-    let given = Revision::read(&format!("other={one}")).unwrap().copies().next().unwrap();
+    let given = Revision::read(&format!("other={one}")).unwrap().snapshots().next().unwrap();
     let mut asked = |keeper: &mut Keeper, source, message| {
         keeper.apply(source, message);
         let asked: Vec<_> = std::iter::from_fn(|| wanted.try_recv().ok()).collect();
@@ -276,7 +276,7 @@ async fn what_found_no_room_is_listed_again_when_room_was_freed() {
     };
     (0..100).for_each(|number| _ = keeper.apply(0, service(&format!("s-{number}"))));
     let asked = async |keeper: &mut Keeper| {
-        tokio::time::advance(AGAIN).await;
+        tokio::time::advance(RELIST_INTERVAL).await;
         keeper.look();
         [0, 1].map(|source| again[source].swap(false, Ordering::Relaxed))
     };

@@ -44,7 +44,7 @@ impl<'a> Body<'a> {
                     b"oldObject" => (&mut old, &object),
                     _ => return json.skip(),
                 };
-                let (start, mut found) = (json.next()?, Found::default());
+                let (start, mut found) = (json.next()?, FieldRanges::default());
                 match json.byte()? {
                     b'n' => return json.skip(),
                     b'{' => json.object(other.as_ref(), &mut found)?,
@@ -106,7 +106,7 @@ impl<'a> Part<'a> {
 
 /// The places that were found in an object.
 #[derive(Default)]
-struct Found {
+struct FieldRanges {
     unread: Vec<Range<usize>>,
     spec: Option<Range<usize>>,
     template: Option<Range<usize>>,
@@ -179,8 +179,8 @@ impl<'a> Walk<'a> {
 
     /// Goes through a Kubernetes object, and notes its spec, its template and what no rule reads. The spec or the template may be
     /// that of the other object.
-    fn object(&mut self, other: Option<&Part<'_>>, found: &mut Found) -> Option<()> {
-        let Found { unread, spec, template } = found;
+    fn object(&mut self, other: Option<&Part<'_>>, found: &mut FieldRanges) -> Option<()> {
+        let FieldRanges { unread, spec, template } = found;
         self.fields(|json, key| {
             let start = json.next()?;
             match (key, json.byte()?) {

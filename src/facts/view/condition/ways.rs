@@ -33,7 +33,7 @@ impl Scene<'_> {
             Condition::Leaving => {
                 say("a member leaves within its grace period, or at its end if another member copies from it")
             }
-            Condition::Refused => match pod.and_then(|pod| pod.start_note.as_deref()) {
+            Condition::Refused => match pod.and_then(|pod| pod.start_report.as_deref()) {
                 Some(StartReport::Refused(why)) => say(why),
                 _ => return None,
             },

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::super::{Announcement, Step, bootstrap};
+use super::super::{Announcement, LeaderStep, bootstrap};
 use super::turn::fails;
 use super::{Rollout, STOPPED, Stage, WAITS};
 use facts::galera::start_report::JoinPhase;
@@ -44,7 +44,7 @@ impl Rollout<'_, '_> {
             let event = format!(
                 "{says}: {pod} shows why; no other member restarts until the image is there or the change is reverted"
             );
-            let event = Step::Announce(Announcement::about(self.cluster, WAITS, event));
+            let event = LeaderStep::Announce(Announcement::about(self.cluster, WAITS, event));
             return Stage::Rolls(says, Some(Box::new(event)));
         }
         let starts = format!("{name} starts with {names}");
@@ -77,14 +77,14 @@ impl Rollout<'_, '_> {
         );
         let retried = RolloutRequest::of(&self.cluster.workload.metadata).and_then(RolloutRequest::retry);
         let stopped = Stopped { revision: revision.clone(), why, retried };
-        let note = RolloutRecord { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
-        self.write(says, note, Some((STOPPED, event)), patience)
+        let record = RolloutRecord { good: self.record.good.clone(), next: None, stopped: Some(stopped) };
+        self.write(says, record, Some((STOPPED, event)), patience)
     }
 
     /// Restarts members that run a revision which is neither good nor wanted, those that fail first.
     pub(super) fn put_back(&self, only_ill: bool) -> Option<Stage> {
-        let good = &self.note.good;
-        if self.note.next.is_some() {
+        let good = &self.record.good;
+        if self.record.next.is_some() {
             return None;
         }
         let rolls = self.cluster.rolls();
@@ -108,7 +108,7 @@ impl Rollout<'_, '_> {
         }
         let members = || self.cluster.members.iter().rev().filter(astray);
         let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
-        let why = self.note.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
+        let why = self.record.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
         Some(match self.others_need(member) {
             Some(waits) => Stage::Stopped(format!("{why}{} goes back later: {waits}", member.name), None),
             None => Stage::Stopped(
@@ -124,7 +124,7 @@ impl Rollout<'_, '_> {
 pub(super) fn of_an_earlier_template(
     cluster: &Cluster,
     view: &View<'_>,
-) -> Option<(String, Option<Box<Step>>)> {
+) -> Option<(String, Option<Box<LeaderStep>>)> {
     let workload = &cluster.workload;
     // Replacing a pod does not help if it would be created from the same template again.
     let gets_another =
@@ -158,7 +158,7 @@ pub(super) fn of_an_earlier_template(
         }
     };
     let (id, pod, uid) = (cluster.id.clone(), name.clone(), pod.uid.clone());
-    Some((says, Some(Box::new(Step::Evict { id, pod, uid, patience: REPLACED }))))
+    Some((says, Some(Box::new(LeaderStep::Evict { id, pod, uid, patience: REPLACED }))))
 }
 
 /// Returns whether a running server may be ended: only if the others are known to serve, and if neither another part of

@@ -29,7 +29,7 @@ impl<'a> Rollout<'a, '_> {
 
     /// Returns whether the member runs a revision that is not known to be good.
     pub(super) fn is_astray(&self, member: &Member) -> bool {
-        Self::runs(member).is_some_and(|it| *it != self.note.good)
+        Self::runs(member).is_some_and(|it| *it != self.record.good)
     }
 
     /// Returns why the others need this member now, whatever its own state. They do not need one that fails.
