@@ -92,7 +92,7 @@ lab: gatera-image ## open a shell in a cluster with three real nodes (root, Linu
 pages: ## write what is derived from the rules: pages, tables of the docs, values and rights of the chart, snapshots of cases
 	WRITE_PAGES=1 INSTA_UPDATE=always $(CARGO) test --test gatera -- derived:: screen:: cases::every cases::ways
 
-lint: ## check formatting, clippy with warnings denied, documentation, spelling, licences and sources of dependencies
+lint: ## check formatting, clippy with warnings denied, documentation, scripts, YAML, Markdown, spelling, licences and sources of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- --deny warnings
 	$(CARGO) clippy --test e2e -- --deny warnings
@@ -101,6 +101,10 @@ lint: ## check formatting, clippy with warnings denied, documentation, spelling,
 	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/engine/inject/*.sh src/command/passwd/*.sh charts/galera/files/*.sh ci/*.sh tests/lab/*.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
 	&& shellcheck --shell=bash src/engine/inject/*.bash && shellcheck --external-sources tests/e2e/images/*.sh tests/e2e/images/bitnami/*.sh tests/e2e/images/bitnami/ini-file; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
+	@if command -v yamllint >/dev/null; then yamllint --strict --config-data '{extends: relaxed, rules: {line-length: disable}}' \
+	$$(git ls-files '*.yaml' '*.yml' | grep -v -e /templates/ -e ^tests/cases/ -e ^tests/fixtures/); else echo "yamllint is not installed: YAML was not checked"; fi
+	@if command -v npm >/dev/null; then npm exec --yes --prefer-offline -- markdownlint-cli2@0.22.1 --config ci/.markdownlint.yaml $$(git ls-files '*.md') >/dev/null; \
+	else echo "npm is not installed: Markdown was not checked"; fi
 	@tests/lab/tools/crate.sh typos --format brief
 	@tests/lab/tools/crate.sh cargo-deny --locked --log-level error check --hide-inclusion-graph licenses bans sources
 	@$$(tests/lab/tools/build.sh actionlint)/actionlint

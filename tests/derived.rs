@@ -90,11 +90,11 @@ fn commands() -> String {
     let mut page = "# Commands\n\nWhat `gatera COMMAND --help` prints.\n".to_owned();
     for command in named(&help(&[])) {
         let text = help(&[&command]);
-        page.push_str(&format!("\n## gatera {command}\n\n```\n{text}```\n"));
+        page.push_str(&format!("\n## gatera {command}\n\n```text\n{text}```\n"));
         if text.contains("\nCommands:\n") {
             for below in named(&text) {
                 let text = help(&[&command, &below]);
-                page.push_str(&format!("\n### gatera {command} {below}\n\n```\n{text}```\n"));
+                page.push_str(&format!("\n### gatera {command} {below}\n\n```text\n{text}```\n"));
             }
         }
     }

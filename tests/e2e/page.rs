@@ -16,7 +16,8 @@ fn blocks() -> Vec<String> {
         let lines = rest.lines().skip(1).take_while(|line| line.trim() != "```");
         lines.map(|line| format!("{}\n", line.strip_prefix("   ").unwrap_or(line))).collect()
     };
-    PAGE.split("```sh").skip(1).map(block).collect()
+    let (_, by_hand) = PAGE.split_once("\n## Without the program\n").expect("the section");
+    by_hand.split("```sh").skip(1).map(block).collect()
 }
 
 /// Returns the blocks of commands in a section of charts/galera/README.md.

@@ -36,6 +36,7 @@
 //!    ```text
 //!    ALTER USER 'ACCOUNT'@'HOST' IDENTIFIED VIA mysql_native_password USING PASSWORD('NEW') OR mysql_native_password USING PASSWORD('OLD');
 //!    ```
+//!
 //! 2. Change the Secret, with the override of G12 in the same step; the time is an hour ahead at most. `--patch-file FILE`
 //!    keeps the password out of the shell's history. Where the key holds more than the password, write all of it
 //!    (`sst.cnf` of charts/galera is an option file).
@@ -43,18 +44,21 @@
 //!    ```text
 //!    kubectl --namespace NAMESPACE patch secret SECRET --patch '{"metadata": {"annotations": {"gatera.dev/override": "G12 until=TIME reason=TEXT"}}, "stringData": {"KEY": "NEW"}}'
 //!    ```
+//!
 //! 3. Only for the user of the state transfer: on every member, because it does not replicate. A mistake here shows only
 //!    when the next member copies everything, and fails.
 //!
 //!    ```text
 //!    SET GLOBAL wsrep_sst_auth = 'ACCOUNT:NEW';
 //!    ```
+//!
 //! 4. Restart the members one at a time, and wait until all are done. Restart clients that read the Secret too.
 //!
 //!    ```text
 //!    kubectl --namespace NAMESPACE rollout restart statefulset STATEFULSET
 //!    kubectl --namespace NAMESPACE rollout status statefulset STATEFULSET
 //!    ```
+//!
 //! 5. Drop the old password, for the same hosts.
 //!
 //!    ```text

@@ -21,9 +21,9 @@
 //! binding for the operator's account, and delete that of the group; repeat this after each `helm upgrade`. For a release called
 //! rdsoperator in a namespace of the same name:
 //!
-//! ```text
-//! $ kubectl create clusterrolebinding rdsoperator-own --clusterrole=rdsoperator-view --serviceaccount=rdsoperator:rdsoperator-otc-rds-operator
-//! $ kubectl delete clusterrolebinding rdsoperator-otc-rds-operator-view
+//! ```sh
+//! kubectl create clusterrolebinding rdsoperator-own --clusterrole=rdsoperator-view --serviceaccount=rdsoperator:rdsoperator-otc-rds-operator
+//! kubectl delete clusterrolebinding rdsoperator-otc-rds-operator-view
 //! ```
 //!
 //! # Exceptions
