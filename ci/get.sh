@@ -32,6 +32,7 @@ case $(uname -sm) in
 "Linux aarch64") target=aarch64-unknown-linux-gnu ;;
 "Darwin x86_64") target=x86_64-apple-darwin ;;
 "Darwin arm64") target=aarch64-apple-darwin ;;
+"MINGW64_NT-"*" x86_64") target=x86_64-pc-windows-msvc ;;
 *) target= ;;
 esac
 if [ "$tag" = "$version" ] || [ -z "$target" ]; then

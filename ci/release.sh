@@ -37,12 +37,15 @@ pack() {
 build() {
     flags="--remap-path-prefix=$tree=/source --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
     case $target in
-    *linux*) flags="-C target-feature=+crt-static $flags" ;;
+    *linux* | *windows*) flags="-C target-feature=+crt-static $flags" ;;
     esac
     # A folder of its own: the build must not find what other flags have left.
     RUSTFLAGS=$flags GATERA_COMMIT=$(git rev-parse HEAD) CARGO_INCREMENTAL=0 \
         cargo build --quiet --locked --release --bin gatera --target "$target" --target-dir target/shipped
     program=target/shipped/$target/release/gatera
+    case $target in
+    *windows*) program=$program.exe ;;
+    esac
 }
 
 # usage: fill FOLDER; the manual pages and completions, as the program of this machine prints them.
@@ -57,9 +60,13 @@ archive() {
     name=gatera-$version-$target
     mkdir -p "$work/$name"
     cp "$program" LICENSE README.md CHANGELOG.md "$work/$name/"
-    # kubectl finds a plugin, and what completes its arguments, by these names.
-    ln -s gatera "$work/$name/kubectl-gatera"
-    ln -s gatera "$work/$name/kubectl_complete-gatera"
+    case $target in
+    *windows*) ;;
+    *)
+        # kubectl finds a plugin, and what completes its arguments, by these names.
+        ln -s gatera "$work/$name/kubectl-gatera"
+        ln -s gatera "$work/$name/kubectl_complete-gatera" ;;
+    esac
     fill "$work/$name"
     pack "$work" "$name" >"$folder/$name.tar.gz"
 }
@@ -126,7 +133,7 @@ install_yaml() {
     "$helm" template gatera "$work/charts/gatera" --namespace gatera --include-crds --skip-tests
 }
 
-# usage: krew_platform OS ARCHITECTURE TARGET; nothing if there is no such archive.
+# usage: krew_platform OS ARCHITECTURE TARGET [PROGRAM]; nothing if there is no such archive.
 krew_platform() {
     name=gatera-$version-$3.tar.gz
     [ -f "$folder/$name" ] || return 0
@@ -135,9 +142,9 @@ krew_platform() {
       matchLabels: {os: $1, arch: $2}
     uri: $GATERA_REPOSITORY/releases/download/v$version/$name
     sha256: $(sha256sum "$folder/$name" | cut -c 1-64)
-    bin: gatera
+    bin: ${4:-gatera}
     files:
-      - {from: "*/gatera", to: .}
+      - {from: "*/${4:-gatera}", to: .}
       - {from: "*/LICENSE", to: .}
 END
 }
@@ -161,6 +168,7 @@ END
     krew_platform linux arm64 aarch64-unknown-linux-gnu
     krew_platform darwin amd64 x86_64-apple-darwin
     krew_platform darwin arm64 aarch64-apple-darwin
+    krew_platform windows amd64 x86_64-pc-windows-msvc gatera.exe
 }
 
 common() {

@@ -325,5 +325,11 @@ impl Options {
 /// Returns the text of the file `name`. Its path below `top`, the path that the user gave, identifies it in another folder.
 fn input(top: &Path, name: &Path, text: Result<String, NoText>) -> Input {
     let below = name.strip_prefix(top).unwrap_or(Path::new("")).into();
-    Input { name: name.display().to_string().into(), below, text }
+    Input { name: with_slashes(name).into(), below, text }
+}
+
+/// Returns a path as git and code hosts write it, also on Windows.
+fn with_slashes(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    if cfg!(windows) { path.replace('\\', "/") } else { path.into_owned() }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 use inspect::check::{Input, NoText};
 
 use super::exclusions::Exclusions;
-use super::{input, sources};
+use super::{input, sources, with_slashes};
 use crate::command::terminal::progress::Progress;
 
 /// The earlier state that `--against` names.
@@ -112,7 +112,7 @@ impl<'a> Tree<'a> {
 
     fn blobs(&self) -> anyhow::Result<(Vec<Blob>, Vec<Other>)> {
         let below = self.path.strip_prefix(self.folder).unwrap_or(self.path);
-        let below = below.to_string_lossy();
+        let below = with_slashes(below);
         let mut arguments = vec!["ls-tree", "-r", "-z", &self.commit];
         if !matches!(&*below, "" | ".") {
             arguments.extend(["--", &below]);
